@@ -1,0 +1,76 @@
+"""How the ranks of one fit talk: the contract, and its serial form.
+
+A solver is written once against :class:`Communicator`. With :class:`SerialCommunicator` it is an ordinary
+single-process program; threads, Dask's comms and NCCL give the same numbers from several processes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from daskkern.arrays import Array
+
+
+class Communicator(ABC):
+    """Collectives over the `size` ranks of one fit. Every rank calls the same ones in the same order.
+
+    Buffers only: arrays in, arrays out, never pickled objects. Inputs are not modified. Sums are taken in
+    rank order, so every rank gets the same bits. A collective whose peer is gone, or whose deadline has
+    passed, raises :class:`daskkern.errors.CommunicatorClosedError`; it never waits for ever.
+    """
+
+    rank: int
+    size: int
+    bytes_sent: int = 0
+    """Payload bytes that this rank has sent so far."""
+
+    @abstractmethod
+    def allreduce(self, array: Array) -> Array:
+        """Return the sum of `array` over all ranks: same shape and dtype everywhere."""
+
+    @abstractmethod
+    def allgather(self, array: Array) -> Sequence[Array]:
+        """Return the arrays of all ranks, in rank order. Shapes may differ in the first axis."""
+
+    @abstractmethod
+    def broadcast(self, array: Array, root: int = 0) -> Array:
+        """Return rank `root`'s array on every rank. The others pass an array of the same shape and dtype."""
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Return when every rank has arrived."""
+
+    @abstractmethod
+    def abort(self, reason: str) -> None:
+        """Make every pending and later collective of this fit raise, here and on the peers, with `reason`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the communicator holds. Idempotent."""
+
+
+class SerialCommunicator(Communicator):
+    """The communicator of a single rank: every collective is the identity."""
+
+    def __init__(self) -> None:
+        self.rank = 0
+        self.size = 1
+
+    def allreduce(self, array: Array) -> Array:
+        return array
+
+    def allgather(self, array: Array) -> Sequence[Array]:
+        return [array]
+
+    def broadcast(self, array: Array, root: int = 0) -> Array:
+        if root != 0:
+            raise ValueError(f"broadcast from rank {root} was asked, but there is only rank 0")
+        return array
+
+    def barrier(self) -> None:
+        return None
+
+    def abort(self, reason: str) -> None:
+        del reason
+
+    def close(self) -> None:
+        return None

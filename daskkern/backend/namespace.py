@@ -1,0 +1,69 @@
+"""Which library an array belongs to, and how it gets to the host and back.
+
+The only place of daskkern that knows CuPy by name. Everything above asks an array for its namespace and
+computes with that: NumPy and CuPy run the same text.
+"""
+
+import sys
+from types import ModuleType
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+from daskkern.errors import ClusterError, SpecError
+
+
+def namespace_of(*arrays: Array) -> ModuleType:
+    """Return the module (``numpy`` or ``cupy``) whose functions apply to `arrays`.
+
+    Raises
+    ------
+    SpecError
+        When arrays of both libraries are mixed: nothing is moved between devices implicitly.
+    """
+    cupy = sys.modules.get("cupy")
+    if cupy is None:
+        return np
+    on_gpu = [isinstance(array, cupy.ndarray) for array in arrays if hasattr(array, "shape")]
+    if not any(on_gpu):
+        return np
+    if not all(on_gpu):
+        raise SpecError("arrays on the GPU and in host memory were mixed; move them to one device first")
+    return cupy
+
+
+def to_host(array: Array) -> HostArray:
+    """Return `array` as a NumPy array: itself when it is one, a copy when it lives on a GPU."""
+    get = getattr(array, "get", None)
+    return np.asarray(get() if callable(get) else array)
+
+
+def namespace_for(device: str) -> ModuleType:
+    """Return the array module for ``"cpu"``, ``"gpu"`` or ``"auto"`` (the GPU where this process has one).
+
+    Raises
+    ------
+    ClusterError
+        When ``"gpu"`` was asked and CuPy or a CUDA device is missing.
+    SpecError
+        For any other name.
+    """
+    if device not in ("cpu", "gpu", "auto"):
+        raise SpecError(f"device {device!r} was asked; choose 'cpu', 'gpu' or 'auto'")
+    if device == "cpu":
+        return np
+    try:
+        import cupy  # optional package
+
+        if cupy.cuda.runtime.getDeviceCount() > 0:
+            module: ModuleType = cupy
+            return module
+        found = "CuPy found no CUDA device"
+    except Exception as error:  # CuPy raises its own types for a missing driver
+        found = f"{type(error).__name__}: {error}"
+    if device == "gpu":
+        raise ClusterError(
+            f"device 'gpu' was asked, but this process cannot use one ({found}); "
+            "install daskkern[cuda12] or daskkern[cuda13] on a machine with a GPU, or ask for device 'cpu'"
+        )
+    return np

@@ -1,0 +1,95 @@
+"""What happens during a fit, as frozen records.
+
+Solvers and trainers emit events; progress bars, histories and dashboards listen. An event is a small flat
+record of numbers and strings, so that it crosses a Dask comm as a plain message without pickling.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class FitStarted:
+    """A fit begins on `size` ranks over `n_samples` rows and `n_columns` basis columns."""
+
+    solver: str
+    n_samples: int
+    n_features: int
+    n_outputs: int
+    n_columns: int
+    size: int
+    max_epochs: int
+
+
+@dataclass(frozen=True)
+class StageFinished:
+    """A set-up stage (landmarks, spectrum, projection, ...) ended after `seconds`; `detail` is one short line."""
+
+    stage: str
+    seconds: float
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class BatchFinished:
+    """One step. `loss` is the running mean training loss of this epoch, `rows_per_second` its mean rate."""
+
+    epoch: int
+    batch: int
+    n_batches: int
+    loss: float
+    rows_per_second: float
+
+
+@dataclass(frozen=True)
+class EpochFinished:
+    """One pass over the rows. `loss` is the mean training loss seen during it; `validation_loss` and
+    `validation_score` (accuracy or R2) are NaN without validation rows. `bytes_sent` counts what rank 0 sent
+    to its peers during the epoch."""
+
+    epoch: int
+    loss: float
+    seconds: float
+    validation_loss: float = float("nan")
+    validation_score: float = float("nan")
+    bytes_sent: int = 0
+
+
+@dataclass(frozen=True)
+class FitFinished:
+    """The fit ended. `reason` is one of "max_epochs", "early_stopping", "interrupted"."""
+
+    reason: str
+    epochs: int
+    seconds: float
+
+
+Event: TypeAlias = FitStarted | StageFinished | BatchFinished | EpochFinished | FitFinished
+Listener: TypeAlias = Callable[[Event], None]
+
+_KINDS: dict[str, type[Event]] = {
+    kind.__name__: kind for kind in (FitStarted, StageFinished, BatchFinished, EpochFinished, FitFinished)
+}
+
+
+def to_message(event: Event) -> dict[str, str | int | float]:
+    """Return the event as a flat dictionary that msgpack and JSON can carry."""
+    return {"event": type(event).__name__, **asdict(event)}
+
+
+def from_message(message: Mapping[str, str | int | float]) -> Event:
+    """Rebuild an event from :func:`to_message`. Raises ValueError for an unknown kind or field."""
+    fields = dict(message)
+    kind = _KINDS.get(str(fields.pop("event", "")))
+    if kind is None:
+        raise ValueError(f"{message.get('event')!r} is not a kind of event; known are {', '.join(_KINDS)}")
+    try:
+        return kind(**fields)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ValueError(f"a {kind.__name__} event does not have these fields: {error}") from error
+
+
+def silent(event: Event) -> None:
+    """Listen to nothing."""
+    del event
