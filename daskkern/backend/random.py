@@ -19,8 +19,6 @@ def generator(seed: int, *stream: int) -> np.random.Generator:
         independent streams; the same name gives the same numbers on every rank and every machine.
     """
     if seed < 0 or len(stream) > 3 or any(number < 0 for number in stream):
-        raise SpecError(
-            f"a seed of 0 or more and at most three stream numbers were expected, got {seed} and {stream}"
-        )
+        raise SpecError(f"a seed of 0 or more and at most three stream numbers were expected, got {seed} and {stream}")
     counter = [0, *stream, *([0] * (3 - len(stream)))]  # word 0 counts the draws
     return np.random.Generator(np.random.Philox(key=seed & _MASK, counter=counter))

@@ -79,8 +79,7 @@ class ThreadedCommunicator(Communicator):
 
     def _exchange(self, array: Array) -> list[Array]:
         self.bytes_sent += int(array.nbytes) * (self.size - 1)
-        parts = self._board.exchange(self.rank, array.copy())
-        return parts
+        return self._board.exchange(self.rank, array.copy())
 
 
 def run_threads(size: int, work: Callable[[Communicator], Result], timeout_s: float = 60.0) -> list[Result]:

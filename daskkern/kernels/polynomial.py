@@ -1,0 +1,59 @@
+"""The polynomial kernel."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from daskkern.arrays import Array
+from daskkern.errors import SpecError
+from daskkern.kernels.base import Kernel, Statistic, positive
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """``k(x, z) = (gamma x.z + coef0) ** degree``, as in scikit-learn.
+
+    Parameters
+    ----------
+    degree : int
+        A positive whole number.
+    gamma : float or None
+        Positive; None means 1 / n_features, taken from the data.
+    coef0 : float
+        At least 0, so that the kernel is positive definite.
+    """
+
+    name: ClassVar[str] = "polynomial"
+    statistic: ClassVar[Statistic] = Statistic.INNER_PRODUCT
+
+    degree: int = 3
+    gamma: float | None = None
+    coef0: float = 1.0
+
+    def __post_init__(self) -> None:
+        if int(self.degree) != self.degree or self.degree < 1:
+            raise SpecError(f"degree={self.degree!r} was asked of the polynomial kernel; give a whole number >= 1")
+        if self.gamma is not None:
+            object.__setattr__(self, "gamma", positive(self.name, "gamma", self.gamma))
+        if not self.coef0 >= 0:
+            raise SpecError(f"coef0={self.coef0!r} was asked of the polynomial kernel; give a number >= 0")
+        object.__setattr__(self, "degree", int(self.degree))
+
+    def profile(self, s: Array) -> None:
+        if self.gamma is None:
+            raise SpecError("the polynomial kernel's gamma waits for data: call kernel.resolve(rows) first")
+        s *= self.gamma
+        s += self.coef0
+        if self.degree == 2:
+            s *= s
+        elif self.degree > 2:
+            base = s.copy()
+            for _ in range(self.degree - 1):
+                s *= base
+
+    def spec(self) -> dict[str, str | float]:
+        parameters: dict[str, str | float] = {"name": self.name, "degree": self.degree, "coef0": self.coef0}
+        return parameters if self.gamma is None else {**parameters, "gamma": self.gamma}
+
+    def resolve(self, sample: Array) -> "Polynomial":
+        gamma = 1.0 / int(sample.shape[1]) if self.gamma is None else self.gamma
+        return Polynomial(self.degree, gamma, self.coef0)
