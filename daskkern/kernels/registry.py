@@ -73,7 +73,7 @@ def _entry(name: str) -> Entry:
     if name in KERNELS:
         return KERNELS[name]
     close = difflib.get_close_matches(name, KERNELS, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = f"; did you mean {close[0]!r}?" if close else "."
     raise SpecError(f"kernel {name!r} is unknown{hint} Known kernels: {', '.join(KERNELS)}")
 
 

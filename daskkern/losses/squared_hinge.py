@@ -1,0 +1,26 @@
+"""The squared hinge loss."""
+
+from typing import ClassVar
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import namespace_of
+from daskkern.losses.base import Loss
+
+
+class SquaredHinge(Loss):
+    """``max(0, 1 - y f)^2`` for y in {-1, +1}, summed over the outputs (one-vs-rest); not halved.
+
+    References
+    ----------
+    Pfahler and Morik, "Nystrom-SGD", ECML PKDD 2018, section 6.1.
+    """
+
+    name: ClassVar[str] = "squared_hinge"
+    tasks: ClassVar[frozenset[str]] = frozenset({"classification"})
+    smoothness: float = 2.0
+
+    def value(self, f: Array, y: Array) -> Array:
+        return (namespace_of(f).maximum(1 - y * f, 0) ** 2).sum(axis=1)
+
+    def gradient(self, f: Array, y: Array) -> Array:
+        return -2 * y * namespace_of(f).maximum(1 - y * f, 0)

@@ -1,0 +1,26 @@
+"""From class codes to the targets that a loss wants, and from scores back to codes."""
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import namespace_of
+from daskkern.losses.base import Loss
+
+
+def n_outputs(loss: Loss, n_classes: int) -> int:
+    """Return c: one score a class, or a single one for two classes under a one-vs-rest loss."""
+    return 1 if n_classes == 2 and not loss.joint else n_classes
+
+
+def encode(loss: Loss, codes: Array, n_classes: int, dtype: str) -> Array:
+    """Return targets (m, c) for class codes (m,): -1/+1 one-vs-rest, or one-hot for a joint loss."""
+    xp = namespace_of(codes)
+    low = 0 if loss.joint else -1
+    if n_outputs(loss, n_classes) == 1:
+        return xp.where(codes[:, None] == 1, 1, low).astype(dtype)
+    return xp.where(codes[:, None] == xp.arange(n_classes)[None, :], 1, low).astype(dtype)
+
+
+def decode(scores: Array) -> Array:
+    """Return class codes (m,) for scores (m, c): the sign of a single score, else the largest."""
+    if scores.shape[1] == 1:
+        return (scores[:, 0] > 0).astype("int64")
+    return scores.argmax(axis=1)
