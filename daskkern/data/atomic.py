@@ -1,0 +1,101 @@
+"""Zarr groups on disk that exist whole or not at all.
+
+A group is written under a hidden sibling name and renamed when it is complete. Whatever goes wrong before -
+an error, an interrupt - removes the sibling and leaves what was there before untouched.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import zarr
+
+from daskkern.errors import StoreError
+
+
+@contextmanager
+def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Iterator[zarr.Group]:
+    """Yield an empty Zarr v3 group that appears at `path` when the block ends without an exception.
+
+    Parameters
+    ----------
+    path : str or Path
+        A folder of the local file system. Its parent is made when it is missing.
+    kind : str
+        The format name kept in the group's attributes, for example ``"daskkern-store"``; ``complete`` is false
+        there until the end.
+    overwrite : bool
+        Replace an existing group of the same kind. Anything else at `path` is never touched.
+
+    Raises
+    ------
+    StoreError
+        When `path` is taken, or is no local folder. Before anything is written, and again before the rename.
+    """
+    target = _local(path)
+    check_destination(target, kind=kind, overwrite=overwrite)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial-{secrets.token_hex(4)}")
+    try:
+        group = zarr.open_group(store=partial, mode="w-", zarr_format=3)
+        group.update_attributes({"format": kind, "complete": False})
+        yield group
+        group.update_attributes({"complete": True})
+        check_destination(target, kind=kind, overwrite=overwrite)
+        _move_into_place(partial, target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)  # gone already when all went well
+
+
+def check_destination(path: str | Path, *, kind: str, overwrite: bool) -> None:
+    """Raise StoreError when a group of this kind may not be written to `path`."""
+    target = _local(path)
+    if not os.path.lexists(target):
+        return
+    if _kind_at(target) != kind:
+        raise StoreError(
+            f"{target} exists and is no {kind}, so it is not overwritten; choose another name or remove it first"
+        )
+    if not overwrite:
+        raise StoreError(
+            f"{target} exists; choose another name, or allow overwriting it with --overwrite (overwrite=True)"
+        )
+
+
+def _local(path: str | Path) -> Path:
+    if "://" in str(path):
+        raise StoreError(f"{path} is a URL; write to a local folder and copy that")
+    target = Path(os.path.abspath(path))
+    if target.suffix == ".zip":
+        raise StoreError(f"{path} names a zip file; write to a folder and zip that")
+    return target
+
+
+def _kind_at(path: Path) -> str | None:
+    """Return the format name of the group at `path`, whole or not; None when there is none."""
+    if path.is_symlink() or not path.is_dir():
+        return None
+    try:
+        kind = zarr.open_group(store=path, mode="r", zarr_format=3).attrs.get("format")
+    except Exception:  # zarr raises many types for what is no group
+        return None
+    return kind if isinstance(kind, str) else None
+
+
+def _move_into_place(partial: Path, target: Path) -> None:
+    """Rename `partial` to `target`; an old group there goes away only after the new one has its name."""
+    if not target.exists():
+        partial.rename(target)
+        return
+    old = target.with_name(f".{target.name}.old-{secrets.token_hex(4)}")
+    target.rename(old)
+    try:
+        partial.rename(target)
+    except BaseException:
+        with suppress(OSError):
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

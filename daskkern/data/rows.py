@@ -1,0 +1,246 @@
+"""Rows readable by position: what training reads, whether they lie in memory or in a store."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Flag, auto
+
+import numpy as np
+import numpy.typing as npt
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.schema import ClassLabel, Task
+from daskkern.data.store import Store
+from daskkern.errors import DataError, SpecError, StoreError
+
+
+class Fields(Flag):
+    """Which parts of the rows are wanted; ``Fields.X | Fields.y``."""
+
+    X = auto()
+    y = auto()
+    weight = auto()
+
+
+ALL = Fields.X | Fields.y | Fields.weight
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Rows as read. A part is None when it was not wanted or the source has none. Not to be modified.
+
+    Attributes
+    ----------
+    X : (m, d) float32 or float64
+        Features, scaling already applied.
+    y : (m,) int64 or (m, t) float64
+        Class codes, or regression targets.
+    weight : (m,) float64
+        Weights of the rows.
+    """
+
+    X: HostArray | None
+    y: HostArray | None
+    weight: HostArray | None
+
+
+class Rows(ABC):
+    """Rows readable by position, from any number of threads at once.
+
+    Attributes
+    ----------
+    n_rows, n_features, n_targets : int
+        Sizes; `n_targets` is 1 for classification and 0 without targets.
+    chunk_rows : int
+        Rows decoded together: reads from one multiple of it to the next waste nothing.
+    task : "classification", "regression" or None
+        None when there are no targets.
+    classes : tuple or None
+        Class labels by code.
+    has_weight : bool
+        Whether rows have weights.
+    dtype : dtype
+        Of the blocks of ``X``: float32 or float64.
+    """
+
+    n_rows: int
+    n_features: int
+    n_targets: int
+    chunk_rows: int
+    task: Task | None
+    classes: tuple[ClassLabel, ...] | None
+    has_weight: bool
+    dtype: np.dtype[np.floating]
+
+    def read(self, start: int, stop: int, fields: Fields = ALL) -> RowBlock:
+        """Return the rows from `start` to `stop` (excluded). What is not in `fields` is not decoded."""
+        if not 0 <= start <= stop <= self.n_rows:
+            raise SpecError(f"rows {start} to {stop} were asked, but there are {self.n_rows} rows")
+        return RowBlock(
+            X=self._read_features(start, stop) if Fields.X in fields else None,
+            y=self._read_targets(start, stop) if Fields.y in fields and self.task is not None else None,
+            weight=self._read_weight(start, stop) if Fields.weight in fields and self.has_weight else None,
+        )
+
+    @abstractmethod
+    def _read_features(self, start: int, stop: int) -> HostArray: ...
+
+    @abstractmethod
+    def _read_targets(self, start: int, stop: int) -> HostArray: ...
+
+    @abstractmethod
+    def _read_weight(self, start: int, stop: int) -> HostArray: ...
+
+
+class ArrayRows(Rows):
+    """Rows of NumPy arrays in memory. Nothing is copied; blocks are cast as they are read.
+
+    Parameters
+    ----------
+    X : (n, d) array of real numbers
+    y : None, (n,) int codes, or (n,) or (n, t) floats
+        Codes when `classes` is given, regression targets otherwise.
+    weight : None or (n,) array
+    classes : sequence or None
+        Class labels by code.
+    dtype : dtype
+        Of the blocks of ``X``.
+    chunk_rows : int
+        Granularity of shuffling.
+    """
+
+    def __init__(
+        self,
+        X: HostArray,
+        y: HostArray | None = None,
+        *,
+        weight: HostArray | None = None,
+        classes: Sequence[ClassLabel] | None = None,
+        dtype: npt.DTypeLike = np.float32,
+        chunk_rows: int = 4096,
+    ) -> None:
+        if X.ndim != 2 or X.dtype.kind not in "fiub":
+            raise DataError(f"X is {X.dtype} of shape {X.shape}; a table of real numbers (rows, features) was expected")
+        for name, array in (("y", y), ("weight", weight)):
+            if array is not None and len(array) != len(X):
+                raise DataError(f"{name} has {len(array)} rows, but X has {len(X)}")
+        self.dtype = _float_dtype(dtype)
+        self.n_rows, self.n_features = X.shape
+        self.chunk_rows = max(1, min(chunk_rows, self.n_rows))
+        self.classes = None if classes is None else tuple(classes)
+        self.has_weight = weight is not None
+        self.task = None if y is None else "regression" if classes is None else "classification"
+        if y is not None and classes is not None:
+            _check_codes(y, len(classes), "y")
+        elif y is not None and y.ndim == 1:
+            y = y[:, None]  # (n, 1)
+        self.n_targets = 0 if y is None else 1 if y.ndim == 1 else y.shape[1]
+        self._X, self._y, self._weight = X, y, weight
+
+    def _read_features(self, start: int, stop: int) -> HostArray:
+        return self._X[start:stop].astype(self.dtype, copy=False)
+
+    def _read_targets(self, start: int, stop: int) -> HostArray:
+        assert self._y is not None
+        dtype = np.int64 if self.task == "classification" else np.float64
+        return self._y[start:stop].astype(dtype, copy=False)
+
+    def _read_weight(self, start: int, stop: int) -> HostArray:
+        assert self._weight is not None
+        return self._weight[start:stop].astype(np.float64, copy=False)
+
+
+class StoreRows(Rows):
+    """Rows of an open store, with its recorded scaling applied.
+
+    Parameters
+    ----------
+    store : Store
+        From :func:`daskkern.data.store.open_store`.
+    dtype : dtype
+        Of the blocks of ``X``: float32 or float64.
+    """
+
+    def __init__(self, store: Store, dtype: npt.DTypeLike = np.float32) -> None:
+        info = store.info
+        self.dtype = _float_dtype(dtype)
+        self.n_rows, self.n_features, self.n_targets = info.n_rows, info.n_features, info.n_targets
+        self.chunk_rows = info.chunk_rows
+        self.task, self.classes, self.has_weight = info.task, info.classes, info.has_weight
+        self._scaling, self._path = info.scaling, store.path
+        self._X = store.array("X")
+        self._y = store.array("y") if info.task is not None else None
+        self._weight = store.array("weight") if info.has_weight else None
+
+    def _read_features(self, start: int, stop: int) -> HostArray:
+        X = np.asarray(self._X[start:stop])
+        return self._scaling.apply(X, self.dtype, overwrite=True)  # zarr gave a fresh array
+
+    def _read_targets(self, start: int, stop: int) -> HostArray:
+        assert self._y is not None
+        y = np.asarray(self._y[start:stop])
+        if self.classes is not None:
+            _check_codes(y, len(self.classes), f"y of the store {self._path}")
+        return y
+
+    def _read_weight(self, start: int, stop: int) -> HostArray:
+        assert self._weight is not None
+        return np.asarray(self._weight[start:stop])
+
+
+def take(rows: Rows, positions: IntArray, fields: Fields = ALL) -> RowBlock:
+    """Return the rows at `positions` (k,), in that order; each chunk is read once.
+
+    Positions may be unsorted and repeated. Memory: the result and one chunk.
+    """
+    positions = np.asarray(positions, dtype=np.int64)
+    if positions.ndim != 1 or (positions.size and not 0 <= positions.min() <= positions.max() < rows.n_rows):
+        raise SpecError(f"row positions from 0 to {rows.n_rows - 1} were expected")
+    result = empty_block(rows, len(positions), fields)
+    order = np.argsort(positions, kind="stable")
+    in_order = positions[order]
+    cuts = np.flatnonzero(np.diff(in_order // rows.chunk_rows)) + 1  # where the next chunk begins
+    for slots in np.split(order, cuts):
+        if slots.size:
+            wanted = positions[slots]
+            start = int(wanted[0])
+            part = rows.read(start, int(wanted[-1]) + 1, fields)
+            scatter(result, slots, part, wanted - start)
+    return result
+
+
+def empty_block(rows: Rows, m: int, fields: Fields) -> RowBlock:
+    """Return an uninitialised block for `m` rows, with the parts that `fields` names and `rows` has."""
+    wants_y = Fields.y in fields and rows.task is not None
+    y = None
+    if wants_y and rows.task == "classification":
+        y = np.empty(m, np.int64)
+    elif wants_y:
+        y = np.empty((m, rows.n_targets), np.float64)
+    return RowBlock(
+        X=np.empty((m, rows.n_features), rows.dtype) if Fields.X in fields else None,
+        y=y,
+        weight=np.empty(m, np.float64) if Fields.weight in fields and rows.has_weight else None,
+    )
+
+
+def scatter(target: RowBlock, slots: IntArray, source: RowBlock, places: IntArray | slice = slice(None)) -> None:
+    """Put the rows of `source` at `places` into the rows `slots` of `target`, every part that both have."""
+    pairs = ((target.X, source.X), (target.y, source.y), (target.weight, source.weight))
+    for into, values in pairs:
+        if into is not None and values is not None:
+            into[slots] = values[places]
+
+
+def _float_dtype(dtype: npt.DTypeLike) -> np.dtype[np.floating]:
+    for known in (np.dtype(np.float32), np.dtype(np.float64)):
+        if np.dtype(dtype) == known:
+            return known
+    raise SpecError(f"rows of dtype {np.dtype(dtype)} were asked; choose float32 or float64")
+
+
+def _check_codes(y: HostArray, n_classes: int, name: str) -> None:
+    if y.ndim != 1 or y.dtype.kind not in "iu":
+        raise DataError(f"{name} is {y.dtype} of shape {y.shape}; integer class codes (rows,) were expected")
+    if y.size and not 0 <= y.min() <= y.max() < n_classes:
+        raise StoreError(f"{name} holds codes from {y.min()} to {y.max()}, but there are {n_classes} classes")

@@ -1,0 +1,274 @@
+"""What a daskkern store holds, as a value: :class:`StoreInfo`, its attributes in Zarr, and their validation.
+
+A store is a Zarr v3 group: ``X`` (n, d), ``y`` ((n,) int64 class codes or (n, t) float64 targets) and optionally
+``weight`` (n,) float64, all chunked by the same number of rows. Values are kept as they came, except that
+float64 features are stored as float32. Everything else is in the attributes, which are read as hostile
+input: plain JSON, every entry checked, nothing unpickled.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from daskkern.data.columns import SCALING_KINDS, ColumnStatistics, Scaling, ScalingKind
+from daskkern.errors import StoreError
+
+__all__ = ["FORMAT", "VERSION", "ClassLabel", "ColumnStatistics", "Scaling", "StoreInfo", "Task"]
+
+FORMAT = "daskkern-store"
+VERSION = 1
+
+Task: TypeAlias = Literal["classification", "regression"]
+ClassLabel: TypeAlias = str | int | float | bool
+
+_LABEL_KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """What a store holds.
+
+    Attributes
+    ----------
+    n_rows, n_features, n_targets, chunk_rows : int
+        Sizes; `n_targets` is 1 for classification and 0 for a store without targets.
+    task : "classification", "regression" or None
+        None when there are no targets.
+    classes : tuple or None
+        Class labels by code, all of one kind: str, int, float or bool.
+    class_counts : tuple of int or None
+        Rows of each class.
+    feature_names, target_names : tuple of str or None
+        None when the source had no names.
+    statistics, target_statistics : ColumnStatistics or None
+        Of the values as stored, before scaling; `target_statistics` for regression only.
+    scaling : Scaling
+        Applied to `X` whenever rows are read.
+    has_weight : bool
+        Whether rows have weights.
+    checksums : mapping of str to int
+        CRC-32 of the bytes of each array, rows in order.
+    """
+
+    n_rows: int
+    n_features: int
+    n_targets: int
+    chunk_rows: int
+    task: Task | None
+    classes: tuple[ClassLabel, ...] | None
+    class_counts: tuple[int, ...] | None
+    feature_names: tuple[str, ...] | None
+    target_names: tuple[str, ...] | None
+    statistics: ColumnStatistics
+    target_statistics: ColumnStatistics | None
+    scaling: Scaling
+    has_weight: bool
+    checksums: Mapping[str, int]
+
+    def feature_name(self, column: int) -> str:
+        """Return the name of a feature, for messages: its own, or ``column 3``."""
+        return self.feature_names[column] if self.feature_names else f"column {column}"
+
+    def to_attributes(self) -> dict[str, Any]:
+        """Return the JSON attributes that :meth:`from_attributes` reads."""
+        return {
+            "version": VERSION,
+            "n_rows": self.n_rows,
+            "n_features": self.n_features,
+            "n_targets": self.n_targets,
+            "chunk_rows": self.chunk_rows,
+            "task": self.task,
+            "classes": _labels_to_json(self.classes),
+            "class_counts": _list(self.class_counts),
+            "feature_names": _list(self.feature_names),
+            "target_names": _list(self.target_names),
+            "statistics": _statistics_to_json(self.statistics),
+            "target_statistics": _statistics_to_json(self.target_statistics),
+            "scaling": {
+                "kind": self.scaling.kind,
+                "shift": list(self.scaling.shift),
+                "scale": list(self.scaling.scale),
+            },
+            "has_weight": self.has_weight,
+            "checksums": dict(self.checksums),
+        }
+
+    @classmethod
+    def from_attributes(cls, attributes: Mapping[str, Any], where: str) -> "StoreInfo":
+        """Read and check the attributes of the store at `where`.
+
+        Raises
+        ------
+        StoreError
+            A sentence that names the first thing that is wrong.
+        """
+        check_format(attributes, FORMAT, VERSION, where)
+        return _Reader(attributes, where).info()
+
+
+def check_format(attributes: Mapping[str, Any], kind: str, version: int, where: str) -> None:
+    """Raise StoreError unless `attributes` are those of a complete group of format `kind`, no newer than `version`."""
+    found = attributes.get("format")
+    if found != kind:
+        has = f"its format is {found!r}" if isinstance(found, str) else "it has no format attribute"
+        raise StoreError(f"{where} is a Zarr group but no {kind}: {has}; make one with 'daskkern ingest'")
+    if attributes.get("complete") is not True:
+        raise StoreError(f"{where} is a half-written {kind}: writing it never finished; delete it and write it again")
+    number = attributes.get("version")
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise StoreError(f"{where} is no sound {kind}: its version is {number!r}; write it again")
+    if number > version:
+        raise StoreError(
+            f"{where} has version {number} of the {kind} format, but this daskkern reads versions up to {version}; "
+            "update daskkern"
+        )
+
+
+class _Reader:
+    """Takes one attribute after the other and checks it; every complaint names the store and the attribute."""
+
+    def __init__(self, attributes: Mapping[str, Any], where: str) -> None:
+        self._attributes = attributes
+        self._where = where
+
+    def info(self) -> StoreInfo:
+        n_rows, d = self._count("n_rows", least=1), self._count("n_features", least=1)
+        t = self._count("n_targets", least=0)
+        task = self._choice("task", ("classification", "regression", None))
+        if (task is None) != (t == 0) or (task == "classification" and t != 1):
+            self._refuse("n_targets", f"{t} targets do not go with task {task!r}")
+        classes, counts = self._classes(task, n_rows)
+        return StoreInfo(
+            n_rows=n_rows,
+            n_features=d,
+            n_targets=t,
+            chunk_rows=self._count("chunk_rows", least=1),
+            task=task,
+            classes=classes,
+            class_counts=counts,
+            feature_names=self._names("feature_names", d),
+            target_names=self._names("target_names", t),
+            statistics=self._statistics("statistics", n_rows, d),
+            target_statistics=self._statistics("target_statistics", n_rows, t) if task == "regression" else None,
+            scaling=self._scaling(d),
+            has_weight=self._choice("has_weight", (True, False)),
+            checksums=self._checksums(),
+        )
+
+    def _refuse(self, name: str, found: str) -> NoReturn:
+        raise StoreError(
+            f"the store {self._where} is damaged: attribute {name!r} is not what it should be ({found}); "
+            "ingest the data again"
+        )
+
+    def _get(self, name: str) -> Any:
+        if name not in self._attributes:
+            self._refuse(name, "it is missing")
+        return self._attributes[name]
+
+    def _count(self, name: str, least: int) -> int:
+        value = self._get(name)
+        if not _is_int(value) or not least <= value < 2**62:
+            self._refuse(name, f"{value!r:.80} is no whole number of {least} or more")
+        return int(value)
+
+    def _choice(self, name: str, choices: tuple[Any, ...]) -> Any:
+        value = self._get(name)
+        if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+            self._refuse(name, f"{value!r:.80} is none of {choices}")
+        return value
+
+    def _list(self, name: str, value: Any, kind: type, length: int) -> tuple[Any, ...]:
+        if not isinstance(value, list) or len(value) != length or not all(_is(item, kind) for item in value):
+            self._refuse(name, f"a list of {length} {kind.__name__} values was expected")
+        return tuple(kind(item) for item in value)
+
+    def _mapping(self, name: str) -> Mapping[str, Any]:
+        value = self._get(name)
+        if not isinstance(value, dict):
+            self._refuse(name, f"{value!r:.80} is no mapping")
+        return dict(value)
+
+    def _names(self, name: str, length: int) -> tuple[str, ...] | None:
+        value = self._get(name)
+        return None if value is None else self._list(name, value, str, length)
+
+    def _classes(self, task: str | None, n_rows: int) -> tuple[tuple[ClassLabel, ...] | None, tuple[int, ...] | None]:
+        if task != "classification":
+            return None, None
+        entry = self._mapping("classes")
+        kind, values = _LABEL_KINDS.get(str(entry.get("kind"))), entry.get("values")
+        if kind is None or not isinstance(values, list) or not values:
+            self._refuse("classes", "a kind and a list of labels were expected")
+        labels = self._list("classes", values, kind, len(values))
+        if len(set(labels)) != len(labels):
+            self._refuse("classes", "a label occurs twice")
+        counts = self._list("class_counts", self._get("class_counts"), int, len(labels))
+        if min(counts) < 0 or sum(counts) != n_rows:
+            self._refuse("class_counts", f"the counts do not add up to {n_rows} rows")
+        return labels, counts
+
+    def _statistics(self, name: str, n_rows: int, width: int) -> ColumnStatistics:
+        entry = self._mapping(name)
+        mean, std, low, high = (self._list(name, entry.get(k), float, width) for k in ("mean", "std", "min", "max"))
+        return ColumnStatistics(n_rows, mean, std, low, high)
+
+    def _scaling(self, width: int) -> Scaling:
+        entry = self._mapping("scaling")
+        kind: ScalingKind | None = next((k for k in SCALING_KINDS if k == entry.get("kind")), None)
+        if kind is None:
+            self._refuse("scaling", f"kind {entry.get('kind')!r:.80} is none of {SCALING_KINDS}")
+        length = 0 if kind == "none" else width
+        shift = self._list("scaling", entry.get("shift"), float, length)
+        scale = self._list("scaling", entry.get("scale"), float, length)
+        if any(value <= 0 for value in scale):
+            self._refuse("scaling", "a scale is not positive")
+        return Scaling(kind, shift, scale)
+
+    def _checksums(self) -> Mapping[str, int]:
+        entry = self._mapping("checksums")
+        if not all(_is_int(value) for value in entry.values()):
+            self._refuse("checksums", "whole numbers were expected")
+        return {str(name): int(value) for name, value in entry.items()}
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is(value: object, kind: type) -> bool:
+    """Whether a JSON value is a finite number, a string or a truth value of exactly this kind."""
+    if kind is float:
+        if isinstance(value, float):
+            return math.isfinite(value)
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return _is_int(value) if kind is int else isinstance(value, kind)
+
+
+def _list(values: tuple[Any, ...] | None) -> list[Any] | None:
+    return None if values is None else list(values)
+
+
+def _labels_to_json(classes: tuple[ClassLabel, ...] | None) -> dict[str, Any] | None:
+    if classes is None:
+        return None
+    kinds = {type(label) for label in classes}
+    kind = next((name for name, known in _LABEL_KINDS.items() if kinds == {known}), None)
+    if kind is None:
+        raise StoreError(
+            f"class labels of kinds {sorted(k.__name__ for k in kinds)} were given; "
+            f"a store keeps labels of one kind out of {', '.join(_LABEL_KINDS)}"
+        )
+    return {"kind": kind, "values": list(classes)}
+
+
+def _statistics_to_json(statistics: ColumnStatistics | None) -> dict[str, list[float]] | None:
+    if statistics is None:
+        return None
+    return {
+        "mean": list(statistics.mean),
+        "std": list(statistics.std),
+        "min": list(statistics.min),
+        "max": list(statistics.max),
+    }

@@ -1,0 +1,172 @@
+"""Opening a store for reading: from a folder, a zip, a URL or a Zarr group."""
+
+import hashlib
+import json
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import zarr
+from zarr.abc.store import Store as AbstractStore
+from zarr.core.sync import sync
+from zarr.storage import LocalStore, ZipStore
+
+from daskkern.data.schema import StoreInfo
+from daskkern.errors import StoreError
+
+StoreSource: TypeAlias = str | os.PathLike[str] | zarr.Group
+ZarrArray: TypeAlias = "zarr.Array[Any]"
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open store: what it holds, the Zarr group, and where it is."""
+
+    info: StoreInfo
+    group: zarr.Group
+    path: str
+
+    def array(self, name: str) -> ZarrArray:
+        """Return the Zarr array ``"X"``, ``"y"`` or ``"weight"``."""
+        return _array(self.group, name, self.path)
+
+    def fingerprint(self) -> str:
+        """Return a short digest that tells this data from other data, whatever the store is called.
+
+        It covers shapes, dtype, the attributes and through them the checksums of the rows; no row is read.
+        """
+        X = self.array("X")
+        identity = {"shape": X.shape, "dtype": str(X.dtype), **self.info.to_attributes()}
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+    def verify(self) -> None:
+        """Read everything and raise StoreError when an array differs from what was written."""
+        for name, expected in self.info.checksums.items():
+            if checksum(self.array(name), self.info.chunk_rows) != expected:
+                raise StoreError(
+                    f"array {name!r} of the store {self.path} is not what was written (its checksum differs); "
+                    "copy the store again or ingest the data again"
+                )
+
+
+def open_store(source: StoreSource) -> Store:
+    """Open a store for reading and check that it is whole.
+
+    Parameters
+    ----------
+    source : str, path or zarr.Group
+        A folder, a zip file of one, a URL that fsspec knows (``s3://...``, ``memory://...``), or an open group.
+
+    Raises
+    ------
+    StoreError
+        When it is missing, no daskkern store, of a newer schema, half-written, damaged or incomplete.
+    """
+    group, path = _open_group(source)
+    info = StoreInfo.from_attributes(group.attrs.asdict(), path)
+    shapes: dict[str, tuple[int, ...]] = {"X": (info.n_rows, info.n_features)}
+    if info.task is not None:
+        shapes["y"] = (info.n_rows,) if info.task == "classification" else (info.n_rows, info.n_targets)
+    if info.has_weight:
+        shapes["weight"] = (info.n_rows,)
+    for name, shape in shapes.items():
+        _check_array(_array(group, name, path), name, shape, info, path)
+    return Store(info, group, path)
+
+
+def checksum(array: ZarrArray, chunk_rows: int) -> int:
+    """Return the CRC-32 of the rows of `array`, read chunk by chunk."""
+    value = 0
+    for start in range(0, array.shape[0], chunk_rows):
+        value = zlib.crc32(np.ascontiguousarray(array[start : start + chunk_rows]).data, value)
+    return value
+
+
+def _open_group(source: StoreSource) -> tuple[zarr.Group, str]:
+    if isinstance(source, zarr.Group):
+        return source, str(source.store_path)
+    text = os.fspath(source)
+    try:
+        if "://" in text:
+            return zarr.open_group(text, mode="r", zarr_format=3), text
+        path = Path(text)
+        if not path.exists():
+            raise StoreError(f"there is no store at {path}; check the name, or make one with 'daskkern ingest'")
+        if path.is_dir():
+            return zarr.open_group(path, mode="r", zarr_format=3), str(path)
+        return _open_zip(path), str(path)
+    except StoreError:
+        raise
+    except FileNotFoundError as error:
+        raise StoreError(f"{text} holds no Zarr v3 group; make a store with 'daskkern ingest'") from error
+    except ImportError as error:
+        raise StoreError(f"opening {text} needs a package that is not installed: {error}") from error
+    except Exception as error:  # damaged metadata, network and permissions: zarr and fsspec have types for each
+        raise StoreError(f"{text} cannot be opened as a store: {type(error).__name__}: {error}") from error
+
+
+def _open_zip(path: Path) -> zarr.Group:
+    """Open a zipped store, whether its files were packed at the top or inside a folder."""
+    if not zipfile.is_zipfile(path):
+        raise StoreError(f"{path} is a file but no store; turn it into one with 'daskkern ingest {path} --out STORE'")
+    with zipfile.ZipFile(path) as archive:
+        roots = [name for name in archive.namelist() if name == "zarr.json" or name.endswith("/zarr.json")]
+    if not roots:
+        raise StoreError(f"{path} is a zip file without a Zarr v3 group; make a store with 'daskkern ingest'")
+    root = min(roots, key=lambda name: name.count("/")).removesuffix("zarr.json").rstrip("/")
+    return zarr.open_group(ZipStore(path, mode="r"), path=root, mode="r", zarr_format=3)
+
+
+def _array(group: zarr.Group, name: str, path: str) -> ZarrArray:
+    try:
+        array = group.get(name)
+    except Exception as error:  # damaged metadata: zarr raises many types
+        raise StoreError(f"array {name!r} of the store {path} is damaged: {error}; ingest the data again") from error
+    if not isinstance(array, zarr.Array):
+        raise StoreError(f"the store {path} has no array {name!r}; copy it again or ingest the data again")
+    return array
+
+
+def _check_array(array: ZarrArray, name: str, shape: tuple[int, ...], info: StoreInfo, path: str) -> None:
+    if array.shape != shape:
+        raise StoreError(
+            f"array {name!r} of the store {path} has shape {array.shape}, but its attributes say {shape}; "
+            "ingest the data again"
+        )
+    expected = {"X": "fiu", "y": "i" if info.task == "classification" else "f", "weight": "f"}[name]
+    if array.dtype.kind not in expected:
+        raise StoreError(f"array {name!r} of the store {path} holds {array.dtype} values; numbers were expected")
+    if array.chunks != (info.chunk_rows, *shape[1:]):
+        raise StoreError(
+            f"array {name!r} of the store {path} has chunks {array.chunks}, but its attributes say "
+            f"{info.chunk_rows} rows; ingest the data again"
+        )
+    missing = _missing_chunk(array)
+    if missing is not None:
+        raise StoreError(
+            f"the store {path} is incomplete: chunk {missing} of array {name!r} is missing; "
+            "copy the store again or ingest the data again"
+        )
+
+
+def _missing_chunk(array: ZarrArray) -> int | None:
+    """Return the number of the first row chunk that is not stored; zarr would read it as fill values."""
+    store, path = array.store_path.store, array.store_path.path
+    rows = (array.shards or array.chunks)[0]
+    rest = (0,) * (array.ndim - 1)
+    keys = (
+        f"{path}/{array.metadata.encode_chunk_key((number, *rest))}".lstrip("/")
+        for number in range(-(-array.shape[0] // rows))
+    )
+    if isinstance(store, LocalStore):  # ten times faster than listing
+        return next((number for number, key in enumerate(keys) if not (store.root / key).is_file()), None)
+    found = sync(_list_keys(store, path))
+    return next((number for number, key in enumerate(keys) if key not in found), None)
+
+
+async def _list_keys(store: AbstractStore, path: str) -> set[str]:
+    return {key async for key in store.list_prefix(f"{path}/".lstrip("/"))}
