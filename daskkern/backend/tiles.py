@@ -1,18 +1,17 @@
 """Tiles that stay in cache, and threads over them.
 
 A kernel product is cut into tiles whose shape depends on the operands alone, so the numbers do not depend on
-how many threads work. Inside :func:`compute_threads` BLAS runs one thread and the tiles are spread over a
-pool; outside it the tiles run one after the other and BLAS does as it likes.
+how many threads work. Inside :func:`tile_pool` the tiles are spread over a pool; outside it they run one after
+the other and BLAS does as it likes.
 """
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from types import ModuleType
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from daskkern.arrays import Array
 
@@ -34,30 +33,18 @@ def tile_shape(xp: ModuleType, m: int, p: int) -> tuple[int, int]:
 
 
 @contextmanager
-def compute_threads(n_threads: int) -> Iterator[None]:
-    """Within the context, spread tiles of this thread's products over `n_threads` threads with serial BLAS."""
-    if n_threads <= 1:
-        with threadpool_limits(limits=1):
-            yield
-        return
+def tile_pool(pool: Executor) -> Iterator[None]:
+    """Within the context, this thread's tiles are spread over `pool`."""
     previous = getattr(_local, "pool", None)
-    with threadpool_limits(limits=1), ThreadPoolExecutor(n_threads, "daskkern-tile") as pool:
-        _local.pool = pool
-        try:
-            yield
-        finally:
-            _local.pool = previous
-
-
-@contextmanager
-def library_threads(n_threads: int) -> Iterator[None]:
-    """Within the context, let BLAS and LAPACK use `n_threads` threads: for factorisations."""
-    with threadpool_limits(limits=n_threads):
+    _local.pool = pool
+    try:
         yield
+    finally:
+        _local.pool = previous
 
 
 def for_each(tiles: list[slice], work: Callable[[slice], None]) -> None:
-    """Call `work` on every tile, on the pool of the surrounding :func:`compute_threads` if there is one."""
+    """Call `work` on every tile, on the pool of the surrounding :func:`tile_pool` if there is one."""
     pool = getattr(_local, "pool", None)
     if pool is None or len(tiles) == 1:
         for tile in tiles:

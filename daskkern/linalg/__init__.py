@@ -1,0 +1,17 @@
+"""Linear algebra: lazy kernel matrices and Gram sums, leading eigenpairs, sharded factorisations."""
+
+from daskkern.linalg.eigen import Eigenpairs, top_eigenpairs
+from daskkern.linalg.lazy import lazy_gram_sum, lazy_kernel_matrix
+from daskkern.linalg.projection import Deal, InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
+
+__all__ = [
+    "Deal",
+    "Eigenpairs",
+    "InverseFactor",
+    "NotPositiveDefiniteError",
+    "column_blocks",
+    "inverse_factor",
+    "lazy_gram_sum",
+    "lazy_kernel_matrix",
+    "top_eigenpairs",
+]

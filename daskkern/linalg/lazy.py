@@ -1,0 +1,59 @@
+"""Kernel matrices and Gram sums as lazy dask.array expressions: chunked, evaluated where Dask runs.
+
+With a distributed client active (or inside a task's ``worker_client``) the blocks are computed by the cluster,
+else by Dask's threads in this process. Nothing here is computed until the caller asks.
+"""
+
+from collections.abc import Callable, Sequence
+
+import dask
+import dask.array as da
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.backend.tiles import slices
+from daskkern.kernels import Kernel
+
+GRAM_CHUNK = 2048
+
+
+def lazy_kernel_matrix(kernel: Kernel, X: HostArray, Z: HostArray, chunk: int = GRAM_CHUNK) -> da.Array:
+    """Return ``K(X, Z)`` as a lazy dask array (m, p) in blocks of `chunk`, in the dtype of `X`.
+
+    `X` and `Z` are embedded in the graph once a block row or column, so they should be samples, not data sets.
+    """
+    shift = kernel.shift_for(Z)
+    left = [dask.delayed(X[rows], pure=True) for rows in slices(X.shape[0], chunk)]
+    right = [dask.delayed(Z[cols], pure=True) for cols in slices(Z.shape[0], chunk)]
+    heights = [rows.stop - rows.start for rows in slices(X.shape[0], chunk)]
+    widths = [cols.stop - cols.start for cols in slices(Z.shape[0], chunk)]
+    one = dask.delayed(_shifted_block, pure=True)
+    return da.block(
+        [
+            [
+                da.from_delayed(one(kernel, rows, cols, shift), shape=(height, width), dtype=X.dtype)
+                for cols, width in zip(right, widths, strict=True)
+            ]
+            for rows, height in zip(left, heights, strict=True)
+        ]
+    )
+
+
+def lazy_gram_sum(parts: Sequence[Callable[[], HostArray]], width: int) -> da.Array:
+    """Return ``sum_g parts[g]()`` as a lazy dask array (width, width) in float64.
+
+    Each part is one task that runs over its own share of the row chunks and keeps one running sum, so that a
+    worker holds one Gram matrix, not one a chunk.
+    """
+    tasks = [
+        da.from_delayed(dask.delayed(part, pure=False)(), shape=(width, width), dtype=np.float64) for part in parts
+    ]
+    total = tasks[0]
+    for task in tasks[1:]:
+        total = total + task
+    return total
+
+
+def _shifted_block(kernel: Kernel, X: HostArray, Z: HostArray, shift: HostArray | None) -> HostArray:
+    block: HostArray = kernel.block(X, kernel.points(Z, shift))
+    return block
