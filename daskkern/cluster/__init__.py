@@ -1,0 +1,1 @@
+"""Gangs of ranks on a Dask cluster, and the collectives between them."""

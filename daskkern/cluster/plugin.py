@@ -1,0 +1,84 @@
+"""What daskkern adds to a worker: handlers through which ranks reach each other, over Dask's own comms.
+
+Nothing here waits and nothing here raises: a handler files what it got and returns, so that a peer's death
+can never leave one hanging in a worker's event loop.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from distributed import Client, Worker
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from daskkern.cluster.mailbox import Membership, Registry
+from daskkern.errors import ClusterError
+
+PROTOCOL = 1
+"""Raised whenever the messages change, so that two versions never talk to each other by accident."""
+
+PLUGIN_NAME = f"daskkern_collectives_{PROTOCOL}"
+
+_LOST_STATES = frozenset({"cancelled", "released", "forgotten", "error"})
+
+
+class CollectivesPlugin(WorkerPlugin):
+    """Mailboxes on a worker, and the handlers that fill them."""
+
+    name = PLUGIN_NAME
+    idempotent = True  # a second registration would replace the mailboxes of running fits
+
+    def setup(self, worker: Worker) -> None:
+        self.registry = Registry()
+        handlers: dict[str, Callable[..., Any]] = {
+            "open": self._open,
+            "put": self._put,
+            "abort": self._abort,
+            "stop": self._stop,
+            "close": self._close,
+        }
+        worker.handlers.update({f"daskkern_{verb}": handler for verb, handler in handlers.items()})
+
+    def teardown(self, worker: Worker) -> None:
+        del worker
+        for fit in list(self.registry.mailboxes):
+            self.registry.abort(fit, None, "this worker is closing")
+
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """Abort a rank whose task was cancelled or released: nobody waits for it any more.
+
+        This is how a rank ends after its supervisor, its client or their host has died: the scheduler
+        releases their futures, and this hook is told.
+        """
+        del start, kwargs
+        if finish in _LOST_STATES and self.registry.mailboxes:
+            self.registry.abort_where(lambda member: member.task == key, "the task of this rank was released")
+
+    def _open(self, fit: str, epoch: int, rank: int, addresses: tuple[str, ...], task: str) -> bool:
+        return self.registry.open(Membership(fit, epoch, rank, tuple(addresses), task))
+
+    def _put(self, **message: Any) -> None:
+        self.registry.deliver(**message)
+
+    def _abort(self, fit: str, epoch: int | None, reason: str) -> None:
+        self.registry.abort(fit, epoch, reason)
+
+    def _stop(self, fit: str) -> None:
+        self.registry.stop(fit)
+
+    def _close(self, fit: str, epoch: int | None = None) -> None:
+        self.registry.close(fit, epoch)
+
+
+def install(client: Client) -> None:
+    """Put the plugin on every worker, present and future. Costs one message when it is there already."""
+    client.register_plugin(CollectivesPlugin())
+
+
+def registry_of(worker: Worker) -> Registry:
+    """Return the mailboxes of `worker`."""
+    plugin = worker.plugins.get(PLUGIN_NAME)
+    if not isinstance(plugin, CollectivesPlugin):
+        raise ClusterError(
+            f"worker {worker.address} has no daskkern plugin; start the fit through run_gang, which installs it"
+        )
+    return plugin.registry

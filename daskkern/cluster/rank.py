@@ -1,0 +1,168 @@
+"""One rank of a gang: a Dask task that leaves the worker's thread pool, runs, and reports how it ended."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dask.utils import funcname
+from distributed import Worker, get_worker, secede
+from distributed.protocol import pickle
+from threadpoolctl import threadpool_limits
+
+from daskkern.backend.communicator import Communicator
+from daskkern.cluster.communicator import DaskCommunicator
+from daskkern.cluster.plugin import registry_of
+from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
+from daskkern.events import BatchFinished, Event, Listener, silent, to_message
+
+RankMain: TypeAlias = Callable[[Communicator, Any, Listener, Callable[[], bool]], Any]
+"""``rank_main(communicator, payload, emit, should_stop) -> result``, a function that workers can import."""
+
+_BATCH_INTERVAL_S = 0.1
+
+
+@dataclass(frozen=True)
+class RankOrder:
+    """What a rank is told besides its payload."""
+
+    fit: str
+    epoch: int
+    rank: int
+    topic: str
+    collective_timeout_s: float
+    start_timeout_s: float
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """A rank that returned."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """A rank that raised. `closed` says that it only noticed that something else was wrong."""
+
+    error: DaskkernError
+    closed: bool
+
+
+def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult | RankFailure:
+    """Run `rank_main` as rank `order.rank` of its gang. The body of a rank's task; never raises an Exception.
+
+    A failure is returned and not raised: an erred task keeps its traceback, and with it every array of the
+    rank's frames, alive on the worker until the last future is gone.
+    """
+    secede()  # an ordinary task may have the thread: a fit takes hours
+    worker = get_worker()
+    registry = registry_of(worker)
+    mailbox = registry.find(order.fit, order.epoch)
+    if mailbox is None:
+        return RankFailure(
+            ClusterError(f"worker {worker.address} was restarted and has lost rank {order.rank} of this fit"),
+            closed=True,
+        )
+    communicator = DaskCommunicator(worker, mailbox, order.collective_timeout_s)
+    emit = _EventSender(worker, order.topic) if order.rank == 0 else silent
+    try:
+        _rendezvous(communicator, order)
+        with _THREADS.limited_to(worker.state.nthreads):
+            value = rank_main(communicator, payload, emit, lambda: mailbox.stop_requested or mailbox.reason is not None)
+        return RankResult(value)
+    except Exception as error:
+        communicator.abort(f"rank {order.rank} at {worker.address} failed: {type(error).__name__}: {error}")
+        return _failure(error, order.rank, worker.address, funcname(rank_main))
+    finally:
+        communicator.close()
+        worker.loop.add_callback(registry.close, order.fit, order.epoch)
+
+
+def _rendezvous(communicator: DaskCommunicator, order: RankOrder) -> None:
+    try:
+        communicator.rendezvous(order.start_timeout_s)
+    except CommunicatorClosedError as error:
+        raise CommunicatorClosedError(f"the ranks did not all start: {error}") from None
+
+
+def _failure(error: Exception, rank: int, address: str, name: str) -> RankFailure:
+    """Describe `error` so that it can travel: its own object where it is daskkern's, else its words."""
+    text = "".join(traceback.format_exception(error))
+    described = error if isinstance(error, DaskkernError) and _travels(error) else None
+    if described is None:
+        described = ClusterError(f"{name} failed on rank {rank} at {address}: {type(error).__name__}: {error}")
+    described = described.with_traceback(None)
+    described.__cause__ = described.__context__ = None
+    described.add_note(f"On rank {rank} at {address}:\n{text}")
+    return RankFailure(described, closed=isinstance(error, CommunicatorClosedError))
+
+
+def _travels(error: DaskkernError) -> bool:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # a class made in a function, an argument that cannot be pickled
+        return False
+    return True
+
+
+class _EventSender:
+    """Sends rank 0's events to whoever listens to the fit's topic; of many batches, ten a second.
+
+    The last batch before another kind of event is always sent, so that a progress bar reaches its end.
+    """
+
+    def __init__(self, worker: Worker, topic: str) -> None:
+        self._worker = worker
+        self._topic = topic
+        self._sent_at = -_BATCH_INTERVAL_S
+        self._held: BatchFinished | None = None
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, BatchFinished):
+            now = time.monotonic()
+            if now - self._sent_at < _BATCH_INTERVAL_S:
+                self._held = event
+                return
+            self._sent_at = now
+        elif self._held is not None:
+            self._send(self._held)
+        self._held = None
+        self._send(event)
+
+    def _send(self, event: Event) -> None:
+        self._worker.log_event(self._topic, to_message(event))
+
+
+class _SharedThreadLimit:
+    """BLAS threads of this process while ranks run in it. The limit is global to the process, so that of two
+    overlapping fits the first sets it and the last restores what was before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._limits: threadpool_limits | None = None
+
+    @contextmanager
+    def limited_to(self, threads: int) -> Iterator[None]:
+        with self._lock:
+            if self._users == 0:
+                self._limits = threadpool_limits(threads)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0 and self._limits is not None:
+                    self._limits.restore_original_limits()
+                    self._limits = None
+
+
+_THREADS = _SharedThreadLimit()

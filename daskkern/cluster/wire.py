@@ -1,0 +1,80 @@
+"""How an array travels between two workers: its bytes, its dtype and its shape, and no pickle.
+
+Dask's own serialisers put a pickled type beside every buffer. The family registered here carries the raw
+bytes alone; dtype and shape travel as plain values in the message and are checked on arrival.
+"""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from distributed.protocol.serialize import Serialized, register_serialization_family
+
+from daskkern.arrays import HostArray
+from daskkern.errors import SpecError
+
+DTYPES = ("float32", "float64", "int64")
+"""What a collective carries."""
+
+_FAMILY = "daskkern-bytes"
+
+
+def _dump(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    return {"serializer": _FAMILY}, [data]
+
+
+def _load(header: Mapping[str, Any], frames: Sequence[Any]) -> memoryview:
+    del header
+    if len(frames) != 1:
+        raise ValueError(f"an array travels in one frame, and {len(frames)} arrived")
+    return memoryview(frames[0]).cast("B")
+
+
+register_serialization_family(_FAMILY, _dump, _load)
+
+
+def pack(array: HostArray) -> dict[str, Any]:
+    """Return the fields of a message that carries a snapshot of `array`.
+
+    The bytes are copied: Dask queues a message and returns, and the caller may write into `array` meanwhile.
+
+    Raises
+    ------
+    SpecError
+        When the dtype is none of :data:`DTYPES`.
+    """
+    if array.dtype.name not in DTYPES:
+        raise SpecError(f"a collective carries {', '.join(DTYPES)} arrays, and was given {array.dtype}")
+    header, frames = _dump(array.tobytes())
+    return {"dtype": array.dtype.name, "shape": array.shape, "data": Serialized(header, frames)}
+
+
+def unpack(dtype: str, shape: Sequence[int], data: Any) -> HostArray:
+    """Rebuild the array of :func:`pack`. The result may be a read-only or unaligned view of a receive buffer.
+
+    Raises
+    ------
+    ValueError
+        When the fields are not those of an array, or the bytes do not fill it.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"a message carries the dtype {dtype!r}, which no collective sends")
+    if not all(isinstance(n, int) and n >= 0 for n in shape):
+        raise ValueError(f"a message carries the shape {tuple(shape)!r}")
+    if not isinstance(data, memoryview):
+        raise ValueError(f"a message carries a {type(data).__name__} where the bytes of an array belong")
+    expected = prod(shape) * np.dtype(dtype).itemsize
+    if data.nbytes != expected:
+        raise ValueError(f"a message of {data.nbytes} bytes was announced as {dtype} {tuple(shape)}")
+    if expected == 0:  # frombuffer refuses an empty buffer
+        return np.empty(shape, dtype)
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def owned(array: HostArray) -> HostArray:
+    """Return a copy of `array` that nobody else holds: writable, aligned, contiguous."""
+    return np.array(array, order="C", copy=True)
