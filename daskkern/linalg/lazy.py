@@ -6,9 +6,9 @@ else by Dask's threads in this process. Nothing here is computed until the calle
 
 from collections.abc import Callable, Sequence
 
-import dask
 import dask.array as da
 import numpy as np
+from dask.delayed import delayed
 
 from daskkern.arrays import HostArray
 from daskkern.backend.tiles import slices
@@ -23,11 +23,11 @@ def lazy_kernel_matrix(kernel: Kernel, X: HostArray, Z: HostArray, chunk: int = 
     `X` and `Z` are embedded in the graph once a block row or column, so they should be samples, not data sets.
     """
     shift = kernel.shift_for(Z)
-    left = [dask.delayed(X[rows], pure=True) for rows in slices(X.shape[0], chunk)]
-    right = [dask.delayed(Z[cols], pure=True) for cols in slices(Z.shape[0], chunk)]
+    left = [delayed(X[rows], pure=True) for rows in slices(X.shape[0], chunk)]
+    right = [delayed(Z[cols], pure=True) for cols in slices(Z.shape[0], chunk)]
     heights = [rows.stop - rows.start for rows in slices(X.shape[0], chunk)]
     widths = [cols.stop - cols.start for cols in slices(Z.shape[0], chunk)]
-    one = dask.delayed(_shifted_block, pure=True)
+    one = delayed(_shifted_block, pure=True)
     return da.block(
         [
             [
@@ -45,9 +45,7 @@ def lazy_gram_sum(parts: Sequence[Callable[[], HostArray]], width: int) -> da.Ar
     Each part is one task that runs over its own share of the row chunks and keeps one running sum, so that a
     worker holds one Gram matrix, not one a chunk.
     """
-    tasks = [
-        da.from_delayed(dask.delayed(part, pure=False)(), shape=(width, width), dtype=np.float64) for part in parts
-    ]
+    tasks = [da.from_delayed(delayed(part, pure=False)(), shape=(width, width), dtype=np.float64) for part in parts]
     total = tasks[0]
     for task in tasks[1:]:
         total = total + task

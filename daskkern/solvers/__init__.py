@@ -1,0 +1,30 @@
+"""Solvers: one class, one file, one row in :data:`SOLVERS` each."""
+
+import difflib
+from typing import Any
+
+from daskkern.errors import SpecError
+from daskkern.solvers.base import Batch, Problem, Solver
+from daskkern.solvers.eigenpro import EigenPro
+from daskkern.solvers.nystrom_sgd import NystromSGD
+
+SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in (EigenPro, NystromSGD)}
+
+
+def parse_solver(solver: str | Solver[Any]) -> Solver[Any]:
+    """Return the solver of that name with its defaults (or `solver` itself); ``"auto"`` is EigenPro.
+
+    SpecError lists the known names.
+    """
+    if isinstance(solver, Solver):
+        return solver
+    if solver == "auto":
+        return EigenPro()
+    if isinstance(solver, str) and solver in SOLVERS:
+        return SOLVERS[solver]()
+    close = difflib.get_close_matches(str(solver), SOLVERS, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    raise SpecError(f"solver {solver!r} is unknown{hint} Known solvers: auto, {', '.join(SOLVERS)}")
+
+
+__all__ = ["SOLVERS", "Batch", "EigenPro", "NystromSGD", "Problem", "Solver", "parse_solver"]

@@ -1,0 +1,86 @@
+"""The function space of kernel columns: which column lives on which rank, and products with one rank's columns.
+
+The first `n_head` columns of every rank's share are its members of the preconditioner's subsample S, so that
+K_BS is a column slice of the block that the step needs anyway.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.kernels import Kernel, Points
+from daskkern.linalg import column_blocks
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One rank's share: global column numbers `ids` (p_r,), the first `n_head` of them in S, ascending."""
+
+    ids: IntArray
+    n_head: int
+
+
+@dataclass(frozen=True)
+class KernelBasis:
+    """p columns ``k(., z_j)`` over W ranks.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        With every parameter known.
+    n_columns : int
+        p.
+    head : (s,) int64
+        Global numbers of the columns in S, ascending.
+    dealt : bool
+        Columns dealt in blocks, block k to rank ``k % W`` (what sharded factorisations want), or else in one
+        contiguous range a rank (what reading all rows wants).
+    shift : (d,) array or None
+        Subtracted from all rows before distances.
+    """
+
+    kernel: Kernel
+    n_columns: int
+    head: IntArray
+    dealt: bool
+    shift: HostArray | None
+
+    def split(self, rank: int, size: int) -> Columns:
+        """Return the columns of `rank` among `size` ranks."""
+        if self.dealt:
+            ids = column_blocks(self.n_columns, rank, size).columns()
+        else:
+            start, stop = (self.n_columns * r // size for r in (rank, rank + 1))
+            ids = np.arange(start, stop)
+        in_head = np.isin(ids, self.head, assume_unique=True)
+        return Columns(np.concatenate([ids[in_head], ids[~in_head]]), int(in_head.sum()))
+
+    def part(self, columns: Columns, rows: Array) -> "KernelPart":
+        """Return the products with the given columns, whose points are `rows` (p_r, d)."""
+        return KernelPart(self.kernel, columns, self.kernel.points(rows, self.shift))
+
+    def points(self, rows: Array) -> Points:
+        """Prepare any rows as columns of this basis."""
+        return self.kernel.points(rows, self.shift)
+
+
+@dataclass(frozen=True)
+class KernelPart:
+    """One rank's columns, ready for products."""
+
+    kernel: Kernel
+    columns: Columns
+    points: Points
+
+    def block(self, X: Array, out: Array | None = None) -> Array:
+        """Return ``k(x_i, z_j)`` for the rank's columns, (m, p_r)."""
+        return self.kernel.block(X, self.points, out)
+
+    def scores(self, X: Array, a: Array, head: Array | None = None) -> Array:
+        """Return the rank's share of the scores, (m, c), in tiles; `head` (m, n_head) receives K_BS."""
+        return self.kernel.matvec(X, self.points, a, head)
+
+    def pullback(self, X: Array, g: Array) -> Array:
+        """Return ``sum_i k(x_i, z_j) g_i`` for the rank's columns, (p_r, c), in tiles."""
+        return self.kernel.rmatvec(X, self.points, g)

@@ -1,0 +1,45 @@
+"""Rows without some of them: what remains for training when rows are held out for validation."""
+
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.rows import Fields, Rows
+
+
+class RowsWithout(Rows):
+    """All of `rows` but those at `excluded` (k,), sorted and distinct; the rest are numbered anew in order.
+
+    A read decodes the chunks it spans once, the excluded rows in them included.
+    """
+
+    def __init__(self, rows: Rows, excluded: IntArray) -> None:
+        self._rows, self._excluded = rows, excluded
+        self.n_rows = rows.n_rows - excluded.size
+        self.n_features, self.n_targets = rows.n_features, rows.n_targets
+        self.chunk_rows, self.task, self.classes = min(rows.chunk_rows, self.n_rows), rows.task, rows.classes
+        self.has_weight, self.dtype = rows.has_weight, rows.dtype
+        # Before excluded row number i, counting from 0, there are excluded[i] - i rows that remain.
+        self._remaining_before = excluded - np.arange(excluded.size)
+
+    def original(self, positions: IntArray) -> IntArray:
+        """Return the numbers in `rows` of the rows at `positions` here."""
+        return positions + np.searchsorted(self._remaining_before, positions, side="right")
+
+    def _read_features(self, start: int, stop: int) -> HostArray:
+        block, keep = self._span(start, stop, Fields.X)
+        return block.X[keep]
+
+    def _read_targets(self, start: int, stop: int) -> HostArray:
+        block, keep = self._span(start, stop, Fields.y)
+        return block.y[keep]
+
+    def _read_weight(self, start: int, stop: int) -> HostArray:
+        block, keep = self._span(start, stop, Fields.weight)
+        return block.weight[keep]
+
+    def _span(self, start: int, stop: int, fields: Fields) -> tuple[Any, IntArray]:
+        numbers = self.original(np.arange(start, stop))
+        first, end = (int(numbers[0]), int(numbers[-1]) + 1) if stop > start else (0, 0)
+        return self._rows.read(first, end, fields), numbers - first

@@ -1,0 +1,166 @@
+"""A fitted model: points, coefficients and what is needed to read scores. Needs only NumPy; see ``store`` for disk."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.backend.tiles import slices
+from daskkern.data.schema import ClassLabel, Scaling
+from daskkern.errors import DataError, ModelError
+from daskkern.kernels import Kernel, Points
+from daskkern.losses import LOSSES, Probabilistic, decode
+
+_BLOCK_ROWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel:
+    """``f(x) = sum_j k(x, z_j) a_j``, and how its scores become predictions.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    points : (p, d) array, float32 or float64
+        z above, after scaling.
+    coef : (p, c) array
+        a above.
+    loss : str
+        Name of the loss it was trained with.
+    task : "classification" or "regression"
+    classes : tuple or None
+        Class labels by code.
+    scaling : Scaling
+        Applied to the features of whatever is predicted.
+    target_shift, target_scale : (c,) float64
+        Regression only: predictions are ``f(x) * target_scale + target_shift``.
+    feature_names : tuple of str or None
+    provenance : mapping
+        Settings and history of the fit, as JSON values.
+    """
+
+    kernel: Kernel
+    points: HostArray
+    coef: HostArray
+    loss: str
+    task: str
+    classes: tuple[ClassLabel, ...] | None
+    scaling: Scaling = field(default_factory=Scaling)
+    target_shift: HostArray | None = None
+    target_scale: HostArray | None = None
+    feature_names: tuple[str, ...] | None = None
+    single_target: bool = True
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.points.ndim != 2 or self.coef.ndim != 2 or self.points.shape[0] != self.coef.shape[0]:
+            raise ModelError(f"points {self.points.shape} and coefficients {self.coef.shape} of the model disagree")
+        shift = self.kernel.shift_for(self.points)
+        object.__setattr__(self, "_prepared", self.kernel.points(self.points, shift))
+
+    @property
+    def n_features(self) -> int:
+        """Features d that the model expects."""
+        return int(self.points.shape[1])
+
+    def decision_function(self, X: HostArray, *, scaled: bool = False) -> HostArray:
+        """Return raw scores: (n, c), or (n,) when c is 1.
+
+        Parameters
+        ----------
+        X : (n, d) array of numbers
+            In the units of the training data; the model's scaling is applied here.
+        scaled : bool
+            The scaling has been applied already.
+        """
+        scores = self.scores(self.check(X), scaled=scaled)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: HostArray, *, scaled: bool = False) -> HostArray:
+        """Return class labels (n,), or regression targets (n,) or (n, t)."""
+        return self.labels(self.scores(self.check(X), scaled=scaled))
+
+    def predict_proba(self, X: HostArray, *, scaled: bool = False) -> HostArray:
+        """Return class probabilities (n, n_classes), columns in the order of `classes`.
+
+        Raises
+        ------
+        ModelError
+            When the model was not trained with a logistic loss.
+        """
+        return self.probabilities(self.scores(self.check(X), scaled=scaled))
+
+    def scores(self, X: HostArray, *, scaled: bool = False) -> HostArray:
+        """Return scores (n, c) for checked rows, in blocks: memory is the result and one block a thread."""
+        prepared: Points = self._prepared  # type: ignore[attr-defined]
+        out = np.empty((X.shape[0], self.coef.shape[1]), self.coef.dtype)
+        for rows in slices(X.shape[0], _BLOCK_ROWS):
+            block = X[rows]
+            block = (
+                block.astype(self.points.dtype, copy=False) if scaled else self.scaling.apply(block, self.points.dtype)
+            )
+            out[rows] = self.kernel.matvec(np.ascontiguousarray(block), prepared, self.coef)
+        return out
+
+    def labels(self, scores: HostArray) -> HostArray:
+        """Return what scores (n, c) predict."""
+        if self.task == "regression":
+            values = scores.astype(np.float64)
+            if self.target_scale is not None:
+                values = values * self.target_scale
+            if self.target_shift is not None:
+                values = values + self.target_shift
+            return values[:, 0] if self.single_target else values
+        return self.class_array()[decode(scores)]
+
+    def probabilities(self, scores: HostArray) -> HostArray:
+        """Return class probabilities for scores (n, c); see :meth:`predict_proba`."""
+        loss = LOSSES[self.loss]()
+        if self.task != "classification" or not isinstance(loss, Probabilistic):
+            raise ModelError(
+                f"probabilities were asked of a model trained with the {self.loss} loss, whose scores are no "
+                "probabilities; train with loss 'logistic' or 'multinomial_logistic'"
+            )
+        result: HostArray = loss.probabilities(scores)
+        return result
+
+    def class_array(self) -> HostArray:
+        """Return the class labels as one array, by code."""
+        if self.classes is None:
+            raise ModelError("the model predicts numbers, so it has no classes")
+        return np.array(self.classes, dtype=object if _mixed(self.classes) else None)
+
+    def check(self, X: HostArray) -> HostArray:
+        """Return `X` as a 2-d array of finite numbers with the right features, or raise DataError."""
+        array = np.asarray(X)
+        if array.ndim != 2 or array.dtype.kind not in "fiub":
+            raise DataError(
+                f"a table (rows, {self.n_features} features) of numbers was expected; found {_describe(array)}"
+            )
+        if array.shape[1] != self.n_features:
+            raise DataError(
+                f"the model was trained on {self.n_features} features, but X has {array.shape[1]}; "
+                "give the same columns in the same order"
+            )
+        if array.dtype.kind == "f":
+            for rows in slices(array.shape[0], _BLOCK_ROWS):
+                bad = ~np.isfinite(array[rows])
+                if bad.any():
+                    row, column = np.argwhere(bad)[0]
+                    raise DataError(f"X has {array[rows][row, column]} in row {rows.start + row}, column {column}")
+        return array
+
+
+def iter_blocks(n_rows: int) -> Iterator[slice]:
+    """Yield the slices of `n_rows` rows in which predictions are streamed."""
+    yield from slices(n_rows, _BLOCK_ROWS)
+
+
+def _mixed(classes: tuple[ClassLabel, ...]) -> bool:
+    return len({type(label) for label in classes}) > 1
+
+
+def _describe(array: HostArray) -> str:
+    return f"{array.dtype} of shape {array.shape}"

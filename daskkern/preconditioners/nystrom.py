@@ -1,0 +1,119 @@
+"""The conditioner of Nystrom-SGD: the exact eigendecomposition of the Nystrom kernel.
+
+    K_ZZ = V Sigma V^T ,  T = V Sigma^(-1/2) ,  phi(x) = T^T k(Z, x)          coordinates in span(Z)
+    C = (1/n) sum_i w_i phi(x_i) phi(x_i)^T = U Lam U^T                       Lam: eigenvalues of the Nystrom kernel / n
+    psi(x) = M^T k(Z, x) ,  M = T U ,  P_i = min(1, (l_k / l_i)^(1/2))        eigenfeatures, diagonal conditioner
+
+References
+----------
+Pfahler and Morik, "Nystrom-SGD: fast learning of kernel-classifiers with conditioned stochastic gradient descent",
+ECML PKDD 2018, section 5 and algorithm 1.
+
+Where we differ: the paper takes a QR decomposition of K_NZ V Sigma^(-1) and then the eigenproblem of R Sigma R^T;
+the Gram sums here give the same eigenfeatures (to 8e-13 in float64) in one streaming pass. Its Lambda is n Lam.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from daskkern.arrays import Array, FloatArray, HostArray
+from daskkern.backend.concurrency import cpu_count, library_threads
+from daskkern.errors import SpecError
+from daskkern.kernels import Kernel
+from daskkern.linalg import lazy_gram_sum, lazy_kernel_matrix
+
+_SAFETY = 0.99
+_TOLERANCE = 1e-6
+
+GramPart = Callable[[HostArray], Callable[[], HostArray]]
+"""From T (p, r) to a task that returns the sum of ``w phi phi^T`` over its share of the rows, float64."""
+
+
+@dataclass(frozen=True)
+class NystromState:
+    """The immutable result of the set-up.
+
+    Attributes
+    ----------
+    M : (p, r) array in the dtype of the landmarks
+    conditioner : (r,) float64
+        P above.
+    eigenvalues : (r,) float64
+        Lam, descending.
+    beta : float
+        Largest ``w psi(x)^T P psi(x)`` over sampled rows.
+    top : float
+        Largest ``P_i l_i``.
+    """
+
+    M: HostArray
+    conditioner: FloatArray
+    eigenvalues: FloatArray
+    beta: float
+    top: float
+
+    @property
+    def critical_batch(self) -> float:
+        """``m* = beta / l_P``."""
+        return self.beta / self.top
+
+    def step_size(self, batch_size: int, smoothness: float, alpha: float = 0.0, step: str = "auto") -> float:
+        """Return ``m / (L (beta + (m - 1) l_P) + m alpha)`` times 0.99; for ``"paper"`` ``1 / (l_1 l_k)^(1/2)``."""
+        if step == "paper":
+            return 1.0 / self.top
+        m = batch_size
+        return _SAFETY * m / (smoothness * (self.beta + (m - 1) * self.top) + m * alpha)
+
+    def part(self, ids: HostArray, dtype: str, xp: object = np) -> "NystromPart":
+        """Return what a rank needs that holds the landmarks `ids`."""
+        as_array = xp.asarray  # type: ignore[attr-defined]
+        return NystromPart(
+            as_array(np.ascontiguousarray(self.M[ids], dtype)), as_array(self.conditioner.astype(dtype)[:, None])
+        )
+
+
+@dataclass(frozen=True)
+class NystromPart:
+    """One rank's rows M_r (p_r, r) of M, and the diagonal conditioner (r, 1)."""
+
+    M: Array
+    conditioner: Array
+
+
+def nystrom_state(
+    kernel: Kernel,
+    Z: HostArray,
+    gram_parts: Sequence[GramPart],
+    n_samples: int,
+    X_H: HostArray,
+    w_H: HostArray | None,
+    n_directions: int | None,
+) -> NystromState:
+    """Compute the eigenfeatures of landmarks `Z` (p, d) over all rows.
+
+    `gram_parts` sum ``w phi phi^T`` over the rows, whose weights have mean 1, as tasks where Dask runs; `X_H` are
+    sampled rows for beta. `n_directions` is k, all kept directions for None. Dense p x p eigenproblems in float64:
+    16 p^2 bytes and minutes at p = 10,000.
+    """
+    with library_threads(cpu_count()):
+        K_ZZ = np.asarray(lazy_kernel_matrix(kernel, Z, Z).compute(), np.float64)
+        sigma, V = scipy.linalg.eigh(0.5 * (K_ZZ + K_ZZ.T), overwrite_a=True, check_finite=False)
+    kept = sigma > _TOLERANCE * sigma[-1]
+    T64 = V[:, kept] / np.sqrt(sigma[kept])
+    T = np.ascontiguousarray(T64, Z.dtype)
+    C = np.asarray(lazy_gram_sum([part(T) for part in gram_parts], T.shape[1]).compute()) / n_samples
+    with library_threads(cpu_count()):
+        lam, U = scipy.linalg.eigh(0.5 * (C + C.T), overwrite_a=True, check_finite=False)
+    lam, U = np.maximum(lam[::-1], np.finfo(np.float64).tiny), U[:, ::-1]
+    k = lam.size if n_directions is None else n_directions
+    if not 1 <= k <= lam.size:
+        raise SpecError(f"{k} conditioned directions were asked, but the Nystrom kernel has rank {lam.size}")
+    usable = max(1, min(k, int(np.count_nonzero(lam > _TOLERANCE * lam[0]))))
+    conditioner = np.minimum(1.0, np.sqrt(lam[usable - 1] / lam))
+    M = np.ascontiguousarray(T64 @ U, Z.dtype)
+    psi = np.asarray(kernel.block(X_H, kernel.points(Z, kernel.shift_for(Z))) @ M, np.float64)
+    reach = (psi**2 * conditioner).sum(axis=1) * (1.0 if w_H is None else w_H)
+    return NystromState(M, conditioner, lam, float(reach.max()), float((conditioner * lam).max()))

@@ -1,0 +1,146 @@
+"""What a solver is: hyper-parameters that step a state, written once against a communicator.
+
+A solver knows arrays and a communicator. It knows neither Dask nor Zarr nor files: the trainer hands it batches.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.basis import KernelPart
+from daskkern.losses import Loss
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One mini-batch, whole on every rank.
+
+    Attributes
+    ----------
+    X : (m, d) array or None
+        Rows; None when `phi` is given and no rows are needed.
+    y : (m, c) array
+        Encoded targets.
+    weight : (m, 1) array or None
+        Sample weights of mean 1 over the training rows.
+    positions : (m,) int64
+        Row numbers.
+    phi : (m, p_r) array or None
+        The rank's columns at these rows, where the trainer has them.
+    last : bool
+        The last batch of its epoch.
+    """
+
+    X: Array | None
+    y: Array
+    weight: Array | None
+    positions: HostArray
+    phi: Array | None
+    last: bool
+
+    @property
+    def size(self) -> int:
+        """Rows m."""
+        return int(self.y.shape[0])
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is minimised, as one rank sees it.
+
+    Attributes
+    ----------
+    part : KernelPart
+        The rank's columns.
+    loss : Loss
+    alpha : float
+        Ridge penalty in ``(1/n) sum w loss + (alpha/2) |f|^2``.
+    n_outputs : int
+        c.
+    batches_per_epoch, max_epochs : int
+    dtype : str
+    extra : Any
+        What the solver's own set-up made for this rank (its preconditioner's part, its projector).
+    """
+
+    part: KernelPart
+    loss: Loss
+    alpha: float
+    n_outputs: int
+    batches_per_epoch: int
+    max_epochs: int
+    dtype: str
+    extra: Any
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of the whole run."""
+        return self.batches_per_epoch * self.max_epochs
+
+
+class Solver(ABC, Generic[State]):
+    """Frozen hyper-parameters of one method. State is a value: :meth:`step` returns a new one."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def init(self, problem: Problem, comm: Communicator) -> State:
+        """Return the state before the first step: a model that is 0."""
+
+    @abstractmethod
+    def step(self, problem: Problem, state: State, batch: Batch, comm: Communicator) -> tuple[State, float]:
+        """Return the state after `batch` and the sum of the (weighted) losses of its rows before the step."""
+
+    @abstractmethod
+    def finish(self, problem: Problem, state: State, comm: Communicator) -> Array:
+        """Return this rank's coefficients (p_r, c) of the model that `state` stands for, at the end of an epoch."""
+
+
+def loss_and_gradient(problem: Problem, scores: Array, batch: Batch) -> tuple[float, Array]:
+    """Return the summed loss and g (m, c), both with the sample weights inside."""
+    value = problem.loss.value(scores, batch.y)
+    gradient = problem.loss.gradient(scores, batch.y)
+    if batch.weight is not None:
+        value = value * batch.weight[:, 0]
+        gradient = gradient * batch.weight
+    return float(value.sum(dtype="float64")), gradient
+
+
+def smoothness_of(loss: Loss) -> float:
+    """Return the smoothness L, or 1 for a loss without: such a loss is met with a decaying step."""
+    return float(getattr(loss, "smoothness", 1.0))
+
+
+def decay(loss: Loss, step: int, batches_per_epoch: int) -> float:
+    """Return 1 for a smooth loss and ``(1 + step / batches_per_epoch)^(-1/2)`` for one with kinks."""
+    return 1.0 if hasattr(loss, "smoothness") else float((1.0 + step / batches_per_epoch) ** -0.5)
+
+
+@dataclass(frozen=True)
+class TailAverage:
+    """The running mean of the iterates from step `start` on; the mean of none is the iterate itself.
+
+    Averaging the last part of a run removes most of the noise of stochastic gradients (Ruppert; Polyak and
+    Juditsky, SIAM J. Control Optim. 1992).
+    """
+
+    start: int
+    count: int = 0
+    mean: Array | None = None
+
+    def add(self, step: int, iterate: Array) -> "TailAverage":
+        """Return the average with `iterate`, the one after step number `step`."""
+        if step < self.start:
+            return self
+        if self.mean is None:
+            return TailAverage(self.start, 1, iterate)
+        count = self.count + 1
+        return TailAverage(self.start, count, self.mean + (iterate - self.mean) * (1.0 / count))
+
+    def value(self, iterate: Array) -> Array:
+        """Return the mean, or `iterate` when averaging has not begun."""
+        return iterate if self.mean is None else self.mean

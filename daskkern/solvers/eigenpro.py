@@ -1,0 +1,235 @@
+"""EigenPro, for every loss: with all rows as centres, and with p centres and projections.
+
+All rows: the gradient of a batch lies in the span of its own columns, and a step changes the coefficients of the
+batch and of the subsample S. p centres: the gradient must be projected onto the centres. A *window* collects T
+batches as temporary centres and projects once; T = 1 is EigenPro 3, T > 1 is EigenPro 4.
+
+References
+----------
+Ma and Belkin, "Diving into the shallows", NeurIPS 2017 (algorithm 1); Abedsoltan, Belkin and Pandit, "Toward large
+kernel models", ICML 2023 (algorithm 2); Abedsoltan et al., "Fast training of large kernel models with delayed
+projections", NeurIPS 2025 (algorithm 1).
+
+Where we differ: any loss enters through its gradient (as Nystrom-SGD does); S is drawn from the centres, so that the
+preconditioner maps their span into itself and K_BS is a slice of K_BZ; the ridge penalty is preconditioned too; the
+returned model is the mean of the last iterates.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import namespace_of
+from daskkern.backend.tiles import multiply, multiply_transposed
+from daskkern.errors import SpecError
+from daskkern.kernels import Points
+from daskkern.preconditioners import EigenProPart, EigenProState
+from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, loss_and_gradient, smoothness_of
+
+
+class Projector(Protocol):
+    """Solves ``K_ZZ t = h`` over columns sharded like the model."""
+
+    def solve(self, h: Array, comm: Communicator) -> Array:
+        """Return this rank's part (p_r, c) of the solution from its part of `h`."""
+        ...
+
+
+@dataclass(frozen=True)
+class EigenProSetup:
+    """What a rank needs beside its columns.
+
+    Attributes
+    ----------
+    state : EigenProState
+    part : EigenProPart
+        Its rows of the preconditioner.
+    damped : (p_r, q) array, or (s_r, q) with all rows as centres
+        ``K(Z_r, S) V D``; with all rows as centres only the rows of S are needed.
+    projector : Projector or None
+        None when all rows are centres.
+    window : int
+        Batches T between projections.
+    local : (n_local,) array of int or None
+        With all rows as centres: local column of each row of this rank's range, and `first` its first row.
+    """
+
+    state: EigenProState
+    part: EigenProPart
+    damped: Array
+    projector: Projector | None
+    window: int
+    local: HostArray | None = None
+    first: int = 0
+
+
+@dataclass(frozen=True)
+class Temporary:
+    """This rank's stripe of one batch as temporary centres, with its coefficients."""
+
+    points: Points
+    coefficients: Array
+
+
+@dataclass(frozen=True)
+class EigenProRun:
+    """The state of a run on one rank.
+
+    `a` (p_r, c) as of the last projection, `working` = a plus what S gained since (both by column); `pending` h
+    (p_r, c); `at_S` the model's values at the rank's members of S (s_r, c), kept for the ridge penalty;
+    `temporary` the window's own centres. All rows as centres: only `working` and `at_S` are used.
+    """
+
+    a: Array
+    working: Array
+    pending: Array
+    at_S: Array
+    temporary: tuple[Temporary, ...]
+    in_window: int
+    step: int
+    average: TailAverage
+
+
+@dataclass(frozen=True)
+class EigenPro(Solver[EigenProRun]):
+    """EigenPro.
+
+    Parameters
+    ----------
+    subsample : int or "auto"
+        Rows s of the preconditioner's subsample S; "auto" is 3,000 or 4 in 5 of the centres, whichever is less.
+    n_directions : int or "auto"
+        Damped directions q.
+    rho, tau : float
+        Damping exponent and factor; see :class:`daskkern.preconditioners.SpectrumSettings`.
+    projection : {"auto", "exact", "eigenpro"}
+        How K_ZZ is solved for p centres: an inverted Cholesky factor, or two epochs of EigenPro on the centres
+        themselves. "auto" is exact up to p = 20,000.
+    window : int or "auto"
+        Batches T between projections; "auto" balances the two costs.
+    averaging : float
+        Share of the run, at its end, whose iterates are averaged; 0 returns the last one.
+    """
+
+    name: ClassVar[str] = "eigenpro"
+
+    subsample: int | str = "auto"
+    n_directions: int | str = "auto"
+    rho: float = 0.95
+    tau: float = 1.0
+    projection: str = "auto"
+    window: int | str = "auto"
+    averaging: float = 1 / 3
+
+    def __post_init__(self) -> None:
+        for field in ("subsample", "n_directions", "window"):
+            value = getattr(self, field)
+            if value != "auto" and (isinstance(value, bool | str) or value < (0 if field == "n_directions" else 1)):
+                raise SpecError(f"{field}={value!r} was asked of EigenPro; give a positive whole number or 'auto'")
+        if self.projection not in ("auto", "exact", "eigenpro"):
+            raise SpecError(f"projection={self.projection!r} was asked; choose 'auto', 'exact' or 'eigenpro'")
+        if not 0 <= self.averaging <= 1:
+            raise SpecError(f"averaging={self.averaging!r} was asked; give a share between 0 and 1")
+
+    def init(self, problem: Problem, comm: Communicator) -> EigenProRun:
+        del comm
+        setup: EigenProSetup = problem.extra
+        xp = namespace_of(setup.part.vectors)
+        p, c = problem.part.columns.ids.size, problem.n_outputs
+        zero = xp.zeros((p, c), problem.dtype)
+        at_S = xp.zeros((setup.part.vectors.shape[0], c), problem.dtype)
+        start = round(problem.n_steps * (1 - self.averaging))
+        return EigenProRun(zero, zero, zero, at_S, (), 0, 0, TailAverage(max(start, 1)))
+
+    def step(self, problem: Problem, state: EigenProRun, batch: Batch, comm: Communicator) -> tuple[EigenProRun, float]:
+        setup: EigenProSetup = problem.extra
+        eta = setup.state.step_size(batch.size, smoothness_of(problem.loss), problem.alpha)
+        eta *= decay(problem.loss, state.step, problem.batches_per_epoch)
+        if setup.projector is None:
+            return _step_all_rows(problem, setup, state, batch, eta, comm)
+        state, loss = _step_window(problem, setup, state, batch, eta, comm)
+        if batch.last or state.in_window >= setup.window:
+            state = _project(setup.projector, state, comm)
+        return state, loss
+
+    def finish(self, problem: Problem, state: EigenProRun, comm: Communicator) -> Array:
+        del problem, comm
+        return state.average.value(state.working)
+
+
+def _step_all_rows(
+    problem: Problem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
+) -> tuple[EigenProRun, float]:
+    xp = namespace_of(state.working)
+    m, n_head = batch.size, problem.part.columns.n_head
+    if batch.phi is not None:
+        head = batch.phi[:, :n_head]
+        partial = multiply(batch.phi, state.working, xp)
+    else:
+        head = xp.empty((m, n_head), problem.dtype)
+        partial = problem.part.scores(batch.X, state.working, head)
+    loss, g = loss_and_gradient(problem, comm.allreduce(partial), batch)
+    shrink = 1 - eta * problem.alpha
+    residual = multiply_transposed(head, g, xp) * (1 / m) + problem.alpha * state.at_S  # u, own rows of S
+    projected = comm.allreduce(setup.part.project(residual))  # r
+    working = state.working * shrink if problem.alpha else state.working.copy()
+    here, rows = _own_rows(setup, batch)
+    working[here] -= (eta / m) * g[rows]  # the rows of a batch are distinct
+    working[:n_head] += eta * setup.part.apply(projected)
+    at_S = state.at_S - eta * (residual - setup.damped @ projected) if problem.alpha else state.at_S
+    step = state.step + 1
+    average = state.average.add(step, working)
+    return replace(state, working=working, at_S=at_S, step=step, average=average), loss
+
+
+def _own_rows(setup: EigenProSetup, batch: Batch) -> tuple[HostArray, HostArray]:
+    """Return local columns and batch rows of the batch's rows that this rank holds as centres."""
+    if setup.local is None:
+        raise SpecError("all rows are centres, but the rank has no table of its rows")
+    offset = batch.positions - setup.first
+    rows = ((offset >= 0) & (offset < setup.local.size)).nonzero()[0]
+    return setup.local[offset[rows]], rows
+
+
+def _step_window(
+    problem: Problem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
+) -> tuple[EigenProRun, float]:
+    xp = namespace_of(state.working)
+    m, n_head = batch.size, problem.part.columns.n_head
+    phi = problem.part.block(batch.X) if batch.phi is None else batch.phi
+    partial = multiply(phi, state.working, xp)
+    for stripe in state.temporary:
+        partial += problem.part.kernel.matvec(batch.X, stripe.points, stripe.coefficients)
+    loss, g = loss_and_gradient(problem, comm.allreduce(partial), batch)
+    shrink = 1 - eta * problem.alpha
+    pulled = multiply_transposed(phi, g, xp) * (1 / m)  # K_ZB g / m
+    residual = pulled[:n_head] + problem.alpha * state.at_S if problem.alpha else pulled[:n_head]
+    projected = comm.allreduce(setup.part.project(residual))  # r
+    working = state.working * shrink
+    working[:n_head] += eta * setup.part.apply(projected)
+    correction = setup.damped @ projected
+    pending = state.pending * shrink + eta * (pulled - correction)
+    at_S = state.at_S - eta * (residual - correction[:n_head]) if problem.alpha else state.at_S
+    in_window = state.in_window + 1
+    temporary = tuple(Temporary(s.points, s.coefficients * shrink) for s in state.temporary)
+    if not batch.last and in_window < setup.window:
+        temporary = (*temporary, _stripe(problem, batch, g * (-eta / m), comm))
+    run = EigenProRun(state.a * shrink, working, pending, at_S, temporary, in_window, state.step + 1, state.average)
+    return run, loss
+
+
+def _stripe(problem: Problem, batch: Batch, coefficients: Array, comm: Communicator) -> Temporary:
+    """Return this rank's share of the batch's rows as temporary centres."""
+    mine = slice(batch.size * comm.rank // comm.size, batch.size * (comm.rank + 1) // comm.size)
+    if batch.X is None:
+        raise SpecError("a window of more than one batch needs the rows of its batches")
+    points = problem.part.kernel.points(batch.X[mine], problem.part.points.shift)
+    return Temporary(points, coefficients[mine])
+
+
+def _project(projector: Projector, state: EigenProRun, comm: Communicator) -> EigenProRun:
+    """End the window: put its gradient on the centres and drop the temporary ones."""
+    a = state.a - projector.solve(state.pending, comm)
+    average = state.average.add(state.step, a)
+    return replace(state, a=a, working=a, pending=state.pending * 0, temporary=(), in_window=0, average=average)

@@ -1,0 +1,135 @@
+"""Nystrom-SGD: mini-batch SGD in the eigenfeatures of the Nystrom kernel, with a diagonal conditioner.
+
+    w -= eta P ( psi(X_B)^T g / m + alpha w ) ,   psi(x) = M^T k(Z, x) ,   f(x) = psi(x)^T w = k(x, Z) A ,  A = M w
+
+*streamed*: nothing of size n is held; per batch ``u = M^T K_ZB g / m`` is one allreduce of (r, c) and
+``A_r -= eta M_r P (u + alpha w)``, because ``M^T K_ZZ M = I``. *stored*: psi is computed once and read back; rank r
+holds its columns of psi, and the conditioner needs no traffic at all.
+
+References
+----------
+Pfahler and Morik, "Nystrom-SGD", ECML PKDD 2018, section 5, equation 25 and algorithm 1.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from daskkern.arrays import Array
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import namespace_of
+from daskkern.backend.tiles import multiply, multiply_transposed
+from daskkern.errors import SpecError
+from daskkern.preconditioners import NystromPart, NystromState
+from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, loss_and_gradient, smoothness_of
+
+
+@dataclass(frozen=True)
+class NystromSetup:
+    """What a rank needs: the spectrum, its rows of M, and in stored mode its range of eigenfeatures."""
+
+    state: NystromState
+    part: NystromPart
+    features: slice | None
+    """Stored: which columns of psi are this rank's. None: streamed."""
+
+
+@dataclass(frozen=True)
+class NystromRun:
+    """The state of a run. Streamed: `w` (r, c) whole and `A` (p_r, c) by column. Stored: `w` (r_r, c) by column."""
+
+    w: Array
+    A: Array
+    step: int
+    average: TailAverage
+
+
+@dataclass(frozen=True)
+class NystromSGD(Solver[NystromRun]):
+    """Nystrom-SGD.
+
+    Parameters
+    ----------
+    mode : {"auto", "streamed", "stored"}
+        "stored" computes psi once, into a scratch store of n r numbers, and reads it back in every epoch: cheaper
+        when rows are wide. "auto" is stored when psi fits in a quarter of the free disk space of the scratch
+        folder and more than two epochs are asked.
+    n_directions : int or "auto"
+        k: directions above it are not conditioned; "auto" is all, as in the paper.
+    step : {"auto", "paper"}
+        "paper" is ``1 / (l_1 l_k)^(1/2)``, which ignores the batch and the loss.
+    scratch : str or None
+        Folder for psi that every worker can write to; None is the system's folder for temporary files.
+    averaging : float
+        Share of the run, at its end, whose iterates are averaged; the paper returns the last one (0).
+    """
+
+    name: ClassVar[str] = "nystrom_sgd"
+
+    mode: str = "auto"
+    n_directions: int | str = "auto"
+    step_rule: str = "auto"
+    scratch: str | None = None
+    averaging: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("auto", "streamed", "stored"):
+            raise SpecError(f"mode={self.mode!r} was asked of NystromSGD; choose 'auto', 'streamed' or 'stored'")
+        if self.step_rule not in ("auto", "paper"):
+            raise SpecError(f"step_rule={self.step_rule!r} was asked of NystromSGD; choose 'auto' or 'paper'")
+        if self.n_directions != "auto" and (isinstance(self.n_directions, str) or self.n_directions < 1):
+            raise SpecError(f"n_directions={self.n_directions!r} was asked of NystromSGD; give 1 or more, or 'auto'")
+        if not 0 <= self.averaging <= 1:
+            raise SpecError(f"averaging={self.averaging!r} was asked; give a share between 0 and 1")
+
+    def init(self, problem: Problem, comm: Communicator) -> NystromRun:
+        del comm
+        setup: NystromSetup = problem.extra
+        xp = namespace_of(setup.part.M)
+        p, r = setup.part.M.shape
+        width = r if setup.features is None else setup.features.stop - setup.features.start
+        w = xp.zeros((width, problem.n_outputs), problem.dtype)
+        A = xp.zeros((p, problem.n_outputs), problem.dtype)
+        start = round(problem.n_steps * (1 - self.averaging))
+        return NystromRun(w, A, 0, TailAverage(max(start, 1)))
+
+    def step(self, problem: Problem, state: NystromRun, batch: Batch, comm: Communicator) -> tuple[NystromRun, float]:
+        setup: NystromSetup = problem.extra
+        smoothness = smoothness_of(problem.loss)
+        eta = setup.state.step_size(batch.size, smoothness, problem.alpha, self.step_rule)
+        eta *= decay(problem.loss, state.step, problem.batches_per_epoch)
+        take = _streamed if setup.features is None else _stored
+        w, A, loss = take(problem, setup, state, batch, eta, comm)
+        step = state.step + 1
+        return NystromRun(w, A, step, state.average.add(step, A if setup.features is None else w)), loss
+
+    def finish(self, problem: Problem, state: NystromRun, comm: Communicator) -> Array:
+        setup: NystromSetup = problem.extra
+        if setup.features is None:
+            return state.average.value(state.A)
+        xp = namespace_of(state.w)
+        whole = xp.concatenate(list(comm.allgather(state.average.value(state.w))))
+        return multiply(setup.part.M, whole, xp)
+
+
+def _streamed(
+    problem: Problem, setup: NystromSetup, state: NystromRun, batch: Batch, eta: float, comm: Communicator
+) -> tuple[Array, Array, float]:
+    xp = namespace_of(state.A)
+    phi = problem.part.block(batch.X) if batch.phi is None else batch.phi
+    loss, g = loss_and_gradient(problem, comm.allreduce(multiply(phi, state.A, xp)), batch)
+    pulled = multiply_transposed(phi, g, xp) * (1 / batch.size)
+    u = comm.allreduce(multiply_transposed(setup.part.M, pulled, xp)) + problem.alpha * state.w
+    change = eta * (setup.part.conditioner * u)
+    return state.w - change, state.A - multiply(setup.part.M, change, xp), loss
+
+
+def _stored(
+    problem: Problem, setup: NystromSetup, state: NystromRun, batch: Batch, eta: float, comm: Communicator
+) -> tuple[Array, Array, float]:
+    """As streamed, on this rank's columns of psi, which the trainer hands over as `phi`."""
+    if batch.phi is None or setup.features is None:
+        raise SpecError("stored Nystrom-SGD needs the eigenfeatures of its batches")
+    xp = namespace_of(state.w)
+    loss, g = loss_and_gradient(problem, comm.allreduce(multiply(batch.phi, state.w, xp)), batch)
+    u = multiply_transposed(batch.phi, g, xp) * (1 / batch.size) + problem.alpha * state.w
+    return state.w - eta * (setup.part.conditioner[setup.features] * u), state.A, loss

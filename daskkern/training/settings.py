@@ -1,0 +1,134 @@
+"""Everything that decides a fit, as one frozen record."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from daskkern.basis import AllRows, BasisSpec, Landmarks
+from daskkern.data.schema import ClassLabel
+from daskkern.errors import SpecError
+from daskkern.kernels import Kernel
+from daskkern.losses import Loss
+from daskkern.solvers import Solver
+
+BATCH_ELEMENTS = 1 << 26
+"""Most kernel values of one automatic batch over all ranks (256 MiB in float32). A constant, so that the batch -
+and with it the model - does not depend on the machine or the number of workers."""
+MAX_BATCH = 16_384
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """When to stop before the last epoch.
+
+    Attributes
+    ----------
+    fraction : float
+        Share of the rows held out for validation when no validation rows are given.
+    patience : int
+        Epochs without an improvement by `tol` after which to stop.
+    tol : float
+        In units of the score: accuracy, or R2.
+    """
+
+    fraction: float = 0.1
+    patience: int = 3
+    tol: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction < 1 or self.patience < 1 or not self.tol >= 0:
+            raise SpecError(
+                f"early stopping with fraction {self.fraction}, patience {self.patience} and tol {self.tol} was asked; "
+                "the fraction lies between 0 and 1, the patience is at least 1, the tol at least 0"
+            )
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What is fitted and how. Data, cluster and listeners are not part of it.
+
+    Attributes
+    ----------
+    kernel, loss, basis, solver
+        See their packages.
+    alpha : float
+        Ridge penalty in ``(1/n) sum w loss + (alpha/2) |f|^2``.
+    max_epochs : int
+    batch_size : int or "auto"
+        "auto" is half the critical batch of the preconditioner, at most 2^26 / p rows. Half, because a step is then
+        4/3 as long per row as at the critical batch, for twice the number of cheap steps.
+    seed : int
+    dtype : "float32" or "float64"
+        Of rows, kernel values and coefficients.
+    device : "cpu", "gpu" or "auto"
+    class_weight : "balanced", mapping from label to weight, or None
+    early_stopping : EarlyStopping or None
+    fit_intercept : bool
+        Regression: train on targets minus their mean, and add it again.
+    memory_budget : int or None
+        Bytes that one rank may plan with; None asks the worker or the machine.
+    """
+
+    kernel: Kernel
+    loss: Loss
+    basis: BasisSpec
+    solver: Solver[Any]
+    alpha: float = 0.0
+    max_epochs: int = 10
+    batch_size: int | str = "auto"
+    seed: int = 0
+    dtype: str = "float32"
+    device: str = "auto"
+    class_weight: str | Mapping[ClassLabel, float] | None = None
+    early_stopping: EarlyStopping | None = None
+    fit_intercept: bool = True
+    memory_budget: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.basis, AllRows | Landmarks):
+            raise SpecError(f"basis={self.basis!r} was asked; give AllRows() or Landmarks(n)")
+        if not (_is_number(self.alpha) and math.isfinite(self.alpha) and self.alpha >= 0):
+            raise SpecError(f"alpha={self.alpha!r} was asked; give a number of 0 or more")
+        if not _is_whole(self.max_epochs) or self.max_epochs < 1:
+            raise SpecError(f"max_epochs={self.max_epochs!r} was asked; give a whole number of at least 1")
+        if self.batch_size != "auto" and (not _is_whole(self.batch_size) or int(self.batch_size) < 1):
+            raise SpecError(f"batch_size={self.batch_size!r} was asked; give a whole number of at least 1 or 'auto'")
+        if not _is_whole(self.seed) or self.seed < 0:
+            raise SpecError(f"seed {self.seed!r} was asked; give a whole number of 0 or more")
+        if self.dtype not in ("float32", "float64"):
+            raise SpecError(f"dtype {self.dtype!r} was asked; choose 'float32' or 'float64'")
+        if isinstance(self.class_weight, str) and self.class_weight != "balanced":
+            raise SpecError(f"class_weight={self.class_weight!r} was asked; give 'balanced' or a weight for each class")
+        if self.memory_budget is not None and self.memory_budget < 1:
+            raise SpecError(f"a memory budget of {self.memory_budget} bytes was asked; give a positive number")
+
+    def batch_limit(self, n_columns: int) -> int:
+        """Return the most rows of an automatic batch for p columns."""
+        return max(16, min(MAX_BATCH, BATCH_ELEMENTS // max(1, n_columns)))
+
+    def summary(self) -> dict[str, Any]:
+        """Return the settings as JSON values, for the saved model."""
+        solver = {item.name: getattr(self.solver, item.name) for item in fields(self.solver)}
+        landmarks = self.basis.n if isinstance(self.basis, Landmarks) else "all"
+        return {
+            "kernel": self.kernel.spec(),
+            "loss": self.loss.name,
+            "landmarks": int(landmarks) if landmarks != "all" else "all",
+            "solver": {"name": self.solver.name, **solver},
+            "alpha": float(self.alpha),
+            "max_epochs": int(self.max_epochs),
+            "batch_size": self.batch_size if isinstance(self.batch_size, str) else int(self.batch_size),
+            "seed": int(self.seed),
+            "dtype": self.dtype,
+        }
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
