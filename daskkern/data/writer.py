@@ -61,8 +61,6 @@ class StoreWriter:
         Labels by code. May be given later to :meth:`set_classes`, when only then they are known.
     scale : str
         The scaling to compute from the rows and record: ``"standard"``, ``"minmax"`` or ``"none"``.
-    scaling : Scaling or None
-        A scaling to record instead, for a test store that is to be loaded like its training store.
     chunk_rows : int or None
         Rows of a chunk; None for :func:`default_chunk_rows`.
 
@@ -84,7 +82,6 @@ class StoreWriter:
         feature_names: Sequence[str] | None = None,
         target_names: Sequence[str] | None = None,
         scale: str = "none",
-        scaling: Scaling | None = None,
         chunk_rows: int | None = None,
         overwrite: bool = False,
     ) -> None:
@@ -99,7 +96,8 @@ class StoreWriter:
         self._n_targets = 0 if task is None else 1 if task == "classification" else n_targets
         self._classes = None if classes is None else tuple(classes)
         self._names = (_tuple(feature_names), _tuple(target_names))
-        self._scale, self._scaling = scale, scaling
+        self._scale = scale
+        self._scaling: Scaling | None = None
         self._overwrite = overwrite
         self._dtype = stored_dtype(dtype)
         self._chunk_rows = chunk_rows or default_chunk_rows(n_features, self._dtype)
@@ -156,14 +154,18 @@ class StoreWriter:
             if self._fill == self._chunk_rows:
                 self._flush()
 
+    def set_scaling(self, scaling: Scaling) -> None:
+        """Record this scaling rather than one of these rows: a test store is loaded like its training store."""
+        self._scaling = scaling
+
     def set_classes(self, classes: Sequence[ClassLabel], recode: IntArray | None = None) -> None:
         """Give the labels when all rows are in.
 
         A code ``c`` as appended becomes ``recode[c]`` in a second pass over ``y``.
         """
-        self._settle()
         self._classes = tuple(classes)
         if recode is not None:
+            self._settle()
             codes = self._array("y")
             for start in range(0, self.n_rows, self._chunk_rows):
                 part = slice(start, min(start + self._chunk_rows, self.n_rows))

@@ -1,0 +1,188 @@
+"""Tables out of ``.csv`` files, streamed by Arrow.
+
+Feature columns are read as float64 whatever their first block looks like, so a column that starts with whole
+numbers may go on with fractions. The kind of a target is decided over the whole column, in a pass of its own.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from daskkern.data.ingest.arrow import piece_of
+from daskkern.data.ingest.columns_choice import Columns, check_same_columns, choose_columns
+from daskkern.data.ingest.tables import BLOCK_BYTES, Parts, Piece, Request, Table, TargetKind, concatenate
+from daskkern.errors import DataError
+
+_MISSING = ["", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"]
+_TYPES: dict[TargetKind, pa.DataType] = {
+    "text": pa.string(),
+    "truth": pa.bool_(),
+    "integer": pa.int64(),
+    "float": pa.float64(),
+}
+_FIRST_DATA_ROW = 2  # Arrow counts the header as row 1
+
+
+def open_csv(paths: Sequence[Path], request: Request) -> Parts:
+    """Return the rows of ``.csv`` or ``.csv.gz`` files whose first line names the columns."""
+    names = [_header(path) for path in paths]
+    columns = choose_columns(names[0], request, str(paths[0]))
+    for path, others in zip(paths[1:], names[1:], strict=True):
+        check_same_columns(names[0], others, str(path), str(paths[0]))
+    files = [_File(path, tuple(others)) for path, others in zip(paths, names, strict=True)]
+    kinds, counts = _survey(files, columns, request)
+    return Parts(concatenate([file.table(columns, kinds, n) for file, n in zip(files, counts, strict=True)]))
+
+
+def _survey(
+    files: Sequence["_File"], columns: Columns, request: Request
+) -> tuple[tuple[TargetKind, ...], list[int | None]]:
+    """Return the kind of each target, and the rows of each file as far as the survey had to read."""
+    quantity: TargetKind = "float"
+    quantities = (quantity,) * len(columns.targets)
+    if request.task == "regression" and not request.count:
+        return quantities, [None] * len(files)
+    surveys = [_KindSurvey() for _ in columns.targets]
+    counts: list[int | None] = []
+    for file in files:
+        seen = 0
+        for batch in file.batches(
+            {name: pa.string() for name in columns.targets}, columns.targets or columns.features[:1]
+        ):
+            seen += batch.num_rows
+            for survey, name in zip(surveys, columns.targets, strict=True):
+                survey.update(batch.column(name))
+            if not request.count and all(survey.is_text for survey in surveys):
+                return tuple(survey.kind for survey in surveys), [None] * len(files)
+        counts.append(seen)
+    return (quantities if request.task == "regression" else tuple(survey.kind for survey in surveys)), counts
+
+
+class _KindSurvey:
+    """Which kinds all values of a column seen so far could be. Missing values are refused later, with their row."""
+
+    def __init__(self) -> None:
+        self._possible: list[TargetKind] = ["truth", "integer", "float"]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a value was neither number nor truth value: nothing can change the verdict."""
+        return not self._possible
+
+    @property
+    def kind(self) -> TargetKind:
+        """The narrowest kind that fits every value."""
+        return self._possible[0] if self._possible else "text"
+
+    def update(self, values: pa.Array) -> None:
+        present = values.filter(pc.invert(pc.is_in(values, pa.array(_MISSING))))
+        self._possible = [kind for kind in self._possible if _fits(present, kind)]
+
+
+def _fits(values: pa.Array, kind: TargetKind) -> bool:
+    trimmed = pc.utf8_trim_whitespace(values)
+    if kind == "truth":
+        return bool(pc.all(pc.is_in(pc.utf8_lower(trimmed), pa.array(["true", "false"]))).as_py())
+    try:
+        trimmed.cast(_TYPES[kind])
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    names: tuple[str, ...]
+
+    def table(self, columns: Columns, kinds: tuple[TargetKind, ...], n_rows: int | None) -> Table:
+        mixed: TargetKind = "text" if "text" in kinds else "float"
+        return Table(
+            source=str(self.path),
+            n_rows=n_rows,
+            n_features=len(columns.features),
+            dtype=np.dtype(np.float32),
+            target_kind=None if not kinds else kinds[0] if len(kinds) == 1 else mixed,
+            n_targets=len(columns.targets),
+            has_weight=columns.weight is not None,
+            pieces=lambda: self._pieces(columns, kinds),
+            feature_names=columns.features,
+            target_names=columns.targets or None,
+        )
+
+    def _pieces(self, columns: Columns, kinds: tuple[TargetKind, ...]) -> Iterator[Piece]:
+        types = dict.fromkeys(columns.all, pa.float64())
+        types.update({name: _TYPES[kind] for name, kind in zip(columns.targets, kinds, strict=True)})
+        first = 0
+        for batch in self.batches(types, columns.all):
+            yield piece_of(batch, columns, np.dtype(np.float64), str(self.path), first)
+            first += batch.num_rows
+
+    def batches(self, types: dict[str, pa.DataType], wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted columns block by block; what Arrow complains about becomes a sentence."""
+        convert = pa.csv.ConvertOptions(
+            column_types=types, include_columns=list(wanted), null_values=_MISSING, strings_can_be_null=False
+        )
+        try:
+            with pa.csv.open_csv(self.path, read_options=_read_options(), convert_options=convert) as reader:
+                yield from reader
+        except (pa.ArrowException, OSError) as error:
+            _explain(error, self.path, self.names)
+
+
+def _read_options() -> "pa.csv.ReadOptions":
+    return pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES)  # with threads, errors lose their row
+
+
+def _header(path: Path) -> list[str]:
+    """Return the column names of a file, in order."""
+    try:
+        with pa.csv.open_csv(path, read_options=_read_options()) as reader:
+            names = list(reader.schema.names)
+    except (pa.ArrowException, OSError) as error:
+        _explain(error, path, ())
+    if all(_is_number(name) for name in names):
+        raise DataError(
+            f"the first line of {path} holds numbers ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}), but "
+            "it must name the columns; add a line with names at the top"
+        )
+    return names
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _explain(error: Exception, path: Path, names: Sequence[str]) -> NoReturn:
+    text = str(error)
+    if "Empty CSV" in text:
+        raise DataError(f"{path} is empty; a line of column names and rows of values were expected") from error
+    bad = re.search(r"In CSV column #(\d+): Row #(\d+): .*invalid value '(.*)'", text, re.DOTALL)
+    if bad and int(bad[1]) < len(names):
+        raise DataError(
+            f"row {int(bad[2]) - _FIRST_DATA_ROW} of {path} (counted from 0) has {bad[3]!r:.60} in column "
+            f"{names[int(bad[1])]!r}, where a number was expected; encode such values as numbers, "
+            "or leave the column out with --drop"
+        ) from error
+    ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
+    if ragged:
+        raise DataError(
+            f"row {int(ragged[1]) - _FIRST_DATA_ROW} of {path} (counted from 0) has {ragged[3]} values, but there are "
+            f"{ragged[2]} columns; mend the row"
+        ) from error
+    if "straddling" in text:
+        raise DataError(f"a row of {path} is longer than {BLOCK_BYTES >> 20} MiB; is it a CSV file?") from error
+    if "UTF8" in text:
+        raise DataError(f"{path} is not encoded in UTF-8 ({text}); save it in UTF-8") from error
+    raise DataError(f"{path} cannot be read as CSV: {text}") from error
