@@ -82,6 +82,7 @@ class Problem:
         return self.batches_per_epoch * self.max_epochs
 
 
+@dataclass(frozen=True)
 class Solver(ABC, Generic[State]):
     """Frozen hyper-parameters of one method. State is a value: :meth:`step` returns a new one."""
 

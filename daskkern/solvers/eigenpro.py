@@ -154,8 +154,10 @@ class EigenPro(Solver[EigenProRun]):
         return state, loss
 
     def finish(self, problem: Problem, state: EigenProRun, comm: Communicator) -> Array:
-        del problem, comm
-        return state.average.value(state.working)
+        del comm
+        # Within a window `working` lacks the temporary centres: an interrupted run falls back on the last projection.
+        whole = state.working if problem.extra.projector is None else state.a
+        return state.average.value(whole)
 
 
 def _step_all_rows(

@@ -1,0 +1,137 @@
+"""A rank's own columns: their points, the projector on them, and the preconditioner's part."""
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.concurrency import library_threads
+from daskkern.backend.random import generator
+from daskkern.basis import Columns, KernelPart
+from daskkern.data.rows import Fields, Rows, take
+from daskkern.errors import DataError
+from daskkern.linalg import InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
+from daskkern.preconditioners import EigenProState, NystromState
+from daskkern.solvers import EigenPro
+from daskkern.solvers.eigenpro import EigenProSetup, Projector
+from daskkern.solvers.nystrom_sgd import NystromSetup
+from daskkern.solvers.projectors import EigenProProjector
+from daskkern.training.prepare import Prepared
+
+EXACT_LIMIT = 20_000
+_JITTERS = 5
+_STREAM = 61
+
+
+def is_exact(solver: EigenPro, p: int) -> bool:
+    """Return whether projections on p centres use a factor of K_ZZ."""
+    return solver.projection == "exact" or (solver.projection == "auto" and p <= EXACT_LIMIT)
+
+
+def own_rows(rows: Rows, prepared: Prepared, columns: Columns) -> HostArray:
+    """Return the points (p_r, d) of the rank's columns, in their order."""
+    if prepared.points is not None:
+        return np.ascontiguousarray(prepared.points[columns.ids])
+    assert prepared.indices is not None
+    X = take(rows, prepared.indices[columns.ids], Fields.X).X
+    assert X is not None
+    return X
+
+
+def solver_setup(
+    task: Any,
+    prepared: Prepared,
+    rows: Rows,
+    columns: Columns,
+    part: KernelPart,
+    points: HostArray,
+    comm: Communicator,
+    xp: ModuleType,
+) -> EigenProSetup | NystromSetup:
+    """Return what the solver needs on this rank."""
+    dtype = task.settings.dtype
+    if isinstance(prepared.state, NystromState):
+        features = None
+        if task.features is not None:
+            r = prepared.state.conditioner.size
+            features = slice(r * comm.rank // comm.size, r * (comm.rank + 1) // comm.size)
+        return NystromSetup(prepared.state, prepared.state.part(columns.ids, dtype, xp), features)
+    solver: EigenPro = task.settings.solver
+    return _eigenpro_setup(solver, prepared, prepared.state, rows, columns, part, points, comm, xp, task)
+
+
+def _eigenpro_setup(
+    solver: EigenPro,
+    prepared: Prepared,
+    state: EigenProState,
+    rows: Rows,
+    columns: Columns,
+    part: KernelPart,
+    points: HostArray,
+    comm: Communicator,
+    xp: ModuleType,
+    task: Any,
+) -> EigenProSetup:
+    basis, n_head, dtype = prepared.basis, columns.n_head, task.settings.dtype
+    own_S = np.searchsorted(basis.head, columns.ids[:n_head])
+    preconditioner = state.part(own_S, dtype, xp)
+    directions = xp.asarray((state.vectors * state.damping).astype(dtype))
+    subsample = basis.points(xp.asarray(prepared.subsample))
+    if not basis.dealt:
+        damped = basis.kernel.matvec(xp.asarray(points[:n_head]), subsample, directions)
+        start, stop = int(columns.ids.min(initial=0)), int(columns.ids.max(initial=-1)) + 1
+        local = np.empty(stop - start, np.int64)
+        local[columns.ids - start] = np.arange(columns.ids.size)
+        return EigenProSetup(state, preconditioner, damped, None, 1, local, start)
+    damped = basis.kernel.matvec(xp.asarray(points), subsample, directions)
+    projector: Projector
+    if is_exact(solver, basis.n_columns):
+        projector = _exact(prepared, rows, part, comm, xp, task)
+    else:
+        projector = _iterative(prepared, state, preconditioner, part, xp.asarray(points), task)
+    return EigenProSetup(state, preconditioner, damped, projector, prepared.window)
+
+
+def _exact(
+    prepared: Prepared, rows: Rows, part: KernelPart, comm: Communicator, xp: ModuleType, task: Any
+) -> InverseFactor:
+    """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
+    basis = prepared.basis
+    every = np.arange(basis.n_columns)
+    Z = xp.asarray(own_rows(rows, prepared, Columns(every, 0)))
+    deal = column_blocks(basis.n_columns, comm.rank, comm.size)
+    eps = float(np.finfo(task.settings.dtype).eps)
+    scale = float(basis.kernel.diagonal(Z).mean())
+    for attempt in range(_JITTERS):
+        jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
+        panels = [_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
+        try:
+            with library_threads(task.threads):
+                return inverse_factor(panels, deal, jitter, comm)
+        except NotPositiveDefiniteError as error:
+            last = error
+    raise DataError(
+        f"the {basis.n_columns} landmarks are too dependent under the {basis.kernel.name} kernel for a factor "
+        f"({last}); take fewer landmarks, another length scale or projection='eigenpro'"
+    )
+
+
+def _panel(prepared: Prepared, Z: Array, block: slice) -> Array:
+    kernel, basis = prepared.basis.kernel, prepared.basis
+    corner = Z[block]
+    panel = kernel.block(Z[block.start :], basis.points(corner))
+    width = corner.shape[0]
+    index = np.arange(width)
+    panel[index, index] = kernel.diagonal(corner)
+    return panel
+
+
+def _iterative(
+    prepared: Prepared, state: EigenProState, preconditioner: Any, part: KernelPart, points: Array, task: Any
+) -> EigenProProjector:
+    p, size = prepared.basis.n_columns, prepared.plan.batch_size
+    order = generator(task.settings.seed, _STREAM).permutation(p)
+    count = max(1, round(p / size))
+    return EigenProProjector(part, points, state, preconditioner, tuple(np.array_split(order, count)))

@@ -1,0 +1,373 @@
+"""Fit a model: in this process, or on the workers of a Dask cluster. The place where all rooms meet."""
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from distributed import Client, get_worker, worker_client
+
+from daskkern.backend.communicator import Communicator, SerialCommunicator
+from daskkern.backend.concurrency import compute_threads, cpu_count
+from daskkern.backend.namespace import namespace_for
+from daskkern.cluster.gang import GangSettings, run_gang
+from daskkern.cluster.membership import choose_workers, live_workers
+from daskkern.errors import ClusterError, DaskkernError
+from daskkern.events import EpochFinished, Event, FitFinished, Listener, silent
+from daskkern.models import KernelModel
+from daskkern.preconditioners import EigenProState
+from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.training.columns import is_exact
+from daskkern.training.features import is_stored, stored_features
+from daskkern.training.memory import MemoryPlan, Sizes, available_memory, plan_memory
+from daskkern.training.prepare import Prepared, prepare
+from daskkern.training.rank import RankResult, RankTask, run_rank
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import Source
+from daskkern.training.validation import check_comparable
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """A fitted model, what happened epoch by epoch, and why it ended."""
+
+    model: KernelModel
+    epochs: tuple[EpochFinished, ...]
+    finished: FitFinished
+
+
+@dataclass(frozen=True)
+class PreparedSummary:
+    """The sizes of a :class:`Prepared` that planning needs."""
+
+    p: int
+    s: int
+    q: int
+    m: int
+    window: int
+    n: int
+    n_outputs: int
+    window_rows: int
+    validation: int
+
+
+def fit(
+    source: Source,
+    settings: FitSettings,
+    *,
+    client: Client | None = None,
+    validation: Source | None = None,
+    listener: Listener = silent,
+    gang: GangSettings | None = None,
+) -> FitResult:
+    """Fit a model to `source`.
+
+    Parameters
+    ----------
+    source, settings
+        What to fit to, and how.
+    client : Client or None
+        The cluster whose workers hold the model, one rank each; None runs in this process on all its cores.
+    validation : Source or None
+        Rows to watch, and for early stopping; must share classes and scaling with `source`.
+    listener : callable
+        Told of every event, in this thread.
+    gang : GangSettings or None
+        Which workers, and how long to wait for them.
+
+    Raises
+    ------
+    DaskkernError
+        Whatever is wrong, in one sentence. Nothing is left behind.
+    KeyboardInterrupt
+        Never after the first step: an interrupt ends the fit with the model so far (reason "interrupted").
+    """
+    if validation is not None:
+        check_comparable(validation, source)
+    history = _History(listener)
+    run = _local if client is None else _distributed
+    results, kernel_of = run(source, settings, validation, history, client, gang)
+    return FitResult(_model(source, settings, results, kernel_of, history), tuple(history.epochs), history.finished)
+
+
+class _History:
+    """Keeps epochs and the end on the way to the listener."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.epochs: list[EpochFinished] = []
+        self.finished = FitFinished("max_epochs", 0, 0.0)
+        self._listener = listener
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, EpochFinished):
+            self.epochs.append(event)
+        elif isinstance(event, FitFinished):
+            self.finished = event
+        self._listener(event)
+
+
+def holds_out(settings: FitSettings, validation: Source | None) -> bool:
+    """Return whether rows of the training source are set aside for validation."""
+    return settings.early_stopping is not None and validation is None
+
+
+def _local(
+    source: Source,
+    settings: FitSettings,
+    validation: Source | None,
+    listener: Listener,
+    client: Client | None,
+    gang: GangSettings | None,
+) -> tuple[list[RankResult], Prepared]:
+    del client, gang
+    threads = cpu_count()
+    prepared = prepare(source, settings, holds_out(settings, validation))
+    plan = plan_for(summarise(prepared), source, settings, 1, threads, settings.memory_budget or available_memory())
+    plan.check()
+    interrupts = _Interrupts(listener)
+    with compute_threads(threads), _features(source, settings, prepared) as features:
+        task = RankTask(source, settings, prepared, validation, plan, threads, features)
+        result = run_rank(SerialCommunicator(), task, interrupts, interrupts.pending)
+    return [result], prepared
+
+
+class _Interrupts:
+    """Turns Ctrl-C between two events of a local fit into a request to stop; a second one goes through."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._pending = False
+
+    def __call__(self, event: Event) -> None:
+        try:
+            self._listener(event)
+        except KeyboardInterrupt:
+            if self._pending:
+                raise
+            self._pending = True
+
+    def pending(self) -> bool:
+        return self._pending
+
+
+@contextmanager
+def _features(source: Source, settings: FitSettings, prepared: Prepared) -> Iterator[str | None]:
+    if isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings):
+        with stored_features(source, settings, prepared) as path:
+            yield path
+    else:
+        yield None
+
+
+def _distributed(
+    source: Source,
+    settings: FitSettings,
+    validation: Source | None,
+    listener: Listener,
+    client: Client | None,
+    gang: GangSettings | None,
+) -> tuple[list[RankResult], Prepared]:
+    assert client is not None
+    gang = gang or GangSettings()
+    workers = choose_workers(client, gang.n_ranks, gang.workers)
+    source = source.for_cluster(client)
+    validation = None if validation is None else validation.for_cluster(client)
+    _check_reach(client, [source, *([] if validation is None else [validation])], settings, workers)
+    ticket = client.submit(
+        _prepare_on_cluster,
+        source,
+        settings,
+        holds_out(settings, validation),
+        key=_key("prepare"),
+        pure=False,
+        workers=list(workers),
+        retries=0,
+    )
+    try:
+        prepared: Prepared = _outcome(client.submit(_unwrap, ticket, pure=False))
+        summary = summarise(prepared)
+        plan = _cluster_plan(client, summary, source, settings, workers)
+        with _features(source, settings, prepared) as features:
+            task = RankTask(source, settings, _Remote(ticket), validation, plan, 0, features)
+            results = run_gang(
+                client,
+                rank_main,
+                task,
+                name=settings.solver.name,
+                settings=replace(gang, workers=workers),
+                listener=listener,
+            )
+    finally:
+        ticket.release()
+    return results, prepared
+
+
+_COUNTER = itertools.count()
+
+
+def _key(stage: str) -> str:
+    return f"daskkern_{stage}-{time.time_ns():x}-{next(_COUNTER)}"
+
+
+@dataclass(frozen=True)
+class _Remote:
+    """A Future that survives being sent inside a record."""
+
+    future: Any
+
+    def result(self) -> Any:
+        """Return the value, moved here from the worker that has it."""
+        return _unwrap(self.future.result())
+
+
+def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool) -> Any:
+    """Run :func:`prepare` in a task that left the worker's pool, with Dask arrays computed by the whole cluster."""
+    with worker_client(separate_thread=True):
+        try:
+            return prepare(source, settings, held_out)
+        except DaskkernError as error:
+            return error  # Dask would wrap the traceback of a task around it
+
+
+def _unwrap(outcome: Any) -> Any:
+    if isinstance(outcome, DaskkernError):
+        raise outcome
+    return outcome
+
+
+def _outcome(future: Any) -> Any:
+    try:
+        return future.result()
+    finally:
+        future.release()
+
+
+def rank_main(comm: Communicator, task: RankTask, emit: Listener, should_stop: Any) -> RankResult:
+    """Run a rank on a worker, on the worker's threads."""
+    threads = max(1, get_worker().state.nthreads)
+    with compute_threads(threads):
+        return run_rank(comm, replace(task, threads=threads), emit, should_stop)
+
+
+def _check_reach(client: Client, sources: Sequence[Source], settings: FitSettings, workers: Sequence[str]) -> None:
+    """Refuse a source that a worker cannot open, and a device that it does not have, naming the worker."""
+    for source in sources:
+        for worker, problem in client.run(_probe, source, settings, workers=list(workers)).items():
+            if problem is not None:
+                raise ClusterError(
+                    f"worker {worker} cannot run the fit: {problem}; give a path or URL that every worker can reach, "
+                    "and a device that it has"
+                )
+
+
+def _probe(source: Source, settings: FitSettings) -> str | None:
+    try:
+        namespace_for(settings.device)
+        if type(source).__name__ == "StoreSource":
+            source.open(settings.dtype)
+    except Exception as error:
+        return str(error)
+    return None
+
+
+def _cluster_plan(
+    client: Client, summary: PreparedSummary, source: Source, settings: FitSettings, workers: Sequence[str]
+) -> MemoryPlan:
+    """Return the plan that every rank follows: the tightest of all workers'."""
+    known = live_workers(client)
+    hosts = [known[worker].get("host", worker) for worker in workers]
+    free = client.run(available_memory, workers=list(workers))
+    plans = []
+    for worker, host in zip(workers, hosts, strict=True):
+        limit = int(known[worker].get("memory_limit") or 0)
+        share = free[worker] // hosts.count(host)
+        budget = settings.memory_budget or (min(limit, share) if limit else share)
+        threads = int(known[worker].get("nthreads", 1))
+        plans.append(plan_for(summary, source, settings, len(workers), threads, budget))
+    tightest = min(plans, key=lambda plan: (plan.budget, plan.kept))
+    tightest.check()
+    return tightest
+
+
+def summarise(prepared: Prepared) -> PreparedSummary:
+    """Return the sizes of `prepared`."""
+    state = prepared.state
+    plan = prepared.plan
+    return PreparedSummary(
+        p=prepared.basis.n_columns,
+        s=prepared.subsample.shape[0],
+        q=state.damping.size if isinstance(state, EigenProState) else 0,
+        m=int(np.max(plan.batch_sizes)),
+        window=prepared.window,
+        n=plan.n_rows,
+        n_outputs=prepared.targets.n_outputs,
+        window_rows=plan.window_rows,
+        validation=0 if prepared.validation is None else prepared.validation.size,
+    )
+
+
+def plan_for(
+    summary: PreparedSummary, source: Source, settings: FitSettings, ranks: int, threads: int, budget: int
+) -> MemoryPlan:
+    """Return the memory plan of one rank."""
+    solver = settings.solver
+    all_rows = summary.p == summary.n and type(settings.basis).__name__ == "AllRows"
+    return plan_memory(
+        Sizes(
+            n=summary.n,
+            d=source.info.n_features,
+            c=summary.n_outputs,
+            p=summary.p,
+            s=summary.s,
+            q=summary.q,
+            m=summary.m,
+            window=summary.window,
+            ranks=ranks,
+            threads=threads,
+            itemsize=np.dtype(settings.dtype).itemsize,
+            all_rows=all_rows,
+            exact=isinstance(solver, EigenPro) and not all_rows and is_exact(solver, summary.p),
+            nystrom=isinstance(solver, NystromSGD),
+            window_rows=summary.window_rows,
+            validation=summary.validation,
+        ),
+        budget,
+    )
+
+
+def _json(record: dict[str, Any]) -> dict[str, Any]:
+    """Return `record` with None for NaN, which JSON does not have."""
+    return {key: None if value != value else value for key, value in record.items()}
+
+
+def _model(
+    source: Source, settings: FitSettings, results: Sequence[RankResult], prepared: Prepared, history: _History
+) -> KernelModel:
+    targets, info = prepared.targets, source.info
+    p = prepared.basis.n_columns
+    points = np.empty((p, info.n_features), settings.dtype)
+    coef = np.empty((p, targets.n_outputs), settings.dtype)
+    for result in results:
+        points[result.ids] = result.points
+        coef[result.ids] = result.coef
+    return KernelModel(
+        kernel=prepared.basis.kernel,
+        points=points,
+        coef=coef,
+        loss=settings.loss.name,
+        task="classification" if targets.n_classes else "regression",
+        classes=info.classes,
+        scaling=info.scaling,
+        target_shift=targets.shift,
+        target_scale=targets.scale,
+        feature_names=info.feature_names,
+        single_target=info.single_target,
+        provenance={
+            "settings": settings.summary(),
+            "history": [_json(asdict(epoch)) for epoch in history.epochs],
+            "reason": history.finished.reason,
+        },
+    )

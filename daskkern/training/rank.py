@@ -1,0 +1,242 @@
+"""What one rank of a fit does: open the rows, take its columns, and step through the epochs."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import namespace_for, to_host
+from daskkern.data import batches as data_batches
+from daskkern.data.rows import Rows
+from daskkern.errors import DivergenceError
+from daskkern.events import BatchFinished, EpochFinished, FitFinished, FitStarted, Listener, StageFinished
+from daskkern.solvers import Batch, NystromSGD, Problem, Solver
+from daskkern.training.columns import own_rows, solver_setup
+from daskkern.training.features import FeatureRows
+from daskkern.training.memory import MemoryPlan
+from daskkern.training.prepare import Prepared, training_rows
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import Source, row_fields
+from daskkern.training.validation import Patience, Validation, Watched
+
+_ASK_EVERY = 8
+
+
+@dataclass(frozen=True, eq=False)
+class RankTask:
+    """The payload of a rank.
+
+    Attributes
+    ----------
+    source : Source
+    settings : FitSettings
+    prepared : Prepared or Future of one
+    validation : Source or None
+        Rows to validate on; None and early stopping on means the rows that `prepared` held out.
+    memory : MemoryPlan
+    threads : int
+    features : str or None
+        Where the stored eigenfeatures of Nystrom-SGD are.
+    """
+
+    source: Source
+    settings: FitSettings
+    prepared: Any
+    validation: Source | None
+    memory: MemoryPlan
+    threads: int
+    features: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RankResult:
+    """What a rank gives back: its columns' numbers, points and coefficients, and how the fit ended."""
+
+    ids: IntArray
+    points: HostArray
+    coef: HostArray
+    epochs: int
+    reason: str
+
+
+def run_rank(comm: Communicator, task: RankTask, emit: Listener, should_stop: Callable[[], bool]) -> RankResult:
+    """Run one rank to the end. Every rank calls it with its own communicator and the same task."""
+    prepared: Prepared = task.prepared.result() if hasattr(task.prepared, "result") else task.prepared
+    settings = task.settings
+    xp = namespace_for(settings.device)
+    rows = training_rows(task.source.open(settings.dtype), prepared.validation)
+    started = time.perf_counter()
+    emit(
+        FitStarted(
+            settings.solver.name,
+            rows.n_rows,
+            rows.n_features,
+            prepared.targets.n_outputs,
+            prepared.basis.n_columns,
+            comm.size,
+            settings.max_epochs,
+        )
+    )
+    for stage in prepared.stages:
+        emit(stage)
+    columns = prepared.basis.split(comm.rank, comm.size)
+    points = own_rows(rows, prepared, columns)
+    part = prepared.basis.part(columns, xp.asarray(points))
+    problem = Problem(
+        part,
+        settings.loss,
+        settings.alpha,
+        prepared.targets.n_outputs,
+        prepared.plan.n_batches,
+        settings.max_epochs,
+        settings.dtype,
+        solver_setup(task, prepared, rows, columns, part, points, comm, xp),
+    )
+    emit(StageFinished("projection", time.perf_counter() - started, f"window of {prepared.window} batches"))
+    run = _Run(comm, task, prepared, rows, problem, emit, should_stop, xp)
+    coef, epochs, reason = run.epochs()
+    emit(FitFinished(reason, epochs, time.perf_counter() - started))
+    return RankResult(columns.ids, points, to_host(coef), epochs, reason)
+
+
+class _Run:
+    """The epochs of one rank."""
+
+    def __init__(
+        self,
+        comm: Communicator,
+        task: RankTask,
+        prepared: Prepared,
+        rows: Rows,
+        problem: Problem,
+        emit: Listener,
+        should_stop: Callable[[], bool],
+        xp: ModuleType,
+    ) -> None:
+        self.comm, self.task, self.prepared, self.rows, self.problem = comm, task, prepared, rows, problem
+        self.emit, self.should_stop, self.xp = emit, should_stop, xp
+        self.solver: Solver[Any] = task.settings.solver
+        self.kept = KeptBlocks(task.memory.kept)
+        self.validation = Validation.open(task.validation, task.source, prepared, task.settings)
+        self.stored = task.features is not None
+        if task.features is not None:
+            self.rows = FeatureRows(rows, task.features, problem.extra.features, task.settings.dtype)
+
+    def epochs(self) -> tuple[Array, int, str]:
+        """Run the epochs and return the coefficients, how many epochs were begun, and why they ended."""
+        settings, comm = self.task.settings, self.comm
+        state = self.solver.init(self.problem, comm)
+        early = settings.early_stopping
+        patience = None if early is None or self.validation is None else Patience(early.patience, early.tol)
+        reason, epoch = "max_epochs", 0
+        for epoch in range(1, settings.max_epochs + 1):
+            begun, sent = time.perf_counter(), comm.bytes_sent
+            state, loss, stopped = self._epoch(state, epoch)
+            watched = Watched(float("nan"), float("nan"))
+            if self.validation is not None and not stopped:
+                coef = self.solver.finish(self.problem, state, comm)
+                watched = self.validation.score(self.problem, coef, comm, self.xp)
+            self.emit(
+                EpochFinished(
+                    epoch, loss, time.perf_counter() - begun, watched.loss, watched.score, comm.bytes_sent - sent
+                )
+            )
+            if stopped:
+                reason = "interrupted"
+                break
+            if patience is not None and patience.exhausted(watched, epoch, coef):
+                reason = "early_stopping"
+                break
+        if patience is not None and patience.best is not None:
+            return patience.best, epoch, reason
+        return self.solver.finish(self.problem, state, comm), epoch, reason
+
+    def _epoch(self, state: Any, epoch: int) -> tuple[Any, float, bool]:
+        plan, comm = self.prepared.plan, self.comm
+        total, seen, begun = 0.0, 0, time.perf_counter()
+        with closing(self._batches(epoch)) as stream:
+            for number, batch in enumerate(stream, 1):
+                if (number - 1) % _ASK_EVERY == 0 and self._agreed_to_stop():
+                    return state, total / max(seen, 1), True
+                state, loss = self.solver.step(self.problem, state, batch, comm)
+                if not np.isfinite(loss):
+                    raise DivergenceError(
+                        f"the loss became {loss} in epoch {epoch}, batch {number}: the iteration diverged; take a "
+                        "smaller batch_size, a larger kernel length scale or alpha, or scaled features"
+                    )
+                total, seen = total + loss, seen + batch.size
+                rate = seen / (time.perf_counter() - begun)
+                self.emit(BatchFinished(epoch, number, plan.n_batches, total / seen, rate))
+        return state, total / max(seen, 1), False
+
+    def _agreed_to_stop(self) -> bool:
+        flag = np.array([float(self.should_stop())])
+        return bool(self.comm.allreduce(flag)[0] > 0)
+
+    def _batches(self, epoch: int) -> Iterator[Batch]:
+        """Yield the epoch's batches with their kernel block, kept or fresh, where the solver wants one."""
+        plan, xp, targets = self.prepared.plan, self.xp, self.prepared.targets
+        last = plan.n_batches
+        needs_rows = self.prepared.window > 1
+
+        def wanted(index: int) -> bool:
+            return self.stored or needs_rows or not self.kept.has(index)
+
+        stream = data_batches.iter_batches(self.rows, plan, epoch, fields=row_fields(self.rows), wanted_X=wanted)
+        with closing(stream):  # type: ignore[type-var]
+            for number, item in enumerate(stream, 1):
+                block = item.block
+                assert block.y is not None
+                weight = targets.weight(block)
+                batch = Batch(
+                    X=None if block.X is None else xp.asarray(block.X),
+                    y=xp.asarray(targets.encode(block.y)),
+                    weight=None if weight is None else xp.asarray(weight),
+                    positions=item.positions,
+                    phi=None,
+                    last=number == last,
+                )
+                yield replace(batch, phi=self._block(item.index, batch))
+
+    def _block(self, index: int, batch: Batch) -> Array | None:
+        if self.stored:
+            return batch.X
+        if self.kept.has(index):
+            return self.kept.get(index)
+        whole = isinstance(self.solver, NystromSGD) or self.prepared.basis.dealt
+        part = self.problem.part
+        if not self.kept.fits(batch.size * part.points.size * batch.y.dtype.itemsize):
+            return part.block(batch.X) if whole else None
+        return self.kept.put(index, part.block(batch.X))
+
+
+class KeptBlocks:
+    """Kernel blocks kept from the first epoch on, as far as the plan allows: the rest is computed again."""
+
+    def __init__(self, budget: int) -> None:
+        self._room = budget
+        self._blocks: dict[int, Array] = {}
+
+    def has(self, index: int) -> bool:
+        """Return whether the block of this batch is kept."""
+        return index in self._blocks
+
+    def fits(self, size: int) -> bool:
+        """Return whether a block of `size` bytes may be kept."""
+        return size <= self._room
+
+    def get(self, index: int) -> Array:
+        """Return the block of batch `index`."""
+        return self._blocks[index]
+
+    def put(self, index: int, block: Array) -> Array:
+        """Keep a block that fits, and return it."""
+        self._room -= int(block.nbytes)
+        self._blocks[index] = block
+        return block

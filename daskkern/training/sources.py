@@ -1,0 +1,216 @@
+"""Where rows come from, as a value that travels to workers and is opened there."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from distributed import Client, Future
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.rows import ArrayRows, Fields, Rows, StoreRows
+from daskkern.data.schema import ClassLabel, Scaling
+from daskkern.data.store import StoreSource as StoreLocation
+from daskkern.data.store import open_store
+from daskkern.errors import DataError, SpecError
+
+_CACHED_BLOCKS = 8
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """What is known of a source without reading rows."""
+
+    n_rows: int
+    n_features: int
+    task: str | None
+    classes: tuple[ClassLabel, ...] | None
+    scaling: Scaling
+    feature_names: tuple[str, ...] | None
+    n_targets: int
+    single_target: bool
+
+
+class Source(ABC):
+    """Rows that can be opened, here or on a worker."""
+
+    info: SourceInfo
+
+    @abstractmethod
+    def open(self, dtype: str) -> Rows:
+        """Return the rows, to be read in `dtype`."""
+
+    @abstractmethod
+    def for_cluster(self, client: Client) -> "Source":
+        """Return a source that workers can open; data of this process is scattered, block by block."""
+
+
+@dataclass(frozen=True)
+class StoreSource(Source):
+    """A daskkern store."""
+
+    location: StoreLocation
+    info: SourceInfo
+
+    @classmethod
+    def at(cls, location: StoreLocation) -> "StoreSource":
+        """Open the store once to learn what it holds. Raises StoreError."""
+        info = open_store(location).info
+        known = SourceInfo(
+            info.n_rows,
+            info.n_features,
+            info.task,
+            info.classes,
+            info.scaling,
+            info.feature_names,
+            info.n_targets,
+            info.n_targets == 1,
+        )
+        return cls(location, known)
+
+    def open(self, dtype: str) -> Rows:
+        return StoreRows(open_store(self.location), dtype)
+
+    def for_cluster(self, client: Client) -> "Source":
+        store = getattr(getattr(self.location, "store", None), "__class__", None)
+        if store is not None and store.__name__ == "MemoryStore":
+            raise SpecError(
+                "a store in this process's memory was given to a fit on a cluster, whose workers cannot reach it; "
+                "write it to a folder or URL, or pass dask or NumPy arrays"
+            )
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySource(Source):
+    """NumPy arrays of this process."""
+
+    X: HostArray
+    y: HostArray | None
+    weight: HostArray | None
+    info: SourceInfo
+
+    def open(self, dtype: str) -> Rows:
+        return ArrayRows(self.X, self.y, weight=self.weight, classes=self.info.classes, dtype=dtype)
+
+    def for_cluster(self, client: Client) -> "Source":
+        step = 4096
+        parts = [slice(at, min(at + step, self.info.n_rows)) for at in range(0, self.info.n_rows, step)]
+        futures = client.scatter([_triple(self, part) for part in parts], hash=False)
+        return BlockSource(
+            tuple(futures), tuple(part.stop - part.start for part in parts), self.weight is not None, self.info
+        )
+
+
+Triple = tuple[HostArray, HostArray | None, HostArray | None]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSource(Source):
+    """Blocks of rows as Dask futures, or as thunks of this process: dask arrays, and arrays sent to a cluster.
+
+    Attributes
+    ----------
+    blocks : tuple of Future or of callables
+        Each gives (X, y or None, weight or None) of its rows.
+    sizes : tuple of int
+        Rows of each block.
+    """
+
+    blocks: tuple[Any, ...]
+    sizes: tuple[int, ...]
+    has_weight: bool
+    info: SourceInfo
+
+    def open(self, dtype: str) -> Rows:
+        return BlockRows(self, dtype)
+
+    def for_cluster(self, client: Client) -> "Source":
+        if all(isinstance(block, Future) for block in self.blocks):
+            return self
+        futures = [client.submit(block, pure=False) for block in self.blocks]
+        return BlockSource(tuple(futures), self.sizes, self.has_weight, self.info)
+
+
+class BlockRows(Rows):
+    """Rows over a :class:`BlockSource`; the last few blocks are kept."""
+
+    def __init__(self, source: BlockSource, dtype: str) -> None:
+        info = source.info
+        self.n_rows, self.n_features, self.n_targets = info.n_rows, info.n_features, info.n_targets
+        self.chunk_rows = max(source.sizes)
+        self.task = info.task  # type: ignore[assignment]
+        self.classes, self.has_weight = info.classes, source.has_weight
+        self.dtype = np.dtype(dtype)
+        self._blocks = source.blocks
+        self._starts: IntArray = np.concatenate([[0], np.cumsum(source.sizes)]).astype(np.int64)
+        self._cache: OrderedDict[int, Triple] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def _read_features(self, start: int, stop: int) -> HostArray:
+        return self._join(start, stop, lambda triple: triple[0]).astype(self.dtype, copy=False)
+
+    def _read_targets(self, start: int, stop: int) -> HostArray:
+        return self._join(start, stop, lambda triple: triple[1])
+
+    def _read_weight(self, start: int, stop: int) -> HostArray:
+        return self._join(start, stop, lambda triple: triple[2]).astype(np.float64, copy=False)
+
+    def _join(self, start: int, stop: int, pick: Callable[[Triple], HostArray | None]) -> HostArray:
+        first = int(np.searchsorted(self._starts, start, side="right")) - 1
+        parts = []
+        while start < stop:
+            end = min(stop, int(self._starts[first + 1]))
+            part = pick(self._block(first))
+            if part is None:
+                raise DataError("rows without targets or weights were asked for them")
+            offset = int(self._starts[first])
+            parts.append(part[start - offset : end - offset])
+            start, first = end, first + 1
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _block(self, number: int) -> Triple:
+        with self._lock:
+            if number in self._cache:
+                self._cache.move_to_end(number)
+                return self._cache[number]
+        block = self._blocks[number]
+        triple: Triple = block.result() if isinstance(block, Future) else block()
+        check_finite(triple[0], int(self._starts[number]))
+        with self._lock:
+            self._cache[number] = triple
+            while len(self._cache) > _CACHED_BLOCKS:
+                self._cache.popitem(last=False)
+        return triple
+
+
+def check_finite(X: HostArray, first_row: int = 0, name: str = "X") -> None:
+    """Raise DataError naming row and column of the first NaN or infinity of a float table."""
+    if X.dtype.kind != "f" or bool(np.isfinite(X).all()):
+        return
+    row, column = np.argwhere(~np.isfinite(X.reshape(X.shape[0], -1)))[0]
+    value = X.reshape(X.shape[0], -1)[row, column]
+    raise DataError(
+        f"{name} has {'NaN' if np.isnan(value) else 'infinity'} ({value}) in row {first_row + row}, column {column}; "
+        "remove or fill such rows first"
+    )
+
+
+def row_fields(rows: Rows) -> Fields:
+    """Return what a training step reads: everything the rows have."""
+    return Fields.X | Fields.y | Fields.weight if rows.has_weight else Fields.X | Fields.y
+
+
+def _triple(source: ArraySource, part: slice) -> Triple:
+    y = None if source.y is None else source.y[part]
+    if y is not None and y.ndim == 1 and source.info.task == "regression":
+        y = y[:, None]
+    return source.X[part], y, None if source.weight is None else source.weight[part]
+
+
+def total_rows(sizes: Sequence[int]) -> int:
+    """Return the number of rows of blocks of these sizes."""
+    return int(sum(sizes))

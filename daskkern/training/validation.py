@@ -1,0 +1,108 @@
+"""Watching a fit on rows that it does not train on."""
+
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import to_host
+from daskkern.backend.tiles import slices
+from daskkern.data.rows import ArrayRows, Rows, take
+from daskkern.errors import DataError
+from daskkern.losses import decode
+from daskkern.solvers import Problem
+from daskkern.training.prepare import Prepared
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import Source, row_fields
+from daskkern.training.targets import Targets
+
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Mean loss, and accuracy or R2, on the validation rows."""
+
+    loss: float
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Rows to validate on, and how their targets read."""
+
+    rows: Rows
+    targets: Targets
+
+    @classmethod
+    def open(
+        cls, validation: Source | None, source: Source, prepared: Prepared, settings: FitSettings
+    ) -> "Validation | None":
+        """Open the user's validation rows, or those that were held out, or return None."""
+        if validation is not None:
+            rows = validation.open(settings.dtype)
+            check_comparable(validation, source)
+            return cls(rows, prepared.targets)
+        if prepared.validation is None:
+            return None
+        every = source.open(settings.dtype)
+        block = take(every, prepared.validation, row_fields(every))
+        assert block.X is not None
+        held = ArrayRows(
+            block.X, block.y, weight=block.weight, classes=every.classes, dtype=settings.dtype, chunk_rows=_BLOCK
+        )
+        return cls(held, prepared.targets)
+
+    def score(self, problem: Problem, coef: Array, comm: Communicator, xp: ModuleType) -> Watched:
+        """Return mean loss and score of the model with these coefficients; one allreduce a block of rows."""
+        loss, right, weights = 0.0, 0.0, 0.0
+        errors, first, second = 0.0, 0.0, 0.0
+        for part in slices(self.rows.n_rows, _BLOCK):
+            block = self.rows.read(part.start, part.stop, row_fields(self.rows))
+            assert block.y is not None
+            f = to_host(comm.allreduce(problem.part.scores(xp.asarray(block.X), coef)))
+            y = self.targets.encode(block.y)
+            weight = self.targets.weight(block)
+            w = np.ones(len(y)) if weight is None else weight[:, 0].astype(np.float64)
+            loss += float(w @ problem.loss.value(f, y))
+            weights += float(w.sum())
+            if self.targets.n_classes:
+                right += float(w @ (decode(f) == block.y))
+            else:
+                errors += float((w[:, None] * (f - y) ** 2.0).sum())
+                first, second = first + w @ y.astype(np.float64), second + w @ y.astype(np.float64) ** 2
+        if self.targets.n_classes:
+            return Watched(loss / weights, right / weights)
+        spread = float(np.sum(second - first**2 / weights))
+        return Watched(loss / weights, 1 - errors / spread if spread > 0 else float("nan"))
+
+
+def check_comparable(validation: Source, source: Source) -> None:
+    """Raise DataError when validation rows do not fit the training rows."""
+    theirs, ours = validation.info, source.info
+    if theirs.n_features != ours.n_features:
+        raise DataError(f"the validation rows have {theirs.n_features} features, the training rows {ours.n_features}")
+    if theirs.task != ours.task or theirs.classes != ours.classes:
+        raise DataError(
+            f"the validation rows are for {theirs.task} with classes {theirs.classes}, the training rows for "
+            f"{ours.task} with classes {ours.classes}; make both with one ingestion (--split, --out-test)"
+        )
+    if theirs.scaling != ours.scaling:
+        raise DataError("the validation rows are scaled differently from the training rows; ingest both together")
+
+
+class Patience:
+    """Remembers the best coefficients, and when to stop waiting for better ones."""
+
+    def __init__(self, patience: int, tol: float) -> None:
+        self.best: Array | None = None
+        self._patience, self._tol = patience, tol
+        self._best_score, self._best_epoch = -np.inf, 0
+
+    def exhausted(self, watched: Watched, epoch: int, coef: Array) -> bool:
+        """Take note of an epoch and return whether it was one too many without an improvement."""
+        if watched.score > self._best_score + self._tol or self.best is None:
+            self.best, self._best_score, self._best_epoch = coef, watched.score, epoch
+        return epoch - self._best_epoch >= self._patience
