@@ -95,19 +95,11 @@ class DaskCommunicator(Communicator):
         return namespace_of(array).asarray(owned(received))
 
     def barrier(self) -> None:
-        self.rendezvous(self._timeout_s)
+        self._meet("barrier", self._timeout_s, "collective_timeout_s")
 
-    def rendezvous(self, timeout_s: float) -> None:
-        """Be a barrier with its own deadline: ranks that wait for a busy worker start later than others."""
-        self._mailbox.check()
-        self._sequence += 1
-        nothing = np.empty(0)
-        if self.rank == 0:
-            self._mailbox.take(self._sequence, "barrier", self._peers, timeout_s)
-            self._push(self._peers, "barrier", nothing)
-        else:
-            self._push([0], "barrier", nothing)
-            self._mailbox.take(self._sequence, "barrier", [0], _patient(timeout_s))
+    def start(self, timeout_s: float) -> None:
+        """Wait until every rank runs. Has its own deadline: a rank on a busy worker starts later than others."""
+        self._meet("start", timeout_s, "start_timeout_s")
 
     def abort(self, reason: str) -> None:
         self._mailbox.abort(reason)
@@ -115,6 +107,17 @@ class DaskCommunicator(Communicator):
 
     def close(self) -> None:
         self._mailbox.abort("this communicator is closed")
+
+    def _meet(self, operation: str, timeout_s: float, setting: str) -> None:
+        self._mailbox.check()
+        self._sequence += 1
+        nothing = np.empty(0)
+        if self.rank == 0:
+            self._mailbox.take(self._sequence, operation, self._peers, timeout_s, setting)
+            self._push(self._peers, operation, nothing)
+        else:
+            self._push([0], operation, nothing)
+            self._mailbox.take(self._sequence, operation, [0], _patient(timeout_s), setting)
 
     def _allreduce_star(self, host: HostArray) -> HostArray:
         self._sequence += 1

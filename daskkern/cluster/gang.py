@@ -7,6 +7,8 @@ import queue
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,7 +141,8 @@ class _Attendance:
     def begin(self, rank_main: RankMain, payloads: Sequence[Any]) -> None:
         """Subscribe to the fit's events and submit its supervisor."""
         order = self._order
-        self._client.subscribe_topic(order.topic, self._file)
+        messages = self._messages  # all that the handler holds: the client keeps it for ever
+        self._client.subscribe_topic(order.topic, lambda event: messages.put(event[1]))
         self._future = self._client.submit(
             supervise,
             rank_main,
@@ -154,10 +157,6 @@ class _Attendance:
         )
         self._future.add_done_callback(lambda _: self._messages.put(None))
 
-    def _file(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        """Queue an event: this runs in the client's event loop, and listeners do not."""
-        self._messages.put(event[1])
-
     def wait(self) -> GangReport:
         """Return the report, passing events on meanwhile. An interrupt becomes a request to stop."""
         while True:
@@ -167,7 +166,7 @@ class _Attendance:
                 if self._stop_deadline is not None:
                     raise
                 self._stop_deadline = time.monotonic() + self._settings.stop_grace_s
-                tell_workers(self._client, self._order.addresses, "stop", fit=self._order.fit)
+                self._ask_to_stop()
 
     def _wait(self) -> GangReport:
         next_look = time.monotonic() + _LOOK_S
@@ -194,6 +193,8 @@ class _Attendance:
     def _look(self) -> None:
         """Raise when nothing can come of waiting any longer."""
         now, home = time.monotonic(), self._order.addresses[0]
+        if self._stop_deadline is not None:
+            self._ask_to_stop()  # again: the ranks may not have been there the first time
         if self._stop_deadline is not None and now > self._stop_deadline:
             raise ClusterError(
                 f"fit '{self._order.name}' was asked to stop and has not within {self._settings.stop_grace_s:g} s; "
@@ -210,21 +211,30 @@ class _Attendance:
                 "is busy with other tasks or paused for memory; wait for them, add workers, or raise start_timeout_s"
             )
 
+    def _ask_to_stop(self) -> None:
+        tell_workers(self._client, self._order.addresses, "stop", fit=self._order.fit)
+
     def _report(self) -> GangReport:
         assert self._future is not None
-        try:
-            report = self._future.result(timeout=self._settings.collective_timeout_s)
-        except (Exception, queue.Empty) as error:
-            raise ClusterError(
-                f"the supervisor of fit '{self._order.name}' failed: {type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(report, GangReport):
-            raise ClusterError(f"the supervisor of fit '{self._order.name}' returned {report!r}")
-        return report
+        patience_s = 10.0
+        while True:
+            try:
+                report = self._future.result(timeout=patience_s)
+            except TimeoutError:  # a large result, or its worker went with it
+                self._look()
+                patience_s *= 2
+            except (Exception, CancelledError) as error:
+                raise ClusterError(
+                    f"fit '{self._order.name}' could not be supervised at {self._order.addresses[0]}: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+            else:
+                assert isinstance(report, GangReport)
+                return report
 
     def end(self) -> None:
         """Release everything that the fit holds on the cluster, in every case."""
-        order = self._order
-        self._client.unsubscribe_topic(order.topic)
-        if self._future is not None:
-            self._client.cancel([self._future])
+        with suppress(OSError, TimeoutError, RuntimeError, ValueError):  # the scheduler may be gone
+            self._client.unsubscribe_topic(self._order.topic)
+            if self._future is not None:
+                self._client.cancel([self._future])

@@ -60,8 +60,15 @@ class Mailbox:
             self._parcels[sequence, source] = parcel
             self._changed.notify_all()
 
-    def take(self, sequence: int, operation: str, sources: Sequence[int], timeout_s: float) -> list[HostArray]:
-        """Return what `sources` sent in step `sequence`, in their order.
+    def take(
+        self,
+        sequence: int,
+        operation: str,
+        sources: Sequence[int],
+        timeout_s: float,
+        setting: str = "collective_timeout_s",
+    ) -> list[HostArray]:
+        """Return what `sources` sent in step `sequence`, in their order. `setting` is what the user can raise.
 
         Raises
         ------
@@ -76,7 +83,7 @@ class Mailbox:
             self.check()
             missing = [source for key, source in zip(wanted, sources, strict=True) if key not in self._parcels]
             if missing:
-                raise CommunicatorClosedError(self._late(operation, missing, timeout_s))
+                raise CommunicatorClosedError(self._late(operation, missing, timeout_s, setting))
             parcels = [self._parcels.pop(key) for key in wanted]
         for source, parcel in zip(sources, parcels, strict=True):
             if parcel.operation != operation:
@@ -98,11 +105,11 @@ class Mailbox:
             self._parcels.clear()
             self._changed.notify_all()
 
-    def _late(self, operation: str, missing: Sequence[int], timeout_s: float) -> str:
+    def _late(self, operation: str, missing: Sequence[int], timeout_s: float, setting: str) -> str:
         names = ", ".join(f"rank {rank} at {self.membership.addresses[rank]}" for rank in missing)
         return (
-            f"{operation} was given up by rank {self.membership.rank}: after {timeout_s:g} s nothing has come from "
-            f"{names}; see whether these workers are alive and busy, or raise collective_timeout_s"
+            f"{operation} was given up by rank {self.membership.rank}: in {timeout_s:g} s nothing came from {names}; "
+            f"see whether that worker is alive or busy with other tasks, or raise {setting}"
         )
 
 

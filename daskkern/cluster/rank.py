@@ -49,10 +49,10 @@ class RankResult:
 
 @dataclass(frozen=True)
 class RankFailure:
-    """A rank that raised. `closed` says that it only noticed that something else was wrong."""
+    """A rank that raised. `hearsay` says that it was told to end, or found a peer gone: the cause lies elsewhere."""
 
     error: DaskkernError
-    closed: bool
+    hearsay: bool
 
 
 def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult | RankFailure:
@@ -68,31 +68,25 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
     if mailbox is None:
         return RankFailure(
             ClusterError(f"worker {worker.address} was restarted and has lost rank {order.rank} of this fit"),
-            closed=True,
+            hearsay=True,
         )
     communicator = DaskCommunicator(worker, mailbox, order.collective_timeout_s)
     emit = _EventSender(worker, order.topic) if order.rank == 0 else silent
     try:
-        _rendezvous(communicator, order)
+        communicator.start(order.start_timeout_s)
         with _THREADS.limited_to(worker.state.nthreads):
             value = rank_main(communicator, payload, emit, lambda: mailbox.stop_requested or mailbox.reason is not None)
         return RankResult(value)
-    except Exception as error:
+    except BaseException as error:  # a SystemExit, too, must not leave the peers waiting
+        hearsay = isinstance(error, CommunicatorClosedError) and mailbox.reason is not None
         communicator.abort(f"rank {order.rank} at {worker.address} failed: {type(error).__name__}: {error}")
-        return _failure(error, order.rank, worker.address, funcname(rank_main))
+        return RankFailure(_described(error, order.rank, worker.address, funcname(rank_main)), hearsay)
     finally:
         communicator.close()
         worker.loop.add_callback(registry.close, order.fit, order.epoch)
 
 
-def _rendezvous(communicator: DaskCommunicator, order: RankOrder) -> None:
-    try:
-        communicator.rendezvous(order.start_timeout_s)
-    except CommunicatorClosedError as error:
-        raise CommunicatorClosedError(f"the ranks did not all start: {error}") from None
-
-
-def _failure(error: Exception, rank: int, address: str, name: str) -> RankFailure:
+def _described(error: BaseException, rank: int, address: str, name: str) -> DaskkernError:
     """Describe `error` so that it can travel: its own object where it is daskkern's, else its words."""
     text = "".join(traceback.format_exception(error))
     described = error if isinstance(error, DaskkernError) and _travels(error) else None
@@ -101,7 +95,7 @@ def _failure(error: Exception, rank: int, address: str, name: str) -> RankFailur
     described = described.with_traceback(None)
     described.__cause__ = described.__context__ = None
     described.add_note(f"On rank {rank} at {address}:\n{text}")
-    return RankFailure(described, closed=isinstance(error, CommunicatorClosedError))
+    return described
 
 
 def _travels(error: DaskkernError) -> bool:

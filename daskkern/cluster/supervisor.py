@@ -11,7 +11,8 @@ import asyncio
 import queue
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from distributed import Client, Future, Worker, get_client, get_worker, secede
 
 from daskkern.cluster.membership import live_workers
 from daskkern.cluster.rank import RankFailure, RankMain, RankOrder, RankResult, run_rank
-from daskkern.errors import ClusterError, DaskkernError
+from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
 
 _TICK_S = 0.05
 _MEMBERSHIP_S = 0.25
@@ -75,7 +76,8 @@ def supervise(rank_main: RankMain, payloads: Sequence[Any], order: GangOrder) ->
     except DaskkernError as error:
         return GangReport(error=error.with_traceback(None))
     finally:
-        epoch.end()
+        with suppress(ClusterError, OSError, RuntimeError):  # without a scheduler, the workers end by themselves
+            epoch.end()
 
 
 @dataclass
@@ -93,13 +95,13 @@ class _Epoch:
     def __post_init__(self) -> None:
         self._finished: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._task = str(self.worker.get_current_task())
+        self._result_s = _RPC_S
 
     def start(self, rank_main: RankMain, payloads: Sequence[Any]) -> None:
         """Open the mailboxes on all members, then submit the ranks."""
         order = self.order
         keys = [order.key("rank", rank, self.number) for rank in range(len(order.addresses))]
-        messages = [{"rank": rank, "addresses": order.addresses, "task": key} for rank, key in enumerate(keys)]
-        self._tell("open", messages, must_arrive=True)
+        self._open(keys)
         for rank, (address, key) in enumerate(zip(order.addresses, keys, strict=True)):
             rank_order = RankOrder(
                 order.fit, self.number, rank, order.topic, order.collective_timeout_s, order.start_timeout_s
@@ -138,7 +140,7 @@ class _Epoch:
     def end(self) -> None:
         """Release the ranks and their mailboxes. A rank that still runs is aborted by the release of its task."""
         self.client.cancel(self.futures)
-        self._tell("close", [{} for _ in self.order.addresses], must_arrive=False)
+        self._tell_survivors("close")
 
     def _collect(self, timeout_s: float) -> None:
         """File the outcome of a rank that has finished within `timeout_s`, if one has."""
@@ -148,15 +150,16 @@ class _Epoch:
             return
         future, address = self.futures[rank], self.order.addresses[rank]
         try:
-            outcome = future.result(timeout=_RPC_S)
-        except TimeoutError:  # its worker went with the result: membership will tell
+            outcome = future.result(timeout=self._result_s)
+        except TimeoutError:  # a large result, or its worker went with it: membership will tell
+            self._result_s *= 2
             self._finished.put(rank)
         except BaseException as error:  # cancelled, or its code cannot be imported there
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
             self.failures[rank] = RankFailure(
                 ClusterError(f"rank {rank} could not run at {address}: {type(error).__name__}: {error}"),
-                closed=future.status in ("cancelled", "lost"),
+                hearsay=future.status in ("cancelled", "lost"),
             )
         else:
             if isinstance(outcome, RankResult):
@@ -182,19 +185,22 @@ class _Epoch:
         """Return what went wrong first: a lost worker or a rank's own error, not the silence that it left."""
         deadline = time.monotonic() + _CAUSE_S
         while True:
-            own = [failure.error for _, failure in sorted(self.failures.items()) if not failure.closed]
-            if own:
-                return own[0]
             lost = self._lost()
+            own = [failure.error for _, failure in sorted(self.failures.items()) if not failure.hearsay]
+            raised = [error for error in own if not isinstance(error, CommunicatorClosedError)]
+            if raised:
+                return raised[0]
             if lost:
                 return _loss(self.order.name, lost)
+            if own:
+                return own[0]
             if time.monotonic() > deadline:
                 return self.failures[min(self.failures)].error
             self._collect(_TICK_S)
 
     def _give_up(self, error: DaskkernError) -> GangReport:
         """Abort all ranks, give them time to notice, and report `error`."""
-        self._tell("abort", [{"reason": str(error)} for _ in self.order.addresses], must_arrive=False)
+        self._tell_survivors("abort", reason=str(error))
         deadline = time.monotonic() + _DRAIN_S
         gone = set(self._lost())
         while time.monotonic() < deadline and not self._unwanted():
@@ -204,27 +210,37 @@ class _Epoch:
             gone = set(self._lost())
         return GangReport(error=error)
 
-    def _tell(self, verb: str, messages: Sequence[dict[str, Any]], *, must_arrive: bool) -> None:
-        """Send each member its message, all at the same time."""
+    def _open(self, keys: Sequence[str]) -> None:
+        """Open the mailboxes of all members. They must all be there before the first rank sends anything."""
+        addresses = self.order.addresses
+        messages = [{"rank": rank, "addresses": addresses, "task": key} for rank, key in enumerate(keys)]
+        for address, error in self._tell("open", dict(zip(addresses, messages, strict=True))).items():
+            raise ClusterError(
+                f"worker {address} cannot be reached from {self.worker.address} ({error!r}); workers must be "
+                "able to connect to each other: see the network, or restart that worker"
+            )
 
-        async def send(address: str, message: dict[str, Any]) -> Exception | None:
+    def _tell_survivors(self, verb: str, **message: Any) -> None:
+        """Send `message` to the members that are alive: Dask tries a dead address for many seconds."""
+        alive = live_workers(self.client)
+        self._tell(verb, {address: message for address in self.order.addresses if address in alive})
+
+    def _tell(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> dict[str, Exception]:
+        """Send each address its message, all at the same time, and return what went wrong where."""
+        errors: dict[str, Exception] = {}
+
+        async def send(address: str, message: dict[str, Any]) -> None:
             call = getattr(self.worker.rpc(address), f"daskkern_{verb}")
             try:
                 await asyncio.wait_for(call(fit=self.order.fit, epoch=self.number, **message), _RPC_S)
             except Exception as error:
-                return error
-            return None
+                errors[address] = error
 
-        async def send_all() -> list[Exception | None]:
-            return await asyncio.gather(*map(send, self.order.addresses, messages))
+        async def send_all() -> None:
+            await asyncio.gather(*(send(address, message) for address, message in messages.items()))
 
-        errors = self.client.sync(send_all)
-        for address, error in zip(self.order.addresses, errors, strict=True):
-            if error is not None and must_arrive:
-                raise ClusterError(
-                    f"worker {address} cannot be reached from {self.worker.address} ({error!r}); workers must be "
-                    "able to connect to each other: see the network, or restart that worker"
-                )
+        self.client.sync(send_all)
+        return errors
 
 
 def _loss(name: str, lost: dict[int, str]) -> ClusterError:

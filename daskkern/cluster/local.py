@@ -1,0 +1,205 @@
+"""A cluster for the command line: one that runs already, or worker processes on this machine."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dask.system import CPU_COUNT
+from distributed import Client, LocalCluster, Worker
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from daskkern.errors import ClusterError, SpecError
+
+_DASHBOARD_PORT = 8787
+_CLOSE_S = 15.0
+_NOISY = ("distributed", "tornado.application", "bokeh", "asyncio")
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A client of a cluster, where its dashboard is ("" when it has none), and what runs there."""
+
+    client: Client
+    dashboard_link: str
+    kind: Literal["attached", "cpu", "gpu"]
+
+
+@contextmanager
+def connect(
+    scheduler: str | None = None,
+    workers: int | None = None,
+    gpus: int | Literal["all", "auto"] | None = None,
+    memory_limit: str | int | None = "auto",
+    threads_per_worker: int | None = None,
+    *,
+    timeout_s: float = 10.0,
+    debug: bool = False,
+) -> Iterator[Connection]:
+    """Attach to a scheduler, or start a cluster on this machine and close it at the end.
+
+    Parameters
+    ----------
+    scheduler
+        Address of a running scheduler, such as ``tcp://host:8786``. The other settings are then its own.
+    workers
+        Worker processes to start; by default one for each core, at most four.
+    gpus
+        Start one worker for each of so many GPUs. "auto" takes all that are found and does without when there
+        are none or dask-cuda is missing; None does not look.
+    memory_limit
+        Memory of one worker, as Dask understands it.
+    threads_per_worker
+        By default the cores divided by the workers.
+    timeout_s
+        How long a running scheduler may take to answer.
+    debug
+        Show Dask's own log lines.
+
+    Raises
+    ------
+    ClusterError
+        When the scheduler does not answer, or the cluster cannot be started.
+    SpecError
+        When the settings contradict each other.
+    """
+    _check(scheduler, workers, gpus, threads_per_worker)
+    with ExitStack() as stack:
+        if not debug:
+            stack.enter_context(_quiet())
+        if scheduler is not None:
+            client, kind = stack.enter_context(_attached(scheduler, timeout_s)), "attached"
+        else:
+            cluster, kind = _start(workers, gpus, memory_limit, threads_per_worker, debug)
+            stack.callback(_close, cluster)
+            client = stack.enter_context(_client(cluster, timeout_s))
+            client.register_plugin(_IgnoreInterrupt())
+        yield Connection(client, str(client.dashboard_link or ""), kind)  # type: ignore[arg-type]
+
+
+def _check(scheduler: str | None, workers: int | None, gpus: Any, threads_per_worker: int | None) -> None:
+    if scheduler is not None and not (workers is gpus is threads_per_worker is None):
+        raise SpecError(
+            f"a running cluster ({scheduler}) has its own workers; give either its address, "
+            "or the number of workers or GPUs to start here"
+        )
+    for name, number in (("workers", workers), ("gpus", gpus), ("threads_per_worker", threads_per_worker)):
+        if isinstance(number, int) and number < 1:
+            raise SpecError(f"{name}={number} was asked; give at least 1")
+    if isinstance(gpus, str) and gpus not in ("all", "auto"):
+        raise SpecError(f"gpus={gpus!r} was asked; give a number, 'all' or 'auto'")
+    if workers is not None and gpus not in (None, "auto"):
+        raise SpecError("workers and gpus were both asked; on GPUs there is one worker for each")
+
+
+@contextmanager
+def _attached(address: str, timeout_s: float) -> Iterator[Client]:
+    try:
+        client = Client(address, timeout=timeout_s)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ClusterError(
+            f"no Dask scheduler answers at {address} ({error}); see that it runs, or start one with 'dask scheduler'"
+        ) from error
+    with client:
+        yield client
+
+
+@contextmanager
+def _client(cluster: Any, timeout_s: float) -> Iterator[Client]:
+    with Client(cluster, timeout=max(timeout_s, 30.0)) as client:
+        yield client
+
+
+def _start(
+    workers: int | None, gpus: Any, memory_limit: str | int | None, threads_per_worker: int | None, debug: bool
+) -> tuple[Any, str]:
+    common = {
+        "dashboard_address": _dashboard_address(),
+        "memory_limit": memory_limit,
+        "silence_logs": logging.WARNING if debug else logging.CRITICAL,
+    }
+    if gpus is not None and workers is None:
+        cluster = _gpu_cluster(gpus, threads_per_worker, common)
+        if cluster is not None:
+            return cluster, "gpu"
+    n_workers = workers or min(CPU_COUNT, 4)
+    threads = threads_per_worker or max(1, CPU_COUNT // n_workers)
+    try:
+        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=threads, processes=True, **common)
+    except (OSError, RuntimeError, TimeoutError, ValueError) as error:
+        raise ClusterError(
+            f"a cluster of {n_workers} worker processes could not be started ({type(error).__name__}: {error})"
+        ) from error
+    return cluster, "cpu"
+
+
+def _gpu_cluster(gpus: Any, threads_per_worker: int | None, common: dict[str, Any]) -> Any:
+    """Return a LocalCUDACluster, or None when `gpus` is "auto" and there can be none."""
+    try:
+        from dask_cuda import LocalCUDACluster  # optional package
+        from dask_cuda.utils import get_n_gpus
+
+        found = get_n_gpus()
+        if found == 0:
+            raise ClusterError("no GPU was found")
+        if isinstance(gpus, int) and gpus > found:
+            raise ClusterError(f"{found} GPUs were found")
+        devices = list(range(gpus if isinstance(gpus, int) else found))
+        return LocalCUDACluster(CUDA_VISIBLE_DEVICES=devices, threads_per_worker=threads_per_worker or 1, **common)
+    except Exception as error:  # dask-cuda without a driver raises the types of several libraries
+        if gpus == "auto":
+            return None
+        raise ClusterError(
+            f"{gpus} GPUs were asked and cannot be had ({type(error).__name__}: {error}); install daskkern[cuda12] or "
+            "daskkern[cuda13] on a machine with GPUs, or leave out the GPUs to run on the CPU"
+        ) from error
+
+
+def _close(cluster: Any) -> None:
+    with suppress(TimeoutError, OSError, RuntimeError):  # what does not end in time is killed with this process
+        cluster.close(timeout=_CLOSE_S)
+
+
+def _dashboard_address() -> str:
+    """Return Dask's usual dashboard address, or one with any port when that is taken (Dask would warn)."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", _DASHBOARD_PORT))
+        except OSError:
+            return "127.0.0.1:0"
+    return f"127.0.0.1:{_DASHBOARD_PORT}"
+
+
+class _IgnoreInterrupt(WorkerPlugin):
+    """A Ctrl-C in the terminal reaches the workers too; only the command shall decide what it means."""
+
+    name = "daskkern_ignore_interrupt"
+    idempotent = True
+
+    def setup(self, worker: Worker) -> None:
+        del worker
+        with suppress(ValueError):  # the worker's event loop is not in the main thread
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask's log lines off the terminal: what matters of them comes as an exception."""
+    names = [
+        name for name in logging.root.manager.loggerDict if name.split(".")[0] in {n.split(".")[0] for n in _NOISY}
+    ]
+    levels = {name: logging.getLogger(name).level for name in {*names, *_NOISY}}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

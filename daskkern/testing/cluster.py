@@ -1,0 +1,86 @@
+"""Small clusters of real worker processes for tests."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dask
+import psutil
+from distributed import Client, LocalCluster
+
+_SETTINGS = {
+    "distributed.comm.timeouts.connect": "10s",
+    "distributed.admin.tick.interval": "200ms",  # idle workers leave the cores to the test
+    "distributed.scheduler.work-stealing": False,
+}
+
+
+@contextmanager
+def local_cluster(n_workers: int, threads_per_worker: int = 1, **worker_settings: Any) -> Iterator[Client]:
+    """Yield the client of a cluster of `n_workers` processes on the loopback interface, and close both.
+
+    Raises
+    ------
+    TimeoutError
+        When the workers do not start within 60 s.
+    """
+    with (
+        dask.config.set(_SETTINGS),
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=threads_per_worker,
+            processes=True,
+            # Without a dashboard, but not on its port: Dask leaks a socket when that is taken.
+            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+            silence_logs=50,
+            **worker_settings,
+        ) as cluster,
+        Client(cluster, timeout=60, set_as_default=False) as client,
+    ):
+        if n_workers > 0:
+            client.wait_for_workers(n_workers, timeout=60)
+        yield client
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0, what: str = "the condition") -> None:
+    """Return once `condition()` is true.
+
+    Raises
+    ------
+    TimeoutError
+        When it is still false after `timeout_s`.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} was not true after {timeout_s:g} s")
+        time.sleep(0.02)
+
+
+def worker_pids(client: Client) -> dict[str, int]:
+    """Return the process id of each worker, by address."""
+    pids: dict[str, int] = client.run(_pid)
+    return pids
+
+
+def _pid() -> int:
+    return os.getpid()
+
+
+def child_processes() -> list[psutil.Process]:
+    """Return the live processes below this one, without multiprocessing's own helpers."""
+    children = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            helper = any("resource_tracker" in word for word in process.cmdline())
+            alive = process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            continue
+        if alive and not helper:
+            children.append(process)
+    return children

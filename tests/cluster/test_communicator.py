@@ -1,0 +1,170 @@
+"""Collectives between real worker processes give what NumPy gives, and never hang."""
+
+import distributed.protocol.pickle
+import numpy as np
+import pytest
+import ranks
+from distributed import Client
+from distributed.protocol import dumps, loads
+
+from daskkern.backend.communicator import Communicator
+from daskkern.cluster.gang import GangSettings, run_gang
+from daskkern.cluster.mailbox import Mailbox, Membership, Parcel, Registry
+from daskkern.cluster.wire import pack, unpack
+from daskkern.errors import CommunicatorClosedError, SpecError
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+
+
+@pytest.fixture(params=[2, 3])
+def client(request: pytest.FixtureRequest) -> Client:
+    fixture: Client = request.getfixturevalue(f"client{request.param}")
+    return fixture
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_collectives_equal_numpy_in_rank_order(client: Client, dtype: str) -> None:
+    results = run_gang(client, ranks.all_collectives, dtype, name="collectives")
+    size = len(results)
+    assert size in (2, 3)
+    for position, shape in enumerate(ranks.SHAPES):
+        inputs = [ranks.contribution(rank, shape, dtype) for rank in range(size)]
+        expected = inputs[0].copy()
+        for part in inputs[1:]:
+            expected += part
+        for total, parts, last in (result[position] for result in results):
+            assert total.dtype == dtype
+            np.testing.assert_array_equal(total, expected, strict=True)
+            np.testing.assert_array_equal(last, inputs[-1], strict=True)
+            for part, given in zip(parts, inputs, strict=True):
+                np.testing.assert_array_equal(part, given, strict=True)
+
+
+def test_many_steps_and_arrays_written_right_after(client: Client) -> None:
+    assert run_gang(client, ranks.many_steps, 300, name="steps") == [1000.0] * len(run_order(client))
+
+
+def test_arrays_need_not_be_contiguous(client: Client) -> None:
+    results = run_gang(client, ranks.strided, None, name="strided")
+    expected = len(results) * np.arange(24.0).reshape(4, 6)[::2, ::-3]
+    for result in results:
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_gathered_arrays_differ_in_their_first_axis(client: Client) -> None:
+    for result in run_gang(client, ranks.uneven_gather, None, name="uneven"):
+        for rank, part in enumerate(result):
+            np.testing.assert_array_equal(part, np.full((rank, 2), rank, "float32"), strict=True)
+
+
+@pytest.mark.parametrize("main", [ranks.different_shapes, ranks.different_collectives])
+def test_ranks_that_disagree_are_told(client: Client, main: Communicator) -> None:
+    with pytest.raises(CommunicatorClosedError, match="every rank must"):
+        run_gang(client, main, None, name="disagree")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "complex128", "object"])
+def test_other_dtypes_are_refused(client2: Client, dtype: str) -> None:
+    with pytest.raises(SpecError, match=f"was given {dtype}"):
+        run_gang(client2, ranks.wrong_dtype, dtype, name="dtype")
+
+
+def test_a_silent_rank_is_named_with_its_address(client: Client) -> None:
+    settings = GangSettings(collective_timeout_s=0.5)
+    with pytest.raises(CommunicatorClosedError, match=r"nothing came from rank \d at tcp://") as caught:
+        run_gang(client, ranks.silent_peer, None, name="silent", settings=settings)
+    last = len(run_order(client)) - 1
+    assert f"rank {last} at {run_order(client)[last]}" in str(caught.value)
+
+
+def test_bytes_sent_are_counted(client: Client) -> None:
+    counts = run_gang(client, ranks.counted, None, name="counted")
+    star = [80 * (len(counts) - 1)] + [80] * (len(counts) - 1)
+    assert counts == star
+
+
+def run_order(client: Client) -> list[str]:
+    return list(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("shape", ranks.SHAPES)
+def test_an_array_travels_without_pickle(shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*args: object, **kwargs: object) -> None:
+        raise AssertionError("pickle was used")
+
+    array = ranks.contribution(0, shape, dtype)
+    monkeypatch.setattr(distributed.protocol.pickle, "dumps", forbidden)
+    monkeypatch.setattr(distributed.protocol.pickle, "loads", forbidden)
+    frames = [bytes(frame) for frame in dumps({"array": pack(array)})]
+    assert not any(b"numpy" in frame[:200] for frame in frames)
+    np.testing.assert_array_equal(unpack(**loads(frames)["array"]), array, strict=True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"dtype": "object", "shape": (1,), "data": memoryview(bytes(8))},
+        {"dtype": "float64", "shape": (2,), "data": memoryview(bytes(8))},
+        {"dtype": "float64", "shape": (-1, -1), "data": memoryview(bytes(8))},
+        {"dtype": "float64", "shape": ("1",), "data": memoryview(bytes(8))},
+        {"dtype": "float64", "shape": (1,), "data": b"12345678"},
+    ],
+)
+def test_what_is_no_array_is_refused_on_arrival(fields: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"carries|announced"):
+        unpack(**fields)  # type: ignore[arg-type]
+
+
+class TestFences:
+    def membership(self, epoch: int) -> Membership:
+        return Membership("fit", epoch, 0, ("tcp://a:1", "tcp://b:2"), "task")
+
+    def deliver(self, registry: Registry, **changes: object) -> None:
+        message = {"fit": "fit", "epoch": 1, "sequence": 1, "operation": "allreduce", "source": 1}
+        data = {"dtype": "float64", "shape": (1,), "data": memoryview(bytes(8))}
+        registry.deliver(**{**message, "array": data, **changes})  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("stray", [{"epoch": 0}, {"epoch": 2}, {"fit": "another"}])
+    def test_a_stray_message_is_dropped(self, stray: dict[str, object]) -> None:
+        registry = Registry()
+        registry.open(self.membership(1))
+        self.deliver(registry, **stray)
+        mailbox = registry.find("fit", 1)
+        assert mailbox is not None
+        with pytest.raises(CommunicatorClosedError, match="rank 1 at tcp://b:2"):
+            mailbox.take(1, "allreduce", [1], timeout_s=0.05)
+        self.deliver(registry)
+        assert mailbox.take(1, "allreduce", [1], timeout_s=0.05)[0].shape == (1,)
+
+    def test_a_new_epoch_aborts_the_old_one_and_keeps_the_request_to_stop(self) -> None:
+        registry = Registry()
+        registry.open(self.membership(1))
+        old = registry.find("fit", 1)
+        registry.stop("fit")
+        assert registry.open(self.membership(2))
+        assert not registry.open(self.membership(1))
+        new = registry.find("fit", 2)
+        assert old is not None
+        assert new is not None
+        assert new.stop_requested
+        with pytest.raises(CommunicatorClosedError, match="epoch 2"):
+            old.check()
+        new.check()
+
+    def test_a_message_that_cannot_be_read_aborts(self) -> None:
+        registry = Registry()
+        registry.open(self.membership(1))
+        self.deliver(registry, array={"dtype": "float64", "shape": (5,), "data": memoryview(bytes(8))})
+        mailbox = registry.find("fit", 1)
+        assert mailbox is not None
+        with pytest.raises(CommunicatorClosedError, match="cannot be read"):
+            mailbox.check()
+
+    def test_the_first_reason_stays(self) -> None:
+        mailbox = Mailbox(self.membership(1))
+        mailbox.abort("the worker is gone")
+        mailbox.abort("something else")
+        mailbox.put(1, 1, Parcel("allreduce", np.zeros(1)))
+        with pytest.raises(CommunicatorClosedError, match="the worker is gone"):
+            mailbox.take(1, "allreduce", [1], timeout_s=5)

@@ -1,0 +1,233 @@
+"""A gang runs, reports, fails with one clear sentence, and leaves nothing behind."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ranks
+from distributed import Client, Worker
+
+from daskkern.cluster.gang import GangSettings, PerRank, run_gang
+from daskkern.cluster.plugin import PLUGIN_NAME, install, registry_of
+from daskkern.errors import ClusterError, DataError, SpecError
+from daskkern.events import BatchFinished, EpochFinished, Event, StageFinished
+from daskkern.testing.cluster import local_cluster, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+
+
+def left_over(dask_worker: Worker) -> list[str]:
+    """What a fit must not leave on a worker: mailboxes, tasks, futures of the worker's own client."""
+    tasks = [str(key) for key in dask_worker.state.tasks if str(key).startswith("daskkern")]
+    client = dask_worker._client
+    futures = [] if client is None else [str(key) for key in client.futures]
+    return [*registry_of(dask_worker).mailboxes, *tasks, *futures]
+
+
+def assert_nothing_left(client: Client) -> None:
+    wait_until(lambda: not any(client.run(left_over).values()), what="a clean cluster")
+
+
+def twice(x: int) -> int:
+    return 2 * x
+
+
+def test_results_come_in_rank_order(client3: Client) -> None:
+    payloads = PerRank(("a", "b", "c"))
+    assert run_gang(client3, ranks.own_payload, payloads, name="order") == [(0, "a"), (1, "b"), (2, "c")]
+    assert_nothing_left(client3)
+
+
+def test_a_gang_may_be_smaller_than_the_cluster(client3: Client) -> None:
+    addresses = list(client3.run(lambda: None))
+    settings = GangSettings(n_ranks=1, workers=(addresses[2], addresses[0]))
+    assert run_gang(client3, ranks.own_payload, 7, name="small", settings=settings) == [(0, 7)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "sentence"),
+    [
+        (GangSettings(n_ranks=5), ClusterError, "5 ranks were asked and 2 workers are there"),
+        (GangSettings(n_ranks=0), SpecError, "at least one rank"),
+        (GangSettings(workers=("tcp://10.0.0.1:1",)), ClusterError, "which the cluster does not have"),
+    ],
+)
+def test_a_gang_that_cannot_be_formed(
+    client2: Client, settings: GangSettings, error: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        run_gang(client2, ranks.own_payload, None, name="impossible", settings=settings)
+
+
+def test_payloads_are_counted(client2: Client) -> None:
+    with pytest.raises(SpecError, match="3 payloads were given for 2 ranks"):
+        run_gang(client2, ranks.own_payload, PerRank((1, 2, 3)), name="payloads")
+
+
+def test_timeouts_are_positive() -> None:
+    with pytest.raises(SpecError, match="start_timeout_s=0"):
+        GangSettings(start_timeout_s=0)
+
+
+def test_an_error_of_ours_arrives_as_it_was_raised(client2: Client) -> None:
+    with pytest.raises(DataError) as caught:
+        run_gang(client2, ranks.raises_data_error, None, name="data")
+    assert type(caught.value) is DataError
+    assert str(caught.value) == "row 7 of X has a NaN; drop it"
+    assert "in raises_data_error" in "".join(caught.value.__notes__)
+    assert_nothing_left(client2)
+
+
+def test_another_error_arrives_with_its_text_and_traceback(client3: Client) -> None:
+    with pytest.raises(ClusterError, match=r"raises_zero_division failed on rank 2 .*ZeroDivisionError") as caught:
+        run_gang(client3, ranks.raises_zero_division, None, name="zero")
+    assert "return 1 // 0" in "".join(caught.value.__notes__)
+    assert_nothing_left(client3)
+
+
+def test_an_exit_is_an_error(client2: Client) -> None:
+    with pytest.raises(ClusterError, match="SystemExit: 3"):
+        run_gang(client2, ranks.exits, None, name="exits")
+
+
+def test_events_of_rank_0_arrive_in_order_in_the_calling_thread(client2: Client) -> None:
+    heard: list[Event] = []
+    threads = set()
+
+    def listen(event: Event) -> None:
+        heard.append(event)
+        threads.add(threading.get_ident())
+
+    run_gang(client2, ranks.emits, 100, name="events", listener=listen)
+    assert threads == {threading.get_ident()}
+    assert heard[0] == StageFinished("landmarks", 0.5, "rank 0")
+    assert [event.epoch for event in heard if isinstance(event, EpochFinished)] == [1, 2]
+    batches = [(e.epoch, e.batch) for e in heard if isinstance(e, BatchFinished)]
+    assert batches == sorted(batches)
+    assert {(1, 1), (1, 100), (2, 100)} <= set(batches)
+    assert len(batches) < 40  # of 200
+    assert isinstance(heard[-1], EpochFinished)
+
+
+def test_an_error_of_the_listener_ends_the_fit(client2: Client) -> None:
+    def listen(event: Event) -> None:
+        raise DataError(f"no place for {event}")
+
+    with pytest.raises(DataError, match="no place"):
+        run_gang(client2, ranks.emits, 10_000, name="deaf", listener=listen)
+    assert_nothing_left(client2)
+
+
+def test_two_gangs_at_once_both_finish(client2: Client) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        fits = [pool.submit(run_gang, client2, ranks.many_steps, 200, name=f"fit {number}") for number in range(2)]
+        assert [fit.result(timeout=30) for fit in fits] == [[1000.0, 1000.0]] * 2
+    assert_nothing_left(client2)
+
+
+def test_ordinary_tasks_run_beside_a_gang_on_workers_of_one_thread(client2: Client) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        fit = pool.submit(run_gang, client2, ranks.meets_ordinary_tasks, None, name="beside")
+        addresses = list(client2.run(lambda: None))
+        futures = [
+            client2.submit(twice, 21, key=f"ordinary-{number}", workers=[address])
+            for number, address in enumerate(addresses)
+        ]
+        assert client2.gather(futures) == [42, 42]
+        assert all(steps >= 1 for steps in fit.result(timeout=30))
+
+
+def test_a_rank_uses_the_threads_of_its_worker() -> None:
+    with local_cluster(1, threads_per_worker=2) as client:
+        ((threads, blas),) = run_gang(client, ranks.blas_threads, None, name="threads")
+        assert threads == 2
+        assert blas
+        assert set(blas) == {2}
+        assert all(count == 1 for count in client.submit(blas_now).result())
+
+
+def blas_now() -> list[int]:
+    from threadpoolctl import threadpool_info
+
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_a_busy_worker_is_named(client2: Client) -> None:
+    addresses = list(client2.run(lambda: None))
+    busy = client2.submit(time.sleep, 3, workers=[addresses[1]], pure=False)
+    settings = GangSettings(start_timeout_s=0.7)
+    with pytest.raises(ClusterError, match=f"start was given up by rank 0.*rank 1 at {addresses[1]}.*start_timeout_s"):
+        run_gang(client2, ranks.own_payload, None, name="busy", settings=settings)
+    busy.result()
+    busy = client2.submit(time.sleep, 3, workers=[addresses[0]], pure=False)
+    with pytest.raises(ClusterError, match=f"worker {addresses[0]} did not start fit 'busy' within 0.7 s"):
+        run_gang(client2, ranks.own_payload, None, name="busy", settings=settings)
+    busy.result()
+    assert_nothing_left(client2)
+
+
+def test_the_plugin_is_installed_once(client2: Client) -> None:
+    def registry_id(dask_worker: Worker) -> int:
+        return id(registry_of(dask_worker))
+
+    install(client2)
+    before = client2.run(registry_id)
+    install(client2)
+    assert client2.run(registry_id) == before
+    assert client2.run(lambda dask_worker: PLUGIN_NAME in dask_worker.plugins) == dict.fromkeys(before, True)
+
+
+def test_the_dashboard_groups_the_ranks_of_a_fit(client2: Client) -> None:
+    prefixes: set[str] = set()
+
+    def listen(event: Event) -> None:
+        names = client2.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.task_prefixes))
+        prefixes.update(name for name in names if name.startswith("daskkern"))
+
+    run_gang(client2, ranks.emits, 1, name="eigenpro 4", listener=listen)
+    assert {"daskkern_eigenpro_4-rank", "daskkern_eigenpro_4-supervisor"} <= prefixes
+
+
+class TestTheEnd:
+    def test_a_stop_is_agreed_on_and_the_results_come(
+        self, client2: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        interrupted_at = interrupt_once_running(monkeypatch, tmp_path)
+        steps = run_gang(client2, ranks.until_stopped, str(tmp_path), name="stopped")
+        assert time.monotonic() - interrupted_at[0] < 3
+        assert steps[0] == steps[1] > 0
+        assert_nothing_left(client2)
+
+    def test_a_second_interrupt_aborts(self, client2: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        interrupt_once_running(monkeypatch, tmp_path, times=2)
+        with pytest.raises(KeyboardInterrupt):
+            run_gang(client2, ranks.until_aborted, str(tmp_path), name="aborted")
+        wait_until(lambda: len(list(tmp_path.glob("done-*"))) == 2, what="the end of both ranks")
+        assert_nothing_left(client2)
+
+    def test_ranks_that_do_not_stop_are_left(self, client2: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        interrupt_once_running(monkeypatch, None)
+        settings = GangSettings(stop_grace_s=0.5)
+        with pytest.raises(ClusterError, match=r"asked to stop and has not within 0\.5 s"):
+            run_gang(client2, ranks.never_stops, 3.0, name="deaf", settings=settings)
+        assert_nothing_left(client2)
+
+
+def interrupt_once_running(monkeypatch: pytest.MonkeyPatch, folder: Path | None, times: int = 1) -> list[float]:
+    """Make the waiting client see Ctrl-C `times` times, once both ranks run."""
+    from daskkern.cluster import gang
+
+    look, seen = gang._Attendance._look, []
+
+    def interrupted(self: Any) -> None:
+        look(self)
+        running = folder is None or len(list(folder.glob("running-*"))) == 2
+        if running and len(seen) < times:
+            seen.append(time.monotonic())
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(gang._Attendance, "_look", interrupted)
+    return seen

@@ -1,0 +1,98 @@
+"""Workers, clients and schedulers die; fits end with a sentence, within seconds, and clusters stay usable."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import ranks
+from distributed import Client
+from test_gang import assert_nothing_left
+
+from daskkern.cluster.gang import run_gang
+from daskkern.errors import ClusterError
+from daskkern.testing.cluster import local_cluster, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
+
+_FIT = """
+import sys
+sys.path.insert(0, {here!r})
+import ranks
+from distributed import Client
+from daskkern.cluster.gang import run_gang
+if __name__ == "__main__":
+    with Client({address!r}) as client:
+        print(run_gang(client, ranks.until_stopped, {folder!r}, name="child"), flush=True)
+"""
+
+
+def start_fit(address: str, folder: Path) -> subprocess.Popen[str]:
+    """Start a fit in a process of its own and return once its ranks run."""
+    script = folder / "fit.py"
+    script.write_text(_FIT.format(here=str(Path(__file__).parent), address=address, folder=str(folder)))
+    child = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    wait_until(lambda: len(list(folder.glob("running-*"))) == 2, timeout_s=30, what="a running fit")
+    return child
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_killed_worker_ends_the_fit_and_leaves_the_cluster_usable(victim: int) -> None:
+    with local_cluster(3) as client:
+        started = time.monotonic()
+        with pytest.raises(ClusterError, match=rf"\(rank {victim}\).* left the cluster"):
+            run_gang(client, ranks.dies, victim, name="lost")
+        assert time.monotonic() - started < 10
+        client.wait_for_workers(3, timeout=30)  # the nanny's replacement
+        assert run_gang(client, ranks.many_steps, 20, name="again") == [1000.0] * 3
+        assert_nothing_left(client)
+
+
+def test_a_retired_worker_ends_the_fit(tmp_path: Path) -> None:
+    with local_cluster(2) as client:
+        address = list(client.run(lambda: None))[1]
+
+        def retire(event: object) -> None:
+            client.retire_workers([address])
+
+        with pytest.raises(ClusterError, match="left the cluster"):
+            run_gang(client, ranks.emits, 100_000, name="retired", listener=retire)
+
+
+def test_killing_the_client_ends_its_ranks(client2: Client, cluster2: str, tmp_path: Path) -> None:
+    child = start_fit(cluster2, tmp_path)
+    child.kill()
+    child.communicate(timeout=10)
+    wait_until(lambda: len(list(tmp_path.glob("done-*"))) == 2, timeout_s=10, what="the end of both ranks")
+    assert_nothing_left(client2)
+
+
+def test_ctrl_c_returns_what_the_ranks_have(client2: Client, cluster2: str, tmp_path: Path) -> None:
+    child = start_fit(cluster2, tmp_path)
+    child.send_signal(signal.SIGINT)
+    output, _ = child.communicate(timeout=20)
+    assert child.returncode == 0, output
+    steps = [int(word) for word in output.strip(" []\n").split(",")]
+    assert steps[0] == steps[1] > 0
+    assert_nothing_left(client2)
+
+
+def test_a_closed_client_is_told_at_once() -> None:
+    with local_cluster(1) as client:
+        pass
+    with pytest.raises(ClusterError, match="the client is closed"):
+        run_gang(client, ranks.own_payload, None, name="closed")
+
+
+def test_a_cluster_without_workers_is_told_how_to_get_some() -> None:
+    with local_cluster(0) as client, pytest.raises(ClusterError, match="has no workers; start some with 'dask worker"):
+        run_gang(client, ranks.own_payload, None, name="empty")

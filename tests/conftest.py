@@ -1,0 +1,42 @@
+"""Fixtures that many tests share: small clusters, started once a session."""
+
+from collections.abc import Iterator
+
+import pytest
+from distributed import Client
+
+from daskkern.testing.cluster import child_processes, local_cluster, wait_until
+
+
+@pytest.fixture(scope="session")
+def _no_process_is_left() -> Iterator[None]:
+    before = {process.pid for process in child_processes()}
+    yield
+
+    def left() -> list[str]:
+        return [str(process) for process in child_processes() if process.pid not in before]
+
+    try:
+        wait_until(lambda: not left(), timeout_s=10)
+    except TimeoutError:
+        pytest.fail(f"processes were left behind: {left()}")
+
+
+@pytest.fixture(scope="session")
+def client2(_no_process_is_left: None) -> Iterator[Client]:
+    """Client of two worker processes of one thread each. Leave the workers as they were."""
+    with local_cluster(2) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def cluster2(client2: Client) -> str:
+    """Address of the scheduler of `client2`."""
+    return str(client2.scheduler.address)
+
+
+@pytest.fixture(scope="session")
+def client3(_no_process_is_left: None) -> Iterator[Client]:
+    """Client of three worker processes of one thread each. Leave the workers as they were."""
+    with local_cluster(3) as client:
+        yield client
