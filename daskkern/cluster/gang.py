@@ -94,7 +94,7 @@ def run_gang(
         What a rank raised, by its own type. Other exceptions of a rank come as ClusterError, with their text
         and traceback in a note.
     """
-    addresses = choose_workers(client, settings.n_ranks, settings.workers)
+    addresses = choose_workers(client, settings.n_ranks, settings.workers, (rank_main, payload))
     payloads = _payloads(payload, len(addresses))
     install(client)
     fit = uuid.uuid4().hex[:12]
@@ -224,6 +224,7 @@ class _Attendance:
                 self._look()
                 patience_s *= 2
             except (Exception, CancelledError) as error:
+                live_workers(self._client)  # raises, and says it better, when the scheduler is gone
                 raise ClusterError(
                     f"fit '{self._order.name}' could not be supervised at {self._order.addresses[0]}: "
                     f"{type(error).__name__}: {error}"

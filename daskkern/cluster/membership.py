@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from distributed import Client
+from distributed.protocol import pickle
 
 from daskkern.errors import ClusterError, SpecError
 
@@ -48,8 +49,11 @@ def tell_workers(client: Client, addresses: Sequence[str], verb: str, **message:
     ask_scheduler(client, "broadcast", msg={"op": f"daskkern_{verb}", **message}, workers=reachable, on_error="ignore")
 
 
-def choose_workers(client: Client, n_ranks: int | None, workers: Sequence[str] | None) -> tuple[str, ...]:
+def choose_workers(client: Client, n_ranks: int | None, workers: Sequence[str] | None, code: object) -> tuple[str, ...]:
     """Return the addresses that a gang will run on, after checking that they can.
+
+    `code` is what the ranks will be sent. It is tried first on every process that will unpickle it, because a
+    worker that cannot load a task of its stream closes, and takes its other work with it.
 
     Raises
     ------
@@ -64,7 +68,7 @@ def choose_workers(client: Client, n_ranks: int | None, workers: Sequence[str] |
             f"'dask worker {_address(client)}' or cluster.scale(n), and fit again"
         )
     chosen = _chosen(alive, n_ranks, workers)
-    _check_versions(client, list(alive))
+    _check_processes(client, list(alive), code)
     return chosen
 
 
@@ -103,14 +107,19 @@ def _chosen(
 
 
 @dataclass(frozen=True)
-class _Probe:
-    """What a worker answers: the daskkern it imports."""
+class _Answer:
+    """What a process says of itself: the daskkern it imports, and why it cannot load the code ("" if it can)."""
 
     version: str
+    problem: str
 
 
-def _probe() -> _Probe:
-    return _Probe(package_version())
+def _probe(code: bytes) -> _Answer:
+    try:
+        pickle.loads(code)
+    except Exception as error:  # whatever the modules of the code raise while they are imported
+        return _Answer(package_version(), f"{type(error).__name__}: {error}")
+    return _Answer(package_version(), "")
 
 
 def package_version() -> str:
@@ -121,32 +130,49 @@ def package_version() -> str:
         return "source"
 
 
-def _check_versions(client: Client, addresses: Sequence[str]) -> None:
-    """Refuse workers without this daskkern. All workers of the cluster are asked: Dask gives a plugin to all."""
+def _check_processes(client: Client, workers: Sequence[str], code: object) -> None:
+    """Refuse a scheduler or workers that lack this daskkern or cannot load `code`.
+
+    All workers of the cluster are asked, since Dask gives a plugin to all; and the scheduler, which unpickles
+    the tasks that pass through it.
+    """
+    data = pickle.dumps(code)
     try:
-        # Client.run has no deadline of its own; this is its body.
+        # Client.run and run_on_scheduler have no deadline; these are their bodies.
         answers = client.sync(
-            client._run, _probe, workers=list(addresses), on_error="return", callback_timeout=2 * _ANSWER_S
+            client._run, _probe, data, workers=list(workers), on_error="return", callback_timeout=2 * _ANSWER_S
         )
     except TimeoutError:
         raise ClusterError(
-            f"one of the workers {', '.join(addresses)} does not answer; restart it, and fit again"
+            f"one of the workers {', '.join(workers)} does not answer; restart it, and fit again"
         ) from None
+    try:
+        scheduler = client.sync(client._run_on_scheduler, _probe, code=data, callback_timeout=_ANSWER_S)
+    except Exception as error:  # as the scheduler raised it
+        scheduler = error
+    for worker in workers:
+        _check_answer(f"worker {worker}", answers.get(worker))
+    _check_answer(f"the scheduler at {_address(client)}", scheduler)
+
+
+def _check_answer(who: str, answer: object) -> None:
     ours = package_version()
-    for address in addresses:
-        answer = answers.get(address)
-        if isinstance(answer, ModuleNotFoundError):
-            raise ClusterError(
-                f"worker {address} cannot import {answer.name or 'daskkern'}; install daskkern=={ours} in its "
-                "environment and restart it"
-            )
-        if not isinstance(answer, _Probe):
-            raise ClusterError(f"worker {address} cannot be asked about daskkern: {answer!r}; restart it")
-        if answer.version != ours:
-            raise ClusterError(
-                f"worker {address} has daskkern {answer.version} and this process has {ours}; "
-                "install the same version on both and restart the worker"
-            )
+    if isinstance(answer, BaseException) and ModuleNotFoundError.__name__ in repr(answer):
+        raise ClusterError(
+            f"{who} cannot import daskkern ({answer}); install daskkern=={ours} in its environment and restart it"
+        )
+    if not isinstance(answer, _Answer):
+        raise ClusterError(f"{who} cannot be asked about daskkern: {answer!r}; restart it")
+    if answer.version != ours:
+        raise ClusterError(
+            f"{who} has daskkern {answer.version} and this process has {ours}; "
+            "install the same version on both and restart it"
+        )
+    if answer.problem:
+        raise ClusterError(
+            f"{who} cannot load what the ranks run ({answer.problem}); install that module there, "
+            "or send it with client.upload_file, and fit again"
+        )
 
 
 def _address(client: Client) -> str:

@@ -166,3 +166,8 @@ def meets_ordinary_tasks(comm: Communicator, payload: Any, emit: Listener, shoul
         if comm.allreduce(np.array([met]))[0] == comm.size:
             return steps
         time.sleep(0.005)
+
+
+def emits_and_waits(comm: Communicator, folder: str, emit: Listener, should_stop: Stop) -> int:
+    emit(StageFinished("waiting", 0.0))
+    return until_stopped(comm, folder, emit, should_stop)

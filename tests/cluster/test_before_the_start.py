@@ -1,0 +1,122 @@
+"""A cluster that cannot run a fit is refused with a sentence that says what to do, before anything starts."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import ranks
+from distributed import Client
+
+from daskkern.cluster import membership
+from daskkern.cluster.gang import GangSettings, run_gang
+from daskkern.errors import ClusterError, SpecError
+from daskkern.testing.cluster import local_cluster, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+
+
+@contextmanager
+def process(*command: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a Dask command; it is killed at the end."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={**os.environ, **environment},
+    )
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait(timeout=10)
+
+
+def test_a_worker_without_daskkern_is_named_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "daskkern.py").write_text('raise ModuleNotFoundError("No module named daskkern", name="daskkern")')
+    with local_cluster(1) as client:
+        address = client.scheduler.address
+        worker = ("dask_worker", address, "--no-nanny", "--no-dashboard", "--name", "bare")
+        with process(*worker, PYTHONPATH=str(tmp_path)):
+            client.wait_for_workers(2, timeout=30)
+            with pytest.raises(ClusterError, match=r"^worker tcp://\S+ cannot import daskkern .*; install daskkern=="):
+                run_gang(client, ranks.own_payload, None, name="bare")
+
+
+def test_a_worker_that_cannot_load_the_code_is_named_and_stays_alive() -> None:
+    package = str(Path(membership.__file__).parents[2])
+    with local_cluster(1) as client:
+        worker = ("dask_worker", client.scheduler.address, "--no-nanny", "--no-dashboard")
+        with process(*worker, PYTHONPATH=package):
+            client.wait_for_workers(2, timeout=30)
+            with pytest.raises(ClusterError, match=r"cannot load what the ranks run .ModuleNotFoundError.*'ranks'"):
+                run_gang(client, ranks.own_payload, None, name="unknown")
+            assert len(client.run(lambda: None)) == 2
+
+
+def test_a_scheduler_without_daskkern_is_named_with_the_remedy(tmp_path: Path, unused_port: int) -> None:
+    (tmp_path / "daskkern.py").write_text('raise ModuleNotFoundError("No module named daskkern", name="daskkern")')
+    address = f"tcp://127.0.0.1:{unused_port}"
+    here = os.pathsep.join([*sys.path, str(Path(__file__).parent)])
+    options = ("--port", str(unused_port), "--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", ":0")
+    worker = ("dask_worker", address, "--no-dashboard", "--no-nanny")
+    with (
+        process("dask_scheduler", *options, PYTHONPATH=str(tmp_path)),
+        process(*worker, PYTHONPATH=here),
+        Client(address, timeout=30, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(1, timeout=30)
+        with pytest.raises(ClusterError, match=rf"^the scheduler at {address} cannot import daskkern .*; install"):
+            run_gang(client, ranks.own_payload, None, name="bare")
+
+
+def test_a_worker_with_another_version_is_named(client2: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "package_version", lambda: "0.0.7")
+    with pytest.raises(ClusterError, match=r"worker tcp://\S+ has daskkern \S+ and this process has 0\.0\.7"):
+        run_gang(client2, ranks.own_payload, None, name="old")
+
+
+def test_a_worker_cannot_be_taken_twice(client2: Client) -> None:
+    address = next(iter(client2.run(lambda: None)))
+    with pytest.raises(SpecError, match="the same worker twice"):
+        run_gang(client2, ranks.own_payload, None, name="twice", settings=GangSettings(workers=(address, address)))
+
+
+def test_an_asynchronous_client_is_refused(cluster2: str) -> None:
+    async def fit() -> None:
+        async with Client(cluster2, asynchronous=True, set_as_default=False) as client:
+            run_gang(client, ranks.own_payload, None, name="async")
+
+    with pytest.raises(ClusterError, match="this Dask client is asynchronous"):
+        asyncio.run(fit())
+
+
+def test_a_scheduler_that_dies_ends_the_fit(tmp_path: Path, unused_port: int) -> None:
+    address = f"tcp://127.0.0.1:{unused_port}"
+    here = os.pathsep.join([*sys.path, str(Path(__file__).parent)])
+    options = ("--port", str(unused_port), "--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", ":0")
+    worker = ("dask_worker", address, "--no-dashboard", "--nworkers", "2", "--nthreads", "1")
+    with process("dask_scheduler", *options, PYTHONPATH=here) as scheduler, process(*worker, PYTHONPATH=here):
+        with Client(address, timeout=30, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=30)
+
+            def kill(event: object) -> None:
+                scheduler.kill()
+
+            with pytest.raises(ClusterError, match=f"the Dask scheduler at {address} cannot be reached"):
+                run_gang(client, ranks.emits_and_waits, str(tmp_path), name="orphan", listener=kill)
+        wait_until(lambda: len(list(tmp_path.glob("done-*"))) == 2, timeout_s=20, what="the end of both ranks")
+
+
+@pytest.fixture
+def unused_port() -> int:
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

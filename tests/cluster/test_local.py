@@ -1,0 +1,144 @@
+"""The command line's cluster starts, says where it is, and is gone afterwards."""
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ranks
+from distributed import Client
+
+from daskkern.cluster.gang import run_gang
+from daskkern.cluster.local import connect
+from daskkern.errors import ClusterError, SpecError
+from daskkern.testing.cluster import child_processes, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+
+
+def test_a_local_cluster_runs_a_gang_and_is_gone_at_the_end() -> None:
+    before = {process.pid for process in child_processes()}
+    with connect(workers=2, memory_limit="500 MB") as connection:
+        assert connection.kind == "cpu"
+        assert connection.dashboard_link.startswith("http://127.0.0.1:")
+        workers = connection.client.sync(connection.client.scheduler.identity, n_workers=-1)["workers"]
+        assert [worker["nthreads"] for worker in workers.values()] == [max(1, os.cpu_count() // 2)] * 2
+        assert {worker["memory_limit"] for worker in workers.values()} == {500_000_000}
+        assert run_gang(connection.client, ranks.many_steps, 3, name="local") == [1000.0] * 2
+    wait_until(lambda: {process.pid for process in child_processes()} <= before, what="the end of the workers")
+
+
+def test_the_cluster_is_closed_when_the_command_fails() -> None:
+    before = {process.pid for process in child_processes()}
+    with pytest.raises(KeyboardInterrupt), connect(workers=1):
+        raise KeyboardInterrupt
+    wait_until(lambda: {process.pid for process in child_processes()} <= before, what="the end of the workers")
+
+
+def test_a_busy_dashboard_port_is_no_matter() -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", 8787))
+            taken.listen()
+        except OSError:
+            pass  # somebody else has taken it: as good
+        with connect(workers=1) as connection:
+            assert connection.dashboard_link.startswith("http://127.0.0.1:")
+            assert ":8787" not in connection.dashboard_link
+
+
+def test_a_running_cluster_is_attached_and_left_running(client2: Client, cluster2: str) -> None:
+    with connect(cluster2) as connection:
+        assert connection.kind == "attached"
+        assert run_gang(connection.client, ranks.many_steps, 3, name="attached") == [1000.0] * 2
+    assert client2.submit(max, 1, 2, pure=False).result() == 2
+
+
+def test_a_dead_scheduler_is_told_in_a_sentence(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    started = time.monotonic()
+    with pytest.raises(ClusterError, match=f"no Dask scheduler answers at {address}"), connect(address, timeout_s=1):
+        pass
+    assert time.monotonic() - started < 10
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("address", ["nonsense://here", "tcp://127.0.0.1", "tcp://127.0.0.1:99999999"])
+def test_an_address_that_is_none_is_told_in_a_sentence(address: str) -> None:
+    with pytest.raises(ClusterError, match="no Dask scheduler answers"), connect(address, timeout_s=1):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"scheduler": "tcp://host:1", "workers": 2}, "has its own workers"),
+        ({"workers": 0}, "workers=0"),
+        ({"workers": 2, "gpus": "all"}, "both asked"),
+        ({"gpus": "some"}, "'all' or 'auto'"),
+        ({"threads_per_worker": -1}, "threads_per_worker=-1"),
+    ],
+)
+def test_settings_that_contradict_each_other(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecError, match=sentence), connect(**settings):
+        pass
+
+
+class TestGPUs:
+    def test_asked_for_and_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "dask_cuda", None)
+        with pytest.raises(ClusterError, match=r"2 GPUs were asked and cannot be had .*daskkern\[cuda12\]"):
+            connect(gpus=2).__enter__()
+
+    def test_auto_does_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "dask_cuda", None)
+        with connect(gpus="auto", threads_per_worker=1) as connection:
+            assert connection.kind == "cpu"
+
+
+def test_log_levels_are_restored(cluster2: str) -> None:
+    level = logging.getLogger("distributed").level
+    with connect(cluster2):
+        assert not logging.getLogger("distributed.worker").isEnabledFor(logging.ERROR)
+    assert logging.getLogger("distributed").level == level
+
+
+_COMMAND = """
+import sys
+sys.path.insert(0, {here!r})
+import ranks
+from daskkern.cluster.gang import run_gang
+from daskkern.cluster.local import connect
+if __name__ == "__main__":
+    with connect(workers=2, threads_per_worker=1) as connection:
+        print(run_gang(connection.client, ranks.until_stopped, {folder!r}, name="command"), flush=True)
+"""
+
+
+def test_ctrl_c_in_a_terminal_stops_the_fit_and_says_nothing_else(tmp_path: Path) -> None:
+    script = tmp_path / "command.py"
+    script.write_text(_COMMAND.format(here=str(Path(__file__).parent), folder=str(tmp_path)))
+    child = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,
+    )
+    wait_until(lambda: len(list(tmp_path.glob("running-*"))) == 2, timeout_s=30, what="a running fit")
+    os.killpg(child.pid, signal.SIGINT)  # as a terminal does: the workers get it too
+    output, errors = child.communicate(timeout=30)
+    assert errors == ""
+    assert child.returncode == 0
+    steps = [int(word) for word in output.strip(" []\n").split(",")]
+    assert steps[0] == steps[1] > 0
