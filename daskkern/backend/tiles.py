@@ -5,11 +5,13 @@ how many threads work. Inside :func:`tile_pool` the tiles are spread over a pool
 the other and BLAS does as it likes.
 """
 
+import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from types import ModuleType
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,7 +21,10 @@ TILE_ROWS = 512
 TILE_COLUMNS = 1024  # a float32 tile of 512 x 1024 is 2 MiB: it stays in one core's L2 from GEMM to profile
 _LANES = 16  # float32 numbers in the widest vector register; skinny products run twice as fast in full lanes
 
+_PRODUCT_ROWS = 128  # rows of a skinny product's tile: enough to spread a batch of 500 over four threads
+
 _local = threading.local()
+Tile = TypeVar("Tile")
 
 
 def slices(n: int, step: int) -> list[slice]:
@@ -30,6 +35,18 @@ def slices(n: int, step: int) -> list[slice]:
 def tile_shape(xp: ModuleType, m: int, p: int) -> tuple[int, int]:
     """Return rows and columns of a tile: cache-sized on the host, the whole block on a GPU."""
     return (TILE_ROWS, TILE_COLUMNS) if xp is np else (max(m, 1), max(p, 1))
+
+
+def balanced(n: int, step: int) -> list[slice]:
+    """Cut ``range(n)`` into the fewest consecutive slices of at most `step`, of nearly equal length."""
+    count = -(-n // step)
+    edges = [n * k // count for k in range(count + 1)] if count else []
+    return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
+
+
+def within(part: slice, step: int) -> list[slice]:
+    """Cut the slice `part` into nearly equal slices of at most `step`."""
+    return [slice(part.start + cut.start, part.start + cut.stop) for cut in balanced(part.stop - part.start, step)]
 
 
 @contextmanager
@@ -43,8 +60,8 @@ def tile_pool(pool: Executor) -> Iterator[None]:
         _local.pool = previous
 
 
-def for_each(tiles: list[slice], work: Callable[[slice], None]) -> None:
-    """Call `work` on every tile, on the pool of the surrounding :func:`tile_pool` if there is one."""
+def for_each(tiles: Sequence[Tile], work: Callable[[Tile], None]) -> None:
+    """Call `work` on every tile (or whatever stands for one), on the pool of the surrounding :func:`tile_pool` if there is one."""
     pool = getattr(_local, "pool", None)
     if pool is None or len(tiles) == 1:
         for tile in tiles:
@@ -67,14 +84,14 @@ def pad_columns(array: Array, xp: ModuleType) -> Array:
 def multiply(left: Array, right: Array, xp: ModuleType) -> Array:
     """Return ``left @ right`` for a tall or wide `left` (m, p) and a skinny `right` (p, c), tiled over rows."""
     m, c = left.shape[0], right.shape[1]
-    rows, _ = tile_shape(xp, m, left.shape[1])
+    rows = _PRODUCT_ROWS if xp is np else max(m, 1)
     padded = pad_columns(right, xp)
     out = xp.empty((m, padded.shape[1]), right.dtype)
 
     def one(tile: slice) -> None:
         xp.matmul(left[tile], padded, out=out[tile])
 
-    for_each(slices(m, rows), one)
+    for_each(balanced(m, rows), one)
     return out[:, :c]
 
 

@@ -4,6 +4,7 @@ The statistic (squared distance, inner product, cosine) is one matrix product pe
 formula. A new kernel is one class with one formula, in a file of its own, and one row in ``registry``.
 """
 
+import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,11 +13,13 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
-from daskkern.backend.tiles import for_each, multiply, multiply_transposed, slices, tile_shape
+from daskkern.backend.tiles import balanced, for_each, multiply, multiply_transposed, tile_shape, within
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.points import Points, Statistic, left_operand, make_points, pick_shift, squared_norms
 
 __all__ = ["Kernel", "Points", "Statistic"]
+
+_GROUP = 4  # column tiles that one thread works through: enough units for small batches, few partial sums
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,12 @@ class Kernel(ABC):
         block = xp.empty((m, p), X.dtype) if out is None else out
         rows, columns = tile_shape(xp, m, p)
 
-        def strip(tile: slice) -> None:
-            for cols in slices(p, columns):
+        def unit(work: tuple[slice, slice]) -> None:
+            tile, group = work
+            for cols in within(group, columns):
                 self._tile(left, norms, tile, right, cols, block[tile, cols])
 
-        for_each(slices(m, rows), strip)
+        for_each(list(itertools.product(balanced(m, rows), balanced(p, _GROUP * columns))), unit)
         if Z is X:
             index = xp.arange(m)
             block[index, index] = self.diagonal(X)
@@ -114,22 +118,23 @@ class Kernel(ABC):
         left, norms = left_operand(X, self.statistic, right.shift, self.singular_at_zero)
         m, p = X.shape[0], right.size
         rows, columns = tile_shape(xp, m, p)
-        out = xp.zeros((m, A.shape[1]), A.dtype)
+        groups = balanced(p, _GROUP * columns)
+        partial = xp.zeros((len(groups), m, A.shape[1]), A.dtype)
         n_head = 0 if head is None else head.shape[1]
 
-        def strip(tile: slice) -> None:
-            height = min(tile.stop, m) - tile.start
-            buffer = xp.empty((height, min(columns, p)), X.dtype)
-            for cols in slices(p, columns):
-                work = buffer[:, : cols.stop - cols.start]
-                self._tile(left, norms, tile, right, cols, work)
-                out[tile] += multiply(work, A[cols], xp)
+        def unit(work: tuple[slice, int]) -> None:
+            tile, group = work
+            buffer = xp.empty((tile.stop - tile.start, min(columns, p)), X.dtype)
+            for cols in within(groups[group], columns):
+                values = buffer[:, : cols.stop - cols.start]
+                self._tile(left, norms, tile, right, cols, values)
+                partial[group, tile] += multiply(values, A[cols], xp)
                 if head is not None and cols.start < n_head:
                     width = min(cols.stop, n_head) - cols.start
-                    head[tile, cols.start : cols.start + width] = work[:, :width]
+                    head[tile, cols.start : cols.start + width] = values[:, :width]
 
-        for_each(slices(m, rows), strip)
-        return out
+        for_each(list(itertools.product(balanced(m, rows), range(len(groups)))), unit)
+        return partial.sum(axis=0)  # in the order of the groups, whoever computed them
 
     def rmatvec(self, X: Array, Z: Array | Points, G: Array) -> Array:
         """Return ``K(X, Z).T @ G``, shape (p, c), holding one tile a thread and never the block."""
@@ -142,12 +147,12 @@ class Kernel(ABC):
 
         def strip(cols: slice) -> None:
             buffer = xp.empty((min(rows, m), cols.stop - cols.start), X.dtype)
-            for tile in slices(m, rows):
+            for tile in balanced(m, rows):
                 work = buffer[: tile.stop - tile.start]
                 self._tile(left, norms, tile, right, cols, work)
                 out[cols] += multiply_transposed(work, G[tile], xp)
 
-        for_each(slices(p, columns), strip)
+        for_each(balanced(p, columns), strip)
         return out
 
     def _right(self, X: Array, Z: Array | Points) -> Points:

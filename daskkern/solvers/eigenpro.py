@@ -66,10 +66,18 @@ class EigenProSetup:
 
 @dataclass(frozen=True)
 class Temporary:
-    """This rank's stripe of one batch as temporary centres, with its coefficients."""
+    """This rank's stripes of the window's batches as temporary centres, with their coefficients."""
 
     points: Points
     coefficients: Array
+
+    def join(self, later: "Temporary") -> "Temporary":
+        """Return these centres followed by later ones of the same window."""
+        xp = namespace_of(self.coefficients)
+        mine, theirs = self.points, later.points
+        norms = None if mine.norms is None or theirs.norms is None else xp.concatenate([mine.norms, theirs.norms])
+        points = Points(xp.concatenate([mine.operand, theirs.operand]), norms, mine.shift, mine.n_features)
+        return Temporary(points, xp.concatenate([self.coefficients, later.coefficients]))
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ class EigenProRun:
     working: Array
     pending: Array
     at_S: Array
-    temporary: tuple[Temporary, ...]
+    temporary: Temporary | None
     in_window: int
     step: int
     average: TailAverage
@@ -140,7 +148,7 @@ class EigenPro(Solver[EigenProRun]):
         zero = xp.zeros((p, c), problem.dtype)
         at_S = xp.zeros((setup.part.vectors.shape[0], c), problem.dtype)
         start = round(problem.n_steps * (1 - self.averaging))
-        return EigenProRun(zero, zero, zero, at_S, (), 0, 0, TailAverage(max(start, 1)))
+        return EigenProRun(zero, zero, zero, at_S, None, 0, 0, TailAverage(max(start, 1)))
 
     def step(self, problem: Problem, state: EigenProRun, batch: Batch, comm: Communicator) -> tuple[EigenProRun, float]:
         setup: EigenProSetup = problem.extra
@@ -201,8 +209,8 @@ def _step_window(
     m, n_head = batch.size, problem.part.columns.n_head
     phi = problem.part.block(batch.X) if batch.phi is None else batch.phi
     partial = multiply(phi, state.working, xp)
-    for stripe in state.temporary:
-        partial += problem.part.kernel.matvec(batch.X, stripe.points, stripe.coefficients)
+    if state.temporary is not None:
+        partial += problem.part.kernel.matvec(batch.X, state.temporary.points, state.temporary.coefficients)
     loss, g = loss_and_gradient(problem, comm.allreduce(partial), batch)
     shrink = 1 - eta * problem.alpha
     pulled = multiply_transposed(phi, g, xp) * (1 / m)  # K_ZB g / m
@@ -214,9 +222,12 @@ def _step_window(
     pending = state.pending * shrink + eta * (pulled - correction)
     at_S = state.at_S - eta * (residual - correction[:n_head]) if problem.alpha else state.at_S
     in_window = state.in_window + 1
-    temporary = tuple(Temporary(s.points, s.coefficients * shrink) for s in state.temporary)
+    temporary = state.temporary
+    if temporary is not None and problem.alpha:
+        temporary = Temporary(temporary.points, temporary.coefficients * shrink)
     if not batch.last and in_window < setup.window:
-        temporary = (*temporary, _stripe(problem, batch, g * (-eta / m), comm))
+        stripe = _stripe(problem, batch, g * (-eta / m), comm)
+        temporary = stripe if temporary is None else temporary.join(stripe)
     run = EigenProRun(state.a * shrink, working, pending, at_S, temporary, in_window, state.step + 1, state.average)
     return run, loss
 
@@ -234,4 +245,4 @@ def _project(projector: Projector, state: EigenProRun, comm: Communicator) -> Ei
     """End the window: put its gradient on the centres and drop the temporary ones."""
     a = state.a - projector.solve(state.pending, comm)
     average = state.average.add(state.step, a)
-    return replace(state, a=a, working=a, pending=state.pending * 0, temporary=(), in_window=0, average=average)
+    return replace(state, a=a, working=a, pending=state.pending * 0, temporary=None, in_window=0, average=average)

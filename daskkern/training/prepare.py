@@ -158,6 +158,7 @@ def _prepare_eigenpro(
     solver = settings.solver if isinstance(settings.solver, EigenPro) else EigenPro()
     p = chosen.points.shape[0] if not _all(settings) else rows.n_rows
     s = min(_SUBSAMPLE, max(1, 4 * p // 5)) if solver.subsample == "auto" else min(int(solver.subsample), p)
+    held = s if _all(settings) else p  # with all rows as centres only K_BS is held, the rest passes by in tiles
     head, S = _subsample(rows, settings, chosen, s)
     H = _held_out_rows(rows, settings, chosen, head)
     weight_S = None if chosen.indices is None else _weights(rows, targets, chosen.indices[head])
@@ -169,14 +170,14 @@ def _prepare_eigenpro(
         _present(block_H),
         _flat(targets.weight(block_H)),
         SpectrumSettings(None if solver.n_directions == "auto" else int(solver.n_directions), solver.rho, solver.tau),
-        settings.batch_limit(p),
+        settings.batch_limit(held),
         settings.seed,
     )
     clock.stage(
         "spectrum",
         f"s = {s}, q = {state.damping.size}, critical batch {state.critical_batch:.0f}, beta {state.beta:.3g}",
     )
-    plan = _plan(rows, settings, state.critical_batch, p)
+    plan = _plan(rows, settings, state.critical_batch, held)
     points = settings.kernel.shift_for(chosen.points if chosen.points.size else S)
     basis = KernelBasis(settings.kernel, p, head, not _all(settings), points)
     own = chosen.points if chosen.indices is None else None
@@ -212,10 +213,10 @@ def _flat(weight: HostArray | None) -> HostArray | None:
     return None if weight is None else weight[:, 0].astype(np.float64)
 
 
-def _plan(rows: Rows, settings: FitSettings, critical: float, p: int, width: int = 0) -> BatchPlan:
+def _plan(rows: Rows, settings: FitSettings, critical: float, held: int, width: int = 0) -> BatchPlan:
     """Return the batches. Windows are sized for rows of `width` numbers, if that is more than the features."""
     size = settings.batch_size
-    batch = int(min(max(np.ceil(critical / 2), 1), settings.batch_limit(p))) if isinstance(size, str) else int(size)
+    batch = int(min(max(np.ceil(critical / 2), 1), settings.batch_limit(held))) if isinstance(size, str) else int(size)
     window_bytes = DEFAULT_WINDOW_BYTES * rows.n_features // max(width, rows.n_features)
     return BatchPlan.for_rows(rows, min(batch, rows.n_rows), settings.seed, window_bytes)
 

@@ -106,7 +106,7 @@ class FitSettings:
             raise SpecError(f"a memory budget of {self.memory_budget} bytes was asked; give a positive number")
 
     def batch_limit(self, n_columns: int) -> int:
-        """Return the most rows of an automatic batch for p columns."""
+        """Return the most rows of an automatic batch whose kernel block has `n_columns` columns in all."""
         return max(16, min(MAX_BATCH, BATCH_ELEMENTS // max(1, n_columns)))
 
     def summary(self) -> dict[str, Any]:
