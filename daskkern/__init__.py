@@ -1,0 +1,42 @@
+"""Kernel machines on data bigger than memory, on one laptop or on a multi-GPU Dask cluster.
+
+Public names are resolved on first use (PEP 562), so that importing the package costs milliseconds and a predictor
+needs only NumPy and Zarr.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from daskkern.basis import AllRows, Landmarks
+    from daskkern.data.ingest import ingest
+    from daskkern.estimators import KernelClassifier, KernelRegressor
+    from daskkern.models import KernelModel
+    from daskkern.models import load_model as load
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "AllRows": ("daskkern.basis", "AllRows"),
+    "KernelClassifier": ("daskkern.estimators", "KernelClassifier"),
+    "KernelModel": ("daskkern.models", "KernelModel"),
+    "KernelRegressor": ("daskkern.estimators", "KernelRegressor"),
+    "Landmarks": ("daskkern.basis", "Landmarks"),
+    "ingest": ("daskkern.data.ingest", "ingest"),
+    "load": ("daskkern.models", "load_model"),
+}
+
+__all__ = ["AllRows", "KernelClassifier", "KernelModel", "KernelRegressor", "Landmarks", "ingest", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'daskkern' has no attribute {name!r}")
+    module, attribute = _PUBLIC[name]
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -61,7 +61,7 @@ def tile_pool(pool: Executor) -> Iterator[None]:
 
 
 def for_each(tiles: Sequence[Tile], work: Callable[[Tile], None]) -> None:
-    """Call `work` on every tile (or whatever stands for one), on the pool of the surrounding :func:`tile_pool` if there is one."""
+    """Call `work` on every tile (or whatever stands for one), on the pool of :func:`tile_pool` if there is one."""
     pool = getattr(_local, "pool", None)
     if pool is None or len(tiles) == 1:
         for tile in tiles:

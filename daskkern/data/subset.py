@@ -20,12 +20,6 @@ class RowsWithout(Rows):
         self.n_features, self.n_targets = rows.n_features, rows.n_targets
         self.chunk_rows, self.task, self.classes = min(rows.chunk_rows, self.n_rows), rows.task, rows.classes
         self.has_weight, self.dtype = rows.has_weight, rows.dtype
-        # Before excluded row number i, counting from 0, there are excluded[i] - i rows that remain.
-        self._remaining_before = excluded - np.arange(excluded.size)
-
-    def original(self, positions: IntArray) -> IntArray:
-        """Return the numbers in `rows` of the rows at `positions` here."""
-        return positions + np.searchsorted(self._remaining_before, positions, side="right")
 
     def _read_features(self, start: int, stop: int) -> HostArray:
         block, keep = self._span(start, stop, Fields.X)
@@ -40,6 +34,13 @@ class RowsWithout(Rows):
         return block.weight[keep]
 
     def _span(self, start: int, stop: int, fields: Fields) -> tuple[Any, IntArray]:
-        numbers = self.original(np.arange(start, stop))
+        numbers = original_numbers(np.arange(start, stop), self._excluded)
         first, end = (int(numbers[0]), int(numbers[-1]) + 1) if stop > start else (0, 0)
         return self._rows.read(first, end, fields), numbers - first
+
+
+def original_numbers(positions: IntArray, excluded: IntArray) -> IntArray:
+    """Return the numbers that rows at `positions` had before the rows `excluded` (sorted, distinct) were left out."""
+    # Before excluded row number i, counting from 0, there are excluded[i] - i rows that remain.
+    remaining_before = excluded - np.arange(excluded.size)
+    return positions + np.searchsorted(remaining_before, positions, side="right")

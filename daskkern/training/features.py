@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import dask
 import numpy as np
 import zarr
+from dask.base import compute
 from dask.delayed import delayed
 
 from daskkern.arrays import HostArray, IntArray
@@ -59,7 +59,7 @@ def stored_features(source: Source, settings: FitSettings, prepared: Prepared) -
         Z = _landmark_rows(source, settings, prepared)
         shared = delayed((prepared.basis.kernel, Z, prepared.basis.shift, state.M), pure=False)
         write = delayed(_write_chunk, pure=False)
-        dask.compute(
+        compute(
             *[write(source, settings.dtype, prepared.validation, shared, path, part) for part in slices(n, _CHUNK_ROWS)]
         )
         yield path
@@ -90,8 +90,8 @@ def _write_chunk(
         psi = zarr.open_array(path, mode="r+")
     except FileNotFoundError:
         raise StoreError(
-            f"a worker cannot see the scratch folder {path}; give NystromSGD(scratch=...) a folder that all workers share, "
-            "or mode='streamed'"
+            f"a worker cannot see the scratch folder {path}; give NystromSGD(scratch=...) a folder that all "
+            "workers share, or mode='streamed'"
         ) from None
     assert X is not None
     psi[part] = kernel.block(X, kernel.points(Z, shift)) @ M

@@ -1,15 +1,19 @@
 """Fit a model: in this process, or on the workers of a Dask cluster. The place where all rooms meet."""
 
 import itertools
+import signal
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from types import FrameType
 from typing import Any
 
 import numpy as np
-from distributed import Client, get_worker, worker_client
+from distributed import Client, get_client, get_worker, secede
 
+from daskkern.arrays import IntArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.concurrency import compute_threads, cpu_count
 from daskkern.backend.namespace import namespace_for
@@ -32,9 +36,10 @@ from daskkern.training.validation import check_comparable
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """A fitted model, what happened epoch by epoch, and why it ended."""
+    """A fitted model, the rows that its points are (None: the user's own), epoch by epoch, and why it ended."""
 
     model: KernelModel
+    indices: IntArray | None
     epochs: tuple[EpochFinished, ...]
     finished: FitFinished
 
@@ -89,8 +94,9 @@ def fit(
         check_comparable(validation, source)
     history = _History(listener)
     run = _local if client is None else _distributed
-    results, kernel_of = run(source, settings, validation, history, client, gang)
-    return FitResult(_model(source, settings, results, kernel_of, history), tuple(history.epochs), history.finished)
+    results, prepared = run(source, settings, validation, history, client, gang)
+    model = _model(source, settings, results, prepared, history)
+    return FitResult(model, prepared.row_numbers(), tuple(history.epochs), history.finished)
 
 
 class _History:
@@ -127,30 +133,31 @@ def _local(
     prepared = prepare(source, settings, holds_out(settings, validation))
     plan = plan_for(summarise(prepared), source, settings, 1, threads, settings.memory_budget or available_memory())
     plan.check()
-    interrupts = _Interrupts(listener)
-    with compute_threads(threads), _features(source, settings, prepared) as features:
+    with compute_threads(threads), _features(source, settings, prepared) as features, _interrupts() as pressed:
         task = RankTask(source, settings, prepared, validation, plan, threads, features)
-        result = run_rank(SerialCommunicator(), task, interrupts, interrupts.pending)
+        result = run_rank(SerialCommunicator(), task, listener, pressed)
     return [result], prepared
 
 
-class _Interrupts:
-    """Turns Ctrl-C between two events of a local fit into a request to stop; a second one goes through."""
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Yield whether Ctrl-C was pressed since. The first press only asks; a second one interrupts at once."""
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed.is_set  # only the main thread may set handlers, and only it is interrupted
+        return
+    previous = signal.getsignal(signal.SIGINT)
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._pending = False
+    def ask(number: int, frame: FrameType | None) -> None:
+        if pressed.is_set() and callable(previous):
+            previous(number, frame)
+        pressed.set()
 
-    def __call__(self, event: Event) -> None:
-        try:
-            self._listener(event)
-        except KeyboardInterrupt:
-            if self._pending:
-                raise
-            self._pending = True
-
-    def pending(self) -> bool:
-        return self._pending
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 @contextmanager
@@ -172,7 +179,7 @@ def _distributed(
 ) -> tuple[list[RankResult], Prepared]:
     assert client is not None
     gang = gang or GangSettings()
-    workers = choose_workers(client, gang.n_ranks, gang.workers)
+    workers = choose_workers(client, gang.n_ranks, gang.workers, rank_main)
     source = source.for_cluster(client)
     validation = None if validation is None else validation.for_cluster(client)
     _check_reach(client, [source, *([] if validation is None else [validation])], settings, workers)
@@ -224,8 +231,13 @@ class _Remote:
 
 
 def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool) -> Any:
-    """Run :func:`prepare` in a task that left the worker's pool, with Dask arrays computed by the whole cluster."""
-    with worker_client(separate_thread=True):
+    """Run :func:`prepare` in a task that left the worker's pool, with Dask arrays computed by the whole cluster.
+
+    Not ``worker_client``, which rejoins the pool at its end and waits for a free thread.
+    """
+    client = get_client()
+    secede()
+    with client.as_current():
         try:
             return prepare(source, settings, held_out)
         except DaskkernError as error:

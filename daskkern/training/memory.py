@@ -68,8 +68,8 @@ class MemoryPlan:
         largest = sorted(self.items, key=lambda item: -item[1])[:3]
         raise MemoryBudgetError(
             f"one rank would need {format_bytes(self.total)}, but its budget is {format_bytes(self.budget)} "
-            f"(largest: {', '.join(f'{name} {format_bytes(size)}' for name, size in largest)}); take fewer landmarks, a "
-            "smaller batch_size, or more workers with more memory each"
+            f"(largest: {', '.join(f'{name} {format_bytes(size)}' for name, size in largest)}); take fewer "
+            "landmarks, a smaller batch_size, or more workers with more memory each"
         )
 
 

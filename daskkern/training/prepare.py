@@ -13,7 +13,7 @@ from daskkern.backend.tiles import slices
 from daskkern.basis import AllRows, KernelBasis
 from daskkern.data.plan import DEFAULT_WINDOW_BYTES, BatchPlan
 from daskkern.data.rows import Fields, RowBlock, Rows, take
-from daskkern.data.subset import RowsWithout
+from daskkern.data.subset import RowsWithout, original_numbers
 from daskkern.errors import DataError, SpecError
 from daskkern.events import StageFinished
 from daskkern.kernels import Kernel
@@ -65,6 +65,12 @@ class Prepared:
     window: int
     validation: IntArray | None
     stages: tuple[StageFinished, ...]
+
+    def row_numbers(self) -> IntArray | None:
+        """Return the numbers in the source of the rows that the columns are, or None."""
+        if self.indices is None or self.validation is None:
+            return self.indices
+        return original_numbers(self.indices, self.validation)
 
 
 def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:

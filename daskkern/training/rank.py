@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -160,7 +159,8 @@ class _Run:
     def _epoch(self, state: Any, epoch: int) -> tuple[Any, float, bool]:
         plan, comm = self.prepared.plan, self.comm
         total, seen, begun = 0.0, 0, time.perf_counter()
-        with closing(self._batches(epoch)) as stream:
+        stream = self._batches(epoch)
+        try:
             for number, batch in enumerate(stream, 1):
                 if (number - 1) % _ASK_EVERY == 0 and self._agreed_to_stop():
                     return state, total / max(seen, 1), True
@@ -173,6 +173,8 @@ class _Run:
                 total, seen = total + loss, seen + batch.size
                 rate = seen / (time.perf_counter() - begun)
                 self.emit(BatchFinished(epoch, number, plan.n_batches, total / seen, rate))
+        finally:
+            close(stream)
         return state, total / max(seen, 1), False
 
     def _agreed_to_stop(self) -> bool:
@@ -189,7 +191,7 @@ class _Run:
             return self.stored or needs_rows or not self.kept.has(index)
 
         stream = data_batches.iter_batches(self.rows, plan, epoch, fields=row_fields(self.rows), wanted_X=wanted)
-        with closing(stream):  # type: ignore[type-var]
+        try:
             for number, item in enumerate(stream, 1):
                 block = item.block
                 assert block.y is not None
@@ -203,6 +205,8 @@ class _Run:
                     last=number == last,
                 )
                 yield replace(batch, phi=self._block(item.index, batch))
+        finally:
+            close(stream)
 
     def _block(self, index: int, batch: Batch) -> Array | None:
         if self.stored:
@@ -214,6 +218,11 @@ class _Run:
         if not self.kept.fits(batch.size * part.points.size * batch.y.dtype.itemsize):
             return part.block(batch.X) if whole else None
         return self.kept.put(index, part.block(batch.X))
+
+
+def close(stream: Iterator[Any]) -> None:
+    """End a generator now, and with it the threads that read ahead for it."""
+    getattr(stream, "close", lambda: None)()
 
 
 class KeptBlocks:

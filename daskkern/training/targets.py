@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskkern.arrays import FloatArray, HostArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.tiles import slices
 from daskkern.data.rows import Fields, RowBlock, Rows
 from daskkern.data.schema import ClassLabel
@@ -51,6 +51,8 @@ class Targets:
         """Return encoded targets (m, c) for codes (m,) or values (m, t)."""
         if self.n_classes:
             return encode(self.loss, y, self.n_classes, self.dtype)
+        assert self.shift is not None
+        assert self.scale is not None
         return ((y - self.shift) / self.scale).astype(self.dtype)
 
     def weight(self, block: RowBlock) -> HostArray | None:
@@ -89,8 +91,9 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
     classes = rows.classes or ()
     counts, weights = np.zeros(len(classes), np.int64), np.zeros(len(classes))
     for block in _blocks(rows):
-        counts += np.bincount(block.y, minlength=len(classes))
-        weights += np.bincount(block.y, block.weight, minlength=len(classes))
+        codes: IntArray = np.asarray(block.y)
+        counts += np.bincount(codes, minlength=len(classes))
+        weights += np.bincount(codes, block.weight, minlength=len(classes))
     if (counts > 0).sum() < 2:
         found = [classes[code] for code in np.flatnonzero(counts)]
         raise DataError(f"a classifier needs at least 2 classes, but all {rows.n_rows} rows are of class {found}")

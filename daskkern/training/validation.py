@@ -58,7 +58,7 @@ class Validation:
     def score(self, problem: Problem, coef: Array, comm: Communicator, xp: ModuleType) -> Watched:
         """Return mean loss and score of the model with these coefficients; one allreduce a block of rows."""
         loss, right, weights = 0.0, 0.0, 0.0
-        errors, first, second = 0.0, 0.0, 0.0
+        errors, first, second = 0.0, np.zeros(self.targets.n_outputs), np.zeros(self.targets.n_outputs)
         for part in slices(self.rows.n_rows, _BLOCK):
             block = self.rows.read(part.start, part.stop, row_fields(self.rows))
             assert block.y is not None

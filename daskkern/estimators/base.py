@@ -1,0 +1,154 @@
+"""What classifier and regressor share: parameters to settings, fitting, lazy prediction, saving."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.delayed import delayed
+from distributed import Client, default_client
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from daskkern.arrays import HostArray
+from daskkern.data.store import open_store
+from daskkern.errors import DataError, SpecError
+from daskkern.estimators.inputs import is_lazy, is_store
+from daskkern.events import Listener, silent
+from daskkern.kernels import Kernel, parse_kernel
+from daskkern.losses import parse_loss
+from daskkern.models import KernelModel, save_model
+from daskkern.monitor.progress import progress
+from daskkern.solvers import parse_solver
+from daskkern.training.evaluate import check_store, raw_blocks
+from daskkern.training.fit import FitResult, fit
+from daskkern.training.settings import EarlyStopping, FitSettings
+from daskkern.training.sources import Source, StoreSource
+
+
+class KernelEstimator(BaseEstimator):
+    """Common ground of the estimators; not used by itself."""
+
+    def _settings(self) -> FitSettings:
+        early = None
+        if self.early_stopping:
+            early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol)
+        return FitSettings(
+            kernel=_kernel(self.kernel),
+            loss=parse_loss(self.loss),
+            basis=self.basis,
+            solver=parse_solver(self.solver),
+            alpha=self.alpha,
+            max_epochs=self.max_epochs,
+            batch_size=self.batch_size,
+            seed=_seed(self.random_state),
+            dtype=self.dtype,
+            device=self.device,
+            class_weight=getattr(self, "class_weight", None),
+            early_stopping=early,
+            fit_intercept=getattr(self, "fit_intercept", True),
+            memory_budget=self.memory_budget,
+        )
+
+    def _fit_source(self, source: Source, validation: Source | None) -> FitResult:
+        """Fit to `source` and set the attributes that classifier and regressor share."""
+        settings = self._settings()
+        if validation is not None and settings.early_stopping is None:
+            raise SpecError("validation rows were given, but early_stopping is off; set early_stopping=True")
+        client = self.client if self.client is not None else _active_client()
+        with progress(settings.max_epochs) if self.verbose else _no_progress() as listener:
+            result = fit(source, settings, client=client, validation=validation, listener=listener)
+        self.model_: KernelModel = result.model
+        self.dual_coef_ = result.model.coef
+        self.landmarks_ = result.model.points
+        self.landmark_indices_ = result.indices
+        self.n_features_in_ = result.model.n_features
+        self.n_iter_ = result.finished.epochs
+        self.history_ = list(result.epochs)
+        self.stop_reason_ = result.finished.reason
+        return result
+
+    def _apply(self, X: Any, method: Callable[[HostArray], HostArray], like: HostArray) -> Any:
+        """Apply a method of scores (n, c) to the scores of `X`: at once, or lazily for a dask array.
+
+        `like` is the result for no rows: it tells dtype and width.
+        """
+        check_is_fitted(self, "model_")
+        if is_lazy(X):
+            return self._apply_lazily(X, method, like)
+        if is_store(X):
+            store = open_store(X)
+            check_store(self.model_, store, targets=False)
+            return np.concatenate([method(self.model_.scores(self.model_.check(block))) for block in raw_blocks(store)])
+        X = validate_data(self, X, reset=False, dtype="numeric", order="C")
+        return method(self.model_.scores(X))
+
+    def _apply_lazily(self, X: da.Array, method: Callable[[HostArray], HostArray], like: HostArray) -> da.Array:
+        if X.ndim != 2 or X.shape[1] != self.model_.n_features:
+            raise DataError(f"X has shape {X.shape}, but the model expects {self.model_.n_features} features")
+        X = X.rechunk({1: -1})
+        shared = delayed(self.model_, pure=True)  # one copy in the graph, not one a block
+        if like.ndim == 1:
+            return da.map_blocks(_apply_block, X, shared, method, drop_axis=1, dtype=like.dtype, meta=like)
+        chunks = (X.chunks[0], (like.shape[1],))
+        return da.map_blocks(_apply_block, X, shared, method, chunks=chunks, dtype=like.dtype, meta=like)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a Zarr group at `path`, replacing an older model there.
+
+        ``daskkern.load(path)`` gives a predictor that needs only NumPy and Zarr.
+        """
+        check_is_fitted(self, "model_")
+        save_model(self.model_, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {**state, "client": None}  # a connection does not travel; the model does
+
+
+def _apply_block(X: HostArray, model: KernelModel, method: Callable[[HostArray], HostArray]) -> HostArray:
+    return method(model.scores(model.check(X)))
+
+
+def validation_source(validation: Any, make: Callable[[Any, Any], Source]) -> Source | None:
+    """Return the source for ``validation=``: None, a store, or a pair (X, y)."""
+    if validation is None:
+        return None
+    if is_store(validation):
+        return StoreSource.at(validation)
+    if isinstance(validation, tuple) and len(validation) == 2:
+        return make(*validation)
+    raise DataError("validation must be a store, or a pair (X, y) of arrays")
+
+
+def _kernel(kernel: Any) -> Kernel:
+    if isinstance(kernel, str):
+        return parse_kernel(kernel)
+    if not isinstance(kernel, Kernel):
+        raise SpecError(
+            f"kernel={kernel!r} was asked; give a kernel such as Gaussian(5.0), or a word such as 'gaussian:5'"
+        )
+    return kernel
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _active_client() -> Client | None:
+    try:
+        return default_client()
+    except ValueError:
+        return None
+
+
+class _no_progress:  # noqa: N801 - used like a function
+    def __enter__(self) -> Listener:
+        return silent
+
+    def __exit__(self, *exc: object) -> None:
+        return None

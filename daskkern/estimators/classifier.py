@@ -1,0 +1,224 @@
+"""The kernel classifier."""
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from daskkern.arrays import HostArray
+from daskkern.basis import BasisSpec, Landmarks
+from daskkern.data.store import open_store
+from daskkern.errors import DataError
+from daskkern.estimators.base import KernelEstimator, validation_source
+from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source
+from daskkern.kernels import Kernel, Laplacian
+from daskkern.losses import Loss, Probabilistic, decode, parse_loss
+from daskkern.solvers import Solver
+from daskkern.training.evaluate import score_store
+from daskkern.training.sources import Source
+
+
+def _has_probabilities(estimator: "KernelClassifier") -> bool:
+    if isinstance(parse_loss(estimator.loss), Probabilistic):
+        return True
+    raise AttributeError(
+        f"predict_proba is not there for the {parse_loss(estimator.loss).name} loss; "
+        "train with loss='logistic' or 'multinomial_logistic'"
+    )
+
+
+class KernelClassifier(ClassifierMixin, KernelEstimator):
+    """A kernel classifier, trained by preconditioned mini-batch SGD; the model is sharded over a cluster's workers.
+
+    Parameters
+    ----------
+    kernel : Kernel or str
+        Such as ``Laplacian(10.0)`` or ``"gaussian:median"``.
+    loss : str or Loss
+        "squared_hinge", "squared", "hinge", "logistic" or "multinomial_logistic". All but the last are one-vs-rest
+        for several classes.
+    basis : Landmarks or AllRows
+        The columns of the model. At most as many landmarks as there are rows are used.
+    solver : str or Solver
+        "auto" (EigenPro), "eigenpro", "nystrom_sgd", or a configured solver.
+    alpha : float
+        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``.
+    max_epochs : int
+        Passes over the rows.
+    batch_size : int or "auto"
+    early_stopping : bool
+        Stop when the accuracy on validation rows no longer improves, and return the best epoch's model.
+    random_state : int, RandomState or None
+        With an int, the same data give the same model, whatever the number of workers, up to rounding.
+    client : distributed.Client or None
+        The cluster to fit on; None takes the active client, and without one this process.
+    class_weight : dict, "balanced" or None
+    validation_fraction, n_iter_no_change, tol
+        Of early stopping: the share of the rows held out when no validation rows are passed, and how many epochs
+        without an improvement by `tol` are waited for.
+    dtype : "float32" or "float64"
+    device : "auto", "cpu" or "gpu"
+    memory_budget : int or None
+        Bytes that one rank may plan with; a fit over it is refused before it starts.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    classes_ : (n_classes,) array
+    dual_coef_ : (p, c) array
+    landmarks_ : (p, d) array
+    landmark_indices_ : (p,) array or None
+        Row numbers of the landmarks.
+    history_ : list of EpochFinished
+    model_ : KernelModel
+    n_iter_ : int
+        Epochs run.
+    n_features_in_ : int
+    stop_reason_ : str
+        "max_epochs", "early_stopping" or "interrupted".
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | str = Laplacian(10.0),
+        loss: str | Loss = "squared_hinge",
+        basis: BasisSpec = Landmarks(10_000),
+        solver: str | Solver[Any] = "auto",
+        alpha: float = 0.0,
+        max_epochs: int = 10,
+        batch_size: int | str = "auto",
+        early_stopping: bool = False,
+        random_state: Any = 0,
+        client: Any = None,
+        class_weight: Any = None,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 3,
+        tol: float = 1e-4,
+        dtype: str = "float32",
+        device: str = "auto",
+        memory_budget: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.loss = loss
+        self.basis = basis
+        self.solver = solver
+        self.alpha = alpha
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.early_stopping = early_stopping
+        self.random_state = random_state
+        self.client = client
+        self.class_weight = class_weight
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.dtype = dtype
+        self.device = device
+        self.memory_budget = memory_budget
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None) -> "KernelClassifier":
+        """Fit the classifier.
+
+        Parameters
+        ----------
+        X : path, URL, Zarr group, dask array (n, d) or array-like (n, d)
+            A store brings its own targets and weights. Dask arrays are never gathered. NumPy arrays are not copied.
+        y : dask array or array-like (n,), optional
+            Class labels of one kind: strings, integers, floats or booleans.
+        sample_weight : dask array or array-like (n,), optional
+        validation : store or (X, y), optional
+            Rows to watch when `early_stopping` is on, in place of a share of the training rows.
+
+        Raises
+        ------
+        daskkern.errors.DaskkernError
+            One sentence: what was asked, what was found, what to do.
+        """
+        if is_store(X):
+            source: Source = store_source(X, y, sample_weight, "classification")
+            classes = None
+        elif is_lazy(X):
+            source, classes = lazy_source(X, y, sample_weight, "classification")
+        else:
+            source, classes = self._arrays(X, y, sample_weight)
+        known = np.array(source.info.classes) if classes is None else classes
+
+        def make(X_val: Any, y_val: Any) -> Source:
+            return _coded(X_val, y_val, known)
+
+        self._fit_source(source, validation_source(validation, make))
+        self.classes_ = known
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        """Return scores (n, n_classes), or (n,) for two classes under a one-vs-rest loss; lazy for a dask array."""
+        check_is_fitted(self, "model_")
+        c = self.model_.coef.shape[1]
+        like = np.empty(0 if c == 1 else (0, c), self.model_.coef.dtype)
+        return self._apply(X, _scores, like)
+
+    def predict(self, X: Any) -> Any:
+        """Return class labels (n,): NumPy in, NumPy out; dask in, lazy dask out; a store is streamed."""
+        check_is_fitted(self, "model_")
+        return self._apply(X, _Labels(self.classes_), self.classes_[:0])
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> Any:
+        """Return class probabilities (n, n_classes), columns as `classes_`; only with a logistic loss."""
+        check_is_fitted(self, "model_")
+        return self._apply(X, self.model_.probabilities, np.empty((0, len(self.classes_)), self.model_.coef.dtype))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy on arrays with labels `y`, or on a store, in one streaming pass."""
+        if is_store(X):
+            check_is_fitted(self, "model_")
+            return float(score_store(self.model_, open_store(X)).accuracy or 0.0)
+        if is_lazy(X):
+            right = self.predict(X) == (y if is_lazy(y) else da.from_array(np.asarray(y), chunks=X.chunks[0]))
+            return (
+                float(right.mean().compute())
+                if sample_weight is None
+                else float(da.average(right, weights=da.asarray(sample_weight)).compute())
+            )
+        return float(super().score(X, y, sample_weight))
+
+    def _arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Source, HostArray]:
+        X, y = validate_data(self, X, y, dtype="numeric", order="C", ensure_min_samples=2)
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if classes.size < 2:
+            raise DataError(f"a classifier needs at least 2 classes, but y holds only one class: {classes.tolist()}")
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return array_source(X, codes.astype(np.int64), weight, classes), classes
+
+
+def _scores(scores: HostArray) -> HostArray:
+    return scores[:, 0] if scores.shape[1] == 1 else scores
+
+
+class _Labels:
+    """From scores to labels, in the user's own dtype."""
+
+    def __init__(self, classes: HostArray) -> None:
+        self._classes = classes
+
+    def __call__(self, scores: HostArray) -> HostArray:
+        return self._classes[decode(scores)]
+
+
+def _coded(X: Any, y: Any, classes: HostArray) -> Source:
+    """Return validation arrays as a source, with the codes of the training classes."""
+    y = np.asarray(y)
+    unknown = np.setdiff1d(y, classes)
+    if unknown.size:
+        raise DataError(f"the validation labels hold {unknown[:5].tolist()}, which are not among the training classes")
+    return array_source(np.asarray(X), np.searchsorted(classes, y).astype(np.int64), None, classes)

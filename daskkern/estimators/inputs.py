@@ -1,0 +1,141 @@
+"""From what a user passes - a path, a Zarr group, dask arrays, NumPy arrays - to a source of rows."""
+
+import os
+from functools import partial
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import zarr
+
+from daskkern.arrays import HostArray
+from daskkern.data.schema import ClassLabel, Scaling
+from daskkern.errors import DataError
+from daskkern.training.sources import ArraySource, BlockSource, Source, SourceInfo, StoreSource, check_finite
+
+
+def is_store(X: Any) -> bool:
+    """Return whether `X` names or is a store."""
+    return isinstance(X, str | os.PathLike | zarr.Group)
+
+
+def is_lazy(X: Any) -> bool:
+    """Return whether `X` is a dask array."""
+    return isinstance(X, da.Array)
+
+
+def store_source(X: Any, y: Any, sample_weight: Any, task: str) -> StoreSource:
+    """Return the source for a store, which brings its own targets and weights."""
+    if y is not None or sample_weight is not None:
+        raise DataError("a store brings its own targets and weights; pass y and sample_weight with arrays only")
+    source = StoreSource.at(X)
+    if source.info.task is None:
+        raise DataError(f"the store {X} has no targets; ingest it again with --target")
+    if source.info.task != task:
+        other = "KernelRegressor" if source.info.task == "regression" else "KernelClassifier"
+        raise DataError(
+            f"the store {X} is for {source.info.task}, but a {task} estimator was to be fitted; "
+            f"use {other} or ingest with --task {task}"
+        )
+    return source
+
+
+def array_source(X: HostArray, y: HostArray, weight: HostArray | None, classes: HostArray | None) -> ArraySource:
+    """Return the source for checked NumPy arrays; `y` holds codes when `classes` is given, else (n, t) values."""
+    check_finite(X)
+    labels = None if classes is None else plain_labels(classes)
+    single = y.ndim == 1
+    info = SourceInfo(
+        X.shape[0],
+        X.shape[1],
+        "classification" if labels is not None else "regression",
+        labels,
+        Scaling(),
+        None,
+        1 if single else y.shape[1],
+        single,
+    )
+    return ArraySource(X, y, weight, info)
+
+
+def lazy_source(X: da.Array, y: Any, sample_weight: Any, task: str) -> tuple[BlockSource, HostArray | None]:
+    """Return the source for a dask array `X` (n, d) with targets, and the classes.
+
+    Rows are computed block by block when they are needed; y is computed once here when there are classes to find.
+    """
+    X = _known(X, "X")
+    if X.ndim != 2 or X.dtype.kind not in "fiub":
+        raise DataError(f"X is a dask array of {X.dtype} with shape {X.shape}; a table of numbers was expected")
+    X = X.rechunk({1: -1})
+    if y is None:
+        raise DataError("y was not given; a fit on arrays needs the targets of the rows of X")
+    y = _aligned(y, X, "y")
+    weight = None if sample_weight is None else _aligned(sample_weight, X, "sample_weight")
+    classes = None
+    if task == "classification":
+        if y.ndim != 1:
+            raise DataError(f"y has shape {y.shape}; one class label a row was expected")
+        classes = np.asarray(da.unique(y).compute())
+        if classes.dtype.kind == "f" and not (classes == np.rint(classes)).all():
+            raise DataError("y holds fractions, so it is no set of class labels; use KernelRegressor")
+    sizes = tuple(int(size) for size in X.chunks[0])
+    to_X, to_y = X.to_delayed()[:, 0], y.to_delayed().reshape(len(sizes), -1)[:, 0]
+    to_w = [None] * len(sizes) if weight is None else list(weight.to_delayed())
+    blocks = tuple(partial(compute_block, bX, by, bw, classes) for bX, by, bw in zip(to_X, to_y, to_w, strict=True))
+    single = y.ndim == 1
+    info = SourceInfo(
+        X.shape[0],
+        X.shape[1],
+        task,
+        None if classes is None else plain_labels(classes),
+        Scaling(),
+        None,
+        1 if single else y.shape[1],
+        single,
+    )
+    return BlockSource(blocks, sizes, weight is not None, info), classes
+
+
+def compute_block(X: Any, y: Any, weight: Any, classes: HostArray | None) -> tuple[Any, Any, Any]:
+    """Compute one block of rows, in the calling thread, and encode its targets."""
+    rows, targets = (np.asarray(part.compute(scheduler="synchronous")) for part in (X, y))
+    if classes is not None:
+        targets = np.searchsorted(classes, targets).astype(np.int64)
+    elif targets.ndim == 1:
+        targets = targets[:, None]
+    weights = None if weight is None else np.asarray(weight.compute(scheduler="synchronous"), np.float64)
+    if weights is not None:
+        check_weight(weights)
+    return rows, targets, weights
+
+
+def check_weight(weight: HostArray) -> None:
+    """Raise DataError for weights that are not finite or negative."""
+    if not (np.isfinite(weight).all() and (weight >= 0).all()):
+        raise DataError("sample_weight must be finite and not negative")
+
+
+def plain_labels(classes: HostArray) -> tuple[ClassLabel, ...]:
+    """Return class labels as Python strings, integers, floats or booleans, which a saved model can remember."""
+    labels = tuple(classes.tolist())
+    kinds = {type(label) for label in labels}
+    if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
+        names = sorted(kind.__name__ for kind in kinds)
+        raise DataError(f"class labels of kind {names} were given; use strings, integers, floats or booleans")
+    return labels
+
+
+def _known(array: da.Array, name: str) -> da.Array:
+    if any(np.isnan(size) for size in array.shape):
+        raise DataError(f"{name} is a dask array of unknown length; call {name}.compute_chunk_sizes() first")
+    return array
+
+
+def _aligned(other: Any, X: da.Array, name: str) -> da.Array:
+    array = _known(other if is_lazy(other) else da.from_array(np.asarray(other)), name)
+    if array.shape[0] != X.shape[0]:
+        raise DataError(f"{name} has {array.shape[0]} rows, but X has {X.shape[0]}")
+    return array.rechunk({0: X.chunks[0], **({1: -1} if array.ndim == 2 else {})})
+
+
+__all__ = ["Source", "array_source", "is_lazy", "is_store", "lazy_source", "store_source"]

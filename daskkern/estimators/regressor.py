@@ -1,0 +1,145 @@
+"""The kernel regressor."""
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from daskkern.basis import BasisSpec, Landmarks
+from daskkern.data.store import open_store
+from daskkern.estimators.base import KernelEstimator, validation_source
+from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source
+from daskkern.kernels import Kernel, Laplacian
+from daskkern.losses import Loss
+from daskkern.solvers import Solver
+from daskkern.training.evaluate import score_store
+from daskkern.training.sources import Source
+
+
+class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
+    """A kernel regressor, trained by preconditioned mini-batch SGD; the model is sharded over a cluster's workers.
+
+    With `alpha`, no intercept and enough epochs it converges to scikit-learn's ``KernelRidge(alpha * n_samples)``
+    (all rows as centres).
+
+    Parameters
+    ----------
+    kernel, basis, solver, alpha, max_epochs, batch_size, random_state, client, dtype, device, memory_budget, verbose
+        As in :class:`daskkern.KernelClassifier`.
+    loss : str or Loss
+        "squared".
+    early_stopping : bool
+        Stop when R2 on validation rows no longer improves, and return the best epoch's model.
+    validation_fraction, n_iter_no_change, tol
+        Of early stopping.
+    fit_intercept : bool
+        Train on the targets minus their mean, and add the mean to predictions.
+
+    Attributes
+    ----------
+    dual_coef_ : (p, t) array
+        For targets in units of their standard deviation; ``model_.target_scale`` holds it.
+    landmarks_, landmark_indices_, history_, model_, n_iter_, n_features_in_, stop_reason_
+        As in :class:`daskkern.KernelClassifier`.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | str = Laplacian(10.0),
+        loss: str | Loss = "squared",
+        basis: BasisSpec = Landmarks(10_000),
+        solver: str | Solver[Any] = "auto",
+        alpha: float = 0.0,
+        max_epochs: int = 10,
+        batch_size: int | str = "auto",
+        early_stopping: bool = False,
+        random_state: Any = 0,
+        client: Any = None,
+        fit_intercept: bool = True,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 3,
+        tol: float = 1e-4,
+        dtype: str = "float32",
+        device: str = "auto",
+        memory_budget: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.loss = loss
+        self.basis = basis
+        self.solver = solver
+        self.alpha = alpha
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.early_stopping = early_stopping
+        self.random_state = random_state
+        self.client = client
+        self.fit_intercept = fit_intercept
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.dtype = dtype
+        self.device = device
+        self.memory_budget = memory_budget
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None) -> "KernelRegressor":
+        """Fit the regressor.
+
+        Parameters
+        ----------
+        X : path, URL, Zarr group, dask array (n, d) or array-like (n, d)
+        y : dask array or array-like (n,) or (n, t), optional
+        sample_weight : dask array or array-like (n,), optional
+        validation : store or (X, y), optional
+
+        Raises
+        ------
+        daskkern.errors.DaskkernError
+            One sentence: what was asked, what was found, what to do.
+        """
+        if is_store(X):
+            source: Source = store_source(X, y, sample_weight, "regression")
+        elif is_lazy(X):
+            source, _ = lazy_source(X, y, sample_weight, "regression")
+        else:
+            source = self._arrays(X, y, sample_weight)
+        self._fit_source(source, validation_source(validation, _numbers))
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return predictions (n,) or (n, t), float64: NumPy in, NumPy out; dask in, lazy dask out."""
+        check_is_fitted(self, "model_")
+        return self._apply(X, self.model_.labels, self.model_.labels(self.model_.coef[:0]))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R2 on arrays with targets `y`, or on a store, in one streaming pass."""
+        if is_store(X):
+            check_is_fitted(self, "model_")
+            return float(score_store(self.model_, open_store(X)).r2 or 0.0)
+        if is_lazy(X):
+            return self._lazy_r2(X, da.asarray(y), sample_weight)
+        return float(super().score(X, y, sample_weight))
+
+    def _lazy_r2(self, X: da.Array, y: da.Array, sample_weight: Any) -> float:
+        weight = da.ones(y.shape[0], chunks=y.chunks[0]) if sample_weight is None else da.asarray(sample_weight)
+        weight = weight.reshape((-1,) + (1,) * (y.ndim - 1))
+        mean = (weight * y).sum(axis=0) / weight.sum()
+        residual = (weight * (y - self.predict(X)) ** 2).sum(axis=0)
+        spread = (weight * (y - mean) ** 2).sum(axis=0)
+        return float((1 - residual / spread).mean().compute())
+
+    def _arrays(self, X: Any, y: Any, sample_weight: Any) -> Source:
+        X, y = validate_data(
+            self, X, y, dtype="numeric", order="C", multi_output=True, y_numeric=True, ensure_min_samples=2
+        )
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return array_source(X, np.asarray(y, np.float64), weight, None)
+
+
+def _numbers(X: Any, y: Any) -> Source:
+    return array_source(np.asarray(X), np.asarray(y, np.float64), None, None)

@@ -1,0 +1,83 @@
+"""A live line for a fit: epoch, batch, loss, rows per second and the time left. Whole lines when not on a terminal."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitStarted, Listener, StageFinished
+
+
+@contextmanager
+def progress(max_epochs: int, console: Console | None = None) -> Iterator[Listener]:
+    """Yield a listener that shows the fit of `max_epochs` epochs on `console` (stderr)."""
+    console = console or Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield _Line(bar, bar.add_task("preparing", total=None, state="landmarks and spectrum"), max_epochs)
+
+
+class _Line:
+    """Keeps the line up to date; finished stages and epochs stay above it."""
+
+    def __init__(self, bar: Progress, task: TaskID, max_epochs: int) -> None:
+        self._bar, self._task, self._max_epochs = bar, task, max_epochs
+        self._begun: float | None = None
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case FitStarted():
+                self._say(
+                    f"{event.solver}: {event.n_samples:,} rows x {event.n_features} features, {event.n_columns:,} "
+                    f"columns, {event.n_outputs} output{'s' * (event.n_outputs > 1)}, on {event.size} "
+                    f"rank{'s' * (event.size > 1)}"
+                )
+            case StageFinished():
+                self._say(f"  {event.stage:<12} {event.seconds:6.1f} s   {event.detail}")
+            case BatchFinished():
+                self._batch(event)
+            case EpochFinished():
+                self._say(_epoch_line(event, self._max_epochs))
+            case FitFinished():
+                self._bar.update(self._task, state=f"ended: {event.reason}")
+
+    def _batch(self, event: BatchFinished) -> None:
+        now = time.monotonic()
+        self._begun = now if self._begun is None else self._begun
+        done = (event.epoch - 1) * event.n_batches + event.batch
+        total = self._max_epochs * event.n_batches
+        left = (now - self._begun) / max(done - 1, 1) * (total - done)
+        self._bar.update(
+            self._task,
+            description=f"epoch {event.epoch}/{self._max_epochs}",
+            total=total,
+            completed=done,
+            state=(
+                f"batch {event.batch}/{event.n_batches}  loss {event.loss:.4g}  {event.rows_per_second:,.0f} rows/s  "
+                f"{_clock(left)} left"
+            ),
+        )
+
+    def _say(self, line: str) -> None:
+        self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _epoch_line(event: EpochFinished, max_epochs: int) -> str:
+    line = f"  epoch {event.epoch:>3}/{max_epochs} {event.seconds:6.1f} s   loss {event.loss:.5g}"
+    if event.validation_score == event.validation_score:
+        line += f"   validation loss {event.validation_loss:.5g}, score {event.validation_score:.4f}"
+    if event.bytes_sent:
+        line += f"   {event.bytes_sent / 1e6:.1f} MB sent by rank 0"
+    return line
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
