@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from daskkern.arrays import Array
 from daskkern.errors import SpecError
-from daskkern.kernels.base import Kernel, Statistic, positive
+from daskkern.kernels.base import Kernel, Statistic, as_number, positive
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,14 @@ class Polynomial(Kernel):
     coef0: float = 1.0
 
     def __post_init__(self) -> None:
-        if int(self.degree) != self.degree or self.degree < 1:
+        degree = as_number(self.degree)
+        if not (degree >= 1 and degree.is_integer()):
             raise SpecError(f"degree={self.degree!r} was asked of the polynomial kernel; give a whole number >= 1")
         if self.gamma is not None:
             object.__setattr__(self, "gamma", positive(self.name, "gamma", self.gamma))
-        if not self.coef0 >= 0:
+        if not 0 <= as_number(self.coef0) < float("inf"):
             raise SpecError(f"coef0={self.coef0!r} was asked of the polynomial kernel; give a number >= 0")
-        object.__setattr__(self, "degree", int(self.degree))
+        object.__setattr__(self, "degree", int(degree))
 
     def profile(self, s: Array) -> None:
         if self.gamma is None:

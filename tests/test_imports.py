@@ -1,0 +1,163 @@
+"""The floors of the package: who may import whom, proved on the syntax trees of all modules."""
+
+import ast
+import subprocess
+import sys
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import daskkern
+
+ROOT = Path(daskkern.__file__).parent
+FLOORS = {
+    **dict.fromkeys(("errors", "events", "arrays"), 0),
+    "backend": 1,
+    **dict.fromkeys(("kernels", "losses", "data", "cluster", "monitor"), 2),
+    "linalg": 3,
+    **dict.fromkeys(("landmarks", "features"), 4),
+    "basis": 5,
+    **dict.fromkeys(("preconditioners", "models"), 6),
+    "solvers": 7,
+    "training": 8,
+    "estimators": 9,
+    "systems": 10,
+    "cli": 11,
+    "__main__": 12,
+    "testing": 13,
+}
+OPTIONAL = {"cupy", "cupyx", "dask_cuda", "rmm", "ucxx", "matplotlib", "pandas"}
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {_name(path): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def _targets(node: ast.AST) -> list[str]:
+    """Return the modules that an import statement names, submodules imported from their package included."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports are absolute"
+        module = node.module or ""
+        return sorted({name if (name := f"{module}.{a.name}") in MODULES else module for a in node.names})
+    return []
+
+
+def _imports(module: str) -> list[str]:
+    return [name for node in ast.walk(MODULES[module]) for name in _targets(node)]
+
+
+def _package(module: str) -> str:
+    return module.split(".")[1]
+
+
+def _ours(names: list[str]) -> list[str]:
+    return [name for name in names if name.startswith("daskkern.")]
+
+
+IMPORTS = [(module, name) for module in MODULES if module != "daskkern" for name in _ours(_imports(module))]
+
+
+def test_every_package_has_a_floor() -> None:
+    assert {_package(module) for module in MODULES if module != "daskkern"} <= set(FLOORS)
+
+
+def test_every_module_named_in_an_import_exists() -> None:
+    assert [pair for pair in IMPORTS if pair[1] not in MODULES] == []
+
+
+def test_modules_import_from_lower_floors_only() -> None:
+    across = [(module, name) for module, name in IMPORTS if _package(module) != _package(name)]
+    assert len(across) > 100  # the walk has seen the package
+    assert [pair for pair in across if FLOORS[_package(pair[0])] <= FLOORS[_package(pair[1])]] == []
+
+
+def test_nobody_imports_the_test_kit() -> None:
+    assert [pair for pair in IMPORTS if _package(pair[1]) == "testing" and _package(pair[0]) != "testing"] == []
+
+
+def test_there_are_no_cycles_between_modules() -> None:
+    graph = {module: set(_ours(_imports(module))) for module in MODULES if module != "daskkern"}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules import each other in a circle: {' -> '.join(error.args[1])}")
+
+
+def test_imports_inside_functions_are_of_optional_packages_only() -> None:
+    hidden = [
+        (module, name)
+        for module, tree in MODULES.items()
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for node in ast.walk(function)
+        for name in _targets(node)
+        if name.split(".")[0] not in OPTIONAL
+    ]
+    assert hidden == []
+
+
+def test_no_module_but_the_front_door_imports_by_name() -> None:
+    by_name = {"import_module", "__import__"}
+    callers = {
+        module
+        for module, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+        and (getattr(node, "id", "") or getattr(node, "attr", "")) in by_name
+    }
+    assert callers <= {"daskkern"}
+
+
+def test_optional_packages_are_never_imported_at_the_top() -> None:
+    tops = [
+        (module, name)
+        for module, tree in MODULES.items()
+        for node in tree.body
+        for name in _targets(node)
+        if name.split(".")[0] in OPTIONAL
+    ]
+    assert tops == []
+
+
+def test_only_the_backend_and_the_cluster_name_cupy() -> None:
+    assert {_package(module) for module in MODULES if {"cupy", "cupyx"} & set(_imports(module))} <= {
+        "backend",
+        "cluster",
+    }
+
+
+def _fresh(statements: str) -> str:
+    """Run statements in a new interpreter and return what they print."""
+    run = subprocess.run([sys.executable, "-c", statements], capture_output=True, text=True, check=True, timeout=60)
+    return run.stdout.strip()
+
+
+def test_importing_the_package_imports_none_of_its_dependencies() -> None:
+    heavy = ["dask", "distributed", "sklearn", "zarr", "scipy", "numpy", "pyarrow", "bokeh", "cupy", "click"]
+    assert _fresh(f"import sys, daskkern; print([name for name in {heavy} if name in sys.modules])") == "[]"
+
+
+def test_every_public_name_resolves_and_is_listed() -> None:
+    check = (
+        "import daskkern; names = daskkern.__all__; assert set(names) <= set(dir(daskkern)); "
+        "print(all(getattr(daskkern, name).__module__.startswith('daskkern.') for name in names), len(names) > 4)"
+    )
+    assert _fresh(check) == "True True"
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'KernelClasifier'"):
+        _ = daskkern.KernelClasifier
+
+
+def test_numeric_packages_and_models_import_no_cluster_software() -> None:
+    loaded = "[name for name in ('dask', 'distributed', 'sklearn', 'bokeh') if name in sys.modules]"
+    for package in ("backend", "kernels", "losses", "models"):
+        assert _fresh(f"import sys, daskkern.{package}; print({loaded})") == "[]", package
