@@ -1,0 +1,185 @@
+"""Losses against formulas, finite differences, and the laws of convex and smooth functions."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskkern.arrays import HostArray
+from daskkern.errors import SpecError
+from daskkern.losses import (
+    LOSSES,
+    Hinge,
+    Logistic,
+    Loss,
+    MultinomialLogistic,
+    Probabilistic,
+    Smooth,
+    Squared,
+    SquaredHinge,
+    decode,
+    encode,
+    n_outputs,
+    parse_loss,
+    require,
+)
+from daskkern.testing import naive
+
+each_loss = pytest.mark.parametrize("loss", [loss() for loss in LOSSES.values()], ids=lambda loss: loss.name)
+laws = settings(max_examples=25, deadline=None)
+seeds = st.integers(0, 1 << 30)
+
+
+def _targets(loss: Loss, m: int, c: int, rng: np.random.Generator) -> HostArray:
+    if isinstance(loss, Squared):
+        return rng.standard_normal((m, c))
+    if loss.joint:
+        return np.eye(c)[rng.integers(0, c, m)]
+    return rng.choice([-1.0, 1.0], (m, c))
+
+
+def _sample(loss: Loss, seed: int, m: int = 12, c: int = 3) -> tuple[HostArray, HostArray, HostArray]:
+    rng = np.random.default_rng(seed)
+    return 2 * rng.standard_normal((m, c)), 2 * rng.standard_normal((m, c)), _targets(loss, m, c, rng)
+
+
+@each_loss
+@laws
+@given(seed=seeds)
+def test_value_equals_the_formula(loss: Loss, seed: int) -> None:
+    f, _, y = _sample(loss, seed)
+    assert loss.value(f, y).shape == (12,)
+    np.testing.assert_allclose(loss.value(f, y), naive.loss_value(loss.name, f, y), rtol=1e-12, atol=1e-13)
+
+
+@each_loss
+@laws
+@given(seed=seeds)
+def test_gradient_is_the_derivative_of_the_value(loss: Loss, seed: int) -> None:
+    f, _, y = _sample(loss, seed)
+    away_from_kinks = np.abs(1 - y * f) > 1e-4 if isinstance(loss, Hinge | SquaredHinge) else np.ones(f.shape, bool)
+    numerical = naive.numerical_gradient(loss.value, f, y)
+    np.testing.assert_allclose(loss.gradient(f, y)[away_from_kinks], numerical[away_from_kinks], atol=1e-7, rtol=1e-7)
+
+
+@each_loss
+@laws
+@given(seed=seeds)
+def test_value_lies_below_its_chords_and_above_its_tangents(loss: Loss, seed: int) -> None:
+    f, h, y = _sample(loss, seed)
+    middle = loss.value((f + h) / 2, y)
+    assert (middle <= (loss.value(f, y) + loss.value(h, y)) / 2 + 1e-12).all()
+    tangent = loss.value(f, y) + (loss.gradient(f, y) * (h - f)).sum(axis=1)
+    assert (tangent <= loss.value(h, y) + 1e-10).all()
+
+
+@each_loss
+@laws
+@given(seed=seeds, scale=st.sampled_from([1e-3, 0.1, 1.0, 10.0]))
+def test_gradient_changes_by_at_most_the_smoothness_times_the_distance(loss: Loss, seed: int, scale: float) -> None:
+    f, h, y = _sample(loss, seed)
+    h = f + scale * h
+    gap = np.linalg.norm(loss.gradient(f, y) - loss.gradient(h, y), axis=1)
+    distance = np.linalg.norm(f - h, axis=1)
+    if isinstance(loss, Smooth):
+        assert (gap <= loss.smoothness * distance * (1 + 1e-9)).all()
+    else:
+        assert isinstance(loss, Hinge)
+
+
+@pytest.mark.parametrize(
+    ("loss", "f", "y"),
+    [
+        (Squared(), [[0.0]], [[0.0]]),
+        (SquaredHinge(), [[0.0]], [[1.0]]),
+        (Logistic(), [[0.0]], [[1.0]]),
+        (MultinomialLogistic(), [[0.0, 0.0]], [[1.0, 0.0]]),
+    ],
+)
+def test_smoothness_is_not_larger_than_it_must_be(loss: Smooth, f: list[list[float]], y: list[list[float]]) -> None:
+    at, targets = np.array(f), np.array(y)
+    step = np.full_like(at, 1e-4) * np.array([1.0, -1.0])[: at.shape[1]]
+    change = loss.gradient(at + step, targets) - loss.gradient(at, targets)  # type: ignore[attr-defined]
+    assert np.linalg.norm(change) / np.linalg.norm(step) == pytest.approx(loss.smoothness, rel=1e-3)
+
+
+@each_loss
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_huge_scores_neither_overflow_nor_warn(loss: Loss, dtype: str) -> None:
+    f = np.array([[1e4, -1e4, 0], [-1e4, 1e4, 1e4], [1e4, 1e4, 1e4]], dtype)
+    y = np.eye(3, dtype=dtype) if loss.joint else np.array([[1, 1, -1], [1, -1, 1], [-1, -1, 1]], dtype)
+    with warnings.catch_warnings(), np.errstate(over="raise", divide="raise", invalid="raise"):
+        warnings.simplefilter("error")
+        value, gradient = loss.value(f, y), loss.gradient(f, y)
+        assert value.dtype == gradient.dtype == np.dtype(dtype)
+        assert np.isfinite(value).all()
+        assert np.isfinite(gradient).all()
+        if isinstance(loss, Probabilistic):
+            probabilities = loss.probabilities(f)
+            assert np.isfinite(probabilities).all()
+            np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), MultinomialLogistic()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("c", [2, 4])
+def test_probabilities_are_those_of_the_scores(loss: Probabilistic, c: int) -> None:
+    f = np.random.default_rng(0).standard_normal((9, c))
+    p = loss.probabilities(f)
+    weights = np.exp(f) if isinstance(loss, MultinomialLogistic) else 1 / (1 + np.exp(-f))
+    np.testing.assert_allclose(p, weights / weights.sum(axis=1, keepdims=True), rtol=1e-12)
+    np.testing.assert_array_equal(p.argmax(axis=1), decode(f))
+
+
+def test_probabilities_of_one_score_are_a_sigmoid_and_its_complement() -> None:
+    f = np.linspace(-3, 3, 7)[:, None]
+    sigmoid = 1 / (1 + np.exp(-f[:, 0]))
+    np.testing.assert_allclose(Logistic().probabilities(f), np.stack([1 - sigmoid, sigmoid], axis=1), rtol=1e-12)
+
+
+def test_scores_that_exclude_every_class_are_undecided() -> None:
+    np.testing.assert_array_equal(Logistic().probabilities(np.full((1, 4), -1e4, np.float32)), [[0.25] * 4])
+
+
+@each_loss
+@pytest.mark.parametrize("n_classes", [2, 3, 7])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_codes_survive_their_encoding(loss: Loss, n_classes: int, dtype: str) -> None:
+    codes = np.random.default_rng(0).integers(0, n_classes, 40)
+    y = encode(loss, codes, n_classes, dtype)
+    assert y.shape == (40, n_outputs(loss, n_classes))
+    assert y.shape[1] == (1 if n_classes == 2 and not loss.joint else n_classes)
+    assert y.dtype == np.dtype(dtype)
+    assert set(np.unique(y)) == ({0.0, 1.0} if loss.joint else {-1.0, 1.0})
+    np.testing.assert_array_equal(decode(y), codes)
+
+
+@each_loss
+def test_right_scores_cost_less_than_wrong_ones(loss: Loss) -> None:
+    codes = np.arange(6) % 3
+    y = encode(loss, codes, 3, "float64")
+    assert (loss.value(y, y) < loss.value(encode(loss, (codes + 1) % 3, 3, "float64"), y)).all()
+
+
+@each_loss
+def test_losses_are_found_by_name_and_are_values(loss: Loss) -> None:
+    assert parse_loss(loss.name) == loss
+    assert parse_loss(loss) is loss
+    assert hash(parse_loss(loss.name)) == hash(loss)
+    assert {other for other in LOSSES.values() if other() == loss} == {type(loss)}
+
+
+def test_an_unknown_loss_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(SpecError, match=r"loss 'sqared' is unknown; did you mean 'squared'\? Known losses: squared"):
+        parse_loss("sqared")
+    with pytest.raises(SpecError, match="loss 3 is unknown"):
+        parse_loss(3)  # type: ignore[arg-type]
+
+
+def test_a_missing_ability_is_refused_naming_both_parties() -> None:
+    assert require(Logistic(), Smooth, "SVRG", "a smooth gradient").smoothness == 0.25
+    with pytest.raises(SpecError, match="SVRG needs a loss with a smooth gradient, and the hinge loss has none"):
+        require(Hinge(), Smooth, "SVRG", "a smooth gradient")
+    with pytest.raises(SpecError, match="predict_proba needs a loss with probabilities, and the squared loss"):
+        require(Squared(), Probabilistic, "predict_proba", "probabilities")
