@@ -1,0 +1,123 @@
+"""The sharded inverse Cholesky factor against SciPy's, on one rank and on several."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskkern.arrays import HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.threads import run_threads
+from daskkern.kernels import Gaussian, Laplacian
+from daskkern.linalg import InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
+
+each_size = pytest.mark.parametrize("size", [1, 2, 3])
+
+
+def _factor(K: HostArray, jitter: float, comm: Communicator) -> InverseFactor:
+    deal = column_blocks(len(K), comm.rank, comm.size)
+    panels = [K[deal.blocks[k].start :, deal.blocks[k]].copy() for k in deal.own]
+    return inverse_factor(panels, deal, jitter, comm)
+
+
+def _solve(K: HostArray, h: HostArray, jitter: float, size: int) -> HostArray:
+    """Return the solution put together from what each rank solved for its own columns."""
+
+    def work(comm: Communicator) -> tuple[HostArray, HostArray]:
+        factor = _factor(K, jitter, comm)
+        columns = factor.deal.columns()
+        return columns, factor.solve(h[columns], comm)
+
+    t = np.full_like(h, np.nan)
+    for columns, part in run_threads(size, work):
+        t[columns] = part
+    return t
+
+
+def _gram(p: int, dtype: str = "float64") -> HostArray:
+    X = np.random.default_rng(0).standard_normal((p, 4)).astype(dtype)
+    return Laplacian(2.0).block(X, X)
+
+
+@settings(max_examples=60, deadline=None)
+@given(p=st.integers(1, 30_000), size=st.integers(1, 9))
+def test_column_blocks_partition_the_columns(p: int, size: int) -> None:
+    deals = [column_blocks(p, rank, size) for rank in range(size)]
+    columns = np.concatenate([deal.columns() for deal in deals])
+    np.testing.assert_array_equal(np.sort(columns), np.arange(p))
+    for deal in deals:
+        assert deal.columns().dtype == np.int64
+        assert (np.diff(deal.columns()) > 0).all()
+        assert deal.width <= 512
+    held = [deal.columns().size for deal in deals]
+    assert max(held) - min(held) <= deals[0].width
+    assert min(held) > 0 or p < size * deals[0].width
+
+
+@each_size
+@pytest.mark.parametrize("p", [1, 2, 5, 63, 200])
+def test_solve_equals_a_cholesky_solve(size: int, p: int) -> None:
+    K = _gram(p)
+    h = np.random.default_rng(1).standard_normal((p, 3))
+    jitter = 1e-6
+    expected = scipy.linalg.cho_solve(scipy.linalg.cho_factor(K + jitter * np.eye(p)), h)
+    np.testing.assert_allclose(_solve(K, h, jitter, size), expected, rtol=1e-10, atol=1e-10)
+
+
+@each_size
+def test_solve_in_single_precision_leaves_a_small_residual(size: int) -> None:
+    K = _gram(150, "float32")
+    h = np.random.default_rng(1).standard_normal((150, 2)).astype(np.float32)
+    t = _solve(K, h, 1e-4, size)
+    assert t.dtype == np.float32
+    assert np.linalg.norm(K @ t + 1e-4 * t - h) < 1e-3 * np.linalg.norm(h)
+
+
+def test_any_number_of_ranks_gives_the_same_solution() -> None:
+    K, h = _gram(97), np.random.default_rng(1).standard_normal((97, 2))
+    alone = _solve(K, h, 1e-8, 1)
+    for size in (2, 3):
+        np.testing.assert_allclose(_solve(K, h, 1e-8, size), alone, rtol=1e-11, atol=1e-11)
+
+
+@each_size
+def test_a_rank_holds_its_columns_of_the_inverse_and_no_more(size: int) -> None:
+    K = _gram(120)
+    inverse = np.linalg.inv(np.linalg.cholesky(K + 1e-8 * np.eye(120)))
+    for factor in run_threads(size, lambda comm: _factor(K, 1e-8, comm)):
+        for panel, k in zip(factor.panels, factor.deal.own, strict=True):
+            block = factor.deal.blocks[k]
+            np.testing.assert_allclose(panel, inverse[block.start :, block], atol=1e-9)
+
+
+def test_a_rank_without_columns_takes_part() -> None:
+    K, h = _gram(2), np.ones((2, 1))
+    assert column_blocks(2, 2, 3).columns().size == 0
+    np.testing.assert_allclose(_solve(K, h, 0.0, 3), np.linalg.solve(K, h), rtol=1e-12)
+
+
+@each_size
+@pytest.mark.parametrize("column", [0, 60, 118])
+def test_a_matrix_that_is_not_positive_definite_is_refused_on_every_rank_alike(size: int, column: int) -> None:
+    K = _gram(120)
+    K[column + 1], K[:, column + 1] = K[column], K[:, column]  # two equal centres,
+    K[column + 1, column + 1] = K[column, column] - 1e-3  # and worse
+
+    def work(comm: Communicator) -> str:
+        with pytest.raises(NotPositiveDefiniteError) as refusal:
+            _factor(K, 0.0, comm)
+        return str(refusal.value)
+
+    sentences = set(run_threads(size, work, timeout_s=20))
+    assert len(sentences) == 1
+    assert "K_ZZ with a jitter of 0.0e+00 is not positive definite at column" in sentences.pop()
+
+
+def test_jitter_makes_equal_centres_solvable() -> None:
+    X = np.repeat(np.random.default_rng(0).standard_normal((20, 3)), 2, axis=0)
+    K = Gaussian(1.0).block(X, X)
+    h = np.repeat(np.random.default_rng(1).standard_normal((20, 1)), 2, axis=0)
+    t = _solve(K, h, 1e-8, 2)
+    np.testing.assert_allclose(K @ t, h, atol=1e-3)
+    np.testing.assert_allclose(t[::2], t[1::2], rtol=1e-5)
