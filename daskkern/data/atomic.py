@@ -60,9 +60,7 @@ def check_destination(path: str | Path, *, kind: str, overwrite: bool) -> None:
             f"{target} exists and is no {kind}, so it is not overwritten; choose another name or remove it first"
         )
     if not overwrite:
-        raise StoreError(
-            f"{target} exists; choose another name, or allow overwriting it with --overwrite (overwrite=True)"
-        )
+        raise StoreError(f"{target} exists; choose another name, or replace it with --overwrite (overwrite=True)")
 
 
 def _local(path: str | Path) -> Path:

@@ -1,6 +1,5 @@
 """Writing a store: rows come in blocks of any size and go out as whole chunks, in bounded memory."""
 
-import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,13 +7,12 @@ from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
-import zarr
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.atomic import atomic_group
+from daskkern.data.chunked import ChunkedArrays
 from daskkern.data.columns import Moments, Scaling, check_scaling_kind
 from daskkern.data.schema import FORMAT, ClassLabel, StoreInfo, Task
-from daskkern.data.store import ZarrArray, checksum
 from daskkern.errors import DataError, StoreError
 
 DEFAULT_CHUNK_ROWS = 4096
@@ -91,7 +89,6 @@ class StoreWriter:
         if chunk_rows is not None and chunk_rows < 1:
             raise DataError(f"chunks of {chunk_rows} rows were asked; at least 1 is needed")
         self.path = str(path)
-        self.n_rows = 0
         self._task = task
         self._n_targets = 0 if task is None else 1 if task == "classification" else n_targets
         self._classes = None if classes is None else tuple(classes)
@@ -104,8 +101,6 @@ class StoreWriter:
         self._moments = Moments(n_features)
         self._target_moments = Moments(self._n_targets) if task == "regression" else None
         self._buffers = self._make_buffers(n_features, has_weight)
-        self._checksums = dict.fromkeys(self._buffers, 0)
-        self._fill = 0
         self._weighs = False
         self._stack = ExitStack()
 
@@ -122,6 +117,7 @@ class StoreWriter:
 
     def __enter__(self) -> "StoreWriter":
         self._group = self._stack.enter_context(atomic_group(self.path, kind=FORMAT, overwrite=self._overwrite))
+        self._arrays = ChunkedArrays(self._group, self._buffers)
         return self
 
     def __exit__(
@@ -144,15 +140,14 @@ class StoreWriter:
         blocks = self._check(X, y, weight)
         done, total = 0, len(X)
         while done < total:
-            step = min(total - done, self._chunk_rows - self._fill)
+            fill = self._arrays.fill
+            step = min(total - done, self._arrays.room)
             for name, block in blocks.items():
                 with np.errstate(over="ignore"):  # an overflow is found as infinity below
-                    self._buffers[name][self._fill : self._fill + step] = block[done : done + step]
-            self._observe(self._fill, self._fill + step)
-            self._fill += step
+                    self._buffers[name][fill : fill + step] = block[done : done + step]
+            self._observe(fill, fill + step)
+            self._arrays.commit(step)
             done += step
-            if self._fill == self._chunk_rows:
-                self._flush()
 
     def set_scaling(self, scaling: Scaling) -> None:
         """Record this scaling rather than one of these rows: a test store is loaded like its training store."""
@@ -165,12 +160,10 @@ class StoreWriter:
         """
         self._classes = tuple(classes)
         if recode is not None:
-            self._settle()
-            codes = self._array("y")
-            for start in range(0, self.n_rows, self._chunk_rows):
-                part = slice(start, min(start + self._chunk_rows, self.n_rows))
-                codes[part] = recode[np.asarray(codes[part])]
-            self._checksums["y"] = checksum(codes, self._chunk_rows)
+            self._arrays.settle()
+            for start in self._arrays.starts():
+                self._arrays.replace("y", start, recode[self._arrays.read("y", start)])
+            self._arrays.sum_again("y")
 
     def scaling(self) -> Scaling:
         """Return the scaling that will be recorded, as of the rows appended so far."""
@@ -202,67 +195,25 @@ class StoreWriter:
         """Take the moments of new rows in the buffers, and refuse them when one is not finite."""
         for name, moments in (("X", self._moments), ("y", self._target_moments)):
             if moments is not None and not moments.update(self._buffers[name][start:stop]):
-                self._refuse_value(name, start)
+                self._refuse_value(name, start, stop)
         if "weight" in self._buffers:
             weight = self._buffers["weight"][start:stop]
             if not (np.isfinite(weight) & (weight >= 0)).all():
-                self._refuse_value("weight", start)
+                self._refuse_value("weight", start, stop)
             self._weighs = self._weighs or bool(weight.any())
 
-    def _refuse_value(self, name: str, start: int) -> None:
-        rows = self._buffers[name][start:]
+    def _refuse_value(self, name: str, start: int, stop: int) -> None:
+        rows = self._buffers[name][start:stop]
         bad = ~np.isfinite(rows) if name != "weight" else ~(np.isfinite(rows) & (rows >= 0))
         where = np.argwhere(bad)[0]
         raise DataError(
             f"{name} holds an unusable value (NaN, infinite, beyond the range of {rows.dtype}, or a negative weight) "
-            f"in row {self.n_rows + start + int(where[0])} (counted from 0)"
+            f"in row {self._arrays.n_rows + start + int(where[0])} (counted from 0)"
             + (f", column {int(where[1])}" if rows.ndim == 2 else "")
         )
 
-    def _array(self, name: str) -> ZarrArray:
-        array = self._group[name]
-        assert isinstance(array, zarr.Array)
-        return array
-
-    def _flush(self) -> None:
-        """Write the rows in the buffers as a chunk; the arrays grow by doubling and are cut at the end."""
-        if self._fill == 0:
-            return
-        stop = self.n_rows + self._fill
-        for name, buffer in self._buffers.items():
-            rows = buffer[: self._fill]
-            if name not in self._group:
-                self._create(name, rows)
-            array = self._array(name)
-            if array.shape[0] < stop:
-                array.resize((max(stop, 2 * array.shape[0]), *array.shape[1:]))
-            array[self.n_rows : stop] = rows
-            self._checksums[name] = zlib.crc32(rows.data, self._checksums[name])
-        self.n_rows = stop
-        self._fill = 0
-
-    def _create(self, name: str, rows: HostArray) -> None:
-        self._group.create_array(
-            name,
-            shape=rows.shape,
-            chunks=rows.shape,
-            dtype=rows.dtype,
-            compressors=None,  # raw chunks read four times faster than zstd from the page cache
-            fill_value=0,
-            config={"write_empty_chunks": True},  # so that a missing chunk means a damaged store
-        )
-
-    def _settle(self) -> None:
-        """Write what is still in the buffers and cut the arrays to the rows that came."""
-        self._flush()
-        if self.n_rows == 0:
-            raise DataError("the data has no rows; at least one is needed")
-        for name in self._buffers:
-            array = self._array(name)
-            array.resize((self.n_rows, *array.shape[1:]))
-
     def _complete(self) -> None:
-        self._settle()
+        self._arrays.settle()
         if "weight" in self._buffers and not self._weighs:
             raise DataError("all weights are 0; at least one row must weigh something")
         self._group.update_attributes(self._info().to_attributes())
@@ -270,10 +221,10 @@ class StoreWriter:
     def _info(self) -> StoreInfo:
         features, targets = self._names
         return StoreInfo(
-            n_rows=self.n_rows,
+            n_rows=self._arrays.n_rows,
             n_features=self._buffers["X"].shape[1],
             n_targets=self._n_targets,
-            chunk_rows=self._array("X").chunks[0],
+            chunk_rows=self._arrays.stored_chunk_rows,
             task=self._task,
             classes=self._classes if self._task == "classification" else None,
             class_counts=self._class_counts(),
@@ -283,7 +234,7 @@ class StoreWriter:
             target_statistics=self._target_moments.result() if self._target_moments else None,
             scaling=self.scaling(),
             has_weight="weight" in self._buffers,
-            checksums=self._checksums,
+            checksums=self._arrays.checksums,
         )
 
     def _class_counts(self) -> tuple[int, ...] | None:
@@ -292,8 +243,8 @@ class StoreWriter:
         if self._classes is None:
             raise StoreError("a classification store was written without classes; call set_classes first")
         counts = np.zeros(len(self._classes), np.int64)
-        for start in range(0, self.n_rows, self._chunk_rows):
-            codes = np.asarray(self._array("y")[start : start + self._chunk_rows])
+        for start in self._arrays.starts():
+            codes = self._arrays.read("y", start)
             if codes.min() < 0 or codes.max() >= len(counts):
                 raise DataError(
                     f"class codes from 0 to {len(counts) - 1} were expected, found {codes.min()} to {codes.max()}"

@@ -30,7 +30,7 @@ from daskkern.training.memory import MemoryPlan, Sizes, available_memory, plan_m
 from daskkern.training.prepare import Prepared, prepare
 from daskkern.training.rank import RankResult, RankTask, run_rank
 from daskkern.training.settings import FitSettings
-from daskkern.training.sources import Source
+from daskkern.training.sources import RemoteValue, Source
 from daskkern.training.validation import check_comparable
 
 
@@ -180,8 +180,8 @@ def _distributed(
     assert client is not None
     gang = gang or GangSettings()
     workers = choose_workers(client, gang.n_ranks, gang.workers, rank_main)
-    source = source.for_cluster(client)
-    validation = None if validation is None else validation.for_cluster(client)
+    source, keep = source.for_cluster(client)
+    validation, keep_too = (None, ()) if validation is None else validation.for_cluster(client)
     _check_reach(client, [source, *([] if validation is None else [validation])], settings, workers)
     ticket = client.submit(
         _prepare_on_cluster,
@@ -198,7 +198,7 @@ def _distributed(
         summary = summarise(prepared)
         plan = _cluster_plan(client, summary, source, settings, workers)
         with _features(source, settings, prepared) as features:
-            task = RankTask(source, settings, _Remote(ticket), validation, plan, 0, features)
+            task = RankTask(source, settings, RemoteValue(str(ticket.key)), validation, plan, 0, features)
             results = run_gang(
                 client,
                 rank_main,
@@ -208,7 +208,8 @@ def _distributed(
                 listener=listener,
             )
     finally:
-        ticket.release()
+        for future in (ticket, *keep, *keep_too):
+            future.release()
     return results, prepared
 
 
@@ -217,17 +218,6 @@ _COUNTER = itertools.count()
 
 def _key(stage: str) -> str:
     return f"daskkern_{stage}-{time.time_ns():x}-{next(_COUNTER)}"
-
-
-@dataclass(frozen=True)
-class _Remote:
-    """A Future that survives being sent inside a record."""
-
-    future: Any
-
-    def result(self) -> Any:
-        """Return the value, moved here from the worker that has it."""
-        return _unwrap(self.future.result())
 
 
 def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool) -> Any:

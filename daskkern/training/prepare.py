@@ -119,10 +119,16 @@ def _check_size(rows: Rows) -> None:
         )
 
 
+def most_validation_rows(n_rows: int, settings: FitSettings) -> int:
+    """Return how many rows are held out for validation."""
+    assert settings.early_stopping is not None
+    return min(round(settings.early_stopping.fraction * n_rows), _VALIDATION_ROWS)
+
+
 def _validation_rows(n_rows: int, settings: FitSettings) -> IntArray:
     if settings.early_stopping is None:
         raise SpecError("rows were to be held out for validation, but early stopping is off")
-    k = min(round(settings.early_stopping.fraction * n_rows), _VALIDATION_ROWS)
+    k = most_validation_rows(n_rows, settings)
     if k < 1 or n_rows - k < 2:
         raise DataError(f"{n_rows} rows are too few to hold out a share of {settings.early_stopping.fraction}")
     chosen = generator(settings.seed, _VALID).choice(n_rows, size=k, replace=False)
@@ -163,7 +169,7 @@ def _prepare_eigenpro(
 ) -> Prepared:
     solver = settings.solver if isinstance(settings.solver, EigenPro) else EigenPro()
     p = chosen.points.shape[0] if not _all(settings) else rows.n_rows
-    s = min(_SUBSAMPLE, max(1, 4 * p // 5)) if solver.subsample == "auto" else min(int(solver.subsample), p)
+    s = default_subsample(solver, p)
     held = s if _all(settings) else p  # with all rows as centres only K_BS is held, the rest passes by in tiles
     head, S = _subsample(rows, settings, chosen, s)
     H = _held_out_rows(rows, settings, chosen, head)
@@ -187,7 +193,7 @@ def _prepare_eigenpro(
     points = settings.kernel.shift_for(chosen.points if chosen.points.size else S)
     basis = KernelBasis(settings.kernel, p, head, not _all(settings), points)
     own = chosen.points if chosen.indices is None else None
-    window = 1 if _all(settings) else _window(solver, p, rows.n_features, plan.batch_size)
+    window = 1 if _all(settings) else projection_window(solver, p, rows.n_features, plan.batch_size)
     return Prepared(basis, chosen.indices, own, S, state, targets, plan, window, validation, tuple(clock.stages))
 
 
@@ -227,7 +233,12 @@ def _plan(rows: Rows, settings: FitSettings, critical: float, held: int, width: 
     return BatchPlan.for_rows(rows, min(batch, rows.n_rows), settings.seed, window_bytes)
 
 
-def _window(solver: EigenPro, p: int, d: int, batch_size: int) -> int:
+def default_subsample(solver: EigenPro, p: int) -> int:
+    """Return the rows s of the preconditioner's subsample for p columns."""
+    return min(_SUBSAMPLE, max(1, 4 * p // 5)) if solver.subsample == "auto" else min(int(solver.subsample), p)
+
+
+def projection_window(solver: EigenPro, p: int, d: int, batch_size: int) -> int:
     """Return T: a window of x rows costs x d p / 2 kernel flops, a projection about 160 p^2 at the same rate.
 
     A projection reads p^2 / 2 numbers twice, and moving a byte costs about 40 flops of a matrix product; the sum of

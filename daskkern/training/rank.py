@@ -21,7 +21,7 @@ from daskkern.training.features import FeatureRows
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.prepare import Prepared, training_rows
 from daskkern.training.settings import FitSettings
-from daskkern.training.sources import Source, row_fields
+from daskkern.training.sources import RemoteValue, Source, row_fields
 from daskkern.training.validation import Patience, Validation, Watched
 
 _ASK_EVERY = 8
@@ -35,7 +35,7 @@ class RankTask:
     ----------
     source : Source
     settings : FitSettings
-    prepared : Prepared or Future of one
+    prepared : Prepared, or where on the cluster one is
     validation : Source or None
         Rows to validate on; None and early stopping on means the rows that `prepared` held out.
     memory : MemoryPlan
@@ -46,7 +46,7 @@ class RankTask:
 
     source: Source
     settings: FitSettings
-    prepared: Any
+    prepared: Prepared | RemoteValue
     validation: Source | None
     memory: MemoryPlan
     threads: int
@@ -66,7 +66,7 @@ class RankResult:
 
 def run_rank(comm: Communicator, task: RankTask, emit: Listener, should_stop: Callable[[], bool]) -> RankResult:
     """Run one rank to the end. Every rank calls it with its own communicator and the same task."""
-    prepared: Prepared = task.prepared.result() if hasattr(task.prepared, "result") else task.prepared
+    prepared: Prepared = task.prepared.fetch() if isinstance(task.prepared, RemoteValue) else task.prepared
     settings = task.settings
     xp = namespace_for(settings.device)
     rows = training_rows(task.source.open(settings.dtype), prepared.validation)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from distributed import Client, Future
+from distributed import Client, Future, get_client, wait
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.rows import ArrayRows, Fields, Rows, StoreRows
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.data.store import StoreSource as StoreLocation
 from daskkern.data.store import open_store
-from daskkern.errors import DataError, SpecError
+from daskkern.errors import DaskkernError, DataError, SpecError
 
 _CACHED_BLOCKS = 8
 
@@ -44,8 +44,11 @@ class Source(ABC):
         """Return the rows, to be read in `dtype`."""
 
     @abstractmethod
-    def for_cluster(self, client: Client) -> "Source":
-        """Return a source that workers can open; data of this process is scattered, block by block."""
+    def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
+        """Return a source that workers can open, and the futures that must be kept while they read it.
+
+        Data of this process is scattered, block by block; dask arrays are computed where the cluster likes.
+        """
 
 
 @dataclass(frozen=True)
@@ -74,14 +77,15 @@ class StoreSource(Source):
     def open(self, dtype: str) -> Rows:
         return StoreRows(open_store(self.location), dtype)
 
-    def for_cluster(self, client: Client) -> "Source":
+    def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
+        del client
         store = getattr(getattr(self.location, "store", None), "__class__", None)
         if store is not None and store.__name__ == "MemoryStore":
             raise SpecError(
                 "a store in this process's memory was given to a fit on a cluster, whose workers cannot reach it; "
                 "write it to a folder or URL, or pass dask or NumPy arrays"
             )
-        return self
+        return self, ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,13 +100,31 @@ class ArraySource(Source):
     def open(self, dtype: str) -> Rows:
         return ArrayRows(self.X, self.y, weight=self.weight, classes=self.info.classes, dtype=dtype)
 
-    def for_cluster(self, client: Client) -> "Source":
+    def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
         step = 4096
         parts = [slice(at, min(at + step, self.info.n_rows)) for at in range(0, self.info.n_rows, step)]
         futures = client.scatter([_triple(self, part) for part in parts], hash=False)
-        return BlockSource(
-            tuple(futures), tuple(part.stop - part.start for part in parts), self.weight is not None, self.info
-        )
+        sizes = tuple(part.stop - part.start for part in parts)
+        return BlockSource(_remote(futures), sizes, self.weight is not None, self.info), tuple(futures)
+
+
+@dataclass(frozen=True)
+class RemoteValue:
+    """The key of a finished result on the cluster; unlike a Future it may travel inside a record."""
+
+    key: str
+
+    def fetch(self) -> Any:
+        """Return the value, moved to this worker from the one that has it. Raises what its task raised."""
+        # A Future that is made, not received, must be told that its task has ended: else it waits for ever.
+        outcome: Any = Future(self.key, get_client(), state="memory").result()  # type: ignore[arg-type]
+        if isinstance(outcome, DaskkernError):
+            raise outcome
+        return outcome
+
+
+def _remote(futures: Sequence[Future[Any]]) -> tuple[RemoteValue, ...]:
+    return tuple(RemoteValue(str(future.key)) for future in futures)
 
 
 Triple = tuple[HostArray, HostArray | None, HostArray | None]
@@ -110,11 +132,11 @@ Triple = tuple[HostArray, HostArray | None, HostArray | None]
 
 @dataclass(frozen=True, eq=False)
 class BlockSource(Source):
-    """Blocks of rows as Dask futures, or as thunks of this process: dask arrays, and arrays sent to a cluster.
+    """Blocks of rows on a cluster, or as thunks of this process: dask arrays, and arrays sent to a cluster.
 
     Attributes
     ----------
-    blocks : tuple of Future or of callables
+    blocks : tuple of RemoteValue or of callables
         Each gives (X, y or None, weight or None) of its rows.
     sizes : tuple of int
         Rows of each block.
@@ -128,11 +150,13 @@ class BlockSource(Source):
     def open(self, dtype: str) -> Rows:
         return BlockRows(self, dtype)
 
-    def for_cluster(self, client: Client) -> "Source":
-        if all(isinstance(block, Future) for block in self.blocks):
-            return self
+    def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
         futures = [client.submit(block, pure=False) for block in self.blocks]
-        return BlockSource(tuple(futures), self.sizes, self.has_weight, self.info)
+        wait(futures)
+        for future in futures:
+            if future.status == "error":
+                raise DataError(f"a block of the dask arrays cannot be computed: {future.exception()}")
+        return BlockSource(_remote(futures), self.sizes, self.has_weight, self.info), tuple(futures)
 
 
 class BlockRows(Rows):
@@ -178,7 +202,7 @@ class BlockRows(Rows):
                 self._cache.move_to_end(number)
                 return self._cache[number]
         block = self._blocks[number]
-        triple: Triple = block.result() if isinstance(block, Future) else block()
+        triple: Triple = block.fetch() if isinstance(block, RemoteValue) else block()
         check_finite(triple[0], int(self._starts[number]))
         with self._lock:
             self._cache[number] = triple
@@ -209,8 +233,3 @@ def _triple(source: ArraySource, part: slice) -> Triple:
     if y is not None and y.ndim == 1 and source.info.task == "regression":
         y = y[:, None]
     return source.X[part], y, None if source.weight is None else source.weight[part]
-
-
-def total_rows(sizes: Sequence[int]) -> int:
-    """Return the number of rows of blocks of these sizes."""
-    return int(sum(sizes))

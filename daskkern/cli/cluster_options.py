@@ -1,0 +1,68 @@
+"""Where a fit runs: options and the cluster that they mean."""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from distributed import Client
+
+from daskkern.cli.console import say
+from daskkern.cluster.local import connect
+from daskkern.errors import SpecError
+
+
+@dataclass(frozen=True)
+class ClusterRequest:
+    """What the user asked for: at most one of the three."""
+
+    scheduler: str | None
+    workers: int | None
+    gpus: str | None
+    debug: bool
+
+    @contextmanager
+    def client(self, memory_limit: str | int = "auto") -> Iterator[Client | None]:
+        """Yield a client of the cluster, which is closed at the end, or None for "in this process"."""
+        if self.workers == 0:
+            say("running in this process")
+            yield None
+            return
+        with connect(self.scheduler, self.workers, self._gpus(), memory_limit, debug=self.debug) as connection:
+            what = {"attached": "cluster", "cpu": "local cluster", "gpu": "local GPU cluster"}[connection.kind]
+            say(f"{what} {_address(connection.client)}   dashboard {connection.dashboard_link or 'not served'}")
+            yield connection.client
+
+    def _gpus(self) -> Any:
+        if self.gpus is None:
+            return "auto" if self.scheduler is None and self.workers is None else None
+        if self.gpus in ("all", "auto"):
+            return self.gpus
+        try:
+            return int(self.gpus)
+        except ValueError:
+            raise SpecError(f"--gpus {self.gpus!r} was given; give a number or 'all'") from None
+
+
+def _address(client: Client) -> str:
+    return str(client.scheduler_info(n_workers=0)["address"])
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the cluster options to a command, which receives them as one `where` of type ClusterRequest."""
+
+    @click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler, such as tcp://host:8786.")
+    @click.option("--workers", type=int, metavar="N", help="Start N local worker processes; 0 runs in this process.")
+    @click.option("--gpus", metavar="all|N", help="Start one local worker for each GPU.")
+    @functools.wraps(command)
+    def wrapped(*args: Any, scheduler: str | None, workers: int | None, gpus: str | None, **others: Any) -> Any:
+        if sum(value is not None for value in (scheduler, workers, gpus)) > 1:
+            raise SpecError("give one of --scheduler, --workers and --gpus")
+        if workers is not None and workers < 0:
+            raise SpecError(f"--workers {workers} was given; give a whole number of 0 or more")
+        debug = bool(click.get_current_context().find_root().params.get("debug"))
+        return command(*args, where=ClusterRequest(scheduler, workers, gpus, debug), **others)
+
+    return wrapped

@@ -1,0 +1,62 @@
+"""What all commands share: output, errors as one line, exit codes."""
+
+import sys
+import traceback
+from collections.abc import Callable
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from daskkern.errors import DaskkernError, SpecError
+
+OUT = Console(highlight=False, soft_wrap=True)
+OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+
+def say(line: str = "") -> None:
+    """Print one line for the user on stdout, whole and without markup."""
+    OUT.print(line, markup=False)
+
+
+def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print a table; numbers in all but the first column are aligned to the right."""
+    grid = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        grid.add_column(column, justify="left" if number == 0 else "right")
+    for row in rows:
+        grid.add_row(*row)
+    OUT.print(grid)
+
+
+def run(command: Callable[[], object], debug: bool) -> int:
+    """Run `command`, turn what it raises into one clear line on stderr, and return the exit code.
+
+    0 is success, 1 a job that failed, 2 a command line that is wrong, 130 an interrupt. With `debug` the traceback
+    comes too.
+    """
+    try:
+        command()
+        return OK
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        return _fail(error.format_message(), WRONG_USE, debug)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted; nothing was written", INTERRUPTED, debug)
+    except SpecError as error:
+        return _fail(str(error), WRONG_USE, debug)
+    except DaskkernError as error:
+        return _fail(str(error), FAILED, debug)
+    except BrokenPipeError:
+        return FAILED
+    except Exception as error:  # a bug, or an input nobody thought of: still one line
+        name = type(error).__name__
+        return _fail(f"{name}: {error} (run again with --debug for the traceback)", FAILED, debug)
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"daskkern: error: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,94 @@
+"""``daskkern fit`` and ``daskkern plan``."""
+
+from pathlib import Path
+
+import click
+
+from daskkern.backend.concurrency import cpu_count
+from daskkern.cli.cluster_options import ClusterRequest, cluster_options
+from daskkern.cli.console import say, table
+from daskkern.cli.fit_options import FitRequest, fit_options
+from daskkern.data.atomic import check_destination
+from daskkern.errors import DataError, SpecError
+from daskkern.models import save_model
+from daskkern.models.store import FORMAT
+from daskkern.monitor.progress import progress
+from daskkern.training.fit import FitResult, fit
+from daskkern.training.memory import available_memory, format_bytes
+from daskkern.training.outlook import outlook
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import StoreSource
+
+
+@click.command("fit")
+@click.argument("store")
+@click.option("--out", required=True, metavar="MODEL", help="Where to write the model; an older model is replaced.")
+@click.option("--validation", metavar="STORE", help="Rows to watch for --early-stopping.")
+@fit_options
+@cluster_options
+def fit_command(store: str, out: str, validation: str | None, request: FitRequest, where: ClusterRequest) -> None:
+    """Train a kernel machine on STORE and write the model."""
+    source = open_source(store)
+    settings = request.settings(source.info.task)
+    watched = None if validation is None else open_source(validation)
+    if watched is not None and settings.early_stopping is None:
+        raise SpecError("--validation was given without --early-stopping, which is what watches it; give both")
+    check_destination(out, kind=FORMAT, overwrite=True)
+    with where.client() as client, progress(settings.max_epochs) as listener:
+        result = fit(source, settings, client=client, validation=watched, listener=listener)
+    finish(result, out)
+
+
+def finish(result: FitResult, out: str) -> None:
+    """Write the model and say so."""
+    save_model(result.model, out)
+    size = format_bytes(result.model.points.nbytes + result.model.coef.nbytes)
+    seconds = [epoch.seconds for epoch in result.epochs]
+    said = {"interrupted": "interrupted: the model so far", "early_stopping": "stopped early: the best epoch's model"}
+    rest = sum(seconds) / max(len(seconds), 1)
+    say(f"{len(seconds)} epochs, {rest:.2g} s each on average")
+    say(f"{said.get(result.finished.reason, 'the model')} is in {out} ({size})")
+
+
+@click.command("plan")
+@click.argument("store")
+@fit_options
+@cluster_options
+def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None:
+    """Show the memory that one rank of a fit would need, before it runs."""
+    source = open_source(store)
+    settings = request.settings(source.info.task)
+    ranks, threads, budget = _ranks(where, settings)
+    plan = outlook(source, settings, ranks, threads, budget)
+    rows: list[tuple[str, ...]] = [(name, format_bytes(size)) for name, size in plan.items]
+    rows += [("together", format_bytes(plan.total)), ("budget of one rank", format_bytes(plan.budget))]
+    table(f"memory of one rank of {ranks}, at most", ("item", "bytes"), rows)
+    if plan.kept_wanted:
+        share = plan.kept / plan.kept_wanted
+        say(
+            f"kernel blocks: {format_bytes(plan.kept_wanted)} a rank; {share:.0%} of them will be kept between epochs, "
+            "the rest computed again"
+        )
+    plan.check()
+
+
+def _ranks(where: ClusterRequest, settings: FitSettings) -> tuple[int, int, int]:
+    """Return ranks, threads of one and its budget, without starting anything that was not asked for."""
+    if where.scheduler is not None or where.gpus is not None:
+        with where.client() as client:
+            assert client is not None
+            workers = client.scheduler_info(n_workers=-1)["workers"].values()
+            limits = [int(worker["memory_limit"] or available_memory(len(workers))) for worker in workers]
+            threads = min(int(worker["nthreads"]) for worker in workers)
+            return len(workers), threads, settings.memory_budget or min(limits)
+    ranks = max(1, min(cpu_count(), 4) if where.workers is None else where.workers)
+    return ranks, max(1, cpu_count() // ranks), settings.memory_budget or available_memory(ranks)
+
+
+def open_source(store: str) -> StoreSource:
+    """Return the source for a store named on the command line, its path made absolute."""
+    path = str(Path(store).absolute()) if "://" not in store else store
+    source = StoreSource.at(path)
+    if source.info.task is None:
+        raise DataError(f"the store {store} has no targets, so nothing can be fitted; ingest it again with --target")
+    return source

@@ -1,0 +1,207 @@
+"""The options of a fit: declared once, for every command that takes them, and turned into settings."""
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from daskkern.basis import AllRows, BasisSpec, Landmarks
+from daskkern.errors import SpecError
+from daskkern.kernels import KERNELS, parse_kernel
+from daskkern.losses import LOSSES, parse_loss
+from daskkern.solvers import SOLVERS, Solver, parse_solver
+from daskkern.training.settings import EarlyStopping, FitSettings
+
+DEFAULT_LANDMARKS = "10000"
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What the user wrote, or None where nothing was written."""
+
+    kernel: str | None = None
+    loss: str | None = None
+    landmarks: str | None = None
+    selector: str | None = None
+    solver: str | None = None
+    epochs: int | None = None
+    alpha: float | None = None
+    batch_size: str | None = None
+    seed: int | None = None
+    dtype: str | None = None
+    device: str | None = None
+    class_weight: str | None = None
+    early_stopping: bool | None = None
+    memory: str | None = None
+
+
+def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the fit options to a command, which receives them as one `settings` of type FitSettings (a factory)."""
+    options = [
+        click.option("--kernel", help=f"One of {', '.join(KERNELS)}; with a parameter: laplacian:10, gaussian:median."),
+        click.option("--loss", help=f"One of {', '.join(LOSSES)}. Default: squared_hinge; squared for regression."),
+        click.option("--landmarks", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_LANDMARKS}]"),
+        click.option("--selector", help="How landmarks are chosen: uniform or stratified.  [default: uniform]"),
+        click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
+        click.option("--epochs", type=int, help="Passes over the rows.  [default: 10]"),
+        click.option("--alpha", type=float, help="Ridge penalty.  [default: 0]"),
+        click.option("--batch-size", help="Rows of a mini-batch, or 'auto'.  [default: auto]"),
+        click.option("--seed", type=int, help="Of everything random.  [default: 0]"),
+        click.option("--dtype", help="float32 or float64.  [default: float32]"),
+        click.option("--device", help="auto, cpu or gpu.  [default: auto]"),
+        click.option("--class-weight", help="'balanced', or nothing."),
+        click.option("--early-stopping", is_flag=True, default=None, help="Stop when validation no longer improves."),
+        click.option("--memory", help="Budget of one rank, such as 4GB; a fit over it is refused before it starts."),
+        click.option("--config", type=click.Path(), help="YAML file with any of these options by name."),
+        click.option(
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="An option, or one of the solver: solver.window=4.",
+        ),
+    ]
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, config: str | None, assignments: tuple[str, ...], **others: Any) -> Any:
+        names = {field.name for field in fields(FitOptions)}
+        given = {name: others.pop(name) for name in list(others) if name in names}
+        merged = {**_from_file(config), **_from_assignments(assignments)}
+        merged.update({name: value for name, value in given.items() if value is not None})
+        return command(*args, request=FitRequest(merged), **others)
+
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """Checked names and raw values of the options, waiting for the task of the store."""
+
+    values: Mapping[str, Any]
+
+    def settings(self, task: str | None) -> FitSettings:
+        """Return the settings for a store of this task. Raises SpecError for a value that has no meaning."""
+        get = self.values.get
+        early = EarlyStopping() if _flag("early_stopping", get("early_stopping", False)) else None
+        return FitSettings(
+            kernel=parse_kernel(str(get("kernel", "laplacian:10"))),
+            loss=parse_loss(str(get("loss", "squared" if task == "regression" else "squared_hinge"))),
+            basis=_basis(str(get("landmarks", DEFAULT_LANDMARKS)), str(get("selector", "uniform"))),
+            solver=_solver(str(get("solver", "auto")), self.values),
+            alpha=_number("alpha", get("alpha", 0.0)),
+            max_epochs=_whole("epochs", get("epochs", 10)),
+            batch_size=_batch(get("batch_size", "auto")),
+            seed=_whole("seed", get("seed", 0)),
+            dtype=str(get("dtype", "float32")),
+            device=str(get("device", "auto")),
+            class_weight=get("class_weight"),
+            early_stopping=early,
+            memory_budget=None if get("memory") is None else parse_bytes(str(get("memory"))),
+        )
+
+
+def parse_bytes(text: str) -> int:
+    """Return the bytes that ``4GB``, ``512 MiB`` or ``1000000`` mean."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].lower() not in _UNITS or match[1].count(".") > 1 or match[1] == ".":
+        raise SpecError(f"memory {text!r} was asked; write for example 4GB or 500MiB")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def _from_file(path: str | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        content = yaml.safe_load(Path(path).read_text())
+    except OSError as error:
+        raise SpecError(f"the settings file {path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SpecError(f"the settings file {path} is no YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise SpecError(f"the settings file {path} must hold 'name: value' lines")
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if key == "solver" and isinstance(value, dict):
+            inner = dict(value)
+            flat["solver"] = inner.pop("name", "auto")
+            flat.update({f"solver.{name}": item for name, item in inner.items()})
+        else:
+            flat[str(key).replace("-", "_")] = value
+    return _known(flat, f"the settings file {path}")
+
+
+def _from_assignments(assignments: tuple[str, ...]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for text in assignments:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise SpecError(f"--set {text!r} was given; write --set key=value")
+        values[key.strip().replace("-", "_")] = yaml.safe_load(value)
+    return _known(values, "--set")
+
+
+def _known(values: dict[str, Any], where: str) -> dict[str, Any]:
+    names = {field.name for field in fields(FitOptions)}
+    for key in values:
+        if key not in names and not key.startswith("solver."):
+            raise SpecError(f"{where} names {key!r}, which is no option of a fit; known are {', '.join(sorted(names))}")
+    return values
+
+
+def _basis(landmarks: str, selector: str) -> BasisSpec:
+    if landmarks == "all":
+        return AllRows()
+    try:
+        return Landmarks(int(landmarks), selector)
+    except ValueError as error:
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"--landmarks {landmarks!r} was given; give a whole number or 'all'") from None
+
+
+def _solver(name: str, values: Mapping[str, Any]) -> Solver[Any]:
+    solver = parse_solver(name)
+    changes = {key.removeprefix("solver."): value for key, value in values.items() if key.startswith("solver.")}
+    known = {field.name for field in fields(solver)}
+    unknown = sorted(set(changes) - known)
+    if unknown:
+        raise SpecError(f"the {solver.name} solver has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    try:
+        return replace(solver, **changes)
+    except TypeError as error:
+        raise SpecError(f"the {solver.name} solver cannot take {changes}: {error}") from None
+
+
+def _batch(value: Any) -> int | str:
+    return "auto" if value == "auto" else _whole("batch_size", value)
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        number = int(value)
+        if isinstance(value, bool) or number != float(value):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise SpecError(f"{name}={value!r} was given; give a whole number") from None
+    return number
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise SpecError(f"{name}={value!r} was given; give a number") from None
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise SpecError(f"{name}={value!r} was given; give true or false")
+    return value

@@ -1,0 +1,62 @@
+"""``daskkern score`` and ``daskkern predict``."""
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from daskkern.cli.console import say
+from daskkern.data.store import Store, open_store
+from daskkern.models import load_model
+from daskkern.training.evaluate import Score, score_store
+from daskkern.training.predict import predict_store
+
+
+@click.command("score")
+@click.argument("model")
+@click.argument("store")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def score_command(model: str, store: str, as_json: bool) -> None:
+    """Score MODEL on STORE, in one pass: accuracy and error, or RMSE, MAE and R2."""
+    fitted, rows = load_model(model), open_rows(store)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        line = bar.add_task("scoring", total=rows.info.n_rows)
+        score = score_store(fitted, rows, lambda done, total: bar.update(line, completed=done, total=total))
+    if as_json:
+        click.echo(json.dumps(score.as_dict()))
+    else:
+        say(describe(score))
+
+
+@click.command("predict")
+@click.argument("model")
+@click.argument("store")
+@click.option("--out", required=True, metavar="STORE", help="Where to write the predictions.")
+@click.option("--overwrite", is_flag=True, help="Replace predictions that exist.")
+def predict_command(model: str, store: str, out: str, overwrite: bool) -> None:
+    """Predict every row of STORE and write the predictions, in bounded memory."""
+    fitted, rows = load_model(model), open_rows(store)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        line = bar.add_task("predicting", total=rows.info.n_rows)
+        note = predict_store(
+            fitted,
+            rows,
+            out,
+            overwrite=overwrite,
+            progress=lambda done, total: bar.update(line, completed=done, total=total),
+        )
+    say(f"{rows.info.n_rows:,} predictions are in {out} ({note})")
+
+
+def describe(score: Score) -> str:
+    """Return one line for people."""
+    if score.accuracy is not None and score.error is not None:
+        return f"{score.n_rows:,} rows: accuracy {score.accuracy:.2%}, error {score.error:.2%}"
+    return f"{score.n_rows:,} rows: RMSE {score.rmse:.6g}, MAE {score.mae:.6g} (target units), R2 {score.r2:.4f}"
+
+
+def open_rows(store: str) -> Store:
+    """Open a store named on the command line."""
+    return open_store(store if "://" in store else str(Path(store).absolute()))

@@ -1,0 +1,106 @@
+"""Arrays of one Zarr group that grow together, a whole chunk of rows at a time."""
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+import zarr
+
+from daskkern.arrays import HostArray
+from daskkern.data.store import ZarrArray, checksum
+from daskkern.errors import DataError, StoreError
+
+
+class ChunkedArrays:
+    """Named arrays with the same rows. Rows are put into `buffers` and written when a chunk is full.
+
+    Parameters
+    ----------
+    group : zarr.Group
+        Where the arrays are made, when their first chunk is written.
+    buffers : mapping of str to array
+        One chunk (chunk_rows, ...) of each array. The caller fills rows from `fill` on and calls :meth:`commit`.
+    """
+
+    def __init__(self, group: zarr.Group, buffers: Mapping[str, HostArray]) -> None:
+        self.buffers = buffers
+        self.fill = 0
+        self.n_rows = 0
+        """Rows written; those in the buffers are not yet."""
+        self.checksums = dict.fromkeys(buffers, 0)
+        self._group = group
+        self._arrays: dict[str, ZarrArray] = {}
+        self._chunk_rows = len(next(iter(buffers.values())))
+
+    @property
+    def room(self) -> int:
+        """Rows that the buffers still hold."""
+        return self._chunk_rows - self.fill
+
+    def commit(self, rows: int) -> None:
+        """Take `rows` rows more from the buffers, and write them when that makes a chunk."""
+        self.fill += rows
+        if self.fill == self._chunk_rows:
+            self._flush()
+
+    def settle(self) -> None:
+        """Write what is still in the buffers and cut the arrays to the rows that came."""
+        self._flush()
+        if self.n_rows == 0:
+            raise DataError("the data has no rows; at least one is needed")
+        for array in self._arrays.values():
+            array.resize((self.n_rows, *array.shape[1:]))
+
+    def read(self, name: str, start: int) -> HostArray:
+        """Return the chunk of an array that begins at row `start`, after :meth:`settle`."""
+        return np.asarray(self._arrays[name][start : min(start + self._chunk_rows, self.n_rows)])
+
+    def starts(self) -> range:
+        """Return the first rows of the chunks."""
+        return range(0, self.n_rows, self._chunk_rows)
+
+    def replace(self, name: str, start: int, rows: HostArray) -> None:
+        """Overwrite the chunk of an array that begins at row `start`."""
+        self._arrays[name][start : start + len(rows)] = rows
+
+    def sum_again(self, name: str) -> None:
+        """Compute the checksum of an array anew from what is stored."""
+        self.checksums[name] = checksum(self._arrays[name], self._chunk_rows)
+
+    @property
+    def stored_chunk_rows(self) -> int:
+        """Rows of a chunk on disk: fewer than asked when all rows fit in less."""
+        return int(next(iter(self._arrays.values())).chunks[0])
+
+    def _flush(self) -> None:
+        if self.fill == 0:
+            return
+        try:
+            for name, buffer in self.buffers.items():
+                self._write(name, buffer[: self.fill])
+        except OSError as error:
+            raise StoreError(f"writing to {self._group.store_path} failed: {error}") from error
+        self.n_rows += self.fill
+        self.fill = 0
+
+    def _write(self, name: str, rows: HostArray) -> None:
+        if name not in self._arrays:
+            self._arrays[name] = self._create(name, rows)
+        array, stop = self._arrays[name], self.n_rows + len(rows)
+        if array.shape[0] < stop:  # growing by doubling keeps the writes of metadata few
+            array.resize((max(stop, 2 * array.shape[0]), *array.shape[1:]))
+        array[self.n_rows : stop] = rows
+        self.checksums[name] = zlib.crc32(rows.data, self.checksums[name])
+
+    def _create(self, name: str, rows: HostArray) -> ZarrArray:
+        return self._group.create_array(
+            name,
+            shape=rows.shape,
+            chunks=rows.shape,
+            dtype=rows.dtype,
+            compressors=None,  # raw chunks read four times faster than zstd from the page cache
+            fill_value=0,
+            # Chunks of zeros are written too, so that a missing chunk means a damaged store. The setting lives
+            # in this object alone, therefore an array is never opened a second time to write to it.
+            config={"write_empty_chunks": True},
+        )
