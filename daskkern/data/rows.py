@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.schema import ClassLabel, Task
-from daskkern.data.store import Store
+from daskkern.data.store import Store, read_array
 from daskkern.errors import DataError, SpecError, StoreError
 
 
@@ -173,19 +173,19 @@ class StoreRows(Rows):
         self._weight = store.array("weight") if info.has_weight else None
 
     def _read_features(self, start: int, stop: int) -> HostArray:
-        X = np.asarray(self._X[start:stop])
-        return self._scaling.apply(X, self.dtype, overwrite=True)  # zarr gave a fresh array
+        X = read_array(self._X, start, stop)
+        return self._scaling.apply(X, self.dtype, overwrite=bool(X.flags.owndata))
 
     def _read_targets(self, start: int, stop: int) -> HostArray:
         assert self._y is not None
-        y = np.asarray(self._y[start:stop])
+        y = read_array(self._y, start, stop)
         if self.classes is not None:
             _check_codes(y, len(self.classes), f"y of the store {self._path}")
         return y
 
     def _read_weight(self, start: int, stop: int) -> HostArray:
         assert self._weight is not None
-        return np.asarray(self._weight[start:stop])
+        return read_array(self._weight, start, stop)
 
 
 def take(rows: Rows, positions: IntArray, fields: Fields = ALL) -> RowBlock:

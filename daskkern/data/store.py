@@ -15,6 +15,7 @@ from zarr.abc.store import Store as AbstractStore
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, ZipStore
 
+from daskkern.arrays import HostArray
 from daskkern.data.schema import StoreInfo
 from daskkern.errors import StoreError
 
@@ -82,8 +83,19 @@ def checksum(array: ZarrArray, chunk_rows: int) -> int:
     """Return the CRC-32 of the rows of `array`, read chunk by chunk."""
     value = 0
     for start in range(0, array.shape[0], chunk_rows):
-        value = zlib.crc32(np.ascontiguousarray(array[start : start + chunk_rows]).data, value)
+        value = zlib.crc32(np.ascontiguousarray(read_array(array, start, start + chunk_rows)).data, value)
     return value
+
+
+def read_array(array: ZarrArray, start: int, stop: int) -> HostArray:
+    """Return the rows from `start` to `stop` of an array of a store, as stored; StoreError when they are damaged."""
+    try:
+        return np.asarray(array[start:stop])
+    except Exception as error:  # a chunk cut short, a lost disk or network: codecs and stores have types for each
+        raise StoreError(
+            f"rows {start} to {stop} of {array.store_path} cannot be read ({type(error).__name__}: {error}); "
+            "copy the store again or ingest the data again"
+        ) from error
 
 
 def _open_group(source: StoreSource) -> tuple[zarr.Group, str]:

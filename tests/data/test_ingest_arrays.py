@@ -63,8 +63,8 @@ def test_npz_round_trip(save: Callable[..., Path], X: HostArray, tmp_path: Path,
 def test_npz_larger_than_one_block(save: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daskkern.data.ingest.tables.BLOCK_BYTES", 1000)
     X = np.arange(5000, dtype=np.float32).reshape(1000, 5)
-    for order in ("C", "F"):
-        ingest(save(X=np.asarray(X, order=order), y=X[:, :2]), tmp_path / "s", overwrite=True)  # type: ignore[call-overload]
+    for stored in (X, np.asfortranarray(X)):
+        ingest(save(X=stored, y=X[:, :2]), tmp_path / "s", overwrite=True)
         np.testing.assert_array_equal(_read(tmp_path / "s").X, X)
         np.testing.assert_array_equal(_read(tmp_path / "s").y, X[:, :2])
 
@@ -153,8 +153,8 @@ def test_test_labels_are_compared_by_value(save: Callable[..., Path], X: HostArr
 
 
 def test_npy_pair_and_several_npz_files(X: HostArray, codes: HostArray, tmp_path: Path) -> None:
-    for order in ("C", "F"):
-        np.save(tmp_path / "X.npy", np.asarray(X, order=order))  # type: ignore[call-overload]
+    for stored in (X, np.asfortranarray(X)):
+        np.save(tmp_path / "X.npy", stored)
         np.save(tmp_path / "y.npy", codes)
         ingest([tmp_path / "X.npy", tmp_path / "y.npy"], tmp_path / "s", overwrite=True)
         np.testing.assert_array_equal(_read(tmp_path / "s").X, X)
@@ -276,6 +276,12 @@ def test_damaged_files_are_sentences(X: HostArray, tmp_path: Path, left: Left) -
         archive.writestr("y.npy", b"")
     with pytest.raises(DataError, match="no array in NumPy's format"):
         ingest(path, tmp_path / "s")
+    with zipfile.ZipFile(path, "w") as archive:  # a few bytes that claim to be terabytes
+        header = {"descr": "<f4", "fortran_order": False, "shape": (2, 10**12)}
+        with archive.open("X.npy", "w") as stream:
+            np.lib.format.write_array_header_1_0(stream, header)
+    with pytest.raises(DataError, match=r"'X' of .* ends too early"):
+        ingest(path, tmp_path / "s", target=())
     assert left() == ["d.npz"]
     np.save(tmp_path / "X.npy", X)
     (tmp_path / "X.npy").write_bytes((tmp_path / "X.npy").read_bytes()[:-9])

@@ -244,6 +244,16 @@ def test_changed_bytes_are_found_by_verify(make_store: Make, X: HostArray) -> No
         open_store(store.path).verify()
 
 
+def test_a_chunk_cut_short_is_a_sentence(make_store: Make, X: HostArray) -> None:
+    store = make_store(X)
+    chunk = Path(store.path) / "X" / "c" / "4" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:50])
+    with pytest.raises(StoreError, match=r"rows 40 to 50 of .*X cannot be read"):
+        StoreRows(open_store(store.path)).read(40, 50)
+    with pytest.raises(StoreError, match="cannot be read"):
+        open_store(store.path).verify()
+
+
 def test_disagreeing_shapes_are_refused(make_store: Make, X: HostArray, codes: HostArray) -> None:
     store = make_store(X, codes, task="classification", classes=(1, 2, 3))
     group = zarr.open_group(store.path, mode="a")
@@ -254,7 +264,7 @@ def test_disagreeing_shapes_are_refused(make_store: Make, X: HostArray, codes: H
         open_store(store.path)
 
 
-_HOSTILE = {
+_HOSTILE: dict[str, list[object]] = {
     "format": [None, 3, "daskkern-model"],
     "version": [None, 2, 0, "1", True],
     "complete": [False, None, "yes"],

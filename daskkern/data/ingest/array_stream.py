@@ -109,6 +109,7 @@ def file_array(path: Path) -> StoredArray:
     """Return the array of a ``.npy`` file."""
     with path.open("rb") as stream:
         header = read_header(stream, str(path))
+    _check_size(header, path.stat().st_size, str(path))
     return StoredArray(str(path), header, lambda: path.open("rb"), path.parent, seekable=True)
 
 
@@ -122,6 +123,8 @@ def member_array(path: Path, member: str, scratch: Path) -> StoredArray:
 
     with closing(open_member()) as stream:
         header = read_header(stream, name)
+    with zipfile.ZipFile(path) as archive:
+        _check_size(header, archive.getinfo(f"{member}.npy").file_size, name)
     return StoredArray(name, header, open_member, scratch, seekable=False)
 
 
@@ -142,6 +145,13 @@ def read_header(stream: IO[bytes], name: str) -> ArrayHeader:
     if any(length < 0 for length in shape):
         raise DataError(f"{name} has the shape {shape}, which is no shape; save it again with numpy")
     return ArrayHeader(tuple(shape), fortran, dtype, start.tell())
+
+
+def _check_size(header: ArrayHeader, found: int, name: str) -> None:
+    """Refuse an array of which data are missing, before room is made for it."""
+    expected = header.offset + (header.shape[0] * header.row_bytes if header.shape else header.dtype.itemsize)
+    if expected > found:
+        raise DataError(f"{name} ends too early: it is cut off or damaged; make the file again")
 
 
 def _skip(stream: IO[bytes], count: int) -> None:

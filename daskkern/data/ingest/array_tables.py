@@ -1,5 +1,6 @@
 """Tables out of stored arrays: ``.npz`` files with X and y, and ``.npy`` pairs."""
 
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -159,7 +160,7 @@ def _table(
         raise DataError(
             f"{weight.name} holds {weight.header.dtype} {weight.header.shape}; one number a row was expected"
         )
-    d, t = int(np.prod(shape[1:])), 0 if y is None else int(np.prod(y.header.row_shape))
+    d, t = math.prod(shape[1:]), 0 if y is None else math.prod(y.header.row_shape)
     if y is not None and (len(y.header.shape) > 2 or t == 0):
         raise DataError(f"{y.name} has shape {y.header.shape}; (rows,) or (rows, targets) was expected")
     table = Table(
