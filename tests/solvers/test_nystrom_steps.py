@@ -1,0 +1,106 @@
+"""Nystrom-SGD: stored, streamed and the formula are one iteration."""
+
+from dataclasses import replace
+
+import bench
+import numpy as np
+import pytest
+from bench import nystrom, scores, toy, train
+
+from daskkern.arrays import HostArray
+from daskkern.errors import SpecError
+from daskkern.losses import LOSSES, Logistic, Loss, Squared
+from daskkern.solvers import NystromSGD
+from daskkern.testing import naive
+
+each_loss = pytest.mark.parametrize("loss", [loss() for loss in LOSSES.values()], ids=lambda loss: loss.name)
+
+
+def _matrices(setup: bench.Setup) -> tuple[HostArray, HostArray]:
+    spec = setup.toy.kernel.spec()
+    return naive.kernel_matrix(spec, setup.toy.X, setup.points), naive.kernel_matrix(spec, setup.points, setup.points)
+
+
+@pytest.mark.parametrize("k", [6, None])
+@pytest.mark.parametrize("alpha", [0.0, 0.05])
+@pytest.mark.parametrize("step_rule", ["auto", "paper"])
+def test_steps_are_the_formula_in_the_eigenfeatures(k: int | None, alpha: float, step_rule: str) -> None:
+    problem = toy(Logistic(), alpha=alpha)
+    setup = nystrom(problem, NystromSGD(step_rule=step_rule), k=k)
+    values, psi = naive.nystrom_features(*_matrices(setup), 25)
+    P = np.minimum(1, np.sqrt(values[(k or 25) - 1] / values))
+    w = np.zeros((25, problem.y.shape[1]))
+    for number in range(6):
+        B = problem.batch(number)
+        g = bench.gradient(problem, psi @ w, B)
+        top, m = (P * values).max(), len(B)
+        noise = (psi**2 @ P).max() + (m - 1) * top
+        eta = (
+            0.99 * m / (noise / 4 + m * alpha)
+            if step_rule == "auto"
+            else 1 / np.sqrt(values[0] * values[(k or 25) - 1])
+        )
+        w = w - eta * P[:, None] * (psi[B].T @ g / m + alpha * w)
+    for stored in (False, True):
+        found = scores(setup, train(setup, steps=6, stored=stored))
+        np.testing.assert_allclose(found, psi @ w, atol=1e-7 * np.abs(psi @ w).max())
+
+
+@each_loss
+@pytest.mark.parametrize(("alpha", "weighted"), [(0.0, True), (0.05, False)])
+def test_stored_and_streamed_iterates_are_the_same(loss: Loss, alpha: float, weighted: bool) -> None:
+    setup = nystrom(toy(loss, epochs=2, alpha=alpha, weighted=weighted), NystromSGD(averaging=0.4))
+    streamed, stored = (scores(setup, train(setup, stored=stored)) for stored in (False, True))
+    np.testing.assert_allclose(stored, streamed, rtol=0, atol=1e-10 * np.abs(streamed).max())
+
+
+@pytest.mark.parametrize(("dtype", "accuracy"), [("float64", 1e-9), ("float32", 1e-4)])
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("stored", [False, True])
+def test_any_number_of_ranks_gives_the_same_model(dtype: str, accuracy: float, ranks: int, stored: bool) -> None:
+    problem = toy(Logistic(), epochs=3, alpha=1e-3, weighted=True).as_type(dtype)
+    setup = nystrom(problem, NystromSGD())
+    alone, together = (scores(setup, train(setup, size, stored=stored)) for size in (1, ranks))
+    np.testing.assert_allclose(together, alone, rtol=0, atol=accuracy * np.abs(alone).max())
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_the_fixed_point_is_the_nystrom_ridge_solution(stored: bool) -> None:
+    problem = toy(Squared(), alpha=0.05)
+    problem = replace(problem, batches=(np.arange(problem.n),), epochs=800)
+    setup = nystrom(problem, NystromSGD())
+    K_XZ, K_ZZ = _matrices(setup)
+    best, found = naive.nystrom_ridge(K_XZ, K_ZZ, problem.y, 0.05), train(setup, stored=stored)
+    at = [naive.objective(problem.loss.value, K_XZ, K_ZZ, a, problem.y, 0.05) for a in (best, found)]
+    assert at[1] == pytest.approx(at[0], rel=1e-6)
+
+
+@each_loss
+def test_every_loss_goes_down(loss: Loss) -> None:
+    problem = toy(loss, epochs=10)
+    setup = nystrom(problem, NystromSGD(averaging=0.3))
+    a = train(setup)
+    assert loss.value(scores(setup, a), problem.y).mean() < 0.75 * loss.value(0 * problem.y, problem.y).mean()
+
+
+def test_the_mean_of_the_iterates_is_returned_when_asked() -> None:
+    problem = toy(Squared(), epochs=2)
+    for stored in (False, True):
+        iterates = [train(nystrom(problem, NystromSGD()), steps=k, stored=stored) for k in range(4, 9)]
+        averaged = train(nystrom(problem, NystromSGD(averaging=0.5)), stored=stored)
+        np.testing.assert_allclose(averaged, np.mean(iterates, axis=0), atol=1e-9 * np.abs(averaged).max())
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"mode": "kept"}, "mode='kept' was asked of NystromSGD; choose 'auto', 'streamed' or 'stored'"),
+        ({"step_rule": "bold"}, "choose 'auto' or 'paper'"),
+        ({"n_directions": 0}, "n_directions=0 was asked of NystromSGD; give 1 or more, or 'auto'"),
+        ({"n_directions": "all"}, "give 1 or more, or 'auto'"),
+        ({"averaging": -0.1}, r"averaging=-0\.1 was asked; give a share between 0 and 1"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, object], sentence: str) -> None:
+    with pytest.raises(SpecError, match=sentence):
+        NystromSGD(**settings)  # type: ignore[arg-type]
