@@ -21,7 +21,8 @@ TILE_ROWS = 512
 TILE_COLUMNS = 1024  # a float32 tile of 512 x 1024 is 2 MiB: it stays in one core's L2 from GEMM to profile
 _LANES = 16  # float32 numbers in the widest vector register; skinny products run twice as fast in full lanes
 
-_PRODUCT_ROWS = 128  # rows of a skinny product's tile: enough to spread a batch of 500 over four threads
+_PRODUCT_ROWS = 128  # least rows of a skinny product's tile: a batch of 500 still spreads over four threads
+_PRODUCT_TILES = 16  # and most tiles, because BLAS is slow on short ones
 
 _local = threading.local()
 Tile = TypeVar("Tile")
@@ -84,7 +85,7 @@ def pad_columns(array: Array, xp: ModuleType) -> Array:
 def multiply(left: Array, right: Array, xp: ModuleType) -> Array:
     """Return ``left @ right`` for a tall or wide `left` (m, p) and a skinny `right` (p, c), tiled over rows."""
     m, c = left.shape[0], right.shape[1]
-    rows = _PRODUCT_ROWS if xp is np else max(m, 1)
+    rows = max(_PRODUCT_ROWS, -(-m // _PRODUCT_TILES)) if xp is np else max(m, 1)
     padded = pad_columns(right, xp)
     out = xp.empty((m, padded.shape[1]), right.dtype)
 

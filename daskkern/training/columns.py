@@ -81,8 +81,8 @@ def _eigenpro_setup(
     subsample = basis.points(xp.asarray(prepared.subsample))
     if not basis.dealt:
         damped = basis.kernel.matvec(xp.asarray(points[:n_head]), subsample, directions)
-        start, stop = int(columns.ids.min(initial=0)), int(columns.ids.max(initial=-1)) + 1
-        local = np.empty(stop - start, np.int64)
+        start = int(columns.ids.min()) if columns.ids.size else 0  # the ids of all rows are one range
+        local = np.empty(columns.ids.size, np.int64)
         local[columns.ids - start] = np.arange(columns.ids.size)
         return EigenProSetup(state, preconditioner, damped, None, 1, local, start)
     damped = basis.kernel.matvec(xp.asarray(points), subsample, directions)

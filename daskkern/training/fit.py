@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from types import FrameType
 from typing import Any
 
+import dask
 import numpy as np
 from distributed import Client, get_client, get_worker, secede
 
@@ -227,7 +228,9 @@ def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool) -
     """
     client = get_client()
     secede()
-    with client.as_current():
+    # The subsample that K_SS is made of travels in the graph once a block row: a few megabytes, and meant.
+    quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})
+    with quiet, client.as_current():
         try:
             return prepare(source, settings, held_out)
         except DaskkernError as error:

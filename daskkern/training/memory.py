@@ -49,11 +49,15 @@ class Sizes:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes of one rank: each item, what blocks kept between epochs may take on top, and the budget."""
+    """Bytes of one rank: each item, what blocks kept between epochs may take on top, and the budget.
+
+    With `keeps_rows` all rows stay in memory after the first epoch, and nothing is read again.
+    """
 
     items: tuple[tuple[str, int], ...]
     kept: int
     kept_wanted: int
+    keeps_rows: bool
     budget: int
 
     @property
@@ -98,10 +102,14 @@ def plan_memory(sizes: Sizes, budget: int) -> MemoryPlan:
         items["projection factor"] = z.p * (own + 512) * b // 2 + 3 * z.p * min(512, z.p) * b + z.p * z.d * b
     if z.nystrom:
         items["eigenfeatures M"] = own * z.p * b + z.p * z.p * b
-    total = sum(items.values())
+    room = max(0, min(int(KEEP_SHARE * budget), budget - sum(items.values())))
+    every_row = z.n * (z.d + z.c + 4) * b
+    keeps_rows = every_row <= room // 2
+    if keeps_rows:  # the windows that were read ahead are what is kept
+        items["all rows"] = every_row
+        room -= every_row
     kept_wanted = z.n * own * b
-    room = max(0, min(int(KEEP_SHARE * budget), budget - total))
-    return MemoryPlan(tuple(items.items()), min(kept_wanted, room), kept_wanted, budget)
+    return MemoryPlan(tuple(items.items()), min(kept_wanted, room), kept_wanted, keeps_rows, budget)
 
 
 def available_memory(ranks_here: int = 1) -> int:

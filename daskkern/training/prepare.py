@@ -29,7 +29,7 @@ _SUBSAMPLE = 3000
 _HELD_OUT = 2000
 _VALIDATION_ROWS = 20_000
 _HELD, _SUB, _VALID, _RESOLVE = 51, 52, 53, 54
-_FLOPS_PER_PROJECTION = 160.0
+_FLOPS_PER_PROJECTION = 80.0
 
 
 @dataclass(frozen=True)
@@ -239,10 +239,10 @@ def default_subsample(solver: EigenPro, p: int) -> int:
 
 
 def projection_window(solver: EigenPro, p: int, d: int, batch_size: int) -> int:
-    """Return T: a window of x rows costs x d p / 2 kernel flops, a projection about 160 p^2 at the same rate.
+    """Return T: a window of x rows costs x d p / 2 kernel flops, a projection about 80 p^2 at the same rate.
 
-    A projection reads p^2 / 2 numbers twice, and moving a byte costs about 40 flops of a matrix product; the sum of
-    both costs an epoch is least at x = p (160 / d)^(1/2). More than p temporary centres are never held.
+    A projection reads p^2 / 2 numbers twice, and moving a byte costs about 20 flops of a matrix product; the sum of
+    both costs an epoch is least at x = p (80 / d)^(1/2). More than p temporary centres are never held.
     """
     if solver.window != "auto":
         return int(solver.window)

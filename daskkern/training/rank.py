@@ -122,6 +122,7 @@ class _Run:
         self.emit, self.should_stop, self.xp = emit, should_stop, xp
         self.solver: Solver[Any] = task.settings.solver
         self.kept = KeptBlocks(task.memory.kept)
+        self.rows_kept: dict[int, Batch] | None = {} if task.memory.keeps_rows else None
         self.validation = Validation.open(task.validation, task.source, prepared, task.settings)
         self.stored = task.features is not None
         if task.features is not None:
@@ -183,6 +184,17 @@ class _Run:
 
     def _batches(self, epoch: int) -> Iterator[Batch]:
         """Yield the epoch's batches with their kernel block, kept or fresh, where the solver wants one."""
+        plan, kept = self.prepared.plan, self.rows_kept
+        if kept is not None and len(kept) == plan.n_batches:
+            order = plan.order(epoch).tolist()
+            for index in order:
+                batch = kept[index]
+                yield replace(batch, phi=self._block(index, batch), last=index == order[-1])
+        else:
+            yield from self._read_batches(epoch)
+
+    def _read_batches(self, epoch: int) -> Iterator[Batch]:
+        """Yield the epoch's batches as they are read, and keep them where the plan has room for all rows."""
         plan, xp, targets = self.prepared.plan, self.xp, self.prepared.targets
         last = plan.n_batches
         needs_rows = self.prepared.window > 1
@@ -204,6 +216,8 @@ class _Run:
                     phi=None,
                     last=number == last,
                 )
+                if self.rows_kept is not None:
+                    self.rows_kept[item.index] = batch
                 yield replace(batch, phi=self._block(item.index, batch))
         finally:
             close(stream)

@@ -14,6 +14,8 @@ from daskkern.data.ingest.tables import Parts, Piece, Request, Table, TargetKind
 from daskkern.data.writer import stored_dtype
 from daskkern.errors import DataError
 
+_BUFFER_BYTES = 1 << 18  # of each column; without it Arrow reads whole column chunks
+
 
 def open_parquet(paths: Sequence[Path], request: Request) -> Parts:
     """Return the rows of ``.parquet`` files, columns matched by name. The index that pandas adds is left out."""
@@ -80,7 +82,7 @@ class _File:
         dtype, first = self._dtype(columns), 0
         rows = block_rows(8 * len(columns.all))
         try:
-            with pq.ParquetFile(self.path, pre_buffer=False) as file:
+            with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
                 for batch in file.iter_batches(batch_size=rows, columns=columns.all, use_threads=False):
                     yield piece_of(batch, columns, dtype, str(self.path), first)
                     first += batch.num_rows
