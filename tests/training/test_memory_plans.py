@@ -1,0 +1,110 @@
+"""The arithmetic of memory: monotone, itemised, and refused in a sentence."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskkern.errors import MemoryBudgetError
+from daskkern.training.memory import Sizes, available_memory, format_bytes, plan_memory
+
+GB = 10**9
+CENTRES = Sizes(
+    n=1_000_000,
+    d=100,
+    c=10,
+    p=10_000,
+    s=3000,
+    q=300,
+    m=2000,
+    window=4,
+    ranks=2,
+    threads=2,
+    itemsize=4,
+    all_rows=False,
+    exact=True,
+    nystrom=False,
+    window_rows=65_536,
+)
+ALL_ROWS = replace(CENTRES, p=1_000_000, window=1, all_rows=True, exact=False)
+NYSTROM = replace(CENTRES, exact=False, nystrom=True, q=0, s=0, window=1)
+SMALL = replace(CENTRES, n=5000, p=500, s=400, q=50, m=300, d=10)
+every_plan = pytest.mark.parametrize(
+    "sizes", [CENTRES, ALL_ROWS, NYSTROM, SMALL], ids=["centres", "all_rows", "nystrom", "small"]
+)
+
+
+@every_plan
+@settings(max_examples=40, deadline=None)
+@given(p=st.integers(1, 200_000), more=st.integers(1, 200_000))
+def test_more_centres_never_need_less(sizes: Sizes, p: int, more: int) -> None:
+    few, many = (replace(sizes, p=columns) for columns in (p, p + more))
+    assert plan_memory(few, 0).total <= plan_memory(many, 0).total
+
+
+@every_plan
+@pytest.mark.parametrize("name", ["d", "c", "p", "s", "q", "m", "threads", "itemsize", "validation"])
+def test_more_of_anything_never_needs_less(sizes: Sizes, name: str) -> None:
+    doubled = replace(sizes, **{name: 2 * getattr(sizes, name) + 1})
+    assert plan_memory(doubled, 0).total >= plan_memory(sizes, 0).total
+
+
+@every_plan
+def test_more_ranks_never_need_more_each(sizes: Sizes) -> None:
+    totals = [plan_memory(replace(sizes, ranks=ranks), 0).total for ranks in (1, 2, 4, 8)]
+    assert totals == sorted(totals, reverse=True)
+    assert totals[-1] < totals[0]
+
+
+@every_plan
+def test_the_total_is_the_sum_of_the_items_and_none_is_negative(sizes: Sizes) -> None:
+    plan = plan_memory(sizes, 4 * GB)
+    assert plan.total == sum(size for _, size in plan.items)
+    assert all(size >= 0 for _, size in plan.items)
+    assert len({name for name, _ in plan.items}) == len(plan.items)
+
+
+def test_a_factor_of_the_centres_is_counted() -> None:
+    exact = dict(plan_memory(CENTRES, 0).items)["projection factor"]
+    assert exact >= CENTRES.p**2 * 4 // (2 * CENTRES.ranks)
+    assert "projection factor" not in dict(plan_memory(replace(CENTRES, exact=False), 0).items)
+    assert "eigenfeatures M" in dict(plan_memory(NYSTROM, 0).items)
+    assert dict(plan_memory(replace(CENTRES, window=1), 0).items)["temporary centres"] == 0
+
+
+@every_plan
+@pytest.mark.parametrize("budget", [0, GB, 8 * GB, 200 * GB])
+def test_what_is_kept_fits_in_what_is_left(sizes: Sizes, budget: int) -> None:
+    plan = plan_memory(sizes, budget)
+    assert 0 <= plan.kept <= plan.kept_wanted
+    if plan.kept:
+        assert plan.total + plan.kept <= budget
+
+
+def test_a_plan_within_its_budget_passes_and_one_byte_less_is_refused() -> None:
+    needed = plan_memory(CENTRES, 0).total
+    plan_memory(CENTRES, needed).check()
+    with pytest.raises(MemoryBudgetError) as refusal:
+        plan_memory(CENTRES, needed - 1).check()
+    sentence = str(refusal.value)
+    assert f"one rank would need {format_bytes(needed)}, but its budget is {format_bytes(needed - 1)}" in sentence
+    assert "take fewer landmarks, a smaller batch_size, or more workers" in sentence
+    named = sentence.split("largest: ")[1]
+    largest = sorted(plan_memory(CENTRES, 0).items, key=lambda item: -item[1])
+    assert [named.find(name) for name, _ in largest[:3]] == sorted(named.find(name) for name, _ in largest[:3])
+    assert all(name in named for name, _ in largest[:3])
+    assert isinstance(refusal.value, MemoryError)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000, "2 MB"), (3.2e9, "3.2 GB"), (4e12, "4 TB")],
+)
+def test_bytes_are_written_in_powers_of_a_thousand(size: float, text: str) -> None:
+    assert format_bytes(size) == text
+
+
+def test_ranks_of_one_machine_share_what_is_free() -> None:
+    alone, shared = available_memory(), available_memory(1000)
+    assert 0 < shared < alone / 100
