@@ -1,6 +1,9 @@
 """Ingestion of .csv and .parquet files."""
 
 import gzip
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import daskkern
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import IngestReport, ingest
 from daskkern.data.rows import RowBlock, StoreRows
@@ -58,13 +62,13 @@ def test_csv_round_trip(tmp_path: Path, X: HostArray) -> None:
 def test_the_kind_of_a_target_is_decided_over_the_whole_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[str], task: str, classes: object
 ) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.csv_tables.BLOCK_BYTES", 30)  # several blocks
+    monkeypatch.setattr("daskkern.data.ingest.csv_tables._BLOCK_BYTES", 30)  # several blocks
     report = _csv(tmp_path, "aa,t\n" + "".join(f"1000{i},{v}\n" for i, v in enumerate(values)), target="t")
     assert (report.task, report.classes) == (task, classes)
 
 
 def test_a_feature_may_start_with_whole_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.csv_tables.BLOCK_BYTES", 30)
+    monkeypatch.setattr("daskkern.data.ingest.csv_tables._BLOCK_BYTES", 30)
     _csv(tmp_path, "a,t\n" + "10,x\n" * 20 + "0.25,y\n" * 3, target="t")
     block = _read(tmp_path / "s")
     assert block.X is not None
@@ -213,6 +217,31 @@ def test_refusals_of_parquet(tmp_path: Path, left: Left, columns: dict[str, obje
     with pytest.raises(DataError, match=words):
         ingest(source, tmp_path / "s", target="t")
     assert left() == ["d.parquet"]
+
+
+_MEMORY = """
+import sys
+from daskkern.data.ingest import ingest
+def peak():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) * 1024
+before = peak()
+ingest(sys.argv[1], sys.argv[2], target="t")
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads the peak memory from Linux's /proc")
+def test_a_large_csv_is_never_in_memory(tmp_path: Path, rng: np.random.Generator) -> None:
+    rows = [",".join(repr(float(v)) for v in row) for row in rng.normal(size=(1000, 50))]
+    text = "".join(f"{row},{'xy'[i % 2]}\n" for i, row in enumerate(rows))
+    with (tmp_path / "d.csv").open("w") as stream:
+        stream.write(",".join(f"f{i}" for i in range(50)) + ",t\n")
+        stream.writelines(text for _ in range(200))
+    assert (tmp_path / "d.csv").stat().st_size > 190_000_000
+    environment = {**os.environ, "PYTHONPATH": str(Path(daskkern.__file__).parents[1])}
+    command = [sys.executable, "-W", "ignore", "-c", _MEMORY, str(tmp_path / "d.csv"), str(tmp_path / "s")]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=200)
+    assert int(result.stdout) < 130_000_000
 
 
 def test_what_is_no_parquet_is_a_sentence(tmp_path: Path, left: Left) -> None:

@@ -4,6 +4,7 @@ Feature columns are read as float64 whatever their first block looks like, so a 
 numbers may go on with fractions. The kind of a target is decided over the whole column, in a pass of its own.
 """
 
+import gzip
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import pyarrow.csv
 
 from daskkern.data.ingest.arrow import piece_of
 from daskkern.data.ingest.columns_choice import Columns, check_same_columns, choose_columns
-from daskkern.data.ingest.tables import BLOCK_BYTES, Parts, Piece, Request, Table, TargetKind, concatenate
+from daskkern.data.ingest.tables import Parts, Piece, Request, Table, TargetKind, concatenate
 from daskkern.errors import DataError
 
 _MISSING = ["", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"]
@@ -27,6 +28,8 @@ _TYPES: dict[TargetKind, pa.DataType] = {
     "integer": pa.int64(),
     "float": pa.float64(),
 }
+_BLOCK_BYTES = 1 << 20
+_LONGEST_ROW = 64 << 20
 _FIRST_DATA_ROW = 2  # Arrow counts the header as row 1
 
 
@@ -131,22 +134,32 @@ class _File:
             column_types=types, include_columns=list(wanted), null_values=_MISSING, strings_can_be_null=False
         )
         try:
-            with pa.csv.open_csv(self.path, read_options=_read_options(), convert_options=convert) as reader:
+            with _open(self.path, convert) as reader:
                 yield from reader
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, EOFError) as error:
             _explain(error, self.path, self.names)
 
 
-def _read_options() -> "pa.csv.ReadOptions":
-    return pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES)  # with threads, errors lose their row
+def _open(path: Path, convert: "pa.csv.ConvertOptions") -> "pa.csv.CSVStreamingReader":
+    read = pa.csv.ReadOptions(use_threads=False, block_size=_block_bytes(path))  # with threads, errors lose their row
+    parse = pa.csv.ParseOptions(newlines_in_values=True)  # or a quoted line break could end a block
+    return pa.csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert)
+
+
+def _block_bytes(path: Path) -> int:
+    """Return how much Arrow reads at once: every row must fit, and Arrow holds some 32 blocks read ahead."""
+    opener = gzip.open if path.name.lower().endswith(".gz") else open
+    with opener(path, "rb") as stream:
+        longest = max(len(stream.readline(_LONGEST_ROW)) for _ in range(2))  # the header and the first row
+    return max(_BLOCK_BYTES, 4 * longest)
 
 
 def _header(path: Path) -> list[str]:
     """Return the column names of a file, in order."""
     try:
-        with pa.csv.open_csv(path, read_options=_read_options()) as reader:
+        with _open(path, pa.csv.ConvertOptions()) as reader:
             names = list(reader.schema.names)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, EOFError) as error:
         _explain(error, path, ())
     if all(_is_number(name) for name in names):
         raise DataError(
@@ -182,7 +195,7 @@ def _explain(error: Exception, path: Path, names: Sequence[str]) -> NoReturn:
             f"{ragged[2]} columns; mend the row"
         ) from error
     if "straddling" in text:
-        raise DataError(f"a row of {path} is longer than {BLOCK_BYTES >> 20} MiB; is it a CSV file?") from error
+        raise DataError(f"a row of {path} is far longer than the first; is it a CSV file?") from error
     if "UTF8" in text:
         raise DataError(f"{path} is not encoded in UTF-8 ({text}); save it in UTF-8") from error
     raise DataError(f"{path} cannot be read as CSV: {text}") from error

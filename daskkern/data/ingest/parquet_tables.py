@@ -14,7 +14,7 @@ from daskkern.data.ingest.tables import Parts, Piece, Request, Table, TargetKind
 from daskkern.data.writer import stored_dtype
 from daskkern.errors import DataError
 
-_BUFFER_BYTES = 1 << 18  # of each column; without it Arrow reads whole column chunks
+_BUFFER_BYTES = 16 << 20  # for all columns of a file together; without it Arrow reads whole column chunks
 
 
 def open_parquet(paths: Sequence[Path], request: Request) -> Parts:
@@ -81,8 +81,9 @@ class _File:
     def _pieces(self, columns: Columns) -> Iterator[Piece]:
         dtype, first = self._dtype(columns), 0
         rows = block_rows(8 * len(columns.all))
+        buffer = max(1 << 13, min(1 << 18, _BUFFER_BYTES // len(columns.all)))  # of one column
         try:
-            with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+            with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=buffer) as file:
                 for batch in file.iter_batches(batch_size=rows, columns=columns.all, use_threads=False):
                     yield piece_of(batch, columns, dtype, str(self.path), first)
                     first += batch.num_rows
