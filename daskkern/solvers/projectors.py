@@ -35,6 +35,9 @@ class EigenProProjector:
     batches : tuple of (b,) int64 arrays
         Column numbers of each batch, the same on every rank.
     epochs : int
+    weights : (p, 1) array or None
+        Sample weights of all centres, where the preconditioner has them: its step is safe for the weighted problem
+        only, whose solution is the same.
     """
 
     part: KernelPart
@@ -43,6 +46,7 @@ class EigenProProjector:
     preconditioner: EigenProPart
     batches: tuple[HostArray, ...]
     epochs: int = 2
+    weights: Array | None = None
 
     def solve(self, h: Array, comm: Communicator) -> Array:
         """Return this rank's part (p_r, c) of the solution; three collectives of (b, d), (b, c) and (q, c) a step."""
@@ -55,6 +59,8 @@ class EigenProProjector:
             wanted = xp.concatenate(list(comm.allgather(h[local])))[order]
             head = xp.empty((batch.size, n_head), h.dtype)
             g = comm.allreduce(self.part.scores(X, t, head)) - wanted
+            if self.weights is not None:
+                g *= self.weights[batch]
             eta = self.state.step_size(batch.size, 1.0)
             u = comm.allreduce(self.preconditioner.project(multiply_transposed(head, g, xp)))
             own = np.isin(batch, self.part.columns.ids, assume_unique=True).nonzero()[0]

@@ -90,7 +90,7 @@ def _eigenpro_setup(
     if is_exact(solver, basis.n_columns):
         projector = _exact(prepared, rows, part, comm, xp, task)
     else:
-        projector = _iterative(prepared, state, preconditioner, part, xp.asarray(points), task)
+        projector = _iterative(prepared, state, rows, preconditioner, part, xp.asarray(points), task, xp)
     return EigenProSetup(state, preconditioner, damped, projector, prepared.window)
 
 
@@ -129,9 +129,21 @@ def _panel(prepared: Prepared, Z: Array, block: slice) -> Array:
 
 
 def _iterative(
-    prepared: Prepared, state: EigenProState, preconditioner: Any, part: KernelPart, points: Array, task: Any
+    prepared: Prepared,
+    state: EigenProState,
+    rows: Rows,
+    preconditioner: Any,
+    part: KernelPart,
+    points: Array,
+    task: Any,
+    xp: ModuleType,
 ) -> EigenProProjector:
     p, size = prepared.basis.n_columns, prepared.plan.batch_size
     order = generator(task.settings.seed, _STREAM).permutation(p)
     count = max(1, round(p / size))
-    return EigenProProjector(part, points, state, preconditioner, tuple(np.array_split(order, count)))
+    weight = None
+    if prepared.indices is not None:  # the user's own points have none
+        weight = prepared.targets.weight(take(rows, prepared.indices, Fields.y | Fields.weight))
+    batches = tuple(np.array_split(order, count))
+    weights = None if weight is None else xp.asarray(weight)
+    return EigenProProjector(part, points, state, preconditioner, batches, weights=weights)

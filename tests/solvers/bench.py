@@ -213,7 +213,8 @@ def _eigenpro_extra(
         batches = np.array_split(np.random.default_rng(2).permutation(len(points)), 3)
         columns = basis.split(comm.rank, comm.size)
         own = basis.part(columns, points[ids])
-        projector = EigenProProjector(own, points[ids], state, part, tuple(batches), iterative)
+        weights = None if setup.toy.weight is None else setup.toy.weight[setup.centres]
+        projector = EigenProProjector(own, points[ids], state, part, tuple(batches), iterative, weights)
     else:
         deal = column_blocks(len(points), comm.rank, comm.size)
         K = basis.kernel.block(points, points)

@@ -1,5 +1,7 @@
 """The iterative projector against the exact one, and running means against NumPy's."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from bench import Setup, eigenpro, toy
@@ -38,7 +40,9 @@ def _solve(setup: Setup, h: HostArray, epochs: int, ranks: int) -> HostArray:
         rows = setup.points[columns.ids]
         own = np.searchsorted(setup.head, columns.ids[: columns.n_head])
         part = basis.part(columns, rows)
-        projector = EigenProProjector(part, rows, setup.state, setup.state.part(own, "float64"), batches, epochs)
+        weights = None if setup.toy.weight is None else setup.toy.weight[setup.centres]
+        own_part = setup.state.part(own, "float64")
+        projector = EigenProProjector(part, rows, setup.state, own_part, batches, epochs, weights)
         return columns.ids, projector.solve(h[columns.ids], comm)
 
     t = np.empty_like(h)
@@ -64,10 +68,29 @@ def test_many_passes_end_at_the_exact_projection(setup: Setup, h: HostArray) -> 
     np.testing.assert_allclose(away @ found, away @ exact, atol=1e-3 * np.abs(away @ exact).max())
 
 
+@pytest.fixture(scope="module")
+def uneven() -> Setup:
+    """Many rows that hardly weigh anything beside a few that do."""
+    problem = toy(Squared(), n=400)
+    light = np.random.default_rng(4).random((400, 1)) < 0.85
+    weight = np.where(light, 0.003, 1.0)
+    X = np.where(light, problem.X, problem.X + 6)
+    return eigenpro(replace(problem, X=X, weight=weight / weight.mean()), EigenPro(), centres=200, s=160, q=20)
+
+
+def test_uneven_weights_do_not_make_the_projection_diverge(uneven: Setup) -> None:
+    problem = uneven.toy
+    h = problem.kernel.block(uneven.points, problem.X.copy()) @ problem.y / problem.n
+    residuals = [_residual(uneven, _solve(uneven, h, epochs, 1), h) for epochs in (1, 10, 40)]
+    assert residuals == sorted(residuals, reverse=True)
+    assert residuals[0] < 1
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_any_number_of_ranks_projects_alike(setup: Setup, h: HostArray, ranks: int) -> None:
-    alone = _solve(setup, h, 2, 1)
-    np.testing.assert_allclose(_solve(setup, h, 2, ranks), alone, rtol=0, atol=1e-11 * np.abs(alone).max())
+def test_any_number_of_ranks_projects_alike(setup: Setup, uneven: Setup, h: HostArray, ranks: int) -> None:
+    for chosen, target in ((setup, h), (uneven, np.ones((200, 1)))):
+        alone = _solve(chosen, target, 2, 1)
+        np.testing.assert_allclose(_solve(chosen, target, 2, ranks), alone, rtol=0, atol=1e-11 * np.abs(alone).max())
 
 
 @settings(max_examples=25, deadline=None)
