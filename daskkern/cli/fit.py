@@ -1,7 +1,5 @@
 """``daskkern fit`` and ``daskkern plan``."""
 
-from pathlib import Path
-
 import click
 
 from daskkern.backend.concurrency import cpu_count
@@ -87,8 +85,7 @@ def _ranks(where: ClusterRequest, settings: FitSettings) -> tuple[int, int, int]
 
 def open_source(store: str) -> StoreSource:
     """Return the source for a store named on the command line, its path made absolute."""
-    path = str(Path(store).absolute()) if "://" not in store else store
-    source = StoreSource.at(path)
+    source = StoreSource.at(store)
     if source.info.task is None:
         raise DataError(f"the store {store} has no targets, so nothing can be fitted; ingest it again with --target")
     return source

@@ -53,6 +53,8 @@ def parse_kernel(text: str) -> Kernel:
 
 def from_spec(spec: Mapping[str, object]) -> Kernel:
     """Rebuild a kernel from :meth:`Kernel.spec`; SpecError names an unknown kernel or parameter."""
+    if not isinstance(spec, Mapping):
+        raise SpecError(f"a kernel is written as a mapping with its name and parameters; found {spec!r:.60}")
     entry = _entry(str(spec.get("name", "")))
     allowed = {field.name for field in fields(entry.kernel)}
     parameters = {key: value for key, value in spec.items() if key != "name"}

@@ -18,7 +18,7 @@ _STREAM = 32
 
 @dataclass(frozen=True)
 class Stratified(LandmarkSelector):
-    """The same share of the landmarks for every class as of the rows, at least one a class; needs class labels.
+    """The same share of the landmarks for every class as of the rows, at least one a class while there are enough; needs class labels.
 
     One pass over y (8 bytes a row are held).
     """
@@ -57,4 +57,6 @@ def _quotas(counts: IntArray, n: int) -> IntArray:
             quotas[code] += 1
     while quotas.sum() > n and quotas.max() > 1:
         quotas[np.argmax(quotas)] -= 1
+    while quotas.sum() > n:  # fewer landmarks than classes: the rarest go without
+        quotas[np.argmin(np.where(quotas > 0, counts, counts.max() + 1))] = 0
     return np.minimum(quotas, counts)

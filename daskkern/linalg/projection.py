@@ -11,7 +11,6 @@ costs one allreduce of (p, c) numbers. Memory is p^2 / (2 W) numbers a rank, wor
 """
 
 from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
 
@@ -88,7 +87,9 @@ class NotPositiveDefiniteError(DaskkernError):
     """A pivot of the factorisation was not positive: more jitter is needed."""
 
 
-def inverse_factor(panels: list[Array], deal: Deal, jitter: float, comm: Communicator) -> InverseFactor:
+def inverse_factor(
+    panels: list[Array], deal: Deal, jitter: float, comm: Communicator, dtype: str = "float32"
+) -> InverseFactor:
     """Factor and invert.
 
     Parameters
@@ -99,17 +100,19 @@ def inverse_factor(panels: list[Array], deal: Deal, jitter: float, comm: Communi
         The deal of the columns.
     jitter : float
         Added to the diagonal.
+    dtype : str
+        Of the panels: a rank without any must know what it receives.
 
     Raises
     ------
     NotPositiveDefiniteError
         On every rank alike, when the matrix with this jitter is not numerically positive definite.
     """
+    xp = namespace_of(*panels)
     own = dict(zip(deal.own, panels, strict=True))
     blocks = deal.blocks
     for k, block in enumerate(blocks):
-        owner = k % deal.size
-        xp, panel = _panel(own.get(k), deal, block, jitter, comm, owner, panels)
+        panel = comm.broadcast(xp.asarray(_panel(own.get(k), deal, block, jitter, dtype)), k % deal.size)
         width = block.stop - block.start
         if not bool(xp.isfinite(panel[:width]).all()):
             raise NotPositiveDefiniteError(
@@ -126,19 +129,12 @@ def inverse_factor(panels: list[Array], deal: Deal, jitter: float, comm: Communi
     return InverseFactor(deal, tuple(panels), jitter)
 
 
-def _panel(
-    mine: Array | None, deal: Deal, block: slice, jitter: float, comm: Communicator, owner: int, panels: list[Array]
-) -> tuple[ModuleType, Array]:
-    """Return the broadcast panel: inv(L_kk) on top (its width rows), L below."""
+def _panel(mine: Array | None, deal: Deal, block: slice, jitter: float, dtype: str) -> Array:
+    """Return the panel of this block where it lives: inv(L_kk) on top (its width rows), L below; else a buffer."""
     width = block.stop - block.start
-    if deal.rank == owner and mine is not None:
-        xp = namespace_of(mine)
-        panel = _factor(mine, width, jitter)
-    else:
-        xp = namespace_of(*panels) if panels else np
-        dtype = panels[0].dtype if panels else np.float32
-        panel = xp.empty((deal.p - block.start, width), dtype)
-    return xp, comm.broadcast(panel, owner)
+    if mine is None:
+        return np.empty((deal.p - block.start, width), dtype)
+    return _factor(mine, width, jitter)
 
 
 def _factor(panel: Array, width: int, jitter: float) -> Array:

@@ -50,7 +50,9 @@ def load_model(source: str | Path | zarr.Group) -> KernelModel:
     except ModelError:
         raise
     except (StoreError, SpecError) as error:
-        raise ModelError(str(error)) from None
+        raise ModelError(
+            f"the model {where} is damaged: {error}" if isinstance(error, SpecError) else str(error)
+        ) from None
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"the model {where} is damaged: {error}; save it again") from None
 

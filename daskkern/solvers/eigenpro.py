@@ -84,12 +84,13 @@ class Temporary:
 class EigenProRun:
     """The state of a run on one rank.
 
-    `a` (p_r, c) as of the last projection, `working` = a plus what S gained since (both by column); `pending` h
+    `a` (p_r, c) as of the last projection and `scale` what the ridge penalty made of it since, `working` = a plus what S gained since (both by column); `pending` h
     (p_r, c); `at_S` the model's values at the rank's members of S (s_r, c), kept for the ridge penalty;
     `temporary` the window's own centres. All rows as centres: only `working` and `at_S` are used.
     """
 
     a: Array
+    scale: float
     working: Array
     pending: Array
     at_S: Array
@@ -148,7 +149,7 @@ class EigenPro(Solver[EigenProRun]):
         zero = xp.zeros((p, c), problem.dtype)
         at_S = xp.zeros((setup.part.vectors.shape[0], c), problem.dtype)
         start = round(problem.n_steps * (1 - self.averaging))
-        return EigenProRun(zero, zero, zero, at_S, None, 0, 0, TailAverage(max(start, 1)))
+        return EigenProRun(zero, 1.0, zero, zero, at_S, None, 0, 0, TailAverage(max(start, 1)))
 
     def step(self, problem: Problem, state: EigenProRun, batch: Batch, comm: Communicator) -> tuple[EigenProRun, float]:
         setup: EigenProSetup = problem.extra
@@ -228,7 +229,9 @@ def _step_window(
     if not batch.last and in_window < setup.window:
         stripe = _stripe(problem, batch, g * (-eta / m), comm)
         temporary = stripe if temporary is None else temporary.join(stripe)
-    run = EigenProRun(state.a * shrink, working, pending, at_S, temporary, in_window, state.step + 1, state.average)
+    run = EigenProRun(
+        state.a, state.scale * shrink, working, pending, at_S, temporary, in_window, state.step + 1, state.average
+    )
     return run, loss
 
 
@@ -243,6 +246,8 @@ def _stripe(problem: Problem, batch: Batch, coefficients: Array, comm: Communica
 
 def _project(projector: Projector, state: EigenProRun, comm: Communicator) -> EigenProRun:
     """End the window: put its gradient on the centres and drop the temporary ones."""
-    a = state.a - projector.solve(state.pending, comm)
+    a = state.a * state.scale - projector.solve(state.pending, comm)
     average = state.average.add(state.step, a)
-    return replace(state, a=a, working=a, pending=state.pending * 0, temporary=None, in_window=0, average=average)
+    return replace(
+        state, a=a, scale=1.0, working=a, pending=state.pending * 0, temporary=None, in_window=0, average=average
+    )

@@ -55,7 +55,7 @@ class NystromSGD(Solver[NystromRun]):
         folder and more than two epochs are asked.
     n_directions : int or "auto"
         k: directions above it are not conditioned; "auto" is all, as in the paper.
-    step : {"auto", "paper"}
+    step_rule : {"auto", "paper"}
         "paper" is ``1 / (l_1 l_k)^(1/2)``, which ignores the batch and the loss.
     scratch : str or None
         Folder for psi that every worker can write to; None is the system's folder for temporary files.

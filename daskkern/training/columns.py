@@ -109,7 +109,7 @@ def _exact(
         panels = [_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
         try:
             with library_threads(task.threads):
-                return inverse_factor(panels, deal, jitter, comm)
+                return inverse_factor(panels, deal, jitter, comm, task.settings.dtype)
         except NotPositiveDefiniteError as error:
             last = error
     raise DataError(

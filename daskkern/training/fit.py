@@ -198,7 +198,7 @@ def _distributed(
         prepared: Prepared = _outcome(client.submit(_unwrap, ticket, pure=False))
         summary = summarise(prepared)
         plan = _cluster_plan(client, summary, source, settings, workers)
-        with _features(source, settings, prepared) as features:
+        with client.as_current(), _features(source, settings, prepared) as features:
             task = RankTask(source, settings, RemoteValue(str(ticket.key)), validation, plan, 0, features)
             results = run_gang(
                 client,

@@ -1,5 +1,6 @@
 """Where rows come from, as a value that travels to workers and is opened there."""
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import zarr
 from distributed import Client, Future, get_client, wait
 
 from daskkern.arrays import HostArray, IntArray
@@ -60,7 +62,9 @@ class StoreSource(Source):
 
     @classmethod
     def at(cls, location: StoreLocation) -> "StoreSource":
-        """Open the store once to learn what it holds. Raises StoreError."""
+        """Open the store once to learn what it holds. A local path is made absolute. Raises StoreError."""
+        if not isinstance(location, zarr.Group) and "://" not in os.fspath(location):
+            location = os.path.abspath(location)
         info = open_store(location).info
         known = SourceInfo(
             info.n_rows,
@@ -152,7 +156,8 @@ class BlockSource(Source):
 
     def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
         futures = [client.submit(block, pure=False) for block in self.blocks]
-        wait(futures)
+        with client.as_current():
+            wait(futures)
         for future in futures:
             if future.status == "error":
                 raise DataError(f"a block of the dask arrays cannot be computed: {future.exception()}")

@@ -91,6 +91,7 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
     classes = rows.classes or ()
     counts, weights = np.zeros(len(classes), np.int64), np.zeros(len(classes))
     for block in _blocks(rows):
+        _check_weight(block.weight)
         codes: IntArray = np.asarray(block.y)
         counts += np.bincount(codes, minlength=len(classes))
         weights += np.bincount(codes, block.weight, minlength=len(classes))
@@ -114,6 +115,7 @@ def _regression(rows: Rows, settings: FitSettings) -> Targets:
         y: FloatArray = np.asarray(block.y, np.float64)
         if not np.isfinite(y).all():
             raise DataError("the targets hold NaN or infinity; remove such rows first")
+        _check_weight(block.weight)
         weight = np.ones(len(y)) if block.weight is None else block.weight
         total += float(weight.sum())
         first += weight @ (y - anchor)
@@ -151,6 +153,11 @@ def _class_weight(
     if not (np.isfinite(chosen).all() and (chosen >= 0).all() and (chosen * weights).sum() > 0):
         raise SpecError(f"class_weight={dict(asked)} was asked; weights must be finite, not negative, not all zero")
     return chosen
+
+
+def _check_weight(weight: HostArray | None) -> None:
+    if weight is not None and not (weight >= 0).all():  # NaN is not either
+        raise DataError("the sample weights hold negative numbers or NaN; give weights of 0 or more")
 
 
 def _weight_scale(n_rows: int, total: float) -> float:

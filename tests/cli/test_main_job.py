@@ -1,0 +1,264 @@
+"""The command line does the main job, and answers wrong input with one line."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import zarr
+from sklearn.datasets import load_diabetes, load_iris
+
+from daskkern.cli.main import main
+
+
+def run(capfd, *words):
+    """Run the command line in this process; return exit code, stdout and stderr."""
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    out, err = capfd.readouterr()
+    return end.value.code, out, err
+
+
+@pytest.fixture
+def iris(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    names = ["setosa", "versicolor", "virginica"]
+    order = np.random.default_rng(0).permutation(len(y))
+    with open(tmp_path / "iris.csv", "w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["sepal length", "sepal width", "petal length", "petal width", "species"])
+        out.writerows([*X[i], names[y[i]]] for i in order)
+    return tmp_path / "iris.csv"
+
+
+@pytest.fixture
+def stores(iris, capfd, tmp_path):
+    code, _, err = run(
+        capfd, "ingest", iris, "--target", "species", "--scale", "standard", "--split", 0.3,
+        "--out", tmp_path / "train.zarr", "--out-test", tmp_path / "test.zarr",
+    )  # fmt: skip
+    assert code == 0, err
+    return tmp_path / "train.zarr", tmp_path / "test.zarr"
+
+
+@pytest.fixture
+def model(stores, capfd, tmp_path):
+    code, _, err = run(
+        capfd, "fit", stores[0], "--kernel", "gaussian:median", "--landmarks", 80, "--workers", 0,
+        "--loss", "logistic", "--out", tmp_path / "model.zarr",
+    )  # fmt: skip
+    assert code == 0, err
+    return tmp_path / "model.zarr"
+
+
+def test_ingest_fit_score_and_predict(stores, model, capfd, tmp_path):
+    code, out, _ = run(capfd, "score", model, stores[1], "--json")
+    assert code == 0
+    score = json.loads(out)
+    assert score["n_rows"] == 45
+    assert score["accuracy"] > 0.85
+    assert score["error"] == pytest.approx(1 - score["accuracy"])
+    assert "45 rows: accuracy" in run(capfd, "score", model, stores[1])[1]
+    code, out, _ = run(capfd, "predict", model, stores[1], "--out", tmp_path / "p.zarr")
+    assert code == 0
+    group = zarr.open_group(tmp_path / "p.zarr", mode="r")
+    labels = np.array(group.attrs["classes"])[group["prediction"][:]]
+    assert set(labels) <= {"setosa", "versicolor", "virginica"}
+    np.testing.assert_allclose(group["probability"][:].sum(axis=1), 1, rtol=1e-5)
+
+
+def test_a_test_store_without_scaling_is_scored_right(iris, stores, model, capfd, tmp_path):
+    assert run(capfd, "ingest", iris, "--target", "species", "--out", tmp_path / "raw.zarr")[0] == 0
+    score = json.loads(run(capfd, "score", model, tmp_path / "raw.zarr", "--json")[1])
+    assert score["accuracy"] > 0.9
+
+
+def test_regression_is_scored_in_target_units(capfd, tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    out = tmp_path / "d.zarr"
+    assert run(capfd, "ingest", tmp_path / "X.npy", tmp_path / "y.npy", "--out", out)[0] == 0
+    code, said, _ = run(
+        capfd, "fit", out, "--kernel", "gaussian:median", "--workers", 0, "--epochs", 20, "--out", tmp_path / "m.zarr"
+    )
+    assert code == 0
+    assert "model is in" in said
+    score = json.loads(run(capfd, "score", tmp_path / "m.zarr", out, "--json")[1])
+    assert set(score) == {"n_rows", "rmse", "mae", "r2"}
+    assert 20 < score["rmse"] < 80
+    assert score["r2"] > 0.3
+
+
+def test_plan_shows_the_memory_of_a_rank(stores, capfd):
+    code, out, _ = run(capfd, "plan", stores[0], "--landmarks", 50, "--workers", 2)
+    assert code == 0
+    assert "together" in out
+    assert "budget" in out
+    code, _, err = run(capfd, "plan", stores[0], "--memory", "1MB")
+    assert code == 1
+    assert "budget is 1 MB" in err
+
+
+def test_settings_come_from_a_file_and_from_set(stores, capfd, tmp_path):
+    (tmp_path / "fit.yaml").write_text("kernel: gaussian:1.5\nlandmarks: 40\nsolver:\n  name: eigenpro\n  window: 2\n")
+    code, _, err = run(
+        capfd, "fit", stores[0], "--config", tmp_path / "fit.yaml", "--set", "epochs=2", "--set", "solver.averaging=0",
+        "--workers", 0, "--out", tmp_path / "m.zarr",
+    )  # fmt: skip
+    assert code == 0, err
+    settings = zarr.open_group(tmp_path / "m.zarr", mode="r").attrs["provenance"]["settings"]
+    assert settings["kernel"] == {"name": "gaussian", "length_scale": 1.5}
+    assert settings["max_epochs"] == 2
+    assert settings["solver"]["window"] == 2
+    assert settings["solver"]["averaging"] == 0
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+def test_the_demo_goes_the_whole_way_and_again(tmp_path):
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-m", "daskkern", "demo", "--out", str(tmp_path / "demo")],
+            capture_output=True, text=True, timeout=100,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "error" in done.stdout
+        assert "dashboard http" in done.stdout
+        assert str(tmp_path / "demo" / "model.zarr") in done.stdout
+
+
+def _nan(path):
+    path.write_text("a,b,label\n1,2,x\n3,,y\n")
+    return ["ingest", path, "--target", "label", "--out"]
+
+
+def _text(path):
+    path.write_text("a,b,label\n1,2,x\n3,red,y\n")
+    return ["ingest", path, "--target", "label", "--out"]
+
+
+def _forgotten(path):
+    path.write_text("a,b,label\n1,2,x\n3,4,y\n")
+    return ["ingest", path, "--out"]
+
+
+def _wrong_column(path):
+    path.write_text("a,b,label\n1,2,x\n3,4,y\n")
+    return ["ingest", path, "--target", "lable", "--out"]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: ["ingest", path.with_name("absent.csv"), "--target", "y", "--out"], ["absent.csv"]),
+        (_nan, ["row 1", "'b'|\"b\"|b"]),
+        (_text, ["red", "b"]),
+        (_forgotten, ["--target", "label"]),
+        (_wrong_column, ["lable", "label"]),
+    ],
+)
+def test_wrong_input_to_ingest_is_one_line_and_leaves_nothing(make, words, capfd, tmp_path):
+    arguments = make(tmp_path / "table.csv")
+    before = sorted(tmp_path.iterdir())
+    code, _, err = run(capfd, *arguments, tmp_path / "out.zarr")
+    assert code in (1, 2)
+    _is_one_line(err)
+    for word in words:
+        assert any(choice in err for choice in word.split("|")), err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def _is_one_line(err):
+    lines = [line for line in err.splitlines() if line.strip()]
+    assert len(lines) == 1, err
+    assert lines[0].startswith("daskkern: error: ")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["fit", "{absent}", "--out", "{out}"], 1, "absent.zarr"),
+        (["fit", "{train}"], 2, "--out"),
+        (["fit", "{train}", "--out", "{out}", "--kernel", "gausian:5"], 2, "did you mean 'gaussian'"),
+        (["fit", "{train}", "--out", "{out}", "--kernel", "gaussian:wide"], 2, "wide"),
+        (["fit", "{train}", "--out", "{out}", "--landmarks", "many"], 2, "many"),
+        (["fit", "{train}", "--out", "{out}", "--epochs", "0"], 2, "at least 1"),
+        (["fit", "{train}", "--out", "{out}", "--set", "colour=red"], 2, "colour"),
+        (["fit", "{train}", "--out", "{out}", "--set", "solver.colour=red"], 2, "colour"),
+        (["fit", "{train}", "--out", "{out}", "--config", "{absent}"], 2, "cannot be read"),
+        (["fit", "{train}", "--out", "{out}", "--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "one of"),
+        (["fit", "{train}", "--out", "{out}", "--loss", "squard"], 2, "did you mean 'squared'"),
+        (["fit", "{train}", "--out", "{train}", "--workers", "0"], 1, "not overwritten"),
+        (["fit", "{train}", "--out", "{out}", "--memory", "lots"], 2, "4GB"),
+        (["score", "{absent}", "{test}"], 1, "no model at"),
+        (["score", "{train}", "{test}"], 1, "daskkern-model|no daskkern"),
+        (["score", "{model}", "{absent}"], 1, "absent.zarr"),
+        (["predict", "{model}", "{other}", "--out", "{out}"], 1, "4 features"),
+        (["score", "{model}", "{other}"], 1, "4 features"),
+        (["paint"], 2, "paint"),
+        (["fit", "--colour"], 2, "--colour"),
+    ],
+)
+def test_wrong_use_is_one_line(words, code, said, stores, model, capfd, tmp_path):
+    np.savez(tmp_path / "other.npz", X=np.random.default_rng(0).random((40, 3)), y=np.arange(40) % 3)
+    assert run(capfd, "ingest", tmp_path / "other.npz", "--out", tmp_path / "other.zarr")[0] == 0
+    names = {
+        "train": stores[0], "test": stores[1], "model": model, "out": tmp_path / "out.zarr",
+        "absent": tmp_path / "absent.zarr", "other": tmp_path / "other.zarr",
+    }  # fmt: skip
+    found, _, err = run(capfd, *[word.format(**names) for word in words])
+    assert found == code, err
+    _is_one_line(err)
+    assert any(choice in err for choice in said.split("|")), err
+    assert not names["out"].exists()
+
+
+def test_a_model_of_another_schema_is_refused(stores, model, capfd):
+    zarr.open_group(model, mode="r+").update_attributes({"version": 99})
+    code, _, err = run(capfd, "score", model, stores[1])
+    assert code == 1
+    _is_one_line(err)
+    assert "99" in err
+
+
+def test_a_dead_scheduler_is_one_line(stores, capfd, tmp_path):
+    code, _, err = run(capfd, "fit", stores[0], "--out", tmp_path / "o.zarr", "--scheduler", "tcp://127.0.0.1:1")
+    assert code == 1
+    _is_one_line(err)
+
+
+def test_debug_shows_the_traceback(capfd, tmp_path):
+    code, _, err = run(capfd, "score", tmp_path / "absent.zarr", tmp_path / "absent.zarr", "--debug")
+    assert code == 1
+    assert "Traceback" in err
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.timeout(180)
+def test_an_interrupt_leaves_a_model(workers, tmp_path, capfd):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "d.npz", X=rng.standard_normal((6000, 20)), y=rng.integers(0, 3, 6000))
+    assert run(capfd, "ingest", tmp_path / "d.npz", "--out", tmp_path / "d.zarr")[0] == 0
+    words = ["fit", "d.zarr", "--kernel", "gaussian:4", "--landmarks", "500", "--epochs", "100000", "--out", "m.zarr"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "daskkern", *words, "--workers", str(workers)],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    seen = ""
+    deadline = time.monotonic() + 60
+    while "epoch   3/" not in seen and time.monotonic() < deadline:
+        seen += process.stderr.readline()
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, seen + err
+    assert "interrupted: the model so far is in" in out
+    assert (tmp_path / "m.zarr").is_dir()
+    assert run(capfd, "score", tmp_path / "m.zarr", tmp_path / "d.zarr")[0] == 0

@@ -1,0 +1,125 @@
+"""What can be fitted and predicted: arrays, dask arrays, stores by path and by group."""
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from sklearn.datasets import load_digits
+
+import daskkern
+from daskkern import KernelClassifier, KernelRegressor, Landmarks
+from daskkern.errors import DaskkernError
+from daskkern.kernels import Gaussian
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return (X / 16).astype("float32"), y
+
+
+@pytest.fixture(scope="module")
+def store(digits, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    X, y = digits
+    np.savez(folder / "digits.npz", X=X, y=y)
+    daskkern.ingest([str(folder / "digits.npz")], folder / "digits.zarr", chunk_rows=256)
+    return folder / "digits.zarr"
+
+
+def _new(**changes):
+    return KernelClassifier(**{"kernel": Gaussian(2.0), "basis": Landmarks(200), "max_epochs": 3, **changes})
+
+
+def test_arrays_dask_arrays_a_path_and_a_group_give_good_models_of_the_same_data(digits, store):
+    X, y = digits
+    lazy = da.from_array(X, chunks=(500, 30)), da.from_array(y, chunks=700)
+    models = [_new().fit(X, y), _new().fit(*lazy), _new().fit(str(store)), _new().fit(zarr.open_group(store, mode="r"))]
+    for model in models:
+        assert model.score(X, y) > 0.97
+        assert model.classes_.tolist() == list(range(10))
+    np.testing.assert_allclose(models[2].decision_function(X), models[3].decision_function(X), rtol=0, atol=1e-6)
+
+
+def test_dask_in_gives_lazy_dask_out(digits):
+    X, y = digits
+    model = _new(loss="multinomial_logistic").fit(X, y)
+    lazy = da.from_array(X, chunks=(500, 20))
+    for method in ("predict", "decision_function", "predict_proba"):
+        result = getattr(model, method)(lazy)
+        assert isinstance(result, da.Array)
+        expected = getattr(model, method)(X)
+        assert result.shape == expected.shape
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result.compute(), expected, rtol=1e-5, atol=1e-6)
+    assert model.score(lazy, da.from_array(y, chunks=300)) == pytest.approx(model.score(X, y))
+
+
+def test_prediction_of_a_dask_array_computes_nothing_before_it_is_asked(digits):
+    X, y = digits
+    model = _new().fit(X, y)
+    asked = []
+
+    def watch(block):
+        asked.append(len(block))
+        return block
+
+    lazy = da.from_array(X, chunks=(600, 64)).map_blocks(watch, meta=X[:0])
+    result = model.predict(lazy)
+    assert asked == []
+    result[:10].compute()
+    assert len(asked) == 1
+
+
+def test_a_store_is_predicted_and_scored_in_one_pass(digits, store):
+    X, y = digits
+    model = _new().fit(str(store))
+    assert (model.predict(str(store)) == model.predict(X)).all()
+    assert model.score(str(store)) == pytest.approx(model.score(X, y))
+
+
+def test_lazy_regression_matches_arrays():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 5))
+    y = np.stack([np.sin(X[:, 0]), X[:, 1]], axis=1)
+    model = KernelRegressor(Gaussian(2.0), basis=Landmarks(200), max_epochs=20).fit(
+        da.from_array(X, chunks=150), da.from_array(y, chunks=(200, 1))
+    )
+    assert model.predict(X).shape == (600, 2)
+    assert model.score(X, y) > 0.9
+    assert model.score(da.from_array(X, chunks=100), da.from_array(y, chunks=100)) == pytest.approx(model.score(X, y))
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "words"),
+    [
+        (da.ones((10, 3)), None, "y was not given"),
+        (da.ones((10, 3)), da.ones(9), "9 rows, but X has 10"),
+        (da.ones((10, 3)), da.ones(10), "at least 2 classes|class"),
+        (da.ones((10, 3)), da.arange(10) / 3, "fractions"),
+        (da.full((10, 3), np.nan), da.arange(10) % 2, "NaN"),
+        ("nowhere.zarr", None, "nowhere.zarr"),
+    ],
+)
+def test_unusable_data_is_one_sentence(X, y, words):
+    with pytest.raises(DaskkernError, match=words):
+        _new().fit(X, y)
+
+
+def test_a_store_does_not_take_targets_beside_its_own(digits, store):
+    with pytest.raises(DaskkernError, match="brings its own targets"):
+        _new().fit(str(store), digits[1])
+
+
+def test_a_regressor_refuses_a_store_of_classes(store):
+    with pytest.raises(DaskkernError, match="KernelClassifier"):
+        KernelRegressor().fit(str(store))
+
+
+def test_other_features_at_prediction_are_refused(digits):
+    X, y = digits
+    model = _new().fit(X, y)
+    with pytest.raises(ValueError, match="63 features"):
+        model.predict(X[:, :63])
+    with pytest.raises(DaskkernError, match="64 features"):
+        model.predict(da.ones((5, 63)))

@@ -1,0 +1,139 @@
+"""A fit on worker processes is the fit in this process, up to rounding."""
+
+import os
+import shutil
+
+import dask.array as da
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import daskkern
+from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
+from daskkern.errors import ClusterError, DataError, MemoryBudgetError
+from daskkern.kernels import Gaussian, Laplacian
+from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.testing.cluster import local_cluster
+from daskkern.training.fit import fit
+from daskkern.training.sources import StoreSource
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fits")
+    X, y = load_digits(return_X_y=True)
+    np.savez(folder / "digits.npz", X=X.astype(np.uint8), y=y)
+    daskkern.ingest([str(folder / "digits.npz")], folder / "digits.zarr", chunk_rows=200, scale="minmax")
+    return str(folder / "digits.zarr")
+
+
+@pytest.fixture(scope="module")
+def client1():
+    with local_cluster(1) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def X():  # noqa: N802
+    return load_digits(return_X_y=True)[0]
+
+
+CASES = {
+    "landmarks": {"basis": Landmarks(300)},
+    "landmarks, one batch a window": {"basis": Landmarks(300), "solver": EigenPro(window=1), "alpha": 1e-4},
+    "stratified landmarks, ridge": {"basis": Landmarks(200, "stratified"), "alpha": 1e-3, "loss": "logistic"},
+    "projections by EigenPro": {"basis": Landmarks(300), "solver": EigenPro(projection="eigenpro")},
+    "all rows": {"basis": AllRows(), "loss": "squared"},
+    "all rows, ridge": {"basis": AllRows(), "loss": "multinomial_logistic", "alpha": 1e-3},
+    "nystrom streamed": {"basis": Landmarks(200), "solver": NystromSGD(mode="streamed")},
+    "nystrom stored": {"basis": Landmarks(200), "solver": NystromSGD(mode="stored")},
+    "laplacian, class weights": {"kernel": Laplacian(3.0), "basis": Landmarks(250), "class_weight": "balanced"},
+    "early stopping": {"basis": Landmarks(200), "early_stopping": True},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_two_and_three_workers_agree_with_this_process(case, store, client1, client2, client3):
+    settings = {"kernel": Gaussian(1.5), "max_epochs": 3, **CASES[case]}
+    scores = []
+    for client in (None, client1, client2, client3):
+        model = KernelClassifier(**settings, client=client).fit(store)
+        scores.append(model.decision_function(store))
+    for other in scores[1:]:
+        assert np.abs(other - scores[0]).max() <= 1e-4 * np.abs(scores[0]).max()
+        assert (other.argmax(axis=1) == scores[0].argmax(axis=1)).mean() >= 0.999
+
+
+def test_the_hinge_loss_agrees_on_what_it_predicts(store, client2):
+    settings = {"kernel": Gaussian(1.5), "loss": "hinge", "basis": Landmarks(300), "max_epochs": 3}
+    here = KernelClassifier(**settings).fit(store).predict(store)
+    there = KernelClassifier(**settings, client=client2).fit(store).predict(store)
+    assert (here == there).mean() >= 0.999
+
+
+def test_arrays_and_dask_arrays_reach_the_workers(X, client2):
+    y = load_digits(return_X_y=True)[1]
+    settings = {"kernel": Gaussian(25.0), "basis": Landmarks(300), "max_epochs": 3, "client": client2}
+    arrays = KernelClassifier(**settings).fit(X, y, sample_weight=np.ones(len(y)))
+    assert arrays.score(X, y) > 0.95
+    lazy = KernelClassifier(**settings).fit(da.from_array(X, chunks=(400, 64)), da.from_array(y, chunks=400))
+    assert lazy.score(X, y) > 0.95
+    regressor = KernelRegressor(**settings).fit(X, X[:, :2].sum(axis=1) + X[:, 20])
+    assert regressor.score(X, X[:, :2].sum(axis=1) + X[:, 20]) > 0.8
+
+
+def test_an_active_client_is_used(store, client2):
+    with client2.as_current():
+        model = KernelClassifier(Gaussian(1.5), basis=Landmarks(100), max_epochs=2).fit(store)
+    assert sum(epoch.bytes_sent for epoch in model.history_) > 0
+
+
+def test_a_relative_path_is_made_absolute_before_it_travels(store, client2, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(store, tmp_path / "here.zarr")
+    model = KernelClassifier(Gaussian(1.5), basis=Landmarks(50), max_epochs=1, client=client2).fit("here.zarr")
+    assert model.n_iter_ == 1
+
+
+def test_a_store_that_a_worker_cannot_read_is_refused_by_name(store, client2):
+    def hide(path):
+        os.rename(path, path + ".away")
+
+    source = StoreSource.at(store)
+    hide(store)
+    try:
+        with pytest.raises(ClusterError, match=r"worker tcp://.*cannot run the fit"):
+            fit(source, KernelClassifier(Gaussian(1.5), basis=Landmarks(50))._settings(), client=client2)
+    finally:
+        os.rename(store + ".away", store)
+
+
+def test_errors_of_the_preparation_arrive_as_what_they_are(client2):
+    X = np.zeros((50, 3))
+    with pytest.raises(DataError, match="median"):
+        KernelClassifier("gaussian:median", basis=Landmarks(20), client=client2).fit(X, np.arange(50) % 2)
+
+
+def test_a_fit_over_the_memory_budget_is_refused_with_the_numbers(store, client2):
+    with pytest.raises(MemoryBudgetError, match=r"would need .*MB.*budget is 1e\+?0?6|budget is 1 MB"):
+        KernelClassifier(Gaussian(1.5), basis=Landmarks(300), memory_budget=10**6, client=client2).fit(store)
+
+
+def test_nothing_is_left_on_the_cluster(store, client2):
+    KernelClassifier(Gaussian(1.5), basis=Landmarks(100), max_epochs=1, client=client2).fit(store)
+
+    def keys(dask_worker):
+        return [key for key in dask_worker.data if "daskkern" in str(key)]
+
+    for _ in range(50):
+        left = client2.run(keys)
+        if not any(left.values()):
+            break
+    assert not any(left.values()), left
+
+
+def test_a_cluster_without_workers_is_refused(store):
+    with local_cluster(0) as client, pytest.raises(ClusterError, match="no workers"):
+        KernelClassifier(client=client).fit(store)
