@@ -1,0 +1,40 @@
+"""What the docs quote is what the files say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("add-a-kernel.md", "add-a-loss.md", "add-a-solver.md")
+TEXTS = ("README.md", "CHANGELOG.md", "deploy/README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*")))
+_QUOTE = r"<!-- {} -->\n```python\n(.*?)```"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_quoted_source_is_the_file(page: str) -> None:
+    quotes = re.findall(_QUOTE.format(r"source: (\S+)"), (ROOT / "docs" / page).read_text(), re.DOTALL)
+    assert len(quotes) == 1
+    path, quoted = quotes[0]
+    assert quoted == (ROOT / path).read_text()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_quoted_row_is_in_its_table(page: str) -> None:
+    rows = re.findall(_QUOTE.format(r"row: (\S+)"), (ROOT / "docs" / page).read_text(), re.DOTALL)
+    assert len(rows) == 1
+    path, quoted = rows[0]
+    assert quoted in (ROOT / path).read_text()
+
+
+@pytest.mark.parametrize("text", [name for name in TEXTS if name.endswith(".md")])
+def test_links_lead_to_files(text: str) -> None:
+    page = ROOT / text
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("text", [name for name in TEXTS if name.endswith(".md")])
+def test_files_that_the_docs_name_exist(text: str) -> None:
+    for path in re.findall(r"`((?:daskkern|tests|examples|docs)/[\w./-]+)`", (ROOT / text).read_text()):
+        assert (ROOT / path).exists(), path
