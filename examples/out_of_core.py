@@ -2,13 +2,14 @@
 
 The store is written chunk by chunk, so that this process never holds it either. The fit runs on local worker
 processes with a memory limit each, and at the end their highest memory is printed next to the limit and the store's
-size. By default: a store of 3.2 GB and two workers with a limit of 1.5 GB each. A rank reads ahead windows of 256 MiB,
-so that a limit much below 1.2 GB is refused for stores of this size.
+size. By default: a store of 3.2 GB and two workers with a limit of 1.5 GB each, 2 minutes on two cores. A rank reads
+windows of 256 MiB ahead, so that a limit much below 1.2 GB is refused for stores of this size.
 
 Run it with ``python examples/out_of_core.py``.
 """
 
 import argparse
+import logging
 import os
 import sys
 import tempfile
@@ -17,7 +18,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import dask
 import numpy as np
 import psutil
 from dask.utils import parse_bytes
@@ -97,6 +97,7 @@ def run(folder: Path, options: argparse.Namespace) -> float:
             threads_per_worker=1,
             memory_limit=limit,
             dashboard_address="127.0.0.1:0",
+            silence_logs=logging.ERROR,
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -142,5 +143,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    with dask.config.set({"distributed.worker.memory.spill": False}):
-        main()
+    main()
