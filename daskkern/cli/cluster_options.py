@@ -16,7 +16,7 @@ from daskkern.errors import SpecError
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """What the user asked for: at most one of the three."""
+    """What was asked for: a scheduler, or workers here (GPUs instead, with "auto", where there are some)."""
 
     scheduler: str | None
     workers: int | None

@@ -45,7 +45,7 @@ def command(context: click.Context, out: str) -> None:
     say("2. Ingest: daskkern ingest digits.npz --out train.zarr --split 0.2 --out-test test.zarr --scale minmax")
     tell(ingest([str(source)], train, scale="minmax", split=0.2, out_test=test, overwrite=True))
     say("3. Fit: daskkern fit train.zarr --kernel gaussian:median --landmarks 1000 --out model.zarr")
-    where = ClusterRequest(None, None, "auto", bool(context.find_root().params.get("debug")))
+    where = ClusterRequest(None, 2, "auto", bool(context.find_root().params.get("debug")))
     settings = FitSettings(Gaussian("median"), SquaredHinge(), Landmarks(1000), EigenPro(), max_epochs=_EPOCHS)
     with where.client() as client, progress(_EPOCHS) as listener:
         result = fit(open_source(str(train)), settings, client=client, listener=listener)

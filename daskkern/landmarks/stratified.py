@@ -18,8 +18,9 @@ _STREAM = 32
 
 @dataclass(frozen=True)
 class Stratified(LandmarkSelector):
-    """The same share of the landmarks for every class as of the rows, at least one a class while there are enough; needs class labels.
+    """The same share of the landmarks for every class as of the rows; at least one a class while there are enough.
 
+    Needs class labels.
     One pass over y (8 bytes a row are held).
     """
 

@@ -84,8 +84,8 @@ class Temporary:
 class EigenProRun:
     """The state of a run on one rank.
 
-    `a` (p_r, c) as of the last projection and `scale` what the ridge penalty made of it since, `working` = a plus what S gained since (both by column); `pending` h
-    (p_r, c); `at_S` the model's values at the rank's members of S (s_r, c), kept for the ridge penalty;
+    `a` (p_r, c) as of the last projection and `scale`, by which the ridge penalty shrank it since; `working` is that a
+    plus what S gained since (both by column); `pending` h (p_r, c); `at_S` the model's values at the rank's members of S (s_r, c), kept for the ridge penalty;
     `temporary` the window's own centres. All rows as centres: only `working` and `at_S` are used.
     """
 
@@ -107,7 +107,7 @@ class EigenPro(Solver[EigenProRun]):
     Parameters
     ----------
     subsample : int or "auto"
-        Rows s of the preconditioner's subsample S; "auto" is 3,000 or 4 in 5 of the centres, whichever is less.
+        Rows s of the preconditioner's subsample S; "auto" is 2,000 or 4 in 5 of the centres, whichever is less.
     n_directions : int or "auto"
         Damped directions q.
     rho, tau : float
