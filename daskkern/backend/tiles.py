@@ -96,6 +96,38 @@ def multiply(left: Array, right: Array, xp: ModuleType) -> Array:
     return out[:, :c]
 
 
+def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
+    """Return ``left @ right`` in float64, summed over column blocks of `left` (m, p) and row blocks of `right` (p, c).
+
+    Each block's product is taken in the working dtype and the blocks are added in float64. Blocks that do not depend
+    on how the columns are shared out make the sum over ranks the same for every number of ranks, but for the
+    rounding of float64: coefficients of a kernel model cancel, and sums of p products in float32 differ by 1e-4 of
+    the result when their order does.
+    """
+    if xp is not np:
+        return multiply(left, right, xp).astype(np.float64)
+    rows = balanced(left.shape[0], max(_PRODUCT_ROWS, -(-left.shape[0] // _PRODUCT_TILES)))
+    padded = pad_columns(right, xp)
+    out = np.zeros((left.shape[0], padded.shape[1]))
+
+    def one(tile: slice) -> None:
+        for block in blocks:
+            out[tile] += left[tile, block] @ padded[block]
+
+    for_each(rows, one)
+    return out[:, : right.shape[1]]
+
+
+def multiply_transposed_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
+    """Return ``left.T @ right`` in float64 for `left` (p, r) and `right` (p, c), summed over blocks of their rows."""
+    if xp is not np:
+        return multiply_transposed(left, right, xp).astype(np.float64)
+    out = np.zeros((left.shape[1], right.shape[1]))
+    for block in blocks:
+        out += multiply_transposed(left[block], right[block], xp)
+    return out
+
+
 def multiply_transposed(left: Array, right: Array, xp: ModuleType) -> Array:
     """Return ``left.T @ right`` for `left` (m, p) and a skinny `right` (m, c), tiled over the columns of `left`."""
     p, c = left.shape[1], right.shape[1]

@@ -15,10 +15,19 @@ from daskkern.linalg import column_blocks
 
 @dataclass(frozen=True)
 class Columns:
-    """One rank's share: global column numbers `ids` (p_r,), the first `n_head` of them in S, ascending."""
+    """One rank's share: global column numbers `ids` (p_r,), the first `n_head` of them in S.
+
+    `blocks` cut the share into the pieces over which sums are taken: the same pieces, whoever has them.
+    """
 
     ids: IntArray
     n_head: int
+    blocks: tuple[slice, ...]
+
+    @property
+    def head_blocks(self) -> list[slice]:
+        """The blocks of the columns in S."""
+        return [block for block in self.blocks if block.stop <= self.n_head]
 
 
 @dataclass(frozen=True)
@@ -33,9 +42,8 @@ class KernelBasis:
         p.
     head : (s,) int64
         Global numbers of the columns in S, ascending.
-    dealt : bool
-        Columns dealt in blocks, block k to rank ``k % W`` (what sharded factorisations want), or else in one
-        contiguous range a rank (what reading all rows wants).
+    all_rows : bool
+        The columns are all training rows, column j is row j.
     shift : (d,) array or None
         Subtracted from all rows before distances.
     """
@@ -43,18 +51,23 @@ class KernelBasis:
     kernel: Kernel
     n_columns: int
     head: IntArray
-    dealt: bool
+    all_rows: bool
     shift: HostArray | None
 
     def split(self, rank: int, size: int) -> Columns:
-        """Return the columns of `rank` among `size` ranks."""
-        if self.dealt:
-            ids = column_blocks(self.n_columns, rank, size).columns()
-        else:
-            start, stop = (self.n_columns * r // size for r in (rank, rank + 1))
-            ids = np.arange(start, stop)
-        in_head = np.isin(ids, self.head, assume_unique=True)
-        return Columns(np.concatenate([ids[in_head], ids[~in_head]]), int(in_head.sum()))
+        """Return the columns of `rank` among `size` ranks: whole blocks of S first, then whole blocks of the rest."""
+        order = self._order()
+        deal = column_blocks(self.n_columns, rank, size, self.head.size)
+        numbers = deal.columns()
+        return Columns(order[numbers], int(np.count_nonzero(numbers < self.head.size)), tuple(deal.own_blocks))
+
+    def _order(self) -> IntArray:
+        """Return all columns, those in S first."""
+        if np.array_equal(self.head, np.arange(self.head.size)):
+            return np.arange(self.n_columns)
+        rest = np.ones(self.n_columns, bool)
+        rest[self.head] = False
+        return np.concatenate([self.head, np.flatnonzero(rest)])
 
     def part(self, columns: Columns, rows: Array) -> "KernelPart":
         """Return the products with the given columns, whose points are `rows` (p_r, d)."""
@@ -78,8 +91,8 @@ class KernelPart:
         return self.kernel.block(X, self.points, out)
 
     def scores(self, X: Array, a: Array, head: Array | None = None) -> Array:
-        """Return the rank's share of the scores, (m, c), in tiles; `head` (m, n_head) receives K_BS."""
-        return self.kernel.matvec(X, self.points, a, head)
+        """Return the rank's share of the scores, (m, c) float64, in tiles; `head` (m, n_head) receives K_BS."""
+        return self.kernel.matvec(X, self.points, a, head, self.columns.blocks)
 
     def pullback(self, X: Array, g: Array) -> Array:
         """Return ``sum_i k(x_i, z_j) g_i`` for the rank's columns, (p_r, c), in tiles."""

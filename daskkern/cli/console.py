@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from daskkern.errors import DaskkernError, SpecError
@@ -27,6 +28,13 @@ def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> 
     for row in rows:
         grid.add_row(*row)
     OUT.print(grid)
+
+
+def progress_bar() -> Progress:
+    """Return a live bar over rows on stderr, silent where stderr is no terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("rows"))
+    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)
 
 
 def run(command: Callable[[], object], debug: bool) -> int:

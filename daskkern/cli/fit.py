@@ -12,7 +12,7 @@ from daskkern.models import save_model
 from daskkern.models.store import FORMAT
 from daskkern.monitor.progress import progress
 from daskkern.training.fit import FitResult, fit
-from daskkern.training.memory import available_memory, format_bytes
+from daskkern.training.memory import LIMIT_SHARE, available_memory, format_bytes
 from daskkern.training.outlook import outlook
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import StoreSource
@@ -62,11 +62,8 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     rows += [("together", format_bytes(plan.total)), ("budget of one rank", format_bytes(plan.budget))]
     table(f"memory of one rank of {ranks}, at most", ("item", "bytes"), rows)
     if plan.kept_wanted:
-        share = plan.kept / plan.kept_wanted
-        say(
-            f"kernel blocks: {format_bytes(plan.kept_wanted)} a rank; {share:.0%} of them will be kept between epochs, "
-            "the rest computed again"
-        )
+        fate = "kept between epochs" if plan.kept else "computed again in every epoch"
+        say(f"kernel blocks: {format_bytes(plan.kept_wanted)} a rank, {fate}")
     plan.check()
 
 
@@ -76,7 +73,7 @@ def _ranks(where: ClusterRequest, settings: FitSettings) -> tuple[int, int, int]
         with where.client() as client:
             assert client is not None
             workers = client.scheduler_info(n_workers=-1)["workers"].values()
-            limits = [int(worker["memory_limit"] or available_memory(len(workers))) for worker in workers]
+            limits = [int(LIMIT_SHARE * worker["memory_limit"]) or available_memory(len(workers)) for worker in workers]
             threads = min(int(worker["nthreads"]) for worker in workers)
             return len(workers), threads, settings.memory_budget or min(limits)
     ranks = max(1, min(cpu_count(), 4) if where.workers is None else where.workers)

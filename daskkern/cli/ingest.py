@@ -1,10 +1,8 @@
 """``daskkern ingest``: files into a store."""
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from daskkern.cli.console import say
+from daskkern.cli.console import progress_bar, say
 from daskkern.data.ingest import IngestReport, ingest
 
 
@@ -36,17 +34,8 @@ def command(
     overwrite: bool,
 ) -> None:
     """Turn files (.npz, a .npy pair, .csv, .parquet) into a store, in bounded memory."""
-    bar = Progress(
-        TextColumn("ingesting"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("rows"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        line = bar.add_task("", total=None)
+    with progress_bar() as bar:
+        line = bar.add_task("ingesting", total=None)
         report = ingest(
             sources,
             out,

@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
-from daskkern.cli.console import say
+from daskkern.cli.console import progress_bar, say
 from daskkern.data.store import Store, open_store
 from daskkern.models import load_model
 from daskkern.training.evaluate import Score, score_store
@@ -21,7 +19,7 @@ from daskkern.training.predict import predict_store
 def score_command(model: str, store: str, as_json: bool) -> None:
     """Score MODEL on STORE, in one pass: accuracy and error, or RMSE, MAE and R2."""
     fitted, rows = load_model(model), open_rows(store)
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with progress_bar() as bar:
         line = bar.add_task("scoring", total=rows.info.n_rows)
         score = score_store(fitted, rows, lambda done, total: bar.update(line, completed=done, total=total))
     if as_json:
@@ -38,7 +36,7 @@ def score_command(model: str, store: str, as_json: bool) -> None:
 def predict_command(model: str, store: str, out: str, overwrite: bool) -> None:
     """Predict every row of STORE and write the predictions, in bounded memory."""
     fitted, rows = load_model(model), open_rows(store)
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with progress_bar() as bar:
         line = bar.add_task("predicting", total=rows.info.n_rows)
         note = predict_store(
             fitted,

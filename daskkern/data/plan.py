@@ -18,7 +18,7 @@ from daskkern.backend.random import generator
 from daskkern.data.rows import Rows
 from daskkern.errors import SpecError
 
-DEFAULT_WINDOW_BYTES = 256 << 20
+DEFAULT_WINDOW_BYTES = 64 << 20
 
 # Names of the random streams; far from the small numbers that other parts of a fit use with the same seed.
 _CHUNKS, _ROWS, _WINDOWS, _BATCHES = 0xDA7A_0001, 0xDA7A_0002, 0xDA7A_0003, 0xDA7A_0004

@@ -25,7 +25,7 @@ from daskkern.solvers import parse_solver
 from daskkern.training.evaluate import check_store, raw_blocks
 from daskkern.training.fit import FitResult, fit
 from daskkern.training.settings import EarlyStopping, FitSettings
-from daskkern.training.sources import Source, StoreSource
+from daskkern.training.sources import Source, StoreSource, check_finite
 
 
 class KernelEstimator(BaseEstimator):
@@ -82,7 +82,8 @@ class KernelEstimator(BaseEstimator):
             store = open_store(X)
             check_store(self.model_, store, targets=False)
             return np.concatenate([method(self.model_.scores(self.model_.check(block))) for block in raw_blocks(store)])
-        X = validate_data(self, X, reset=False, dtype="numeric", order="C")
+        X = validate_data(self, X, reset=False, dtype="numeric", order="C", ensure_all_finite=False)
+        check_finite(X)
         return method(self.model_.scores(X))
 
     def _apply_lazily(self, X: da.Array, method: Callable[[HostArray], HostArray], like: HostArray) -> da.Array:

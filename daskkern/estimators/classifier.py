@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, validate_data
 
 from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec, Landmarks
@@ -190,7 +190,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         return float(super().score(X, y, sample_weight))
 
     def _arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Source, HostArray]:
-        X, y = validate_data(self, X, y, dtype="numeric", order="C", ensure_min_samples=2)
+        X, y = validate_data(self, X, y, dtype="numeric", order="C", ensure_min_samples=2, ensure_all_finite=False)
+        assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if classes.size < 2:

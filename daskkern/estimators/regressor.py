@@ -15,7 +15,7 @@ from daskkern.kernels import Kernel, Laplacian
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
 from daskkern.training.evaluate import score_store
-from daskkern.training.sources import Source
+from daskkern.training.sources import Source, check_finite
 
 
 class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
@@ -133,8 +133,17 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     def _arrays(self, X: Any, y: Any, sample_weight: Any) -> Source:
         X, y = validate_data(
-            self, X, y, dtype="numeric", order="C", multi_output=True, y_numeric=True, ensure_min_samples=2
+            self,
+            X,
+            y,
+            dtype="numeric",
+            order="C",
+            multi_output=True,
+            y_numeric=True,
+            ensure_min_samples=2,
+            ensure_all_finite=False,
         )
+        check_finite(np.asarray(y), name="y")
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

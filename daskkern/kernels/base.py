@@ -6,6 +6,7 @@ formula. A new kernel is one class with one formula, in a file of its own, and o
 
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ from daskkern.kernels.points import Points, Statistic, left_operand, make_points
 __all__ = ["Kernel", "Points", "Statistic"]
 
 _GROUP = 4  # column tiles that one thread works through: enough units for small batches, few partial sums
+_GROUPS = 32
 
 
 @dataclass(frozen=True)
@@ -108,24 +110,39 @@ class Kernel(ABC):
             s *= squared**self.norm_power
         return s
 
-    def matvec(self, X: Array, Z: Array | Points, A: Array, head: Array | None = None) -> Array:
-        """Return ``K(X, Z) @ A``, shape (m, c), holding one tile a thread and never the block.
+    def matvec(
+        self,
+        X: Array,
+        Z: Array | Points,
+        A: Array,
+        head: Array | None = None,
+        blocks: Sequence[slice] | None = None,
+    ) -> Array:
+        """Return ``K(X, Z) @ A``, shape (m, c), float64, holding one tile a thread and never the block.
 
-        `head`, if given, is an (m, h) array that receives the first h columns of the block on the way.
+        Parameters
+        ----------
+        head : (m, h) array, optional
+            Receives the first h columns of the block on the way.
+        blocks : sequence of slices, optional
+            Column blocks whose products are taken in the working dtype before they are added in float64; see
+            :func:`daskkern.backend.tiles.multiply_blocks`. By default tiles.
         """
         xp = namespace_of(X)
         right = self._right(X, Z)
         left, norms = left_operand(X, self.statistic, right.shift, self.singular_at_zero)
         m, p = X.shape[0], right.size
         rows, columns = tile_shape(xp, m, p)
-        groups = balanced(p, _GROUP * columns)
-        partial = xp.zeros((len(groups), m, A.shape[1]), A.dtype)
+        cuts = balanced(p, columns) if blocks is None or xp is not np else list(blocks)
+        groups = [cuts[part] for part in balanced(len(cuts), max(_GROUP, -(-len(cuts) // _GROUPS)))]
+        partial = xp.zeros((len(groups), m, A.shape[1]), np.float64)
         n_head = 0 if head is None else head.shape[1]
+        widest = max((cut.stop - cut.start for cut in cuts), default=0)
 
         def unit(work: tuple[slice, int]) -> None:
             tile, group = work
-            buffer = xp.empty((tile.stop - tile.start, min(columns, p)), X.dtype)
-            for cols in within(groups[group], columns):
+            buffer = xp.empty((tile.stop - tile.start, widest), X.dtype)
+            for cols in groups[group]:
                 values = buffer[:, : cols.stop - cols.start]
                 self._tile(left, norms, tile, right, cols, values)
                 partial[group, tile] += multiply(values, A[cols], xp)

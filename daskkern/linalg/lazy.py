@@ -39,13 +39,14 @@ def lazy_kernel_matrix(kernel: Kernel, X: HostArray, Z: HostArray, chunk: int = 
     )
 
 
-def lazy_gram_sum(parts: Sequence[Callable[[], HostArray]], width: int) -> da.Array:
-    """Return ``sum_g parts[g]()`` as a lazy dask array (width, width) in float64.
+def lazy_gram_sum(parts: Sequence[Callable[[HostArray], HostArray]], T: HostArray) -> da.Array:
+    """Return ``sum_g parts[g](T)`` as a lazy dask array (r, r) in float64, for `T` (p, r), which is sent once.
 
     Each part is one task that runs over its own share of the row chunks and keeps one running sum, so that a
     worker holds one Gram matrix, not one a chunk.
     """
-    tasks = [da.from_delayed(delayed(part, pure=False)(), shape=(width, width), dtype=np.float64) for part in parts]
+    shared, shape = delayed(T, pure=False), (T.shape[1], T.shape[1])
+    tasks = [da.from_delayed(delayed(part, pure=False)(shared), shape=shape, dtype=np.float64) for part in parts]
     total = tasks[0]
     for task in tasks[1:]:
         total = total + task

@@ -10,6 +10,7 @@ which overwrite the columns of the factor that nobody needs any more. Rank r end
 costs one allreduce of (p, c) numbers. Memory is p^2 / (2 W) numbers a rank, work 2 p^3 / (3 W).
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.tiles import multiply, multiply_transposed
+from daskkern.backend.tiles import balanced, multiply, multiply_transposed
 from daskkern.errors import DaskkernError
 
 _MAX_BLOCK = 512
@@ -26,34 +27,39 @@ _MIN_BLOCKS = 24
 
 @dataclass(frozen=True)
 class Deal:
-    """How p columns are dealt to ranks: blocks of `width` consecutive columns, block k to rank ``k % size``."""
+    """How p columns are dealt to ranks: consecutive `blocks`, block k to rank ``k % size``."""
 
     p: int
-    width: int
+    blocks: tuple[slice, ...]
     rank: int
     size: int
-
-    @property
-    def blocks(self) -> list[slice]:
-        """All blocks, as slices of ``range(p)``."""
-        return [slice(start, min(start + self.width, self.p)) for start in range(0, self.p, self.width)]
 
     @property
     def own(self) -> list[int]:
         """Numbers of this rank's blocks, ascending."""
         return list(range(self.rank, len(self.blocks), self.size))
 
+    @property
+    def own_blocks(self) -> list[slice]:
+        """This rank's blocks, as slices of its own columns."""
+        edges = np.cumsum([0, *(self.blocks[k].stop - self.blocks[k].start for k in self.own)]).tolist()
+        return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
+
     def columns(self) -> HostArray:
         """Global numbers of this rank's columns, ascending, int64."""
-        blocks = self.blocks
-        parts = [np.arange(blocks[k].start, blocks[k].stop) for k in self.own]
+        parts = [np.arange(self.blocks[k].start, self.blocks[k].stop) for k in self.own]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def column_blocks(p: int, rank: int, size: int) -> Deal:
-    """Return the deal of `p` columns: at least 24 blocks of at most 512 columns, narrower only for many ranks."""
+def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> Deal:
+    """Return the deal of `p` columns, whose first `n_head` make blocks of their own.
+
+    At least 24 blocks of at most 512 columns; narrower only for more ranks than that. So the blocks, and with them
+    every partial sum, are the same for up to 24 ranks.
+    """
     width = max(1, min(_MAX_BLOCK, -(-p // _MIN_BLOCKS), -(-p // size)))
-    return Deal(p, width, rank, size)
+    rest = [slice(n_head + part.start, n_head + part.stop) for part in balanced(p - n_head, width)]
+    return Deal(p, (*balanced(n_head, width), *rest), rank, size)
 
 
 @dataclass(frozen=True)
@@ -67,12 +73,10 @@ class InverseFactor:
     def solve(self, h: Array, comm: Communicator) -> Array:
         """Return this rank's part of ``(K_ZZ + jitter)^-1 h`` from its part `h` (p_r, c); one (p, c) allreduce."""
         xp = namespace_of(h)
-        total = xp.zeros((self.deal.p, h.shape[1]), h.dtype)
-        at = 0
-        for panel, start in zip(self.panels, self._starts(), strict=True):
-            total[start:] += multiply(panel, h[at : at + panel.shape[1]], xp)
-            at += panel.shape[1]
-        total = comm.allreduce(total)
+        total = xp.zeros((self.deal.p, h.shape[1]), np.float64)
+        for panel, start, block in zip(self.panels, self._starts(), self.deal.own_blocks, strict=True):
+            total[start:] += multiply(panel, h[block], xp)
+        total = comm.allreduce(total).astype(h.dtype)
         parts = [
             multiply_transposed(panel, total[start:], xp)
             for panel, start in zip(self.panels, self._starts(), strict=True)

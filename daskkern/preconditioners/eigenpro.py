@@ -17,6 +17,7 @@ Where we differ: the 2017 paper prints P with another factor 1/l_i because it ac
 computed from rows held out of S, because in-sample values are far too small when q is not small against s.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dask.array as da
@@ -24,7 +25,9 @@ import numpy as np
 import scipy.sparse.linalg
 
 from daskkern.arrays import Array, FloatArray, HostArray
+from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
+from daskkern.backend.tiles import multiply_transposed_blocks
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
 from daskkern.linalg import lazy_kernel_matrix, top_eigenpairs
@@ -109,9 +112,12 @@ class EigenProPart:
     vectors: Array
     damping: Array
 
-    def project(self, gradient: Array) -> Array:
-        """Return this rank's share of ``V^T (K_SB g)``, (q, c); sum it over the ranks."""
-        return self.vectors.T @ gradient
+    def project(self, gradient: Array, blocks: Sequence[slice]) -> Array:
+        """Return this rank's share of ``V^T (K_SB g)``, (q, c) float64; sum it over the ranks.
+
+        `blocks` cut the rank's members of S; see :func:`daskkern.backend.tiles.multiply_blocks`.
+        """
+        return multiply_transposed_blocks(self.vectors, gradient, blocks, namespace_of(gradient))
 
     def apply(self, projected: Array) -> Array:
         """Return ``V_r D u``, (s_r, c): what the rank's members of S gain, per unit of step."""

@@ -28,8 +28,8 @@ from daskkern.linalg import lazy_gram_sum, lazy_kernel_matrix
 _SAFETY = 0.99
 _TOLERANCE = 1e-6
 
-GramPart = Callable[[HostArray], Callable[[], HostArray]]
-"""From T (p, r) to a task that returns the sum of ``w phi phi^T`` over its share of the rows, float64."""
+GramPart = Callable[[HostArray], HostArray]
+"""From T (p, r) to the sum of ``w phi phi^T`` over a share of the rows, float64."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def nystrom_state(
     kept = sigma > _TOLERANCE * sigma[-1]
     T64 = V[:, kept] / np.sqrt(sigma[kept])
     T = np.ascontiguousarray(T64, Z.dtype)
-    C = np.asarray(lazy_gram_sum([part(T) for part in gram_parts], T.shape[1]).compute()) / n_samples
+    C = np.asarray(lazy_gram_sum(gram_parts, T).compute()) / n_samples
     with library_threads(cpu_count()):
         lam, U = scipy.linalg.eigh(0.5 * (C + C.T), overwrite_a=True, check_finite=False)
     lam, U = np.maximum(lam[::-1], np.finfo(np.float64).tiny), U[:, ::-1]

@@ -18,14 +18,18 @@ returned model is the mean of the last iterates.
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
+import numpy as np
+
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
-from daskkern.backend.tiles import multiply, multiply_transposed
+from daskkern.backend.tiles import multiply_blocks, multiply_transposed
 from daskkern.errors import SpecError
 from daskkern.kernels import Points
 from daskkern.preconditioners import EigenProPart, EigenProState
 from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, loss_and_gradient, smoothness_of
+
+_STRIPES = 12  # pieces of a batch over which sums are taken, the same for 1, 2, 3, 4, 6 and 12 ranks
 
 
 class Projector(Protocol):
@@ -51,8 +55,10 @@ class EigenProSetup:
         None when all rows are centres.
     window : int
         Batches T between projections.
-    local : (n_local,) array of int or None
-        With all rows as centres: local column of each row of this rank's range, and `first` its first row.
+    head_blocks : tuple of slices
+        The blocks of the rank's members of S; see :class:`daskkern.basis.Columns`.
+    local, rows : (p_r,) arrays of int or None
+        With all rows as centres: the rank's columns in the order of their rows, and those rows, ascending.
     """
 
     state: EigenProState
@@ -60,13 +66,14 @@ class EigenProSetup:
     damped: Array
     projector: Projector | None
     window: int
+    head_blocks: tuple[slice, ...]
     local: HostArray | None = None
-    first: int = 0
+    rows: HostArray | None = None
 
 
 @dataclass(frozen=True)
 class Temporary:
-    """This rank's stripes of the window's batches as temporary centres, with their coefficients."""
+    """One stripe of each of the window's batches as temporary centres, with their coefficients."""
 
     points: Points
     coefficients: Array
@@ -85,8 +92,9 @@ class EigenProRun:
     """The state of a run on one rank.
 
     `a` (p_r, c) as of the last projection and `scale`, by which the ridge penalty shrank it since; `working` is that a
-    plus what S gained since (both by column); `pending` h (p_r, c); `at_S` the model's values at the rank's members of S (s_r, c), kept for the ridge penalty;
-    `temporary` the window's own centres. All rows as centres: only `working` and `at_S` are used.
+    plus what S gained since (both by column); `pending` h (p_r, c); `at_S` the model's values at the rank's members
+    of S (s_r, c), kept for the ridge penalty; `temporary` the window's own centres. All rows as centres: only
+    `working` and `at_S` are used.
     """
 
     a: Array
@@ -94,7 +102,7 @@ class EigenProRun:
     working: Array
     pending: Array
     at_S: Array
-    temporary: Temporary | None
+    temporary: tuple[Temporary, ...]
     in_window: int
     step: int
     average: TailAverage
@@ -107,7 +115,7 @@ class EigenPro(Solver[EigenProRun]):
     Parameters
     ----------
     subsample : int or "auto"
-        Rows s of the preconditioner's subsample S; "auto" is 2,000 or 4 in 5 of the centres, whichever is less.
+        Rows s of the preconditioner's subsample S; "auto" is 3,000 or 4 in 5 of the centres, whichever is less.
     n_directions : int or "auto"
         Damped directions q.
     rho, tau : float
@@ -149,7 +157,7 @@ class EigenPro(Solver[EigenProRun]):
         zero = xp.zeros((p, c), problem.dtype)
         at_S = xp.zeros((setup.part.vectors.shape[0], c), problem.dtype)
         start = round(problem.n_steps * (1 - self.averaging))
-        return EigenProRun(zero, 1.0, zero, zero, at_S, None, 0, 0, TailAverage(max(start, 1)))
+        return EigenProRun(zero, 1.0, zero, zero, at_S, (), 0, 0, TailAverage(max(start, 1)))
 
     def step(self, problem: Problem, state: EigenProRun, batch: Batch, comm: Communicator) -> tuple[EigenProRun, float]:
         setup: EigenProSetup = problem.extra
@@ -176,14 +184,14 @@ def _step_all_rows(
     m, n_head = batch.size, problem.part.columns.n_head
     if batch.phi is not None:
         head = batch.phi[:, :n_head]
-        partial = multiply(batch.phi, state.working, xp)
+        partial = multiply_blocks(batch.phi, state.working, problem.part.columns.blocks, xp)
     else:
         head = xp.empty((m, n_head), problem.dtype)
         partial = problem.part.scores(batch.X, state.working, head)
-    loss, g = loss_and_gradient(problem, comm.allreduce(partial), batch)
+    loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
     residual = multiply_transposed(head, g, xp) * (1 / m) + problem.alpha * state.at_S  # u, own rows of S
-    projected = comm.allreduce(setup.part.project(residual))  # r
+    projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
     working = state.working * shrink if problem.alpha else state.working.copy()
     here, rows = _own_rows(setup, batch)
     working[here] -= (eta / m) * g[rows]  # the rows of a batch are distinct
@@ -196,11 +204,12 @@ def _step_all_rows(
 
 def _own_rows(setup: EigenProSetup, batch: Batch) -> tuple[HostArray, HostArray]:
     """Return local columns and batch rows of the batch's rows that this rank holds as centres."""
-    if setup.local is None:
+    if setup.local is None or setup.rows is None:
         raise SpecError("all rows are centres, but the rank has no table of its rows")
-    offset = batch.positions - setup.first
-    rows = ((offset >= 0) & (offset < setup.local.size)).nonzero()[0]
-    return setup.local[offset[rows]], rows
+    at = np.minimum(np.searchsorted(setup.rows, batch.positions), max(setup.rows.size - 1, 0))
+    here = setup.rows[at] == batch.positions if setup.rows.size else np.zeros(batch.size, bool)
+    found = here.nonzero()[0]
+    return setup.local[at[found]], found
 
 
 def _step_window(
@@ -209,14 +218,15 @@ def _step_window(
     xp = namespace_of(state.working)
     m, n_head = batch.size, problem.part.columns.n_head
     phi = problem.part.block(batch.X) if batch.phi is None else batch.phi
-    partial = multiply(phi, state.working, xp)
-    if state.temporary is not None:
-        partial += problem.part.kernel.matvec(batch.X, state.temporary.points, state.temporary.coefficients)
-    loss, g = loss_and_gradient(problem, comm.allreduce(partial), batch)
+    partial = multiply_blocks(phi, state.working, problem.part.columns.blocks, xp)
+    for stripe in state.temporary:
+        whole = (slice(0, stripe.points.size),)
+        partial += problem.part.kernel.matvec(batch.X, stripe.points, stripe.coefficients, blocks=whole)
+    loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
     pulled = multiply_transposed(phi, g, xp) * (1 / m)  # K_ZB g / m
     residual = pulled[:n_head] + problem.alpha * state.at_S if problem.alpha else pulled[:n_head]
-    projected = comm.allreduce(setup.part.project(residual))  # r
+    projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
     working = state.working * shrink
     working[:n_head] += eta * setup.part.apply(projected)
     correction = setup.damped @ projected
@@ -224,24 +234,27 @@ def _step_window(
     at_S = state.at_S - eta * (residual - correction[:n_head]) if problem.alpha else state.at_S
     in_window = state.in_window + 1
     temporary = state.temporary
-    if temporary is not None and problem.alpha:
-        temporary = Temporary(temporary.points, temporary.coefficients * shrink)
+    if problem.alpha:
+        temporary = tuple(Temporary(stripe.points, stripe.coefficients * shrink) for stripe in temporary)
     if not batch.last and in_window < setup.window:
-        stripe = _stripe(problem, batch, g * (-eta / m), comm)
-        temporary = stripe if temporary is None else temporary.join(stripe)
+        fresh = _stripes(problem, batch, g * (-eta / m), comm)
+        temporary = tuple(a.join(b) for a, b in zip(temporary, fresh, strict=True)) if temporary else fresh
     run = EigenProRun(
         state.a, state.scale * shrink, working, pending, at_S, temporary, in_window, state.step + 1, state.average
     )
     return run, loss
 
 
-def _stripe(problem: Problem, batch: Batch, coefficients: Array, comm: Communicator) -> Temporary:
-    """Return this rank's share of the batch's rows as temporary centres."""
-    mine = slice(batch.size * comm.rank // comm.size, batch.size * (comm.rank + 1) // comm.size)
+def _stripes(problem: Problem, batch: Batch, coefficients: Array, comm: Communicator) -> tuple[Temporary, ...]:
+    """Return this rank's stripes of the batch's rows as temporary centres: the same stripes for up to 12 ranks."""
     if batch.X is None:
         raise SpecError("a window of more than one batch needs the rows of its batches")
-    points = problem.part.kernel.points(batch.X[mine], problem.part.points.shift)
-    return Temporary(points, coefficients[mine])
+    count = max(_STRIPES, comm.size)
+    edges = [batch.size * k // count for k in range(count + 1)]
+    own = range(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
+    parts = [slice(edges[k], edges[k + 1]) for k in own]
+    shift = problem.part.points.shift
+    return tuple(Temporary(problem.part.kernel.points(batch.X[rows], shift), coefficients[rows]) for rows in parts)
 
 
 def _project(projector: Projector, state: EigenProRun, comm: Communicator) -> EigenProRun:
@@ -249,5 +262,5 @@ def _project(projector: Projector, state: EigenProRun, comm: Communicator) -> Ei
     a = state.a * state.scale - projector.solve(state.pending, comm)
     average = state.average.add(state.step, a)
     return replace(
-        state, a=a, scale=1.0, working=a, pending=state.pending * 0, temporary=None, in_window=0, average=average
+        state, a=a, scale=1.0, working=a, pending=state.pending * 0, temporary=(), in_window=0, average=average
     )

@@ -17,7 +17,7 @@ from typing import ClassVar
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
-from daskkern.backend.tiles import multiply, multiply_transposed
+from daskkern.backend.tiles import multiply, multiply_blocks, multiply_transposed, multiply_transposed_blocks
 from daskkern.errors import SpecError
 from daskkern.preconditioners import NystromPart, NystromState
 from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, loss_and_gradient, smoothness_of
@@ -31,6 +31,8 @@ class NystromSetup:
     part: NystromPart
     features: slice | None
     """Stored: which columns of psi are this rank's. None: streamed."""
+    blocks: tuple[slice, ...] = ()
+    """Stored: the pieces of those columns over which sums are taken."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,12 @@ def _streamed(
 ) -> tuple[Array, Array, float]:
     xp = namespace_of(state.A)
     phi = problem.part.block(batch.X) if batch.phi is None else batch.phi
-    loss, g = loss_and_gradient(problem, comm.allreduce(multiply(phi, state.A, xp)), batch)
+    blocks = problem.part.columns.blocks
+    scores = comm.allreduce(multiply_blocks(phi, state.A, blocks, xp)).astype(problem.dtype)
+    loss, g = loss_and_gradient(problem, scores, batch)
     pulled = multiply_transposed(phi, g, xp) * (1 / batch.size)
-    u = comm.allreduce(multiply_transposed(setup.part.M, pulled, xp)) + problem.alpha * state.w
+    u = comm.allreduce(multiply_transposed_blocks(setup.part.M, pulled, blocks, xp)).astype(problem.dtype)
+    u += problem.alpha * state.w
     change = eta * (setup.part.conditioner * u)
     return state.w - change, state.A - multiply(setup.part.M, change, xp), loss
 
@@ -130,6 +135,7 @@ def _stored(
     if batch.phi is None or setup.features is None:
         raise SpecError("stored Nystrom-SGD needs the eigenfeatures of its batches")
     xp = namespace_of(state.w)
-    loss, g = loss_and_gradient(problem, comm.allreduce(multiply(batch.phi, state.w, xp)), batch)
+    scores = comm.allreduce(multiply_blocks(batch.phi, state.w, setup.blocks, xp)).astype(problem.dtype)
+    loss, g = loss_and_gradient(problem, scores, batch)
     u = multiply_transposed(batch.phi, g, xp) * (1 / batch.size) + problem.alpha * state.w
     return state.w - eta * (setup.part.conditioner[setup.features] * u), state.A, loss

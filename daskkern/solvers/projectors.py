@@ -58,11 +58,12 @@ class EigenProProjector:
             X = xp.concatenate(list(comm.allgather(self.rows[local])))[order]
             wanted = xp.concatenate(list(comm.allgather(h[local])))[order]
             head = xp.empty((batch.size, n_head), h.dtype)
-            g = comm.allreduce(self.part.scores(X, t, head)) - wanted
+            g = comm.allreduce(self.part.scores(X, t, head)).astype(h.dtype) - wanted
             if self.weights is not None:
                 g *= self.weights[batch]
             eta = self.state.step_size(batch.size, 1.0)
-            u = comm.allreduce(self.preconditioner.project(multiply_transposed(head, g, xp)))
+            pulled = multiply_transposed(head, g, xp)
+            u = comm.allreduce(self.preconditioner.project(pulled, self.part.columns.head_blocks)).astype(h.dtype)
             own = np.isin(batch, self.part.columns.ids, assume_unique=True).nonzero()[0]
             t[self._local(batch[own])] -= (eta / batch.size) * g[own]
             t[:n_head] += (eta / batch.size) * self.preconditioner.apply(u)

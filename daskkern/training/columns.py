@@ -40,6 +40,14 @@ def own_rows(rows: Rows, prepared: Prepared, columns: Columns) -> HostArray:
     return X
 
 
+def feature_columns(r: int, rank: int, size: int) -> tuple[slice, tuple[slice, ...]]:
+    """Return a rank's range of r eigenfeatures, and the pieces of it, which are the same for up to 24 ranks."""
+    pieces = column_blocks(r, 0, size).blocks
+    own = pieces[len(pieces) * rank // size : len(pieces) * (rank + 1) // size]
+    start, stop = (own[0].start, own[-1].stop) if own else (0, 0)
+    return slice(start, stop), tuple(slice(piece.start - start, piece.stop - start) for piece in own)
+
+
 def solver_setup(
     task: Any,
     prepared: Prepared,
@@ -53,11 +61,11 @@ def solver_setup(
     """Return what the solver needs on this rank."""
     dtype = task.settings.dtype
     if isinstance(prepared.state, NystromState):
-        features = None
+        features: slice | None = None
+        blocks: tuple[slice, ...] = ()
         if task.features is not None:
-            r = prepared.state.conditioner.size
-            features = slice(r * comm.rank // comm.size, r * (comm.rank + 1) // comm.size)
-        return NystromSetup(prepared.state, prepared.state.part(columns.ids, dtype, xp), features)
+            features, blocks = feature_columns(prepared.state.conditioner.size, comm.rank, comm.size)
+        return NystromSetup(prepared.state, prepared.state.part(columns.ids, dtype, xp), features, blocks)
     solver: EigenPro = task.settings.solver
     return _eigenpro_setup(solver, prepared, prepared.state, rows, columns, part, points, comm, xp, task)
 
@@ -79,19 +87,18 @@ def _eigenpro_setup(
     preconditioner = state.part(own_S, dtype, xp)
     directions = xp.asarray((state.vectors * state.damping).astype(dtype))
     subsample = basis.points(xp.asarray(prepared.subsample))
-    if not basis.dealt:
-        damped = basis.kernel.matvec(xp.asarray(points[:n_head]), subsample, directions)
-        start = int(columns.ids.min()) if columns.ids.size else 0  # the ids of all rows are one range
-        local = np.empty(columns.ids.size, np.int64)
-        local[columns.ids - start] = np.arange(columns.ids.size)
-        return EigenProSetup(state, preconditioner, damped, None, 1, local, start)
-    damped = basis.kernel.matvec(xp.asarray(points), subsample, directions)
+    heads = tuple(columns.head_blocks)
+    if basis.all_rows:
+        damped = basis.kernel.matvec(xp.asarray(points[:n_head]), subsample, directions).astype(dtype)
+        order = np.argsort(columns.ids)
+        return EigenProSetup(state, preconditioner, damped, None, 1, heads, order, columns.ids[order])
+    damped = basis.kernel.matvec(xp.asarray(points), subsample, directions).astype(dtype)
     projector: Projector
     if is_exact(solver, basis.n_columns):
         projector = _exact(prepared, rows, part, comm, xp, task)
     else:
         projector = _iterative(prepared, state, rows, preconditioner, part, xp.asarray(points), task, xp)
-    return EigenProSetup(state, preconditioner, damped, projector, prepared.window)
+    return EigenProSetup(state, preconditioner, damped, projector, prepared.window, heads)
 
 
 def _exact(
@@ -100,8 +107,8 @@ def _exact(
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis = prepared.basis
     every = np.arange(basis.n_columns)
-    Z = xp.asarray(own_rows(rows, prepared, Columns(every, 0)))
-    deal = column_blocks(basis.n_columns, comm.rank, comm.size)
+    Z = xp.asarray(own_rows(rows, prepared, Columns(every, 0, ())))
+    deal = column_blocks(basis.n_columns, comm.rank, comm.size, basis.head.size)
     eps = float(np.finfo(task.settings.dtype).eps)
     scale = float(basis.kernel.diagonal(Z).mean())
     for attempt in range(_JITTERS):

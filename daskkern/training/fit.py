@@ -27,7 +27,7 @@ from daskkern.preconditioners import EigenProState
 from daskkern.solvers import EigenPro, NystromSGD
 from daskkern.training.columns import is_exact
 from daskkern.training.features import is_stored, stored_features
-from daskkern.training.memory import MemoryPlan, Sizes, available_memory, plan_memory
+from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, Sizes, available_memory, plan_memory
 from daskkern.training.prepare import Prepared, prepare
 from daskkern.training.rank import RankResult, RankTask, run_rank
 from daskkern.training.settings import FitSettings
@@ -289,7 +289,7 @@ def _cluster_plan(
     for worker, host in zip(workers, hosts, strict=True):
         limit = int(known[worker].get("memory_limit") or 0)
         share = free[worker] // hosts.count(host)
-        budget = settings.memory_budget or (min(limit, share) if limit else share)
+        budget = settings.memory_budget or (min(int(LIMIT_SHARE * limit), share) if limit else share)
         threads = int(known[worker].get("nthreads", 1))
         plans.append(plan_for(summary, source, settings, len(workers), threads, budget))
     tightest = min(plans, key=lambda plan: (plan.budget, plan.kept))

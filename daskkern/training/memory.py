@@ -8,7 +8,11 @@ from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS
 from daskkern.errors import MemoryBudgetError
 
 KEEP_SHARE = 0.3
-"""Share of the budget that kept kernel blocks may take."""
+"""Share of the budget that kept rows and kernel blocks may take together."""
+KEEP_LIMIT = 3_000_000_000
+"""Most bytes of kernel blocks that a rank keeps: a fit does not take all memory because it is there."""
+LIMIT_SHARE = 0.8
+"""Share of a worker's memory limit that is planned with: Dask pauses a worker there."""
 _INTERPRETER = 250 << 20
 
 
@@ -109,7 +113,9 @@ def plan_memory(sizes: Sizes, budget: int) -> MemoryPlan:
         items["all rows"] = every_row
         room -= every_row
     kept_wanted = z.n * own * b
-    return MemoryPlan(tuple(items.items()), min(kept_wanted, room), kept_wanted, keeps_rows, budget)
+    # All or nothing: a part of the blocks saves that part of the kernel work, but costs as much memory as is there.
+    kept = kept_wanted if kept_wanted <= min(room, KEEP_LIMIT) else 0
+    return MemoryPlan(tuple(items.items()), kept, kept_wanted, keeps_rows, budget)
 
 
 def available_memory(ranks_here: int = 1) -> int:

@@ -23,14 +23,15 @@ def outlook(source: Source, settings: FitSettings, ranks: int, threads: int, bud
     rows = source.open(settings.dtype)
     plan = BatchPlan.for_rows(rows, m, settings.seed)
     solver = settings.solver
-    window = projection_window(solver, p, rows.n_features, m) if isinstance(solver, EigenPro) else 1
+    # More centres in smaller batches: the window of a small batch bounds the temporary centres from above.
+    window = projection_window(solver, p, rows.n_features, 1) if isinstance(solver, EigenPro) else 1
     classes = source.info.classes
     summary = PreparedSummary(
         p=p,
         s=s,
         q=s // 5 if isinstance(solver, EigenPro) and solver.n_directions == "auto" else s,
         m=m,
-        window=window if isinstance(basis, Landmarks) else 1,
+        window=-(-window // m) if isinstance(basis, Landmarks) else 1,
         n=n,
         n_outputs=len(classes) if classes else source.info.n_targets,
         window_rows=plan.window_rows if not isinstance(solver, NystromSGD) else plan.chunk_rows,

@@ -1,7 +1,6 @@
 """Before the first step: landmarks, the spectrum of a subsample, batch and window. Runs once, where Dask runs."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +24,8 @@ from daskkern.training.sources import Source
 from daskkern.training.targets import Targets, learn_targets
 
 _RESOLVE_ROWS = 2000
-_SUBSAMPLE = 2000
+_GRAM_ROWS = 4096
+_SUBSAMPLE = 3000
 _HELD_OUT = 2000
 _VALIDATION_ROWS = 20_000
 _HELD, _SUB, _VALID, _RESOLVE = 51, 52, 53, 54
@@ -191,7 +191,7 @@ def _prepare_eigenpro(
     )
     plan = _plan(rows, settings, state.critical_batch, held)
     points = settings.kernel.shift_for(chosen.points if chosen.points.size else S)
-    basis = KernelBasis(settings.kernel, p, head, not _all(settings), points)
+    basis = KernelBasis(settings.kernel, p, head, _all(settings), points)
     own = chosen.points if chosen.indices is None else None
     window = 1 if _all(settings) else projection_window(solver, p, rows.n_features, plan.batch_size)
     return Prepared(basis, chosen.indices, own, S, state, targets, plan, window, validation, tuple(clock.stages))
@@ -266,7 +266,8 @@ def _prepare_nystrom(
     H = np.sort(generator(settings.seed, _HELD).permutation(n)[:_HELD_OUT])
     block_H = take(rows, H)
     directions = settings.solver.n_directions
-    shares = [part for part in slices(n, -(-n // _gram_tasks())) if part.stop > part.start]
+    blocks = -(-n // _GRAM_ROWS)
+    shares = slices(n, -(-blocks // _gram_tasks()) * _GRAM_ROWS)
     state = nystrom_state(
         settings.kernel,
         Z,
@@ -278,7 +279,7 @@ def _prepare_nystrom(
     )
     clock.stage("spectrum", f"rank {state.conditioner.size} of {Z.shape[0]}, critical batch {state.critical_batch:.0f}")
     plan = _plan(rows, settings, state.critical_batch, Z.shape[0], Z.shape[0])
-    basis = KernelBasis(settings.kernel, Z.shape[0], np.zeros(0, np.int64), True, settings.kernel.shift_for(Z))
+    basis = KernelBasis(settings.kernel, Z.shape[0], np.zeros(0, np.int64), False, settings.kernel.shift_for(Z))
     own = Z if chosen.indices is None else None
     return Prepared(basis, chosen.indices, own, Z[:0], state, targets, plan, 1, validation, tuple(clock.stages))
 
@@ -293,7 +294,11 @@ def _gram_tasks() -> int:
 
 @dataclass(frozen=True, eq=False)
 class _GramShare:
-    """The rows of one Gram task."""
+    """``sum w phi phi^T``, phi = T^T k(Z, x), over a share of the rows; one float64 (r, r) sum is held.
+
+    A share is made of whole blocks of `_GRAM_ROWS` rows, and each block's product is rounded by itself: the sum does
+    not depend on how many shares there are.
+    """
 
     source: Source
     dtype: str
@@ -303,25 +308,13 @@ class _GramShare:
     targets: Targets
     part: slice
 
-    def __call__(self, T: HostArray) -> Callable[[], HostArray]:
-        return _GramTask(self, T)
-
-
-@dataclass(frozen=True, eq=False)
-class _GramTask:
-    """``sum w phi phi^T`` over the rows of a share, phi = T^T k(Z, x); one float64 (r, r) sum is held."""
-
-    share: _GramShare
-    T: HostArray
-
-    def __call__(self) -> HostArray:
-        share = self.share
-        rows = training_rows(share.source.open(share.dtype), share.validation)
-        points = share.kernel.points(share.Z, share.kernel.shift_for(share.Z))
-        total = np.zeros((self.T.shape[1], self.T.shape[1]))
-        for part in slices(share.part.stop - share.part.start, 4096):
-            block = rows.read(share.part.start + part.start, share.part.start + part.stop)
-            phi = share.kernel.block(_present(block), points) @ self.T
-            weight = share.targets.weight(block)
+    def __call__(self, T: HostArray) -> HostArray:
+        rows = training_rows(self.source.open(self.dtype), self.validation)
+        points = self.kernel.points(self.Z, self.kernel.shift_for(self.Z))
+        total = np.zeros((T.shape[1], T.shape[1]))
+        for start in range(self.part.start, self.part.stop, _GRAM_ROWS):
+            block = rows.read(start, min(start + _GRAM_ROWS, self.part.stop))
+            phi = self.kernel.block(_present(block), points) @ T
+            weight = self.targets.weight(block)
             total += phi.T @ (phi if weight is None else phi * weight)
         return total

@@ -227,7 +227,7 @@ class _Run:
             return batch.X
         if self.kept.has(index):
             return self.kept.get(index)
-        whole = isinstance(self.solver, NystromSGD) or self.prepared.basis.dealt
+        whole = isinstance(self.solver, NystromSGD) or not self.prepared.basis.all_rows
         part = self.problem.part
         if not self.kept.fits(batch.size * part.points.size * batch.y.dtype.itemsize):
             return part.block(batch.X) if whole else None

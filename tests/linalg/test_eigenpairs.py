@@ -142,7 +142,7 @@ def test_nothing_is_computed_until_it_is_asked() -> None:
     with Computes() as computes:
         lazy = lazy_kernel_matrix(Gaussian(), X, X, chunk=20)
         scaled = lazy * np.ones(50)[:, None] / 50
-        gram = lazy_gram_sum([lambda: 1 / 0], 3)
+        gram = lazy_gram_sum([lambda T: T / 0], np.array([[1]], dtype=object))
         assert computes.count == 0
         scaled.compute()
         assert computes.count == 1
@@ -162,8 +162,8 @@ def test_the_matrix_is_computed_as_often_as_promised_and_no_more(
 @pytest.mark.parametrize("tasks", [1, 2, 5])
 def test_gram_sums_equal_the_direct_formula(tasks: int) -> None:
     phi = _rows(97, 4)
-    parts = [lambda rows=rows: rows.T @ rows for rows in np.array_split(phi, tasks)]
-    lazy = lazy_gram_sum(parts, 4)
+    parts = [lambda T, rows=rows: (rows @ T).T @ (rows @ T) for rows in np.array_split(phi, tasks)]
+    lazy = lazy_gram_sum(parts, np.eye(4))
     assert lazy.shape == (4, 4)
     with dask.config.set(scheduler="threads"):
         np.testing.assert_allclose(lazy.compute(), phi.T @ phi, rtol=1e-12)

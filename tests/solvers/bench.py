@@ -110,7 +110,7 @@ def nystrom(problem: Toy, solver: NystromSGD, *, centres: int = 25, k: int | Non
 
     def part(T: HostArray) -> Any:
         phi = problem.kernel.block(problem.X, points) @ T
-        return lambda: phi.T @ (phi if problem.weight is None else problem.weight * phi)
+        return phi.T @ (phi if problem.weight is None else problem.weight * phi)
 
     w = None if problem.weight is None else problem.weight[:, 0]
     state = nystrom_state(problem.kernel, Z, [part], problem.n, problem.X, w, k)
