@@ -49,10 +49,21 @@ def test_column_blocks_partition_the_columns(p: int, size: int) -> None:
     for deal in deals:
         assert deal.columns().dtype == np.int64
         assert (np.diff(deal.columns()) > 0).all()
-        assert deal.width <= 512
+        assert max(block.stop - block.start for block in deal.blocks) <= 512
     held = [deal.columns().size for deal in deals]
-    assert max(held) - min(held) <= deals[0].width
-    assert min(held) > 0 or p < size * deals[0].width
+    widest = max(block.stop - block.start for block in deals[0].blocks)
+    uneven = len(deals[0].blocks) // size + 1  # blocks differ by a column
+    assert max(held) - min(held) <= widest + uneven
+    assert min(held) > 0 or p < size * widest
+
+
+@pytest.mark.parametrize("p", [1, 40, 97, 1000])
+def test_the_blocks_do_not_depend_on_the_number_of_ranks(p: int) -> None:
+    n_head = p // 3
+    blocks = column_blocks(p, 0, 1, n_head).blocks
+    if p >= 97:
+        assert all(column_blocks(p, 0, size, n_head).blocks == blocks for size in range(2, 25))
+    assert not any(block.start < n_head < block.stop for block in blocks)
 
 
 @each_size

@@ -18,6 +18,7 @@ from daskkern.solvers import Batch, EigenPro, NystromSGD, Problem, Solver
 from daskkern.solvers.eigenpro import EigenProSetup, Projector
 from daskkern.solvers.nystrom_sgd import NystromSetup
 from daskkern.solvers.projectors import EigenProProjector
+from daskkern.training.columns import feature_columns
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,7 @@ def train(
     """
     problem = setup.toy
     p = len(setup.points)
-    dealt = setup.centres is not None
-    basis = KernelBasis(problem.kernel, p, setup.head, dealt, problem.kernel.shift_for(setup.points))
+    basis = KernelBasis(problem.kernel, p, setup.head, setup.centres is None, problem.kernel.shift_for(setup.points))
 
     def work(comm: Communicator) -> tuple[IntArray, HostArray]:
         columns = basis.split(comm.rank, comm.size)
@@ -189,9 +189,9 @@ def _nystrom_extra(
     if not stored:
         return NystromSetup(state, state.part(ids, dtype), None), None
     r = state.conditioner.size
-    mine = slice(r * comm.rank // comm.size, r * (comm.rank + 1) // comm.size)
+    mine, blocks = feature_columns(r, comm.rank, comm.size)
     psi = setup.toy.kernel.block(setup.toy.X.copy(), setup.points) @ state.M
-    return NystromSetup(state, state.part(ids, dtype), mine), np.ascontiguousarray(psi[:, mine])
+    return NystromSetup(state, state.part(ids, dtype), mine, blocks), np.ascontiguousarray(psi[:, mine])
 
 
 def _eigenpro_extra(
@@ -200,14 +200,13 @@ def _eigenpro_extra(
     state: EigenProState = setup.state
     dtype, points = setup.toy.X.dtype.name, setup.points
     part = state.part(np.searchsorted(setup.head, ids[:n_head]), dtype)
+    heads = tuple(basis.split(comm.rank, comm.size).head_blocks)
     rows = points[ids[:n_head]] if setup.centres is None else points[ids]
     directions = (state.vectors * state.damping).astype(dtype)
     damped = basis.kernel.block(rows, basis.points(points[setup.head])) @ directions
     if setup.centres is None:
-        first = int(ids.min()) if ids.size else 0
-        local = np.empty(ids.size, np.int64)
-        local[ids - first] = np.arange(ids.size)
-        return EigenProSetup(state, part, damped, None, 1, local, first)
+        order = np.argsort(ids)
+        return EigenProSetup(state, part, damped, None, 1, heads, order, ids[order])
     projector: Projector
     if iterative:
         batches = np.array_split(np.random.default_rng(2).permutation(len(points)), 3)
@@ -216,11 +215,11 @@ def _eigenpro_extra(
         weights = None if setup.toy.weight is None else setup.toy.weight[setup.centres]
         projector = EigenProProjector(own, points[ids], state, part, tuple(batches), iterative, weights)
     else:
-        deal = column_blocks(len(points), comm.rank, comm.size)
+        deal = column_blocks(len(points), comm.rank, comm.size, setup.head.size)
         K = basis.kernel.block(points, points)
         panels = [K[deal.blocks[k].start :, deal.blocks[k]].copy() for k in deal.own]
         projector = inverse_factor(panels, deal, 10 * float(np.finfo(dtype).eps), comm)
-    return EigenProSetup(state, part, damped, projector, setup.window)
+    return EigenProSetup(state, part, damped, projector, setup.window, heads)
 
 
 def gradient(problem: Toy, f: HostArray, rows: Sequence[int] | IntArray) -> HostArray:
