@@ -21,7 +21,7 @@ TILE_ROWS = 512
 TILE_COLUMNS = 1024  # a float32 tile of 512 x 1024 is 2 MiB: it stays in one core's L2 from GEMM to profile
 _LANES = 16  # float32 numbers in the widest vector register; skinny products run twice as fast in full lanes
 
-_PRODUCT_ROWS = 128  # least rows of a skinny product's tile: a batch of 500 still spreads over four threads
+_PRODUCT_ROWS = 256  # rows of a skinny product's tile: fewer would fall into BLAS's slow path for small matrices
 _PRODUCT_TILES = 16  # and most tiles, because BLAS is slow on short ones
 
 _local = threading.local()

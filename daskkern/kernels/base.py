@@ -16,7 +16,7 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import balanced, for_each, multiply, multiply_transposed, tile_shape, within
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels.points import Points, Statistic, left_operand, make_points, pick_shift, squared_norms
+from daskkern.kernels.points import Left, Points, Statistic, left_operand, make_points, pick_shift, squared_norms
 
 __all__ = ["Kernel", "Points", "Statistic"]
 
@@ -60,13 +60,18 @@ class Kernel(ABC):
         """Prepare rows `Z` (p, d) for repeated use as the right side of blocks. Copies `Z` once."""
         return make_points(Z, self.statistic, shift)
 
+    def left(self, X: Array, shift: Array | None = None) -> Left:
+        """Prepare rows `X` (m, d) for :meth:`block` and :meth:`matvec` with several sets of points of one `shift`."""
+        operand, norms = left_operand(X, self.statistic, shift, self.singular_at_zero)
+        return Left(operand, norms, X.shape, X.dtype)
+
     def block(self, X: Array, Z: Array | Points, out: Array | None = None) -> Array:
         """Return ``k(x_i, z_j)`` for all pairs.
 
         Parameters
         ----------
-        X : array (m, d)
-            Rows, float32 or float64, on any device.
+        X : array (m, d) or Left
+            Rows, float32 or float64, on any device, or what :meth:`left` made of them.
         Z : array (p, d) or Points
             Rows of the same dtype and device, or what :meth:`points` made of them.
         out : array (m, p), optional
@@ -77,9 +82,9 @@ class Kernel(ABC):
         array (m, p)
             Same dtype as `X`. When `Z` is `X` itself, the diagonal is exact.
         """
-        xp = namespace_of(X)
         right = self._right(X, Z)
-        left, norms = left_operand(X, self.statistic, right.shift, self.singular_at_zero)
+        left, norms = self._left(X, right)
+        xp = namespace_of(left)
         m, p = X.shape[0], right.size
         block = xp.empty((m, p), X.dtype) if out is None else out
         rows, columns = tile_shape(xp, m, p)
@@ -128,9 +133,9 @@ class Kernel(ABC):
             Column blocks whose products are taken in the working dtype before they are added in float64; see
             :func:`daskkern.backend.tiles.multiply_blocks`. By default tiles.
         """
-        xp = namespace_of(X)
         right = self._right(X, Z)
-        left, norms = left_operand(X, self.statistic, right.shift, self.singular_at_zero)
+        left, norms = self._left(X, right)
+        xp = namespace_of(left)
         m, p = X.shape[0], right.size
         rows, columns = tile_shape(xp, m, p)
         cuts = balanced(p, columns) if blocks is None or xp is not np else list(blocks)
@@ -155,9 +160,9 @@ class Kernel(ABC):
 
     def rmatvec(self, X: Array, Z: Array | Points, G: Array) -> Array:
         """Return ``K(X, Z).T @ G``, shape (p, c), holding one tile a thread and never the block."""
-        xp = namespace_of(X)
         right = self._right(X, Z)
-        left, norms = left_operand(X, self.statistic, right.shift, self.singular_at_zero)
+        left, norms = self._left(X, right)
+        xp = namespace_of(left)
         m, p = X.shape[0], right.size
         rows, columns = tile_shape(xp, m, p)
         out = xp.zeros((p, G.shape[1]), G.dtype)
@@ -172,9 +177,14 @@ class Kernel(ABC):
         for_each(balanced(p, columns), strip)
         return out
 
+    def _left(self, X: Array, right: Points) -> tuple[Array, Array | None]:
+        if isinstance(X, Left):
+            return X.operand, X.norms
+        return left_operand(X, self.statistic, right.shift, self.singular_at_zero)
+
     def _right(self, X: Array, Z: Array | Points) -> Points:
         right = Z if isinstance(Z, Points) else self.points(Z, self.shift_for(Z))
-        if X.ndim != 2 or X.shape[1] != right.n_features:
+        if len(X.shape) != 2 or X.shape[1] != right.n_features:
             raise DataError(
                 f"rows of {right.n_features} features were expected, but X has shape {tuple(X.shape)}; "
                 "give the same features as in training"

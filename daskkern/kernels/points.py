@@ -9,6 +9,7 @@ so that one GEMM replaces a GEMM and two passes over the tile.
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
@@ -44,6 +45,16 @@ class Points:
     def size(self) -> int:
         """Number of points p."""
         return int(self.operand.shape[0])
+
+
+@dataclass(frozen=True)
+class Left:
+    """The left side of kernel blocks, for rows that meet several sets of points: see :meth:`Kernel.left`."""
+
+    operand: Array
+    norms: Array | None
+    shape: tuple[int, int]
+    dtype: Any
 
 
 def make_points(Z: Array, statistic: Statistic, shift: Array | None) -> Points:

@@ -20,8 +20,9 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import balanced, multiply, multiply_transposed
 from daskkern.errors import DaskkernError
+from daskkern.linalg.blas import subtract_product
 
-_MAX_BLOCK = 512
+_MAX_BLOCK = 1024
 _MIN_BLOCKS = 24
 
 
@@ -54,7 +55,7 @@ class Deal:
 def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> Deal:
     """Return the deal of `p` columns, whose first `n_head` make blocks of their own.
 
-    At least 24 blocks of at most 512 columns; narrower only for more ranks than that. So the blocks, and with them
+    At least 24 blocks of at most 1024 columns; narrower only for more ranks than that. So the blocks, and with them
     every partial sum, are the same for up to 24 ranks.
     """
     width = max(1, min(_MAX_BLOCK, -(-p // _MIN_BLOCKS), -(-p // size)))
@@ -160,7 +161,7 @@ def _factor(panel: Array, width: int, jitter: float) -> Array:
 def _downdate(panel: Array, own: slice, block: slice, rest: Array) -> None:
     """Subtract the outer product of L's panel from a later own panel of the matrix."""
     offset = own.start - block.stop
-    panel -= rest[offset:] @ rest[offset : offset + own.stop - own.start].T
+    subtract_product(panel, rest[offset:], rest[offset : offset + own.stop - own.start].T)
 
 
 def _start_inverse(panel: Array, top: Array, rest: Array) -> None:
@@ -175,4 +176,4 @@ def _substitute(panel: Array, own: slice, block: slice, top: Array, rest: Array)
     at, end = block.start - own.start, block.stop - own.start
     solved = top @ panel[at:end]
     panel[at:end] = solved
-    panel[end:] -= rest @ solved
+    subtract_product(panel[end:], rest, solved)

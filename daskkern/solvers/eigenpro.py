@@ -217,11 +217,12 @@ def _step_window(
 ) -> tuple[EigenProRun, float]:
     xp = namespace_of(state.working)
     m, n_head = batch.size, problem.part.columns.n_head
-    phi = problem.part.block(batch.X) if batch.phi is None else batch.phi
+    rows = batch.X if batch.X is None else problem.part.kernel.left(batch.X, problem.part.points.shift)
+    phi = problem.part.block(rows) if batch.phi is None else batch.phi
     partial = multiply_blocks(phi, state.working, problem.part.columns.blocks, xp)
     for stripe in state.temporary:
         whole = (slice(0, stripe.points.size),)
-        partial += problem.part.kernel.matvec(batch.X, stripe.points, stripe.coefficients, blocks=whole)
+        partial += problem.part.kernel.matvec(rows, stripe.points, stripe.coefficients, blocks=whole)
     loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
     pulled = multiply_transposed(phi, g, xp) * (1 / m)  # K_ZB g / m

@@ -11,6 +11,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.linalg import InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
+from daskkern.linalg.blas import subtract_product
 
 each_size = pytest.mark.parametrize("size", [1, 2, 3])
 
@@ -49,7 +50,7 @@ def test_column_blocks_partition_the_columns(p: int, size: int) -> None:
     for deal in deals:
         assert deal.columns().dtype == np.int64
         assert (np.diff(deal.columns()) > 0).all()
-        assert max(block.stop - block.start for block in deal.blocks) <= 512
+        assert max(block.stop - block.start for block in deal.blocks) <= 1024
     held = [deal.columns().size for deal in deals]
     widest = max(block.stop - block.start for block in deals[0].blocks)
     uneven = len(deals[0].blocks) // size + 1  # blocks differ by a column
@@ -132,3 +133,22 @@ def test_jitter_makes_equal_centres_solvable() -> None:
     t = _solve(K, h, 1e-8, 2)
     np.testing.assert_allclose(K @ t, h, atol=1e-3)
     np.testing.assert_allclose(t[::2], t[1::2], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("layout", ["row-major right", "transposed right", "strided out"])
+def test_the_in_place_product_is_the_plain_one(dtype: str, layout: str) -> None:
+    rng = np.random.default_rng(0)
+    out, left = rng.standard_normal((30, 7)).astype(dtype), rng.standard_normal((30, 5)).astype(dtype)
+    right = (
+        rng.standard_normal((7, 5)).astype(dtype).T
+        if "transposed" in layout
+        else rng.standard_normal((5, 7)).astype(dtype)
+    )
+    expected = out - left @ right
+    if layout == "strided out":
+        wide = np.zeros((30, 20), dtype)
+        wide[:, 3:10] = out
+        out = wide[:, 3:10]
+    subtract_product(out, left, right)
+    np.testing.assert_allclose(out, expected, rtol=0, atol=20 * np.finfo(dtype).eps)
