@@ -39,7 +39,7 @@ class Landmarks:
         parse_selector(self.selector)
         if self.points is not None:
             points = np.asarray(self.points)
-            if points.ndim != 2 or points.dtype.kind not in "fiu" or not np.isfinite(points).all():
+            if points.ndim != 2 or points.size == 0 or points.dtype.kind not in "fiu" or not np.isfinite(points).all():
                 raise DataError(f"landmark points must be a finite (p, d) table of numbers; found {points.shape}")
 
 

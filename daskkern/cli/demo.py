@@ -15,6 +15,7 @@ from daskkern.cli.ingest import tell
 from daskkern.cli.score import describe
 from daskkern.data.ingest import ingest
 from daskkern.data.store import open_store
+from daskkern.errors import DataError
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.models import load_model
@@ -36,7 +37,10 @@ def command(context: click.Context, out: str) -> None:
     """Ingest, fit on a local cluster, score and save, on 1,797 handwritten digits. Takes under a minute."""
     begun = time.perf_counter()
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"the folder {out} cannot be made: {error.strerror}; choose another --out") from None
     source, train, test, model = (folder / name for name in ("digits.npz", "train.zarr", "test.zarr", "model.zarr"))
     say("1. The data: 1,797 images of 8 x 8 pixels that ship with scikit-learn, written as an npz file")
     digits = load_digits()

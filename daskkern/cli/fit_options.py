@@ -144,7 +144,10 @@ def _from_assignments(assignments: tuple[str, ...]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals:
             raise SpecError(f"--set {text!r} was given; write --set key=value")
-        values[key.strip().replace("-", "_")] = yaml.safe_load(value)
+        try:
+            values[key.strip().replace("-", "_")] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise SpecError(f"--set {text!r} was given, but {value!r} cannot be read as a value") from None
     return _known(values, "--set")
 
 
@@ -189,13 +192,15 @@ def _whole(name: str, value: Any) -> int:
         number = int(value)
         if isinstance(value, bool) or number != float(value):
             raise ValueError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SpecError(f"{name}={value!r} was given; give a whole number") from None
     return number
 
 
 def _number(name: str, value: Any) -> float:
     try:
+        if isinstance(value, bool):
+            raise ValueError
         return float(value)
     except (TypeError, ValueError):
         raise SpecError(f"{name}={value!r} was given; give a number") from None

@@ -112,7 +112,8 @@ def check_format(attributes: Mapping[str, Any], kind: str, version: int, where: 
     found = attributes.get("format")
     if found != kind:
         has = f"its format is {found!r}" if isinstance(found, str) else "it has no format attribute"
-        raise StoreError(f"{where} is a Zarr group but no {kind}: {has}; make one with 'daskkern ingest'")
+        maker = "ingest" if kind == FORMAT else "fit"
+        raise StoreError(f"{where} is a Zarr group but no {kind}: {has}; make one with 'daskkern {maker}'")
     if attributes.get("complete") is not True:
         raise StoreError(f"{where} is a half-written {kind}: writing it never finished; delete it and write it again")
     number = attributes.get("version")

@@ -8,7 +8,7 @@ import dask.array as da
 import numpy as np
 from dask.delayed import delayed
 from distributed import Client, default_client
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -30,6 +30,13 @@ from daskkern.training.sources import Source, StoreSource, check_finite
 
 class KernelEstimator(BaseEstimator):
     """Common ground of the estimators; not used by itself."""
+
+    def __sklearn_clone__(self) -> "KernelEstimator":
+        """Return an unfitted copy that shares the client: a connection cannot be copied."""
+        parameters = self.get_params(deep=False)
+        connection = parameters.pop("client")
+        copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
+        return copy.set_params(client=connection)
 
     def _settings(self) -> FitSettings:
         early = None
@@ -111,6 +118,12 @@ class KernelEstimator(BaseEstimator):
 
 def _apply_block(X: HostArray, model: KernelModel, method: Callable[[HostArray], HostArray]) -> HostArray:
     return method(model.scores(model.check(X)))
+
+
+def only_store(y: Any, sample_weight: Any) -> None:
+    """Refuse targets and weights beside a store, which brings its own."""
+    if y is not None or sample_weight is not None:
+        raise DataError("a store brings its own targets and weights; pass y and sample_weight with arrays only")
 
 
 def validation_source(validation: Any, make: Callable[[Any, Any], Source]) -> Source | None:

@@ -13,8 +13,8 @@ from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec, Landmarks
 from daskkern.data.store import open_store
 from daskkern.errors import DataError
-from daskkern.estimators.base import KernelEstimator, validation_source
-from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source
+from daskkern.estimators.base import KernelEstimator, only_store, validation_source
+from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source, table
 from daskkern.kernels import Kernel, Laplacian
 from daskkern.losses import Loss, Probabilistic, decode, parse_loss
 from daskkern.solvers import Solver
@@ -179,6 +179,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         """Return the accuracy on arrays with labels `y`, or on a store, in one streaming pass."""
         if is_store(X):
             check_is_fitted(self, "model_")
+            only_store(y, sample_weight)
             return float(score_store(self.model_, open_store(X)).accuracy or 0.0)
         if is_lazy(X):
             right = self.predict(X) == (y if is_lazy(y) else da.from_array(np.asarray(y), chunks=X.chunks[0]))
@@ -222,4 +223,4 @@ def _coded(X: Any, y: Any, classes: HostArray) -> Source:
     unknown = np.setdiff1d(y, classes)
     if unknown.size:
         raise DataError(f"the validation labels hold {unknown[:5].tolist()}, which are not among the training classes")
-    return array_source(np.asarray(X), np.searchsorted(classes, y).astype(np.int64), None, classes)
+    return array_source(table(X), np.searchsorted(classes, y).astype(np.int64), None, classes)

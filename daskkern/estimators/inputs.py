@@ -1,7 +1,7 @@
 """From what a user passes - a path, a Zarr group, dask arrays, NumPy arrays - to a source of rows."""
 
 import os
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import dask.array as da
@@ -11,7 +11,7 @@ import zarr
 from daskkern.arrays import HostArray
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.errors import DataError
-from daskkern.training.sources import ArraySource, BlockSource, Source, SourceInfo, StoreSource, check_finite
+from daskkern.training.sources import ArraySource, BlockSource, LazyBlock, Source, SourceInfo, StoreSource, check_finite
 
 
 def is_store(X: Any) -> bool:
@@ -76,37 +76,46 @@ def lazy_source(X: da.Array, y: Any, sample_weight: Any, task: str) -> tuple[Blo
         if y.ndim != 1:
             raise DataError(f"y has shape {y.shape}; one class label a row was expected")
         classes = np.asarray(da.unique(y).compute())
+        if classes.dtype.kind == "f" and np.isnan(classes).any():
+            raise DataError("y holds NaN; remove such rows first")
         if classes.dtype.kind == "f" and not (classes == np.rint(classes)).all():
             raise DataError("y holds fractions, so it is no set of class labels; use KernelRegressor")
     sizes = tuple(int(size) for size in X.chunks[0])
     to_X, to_y = X.to_delayed()[:, 0], y.to_delayed().reshape(len(sizes), -1)[:, 0]
     to_w = [None] * len(sizes) if weight is None else list(weight.to_delayed())
-    blocks = tuple(partial(compute_block, bX, by, bw, classes) for bX, by, bw in zip(to_X, to_y, to_w, strict=True))
+    encode = _Encode(classes)
+    blocks = tuple(LazyBlock(parts, encode) for parts in zip(to_X, to_y, to_w, strict=True))
     single = y.ndim == 1
-    info = SourceInfo(
-        X.shape[0],
-        X.shape[1],
-        task,
-        None if classes is None else plain_labels(classes),
-        Scaling(),
-        None,
-        1 if single else y.shape[1],
-        single,
-    )
+    labels = None if classes is None else plain_labels(classes)
+    width = 1 if single else y.shape[1]
+    info = SourceInfo(X.shape[0], X.shape[1], task, labels, Scaling(), None, width, single)
     return BlockSource(blocks, sizes, weight is not None, info), classes
 
 
-def compute_block(X: Any, y: Any, weight: Any, classes: HostArray | None) -> tuple[Any, Any, Any]:
-    """Compute one block of rows, in the calling thread, and encode its targets."""
-    rows, targets = (np.asarray(part.compute(scheduler="synchronous")) for part in (X, y))
-    if classes is not None:
-        targets = np.searchsorted(classes, targets).astype(np.int64)
-    elif targets.ndim == 1:
-        targets = targets[:, None]
-    weights = None if weight is None else np.asarray(weight.compute(scheduler="synchronous"), np.float64)
-    if weights is not None:
-        check_weight(weights)
-    return rows, targets, weights
+@dataclass(frozen=True, eq=False)
+class _Encode:
+    """Turns the computed parts of a block into (X, y, weight), with codes for class labels."""
+
+    classes: HostArray | None
+
+    def __call__(self, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+        rows, targets = np.asarray(X), np.asarray(y)
+        if self.classes is not None:
+            targets = np.searchsorted(self.classes, targets).astype(np.int64)
+        elif targets.ndim == 1:
+            targets = targets[:, None]
+        weights = None if weight is None else np.asarray(weight, np.float64)
+        if weights is not None:
+            check_weight(weights)
+        return rows, targets, weights
+
+
+def table(X: Any) -> HostArray:
+    """Return validation rows as a 2-d array of numbers, or raise DataError."""
+    array = np.asarray(X)
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise DataError(f"validation rows {array.shape} of {array.dtype} were given; give a table of numbers")
+    return array
 
 
 def check_weight(weight: HostArray) -> None:

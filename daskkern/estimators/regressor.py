@@ -9,8 +9,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from daskkern.basis import BasisSpec, Landmarks
 from daskkern.data.store import open_store
-from daskkern.estimators.base import KernelEstimator, validation_source
-from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source
+from daskkern.estimators.base import KernelEstimator, only_store, validation_source
+from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source, table
 from daskkern.kernels import Kernel, Laplacian
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
@@ -21,8 +21,9 @@ from daskkern.training.sources import Source, check_finite
 class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
     """A kernel regressor, trained by preconditioned mini-batch SGD; the model is sharded over a cluster's workers.
 
-    With `alpha`, no intercept and enough epochs it converges to scikit-learn's ``KernelRidge(alpha * n_samples)``
-    (all rows as centres).
+    With `alpha`, no intercept, all rows as centres and ``batch_size=n_samples`` it converges to scikit-learn's
+    ``KernelRidge(alpha * n_samples)``; smaller batches with their constant step end near it (measured: within 10% of
+    the largest value at alpha = 1e-2 on 60 rows).
 
     Parameters
     ----------
@@ -118,6 +119,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         """Return R2 on arrays with targets `y`, or on a store, in one streaming pass."""
         if is_store(X):
             check_is_fitted(self, "model_")
+            only_store(y, sample_weight)
             return float(score_store(self.model_, open_store(X)).r2 or 0.0)
         if is_lazy(X):
             return self._lazy_r2(X, da.asarray(y), sample_weight)
@@ -151,4 +153,6 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
 
 def _numbers(X: Any, y: Any) -> Source:
-    return array_source(np.asarray(X), np.asarray(y, np.float64), None, None)
+    rows, y = table(X), np.asarray(y, np.float64)
+    check_finite(y, name="the validation targets")
+    return array_source(rows, y, None, None)

@@ -1,6 +1,6 @@
 """A fitted model: points, coefficients and what is needed to read scores. Needs only NumPy; see ``store`` for disk."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,7 +101,11 @@ class KernelModel:
             block = (
                 block.astype(self.points.dtype, copy=False) if scaled else self.scaling.apply(block, self.points.dtype)
             )
-            out[rows] = self.kernel.matvec(np.ascontiguousarray(block), prepared, self.coef)
+            with np.errstate(all="ignore"):
+                out[rows] = self.kernel.matvec(np.ascontiguousarray(block), prepared, self.coef)
+            if not np.isfinite(out[rows]).all():
+                bad = rows.start + int(np.flatnonzero(~np.isfinite(out[rows]).all(axis=1))[0])
+                raise DataError(f"row {bad} has values too large for {self.points.dtype}: its score is not a number")
         return out
 
     def labels(self, scores: HostArray) -> HostArray:
@@ -151,11 +155,6 @@ class KernelModel:
                     row, column = np.argwhere(bad)[0]
                     raise DataError(f"X has {array[rows][row, column]} in row {rows.start + row}, column {column}")
         return array
-
-
-def iter_blocks(n_rows: int) -> Iterator[slice]:
-    """Yield the slices of `n_rows` rows in which predictions are streamed."""
-    yield from slices(n_rows, _BLOCK_ROWS)
 
 
 def _mixed(classes: tuple[ClassLabel, ...]) -> bool:

@@ -28,8 +28,9 @@ from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import multiply_transposed_blocks
-from daskkern.errors import SpecError
+from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
+from daskkern.kernels.points import squared_norms
 from daskkern.linalg import lazy_kernel_matrix, top_eigenpairs
 
 MAX_DIRECTIONS = 1000
@@ -140,6 +141,7 @@ def eigenpro_state(
     or have mean about 1. `max_batch` bounds the batch that automatic q aims at.
     """
     s = X_S.shape[0]
+    check_range(kernel, X_S)
     root_S = np.ones(s) if w_S is None else np.sqrt(w_S)
     lazy = lazy_kernel_matrix(kernel, X_S, X_S)
     if w_S is not None:
@@ -155,6 +157,23 @@ def eigenpro_state(
     beta, top = _held_out(kernel, X_S, root_S, X_H, w_H, vectors, damping, pairs.vectors[:, :q], values, seed)
     damped = values[0] * (settings.tau * values[q] / values[0]) ** settings.rho if q else values[0]
     return EigenProState(vectors, damping, values, beta, float(max(values[q], damped, top)))
+
+
+def check_range(kernel: Kernel, X: HostArray) -> None:
+    """Raise DataError when kernel values of sampled rows `X` leave the range of their dtype, or are all 0."""
+    with np.errstate(all="ignore"):
+        norms = squared_norms(X)
+        values = kernel.diagonal(X)
+        sums = kernel.block(X[:1], X)
+    if not (np.isfinite(4 * norms).all() and np.isfinite(values).all() and np.isfinite(sums).all()):
+        raise DataError(
+            f"the features are too large for {X.dtype}: kernel values overflow; scale them (ingest with --scale "
+            "standard) or take another length scale"
+        )
+    if not (values > 0).any():
+        raise DataError(
+            f"the {kernel.name} kernel is 0 on all sampled rows, so nothing can be learnt; look at the data"
+        )
 
 
 def _usable(values: FloatArray, q: int, least: float) -> int:

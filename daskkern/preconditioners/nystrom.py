@@ -24,9 +24,11 @@ from daskkern.backend.concurrency import cpu_count, library_threads
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
 from daskkern.linalg import lazy_gram_sum, lazy_kernel_matrix
+from daskkern.preconditioners.eigenpro import check_range
 
 _SAFETY = 0.99
 _TOLERANCE = 1e-6
+_CHECKED_ROWS = 2000
 
 GramPart = Callable[[HostArray], HostArray]
 """From T (p, r) to the sum of ``w phi phi^T`` over a share of the rows, float64."""
@@ -98,6 +100,7 @@ def nystrom_state(
     sampled rows for beta. `n_directions` is k, all kept directions for None. Dense p x p eigenproblems in float64:
     16 p^2 bytes and minutes at p = 10,000.
     """
+    check_range(kernel, Z[:_CHECKED_ROWS])
     with library_threads(cpu_count()):
         K_ZZ = np.asarray(lazy_kernel_matrix(kernel, Z, Z).compute(), np.float64)
         sigma, V = scipy.linalg.eigh(0.5 * (K_ZZ + K_ZZ.T), overwrite_a=True, check_finite=False)

@@ -12,14 +12,16 @@ SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in (Eige
 
 
 def parse_solver(solver: str | Solver[Any]) -> Solver[Any]:
-    """Return the solver of that name with its defaults (or `solver` itself); ``"auto"`` is EigenPro.
+    """Return the solver of that name with its defaults, or `solver` itself.
+
+    ``"auto"`` is EigenPro with steps of 1.5 times the default size; see :class:`EigenPro`.
 
     SpecError lists the known names.
     """
     if isinstance(solver, Solver):
         return solver
     if solver == "auto":
-        return EigenPro()
+        return EigenPro(step_scale=1.5)
     if isinstance(solver, str) and solver in SOLVERS:
         return SOLVERS[solver]()
     close = difflib.get_close_matches(str(solver), SOLVERS, n=1)

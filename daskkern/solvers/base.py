@@ -7,10 +7,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
+
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.basis import KernelPart
-from daskkern.losses import Loss
+from daskkern.losses import Loss, Smooth
 
 State = TypeVar("State")
 
@@ -111,14 +113,19 @@ def loss_and_gradient(problem: Problem, scores: Array, batch: Batch) -> tuple[fl
     return float(value.sum(dtype="float64")), gradient
 
 
+def is_whole(value: object, least: int) -> bool:
+    """Return whether `value` is a whole number of at least `least`."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
 def smoothness_of(loss: Loss) -> float:
     """Return the smoothness L, or 1 for a loss without: such a loss is met with a decaying step."""
-    return float(getattr(loss, "smoothness", 1.0))
+    return float(loss.smoothness) if isinstance(loss, Smooth) else 1.0
 
 
 def decay(loss: Loss, step: int, batches_per_epoch: int) -> float:
     """Return 1 for a smooth loss and ``(1 + step / batches_per_epoch)^(-1/2)`` for one with kinks."""
-    return 1.0 if hasattr(loss, "smoothness") else float((1.0 + step / batches_per_epoch) ** -0.5)
+    return 1.0 if isinstance(loss, Smooth) else float((1.0 + step / batches_per_epoch) ** -0.5)
 
 
 @dataclass(frozen=True)

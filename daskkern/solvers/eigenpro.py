@@ -27,7 +27,16 @@ from daskkern.backend.tiles import multiply_blocks, multiply_transposed
 from daskkern.errors import SpecError
 from daskkern.kernels import Points
 from daskkern.preconditioners import EigenProPart, EigenProState
-from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, loss_and_gradient, smoothness_of
+from daskkern.solvers.base import (
+    Batch,
+    Problem,
+    Solver,
+    TailAverage,
+    decay,
+    is_whole,
+    loss_and_gradient,
+    smoothness_of,
+)
 
 _STRIPES = 12  # pieces of a batch over which sums are taken, the same for 1, 2, 3, 4, 6 and 12 ranks
 
@@ -115,7 +124,7 @@ class EigenPro(Solver[EigenProRun]):
     Parameters
     ----------
     subsample : int or "auto"
-        Rows s of the preconditioner's subsample S; "auto" is 3,000 or 4 in 5 of the centres, whichever is less.
+        Rows s of the preconditioner's subsample S; "auto" is 2,000 or 4 in 5 of the centres, whichever is less.
     n_directions : int or "auto"
         Damped directions q.
     rho, tau : float
@@ -127,6 +136,10 @@ class EigenPro(Solver[EigenProRun]):
         Batches T between projections; "auto" balances the two costs.
     averaging : float
         Share of the run, at its end, whose iterates are averaged; 0 returns the last one.
+    step_scale : float
+        Multiplies the step, below 2: at twice the step ``m / (L (beta + (m - 1) l_P))`` the mean square of the iterates
+        stops contracting (Ma, Bassily and Belkin, ICML 2018). ``solver="auto"`` takes 1.5, which reaches the same
+        error in about two thirds of the epochs; averaging removes the noise that it adds.
     """
 
     name: ClassVar[str] = "eigenpro"
@@ -138,14 +151,17 @@ class EigenPro(Solver[EigenProRun]):
     projection: str = "auto"
     window: int | str = "auto"
     averaging: float = 1 / 3
+    step_scale: float = 1.0
 
     def __post_init__(self) -> None:
         for field in ("subsample", "n_directions", "window"):
             value = getattr(self, field)
-            if value != "auto" and (isinstance(value, bool | str) or value < (0 if field == "n_directions" else 1)):
+            if value != "auto" and not is_whole(value, least=0 if field == "n_directions" else 1):
                 raise SpecError(f"{field}={value!r} was asked of EigenPro; give a positive whole number or 'auto'")
         if self.projection not in ("auto", "exact", "eigenpro"):
             raise SpecError(f"projection={self.projection!r} was asked; choose 'auto', 'exact' or 'eigenpro'")
+        if not 0 < self.step_scale < 2:
+            raise SpecError(f"step_scale={self.step_scale!r} was asked; give a number above 0 and below 2")
         if not 0 <= self.averaging <= 1:
             raise SpecError(f"averaging={self.averaging!r} was asked; give a share between 0 and 1")
 
@@ -162,7 +178,7 @@ class EigenPro(Solver[EigenProRun]):
     def step(self, problem: Problem, state: EigenProRun, batch: Batch, comm: Communicator) -> tuple[EigenProRun, float]:
         setup: EigenProSetup = problem.extra
         eta = setup.state.step_size(batch.size, smoothness_of(problem.loss), problem.alpha)
-        eta *= decay(problem.loss, state.step, problem.batches_per_epoch)
+        eta *= self.step_scale * decay(problem.loss, state.step, problem.batches_per_epoch)
         if setup.projector is None:
             return _step_all_rows(problem, setup, state, batch, eta, comm)
         state, loss = _step_window(problem, setup, state, batch, eta, comm)

@@ -20,7 +20,7 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import multiply, multiply_blocks, multiply_transposed, multiply_transposed_blocks
 from daskkern.errors import SpecError
 from daskkern.preconditioners import NystromPart, NystromState
-from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, loss_and_gradient, smoothness_of
+from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, is_whole, loss_and_gradient, smoothness_of
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class NystromSGD(Solver[NystromRun]):
             raise SpecError(f"mode={self.mode!r} was asked of NystromSGD; choose 'auto', 'streamed' or 'stored'")
         if self.step_rule not in ("auto", "paper"):
             raise SpecError(f"step_rule={self.step_rule!r} was asked of NystromSGD; choose 'auto' or 'paper'")
-        if self.n_directions != "auto" and (isinstance(self.n_directions, str) or self.n_directions < 1):
+        if self.n_directions != "auto" and not is_whole(self.n_directions, least=1):
             raise SpecError(f"n_directions={self.n_directions!r} was asked of NystromSGD; give 1 or more, or 'auto'")
         if not 0 <= self.averaging <= 1:
             raise SpecError(f"averaging={self.averaging!r} was asked; give a share between 0 and 1")

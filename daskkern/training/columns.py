@@ -111,6 +111,8 @@ def _exact(
     deal = column_blocks(basis.n_columns, comm.rank, comm.size, basis.head.size)
     eps = float(np.finfo(task.settings.dtype).eps)
     scale = float(basis.kernel.diagonal(Z).mean())
+    if not scale > 0:
+        raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; look at the data")
     for attempt in range(_JITTERS):
         jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
         panels = [_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
@@ -121,7 +123,8 @@ def _exact(
             last = error
     raise DataError(
         f"the {basis.n_columns} landmarks are too dependent under the {basis.kernel.name} kernel for a factor "
-        f"({last}); take fewer landmarks, another length scale or projection='eigenpro'"
+        f"({last}); take fewer landmarks, another length scale, or "
+        "EigenPro(projection='eigenpro') (--set solver.projection=eigenpro)"
     )
 
 

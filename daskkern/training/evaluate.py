@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.data.rows import Fields, Rows
 from daskkern.data.schema import ClassLabel
 from daskkern.data.store import Store
 from daskkern.errors import DataError, ModelError
@@ -29,9 +28,10 @@ class Score:
     mae: float | None = None
     r2: float | None = None
 
-    def as_dict(self) -> dict[str, float | int]:
-        """Return the fields that are there."""
-        return {key: value for key, value in vars(self).items() if value is not None}
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Return the fields that are there; None for a score that is not defined, as R2 of equal targets."""
+        known = {key: value for key, value in vars(self).items() if value is not None}
+        return {key: None if value != value else value for key, value in known.items()}
 
 
 def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
@@ -48,6 +48,11 @@ def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
         raise DataError(
             f"the model was trained on feature {ours!r} where the store {store.path} has {theirs!r}; "
             "ingest the same columns in the same order"
+        )
+    if targets and info.task == model.task == "regression" and info.n_targets != model.coef.shape[1]:
+        raise DataError(
+            f"the model predicts {model.coef.shape[1]} targets, but the store {store.path} has {info.n_targets}; "
+            "ingest the same targets as for training"
         )
     if targets and info.task != model.task:
         raise ModelError(
@@ -77,17 +82,6 @@ def score_store(model: KernelModel, store: Store, progress: Progress | None = No
     return tally.result()
 
 
-def score_rows(model: KernelModel, rows: Rows) -> Score:
-    """Score `model` on `rows`, whose scaling - the model's own - has been applied on reading."""
-    tally = Tally(model, rows.classes)
-    for start in range(0, rows.n_rows, _BLOCK):
-        block = rows.read(start, min(start + _BLOCK, rows.n_rows), Fields.X | Fields.y)
-        if block.X is None or block.y is None:
-            raise DataError("rows without targets cannot be scored")
-        tally.add(model.scores(block.X, scaled=True), block.y)
-    return tally.result()
-
-
 class Tally:
     """Counts what a score needs, block by block. `classes` are the labels that the codes of the rows stand for."""
 
@@ -96,7 +90,8 @@ class Tally:
         self._n = 0
         self._right = 0
         self._codes = None if model.classes is None else _translate(model.classes, classes)
-        self._squares = self._absolute = 0.0
+        self._absolute = 0.0
+        self._squares = np.zeros(model.coef.shape[1])
         self._first = np.zeros(model.coef.shape[1])
         self._second = np.zeros(model.coef.shape[1])
         self._anchor: HostArray | None = None
@@ -110,7 +105,7 @@ class Tally:
         y = y.reshape(len(y), -1).astype(np.float64)
         errors = self._model.labels(scores).reshape(len(y), -1) - y
         self._anchor = y[:1] if self._anchor is None else self._anchor
-        self._squares += float((errors**2).sum())
+        self._squares += (errors**2).sum(axis=0)
         self._absolute += float(np.abs(errors).sum())
         self._first += (y - self._anchor).sum(axis=0)
         self._second += ((y - self._anchor) ** 2).sum(axis=0)
@@ -123,12 +118,13 @@ class Tally:
             accuracy = self._right / self._n
             return Score(self._n, accuracy=accuracy, error=1 - accuracy)
         t = self._first.size
-        spread = float((self._second - self._first**2 / self._n).sum())
+        spread = self._second - self._first**2 / self._n
+        defined = bool((spread > 0).all())
         return Score(
             self._n,
-            rmse=(self._squares / (self._n * t)) ** 0.5,
+            rmse=float(self._squares.sum() / (self._n * t)) ** 0.5,
             mae=self._absolute / (self._n * t),
-            r2=1 - self._squares / spread if spread > 0 else float("nan"),
+            r2=float((1 - self._squares / spread).mean()) if defined else float("nan"),
         )
 
 

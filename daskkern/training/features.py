@@ -14,7 +14,7 @@ from dask.delayed import delayed
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.tiles import slices
 from daskkern.data.rows import Fields, Rows, take
-from daskkern.errors import DataError, StoreError
+from daskkern.errors import DataError, SpecError, StoreError
 from daskkern.kernels import Kernel
 from daskkern.preconditioners import NystromState
 from daskkern.solvers import NystromSGD
@@ -28,8 +28,12 @@ _CHUNK_ROWS = 4096
 
 def is_stored(solver: NystromSGD, prepared: Prepared, settings: FitSettings) -> bool:
     """Return whether psi is to be kept on disk: when asked, or when it fits and is read more than twice."""
-    if solver.mode != "auto":
-        return solver.mode == "stored"
+    if solver.mode == "streamed":
+        return False
+    if solver.scratch is not None and not Path(solver.scratch).is_dir():
+        raise SpecError(f"the scratch folder {solver.scratch} is not there; make it, or leave scratch out")
+    if solver.mode == "stored":
+        return True
     assert isinstance(prepared.state, NystromState)
     size = prepared.plan.n_rows * prepared.state.conditioner.size * np.dtype(settings.dtype).itemsize
     free = shutil.disk_usage(solver.scratch or tempfile.gettempdir()).free

@@ -18,9 +18,10 @@ from daskkern.arrays import IntArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.concurrency import compute_threads, cpu_count
 from daskkern.backend.namespace import namespace_for
+from daskkern.basis import AllRows
 from daskkern.cluster.gang import GangSettings, run_gang
 from daskkern.cluster.membership import choose_workers, live_workers
-from daskkern.errors import ClusterError, DaskkernError
+from daskkern.errors import ClusterError, DaskkernError, SpecError
 from daskkern.events import EpochFinished, Event, FitFinished, Listener, silent
 from daskkern.models import KernelModel
 from daskkern.preconditioners import EigenProState
@@ -31,7 +32,8 @@ from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, Sizes, available_m
 from daskkern.training.prepare import Prepared, prepare
 from daskkern.training.rank import RankResult, RankTask, run_rank
 from daskkern.training.settings import FitSettings
-from daskkern.training.sources import RemoteValue, Source
+from daskkern.training.sources import RemoteValue, Source, StoreSource
+from daskkern.training.targets import check_loss
 from daskkern.training.validation import check_comparable
 
 
@@ -89,13 +91,16 @@ def fit(
     DaskkernError
         Whatever is wrong, in one sentence. Nothing is left behind.
     KeyboardInterrupt
-        Never after the first step: an interrupt ends the fit with the model so far (reason "interrupted").
+        Only before there is a model: later an interrupt ends the fit with the model so far (reason "interrupted").
     """
+    check(settings, source)
     if validation is not None:
         check_comparable(validation, source)
     history = _History(listener)
     run = _local if client is None else _distributed
     results, prepared = run(source, settings, validation, history, client, gang)
+    if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
+        raise KeyboardInterrupt  # before the first projection: there is no model so far
     model = _model(source, settings, results, prepared, history)
     return FitResult(model, prepared.row_numbers(), tuple(history.epochs), history.finished)
 
@@ -116,6 +121,14 @@ class _History:
         self._listener(event)
 
 
+def check(settings: FitSettings, source: Source) -> None:
+    """Raise SpecError for settings that cannot fit this source, before anything is started."""
+    if source.info.task is not None:
+        check_loss(settings.loss, source.info.task)
+    if isinstance(settings.solver, NystromSGD) and isinstance(settings.basis, AllRows):
+        raise SpecError("solver nystrom_sgd was asked with all rows as centres; it needs Landmarks(n)")
+
+
 def holds_out(settings: FitSettings, validation: Source | None) -> bool:
     """Return whether rows of the training source are set aside for validation."""
     return settings.early_stopping is not None and validation is None
@@ -130,6 +143,7 @@ def _local(
     gang: GangSettings | None,
 ) -> tuple[list[RankResult], Prepared]:
     del client, gang
+    namespace_for(settings.device)  # a device that is not there is refused before the work
     threads = cpu_count()
     prepared = prepare(source, settings, holds_out(settings, validation))
     plan = plan_for(summarise(prepared), source, settings, 1, threads, settings.memory_budget or available_memory())
@@ -271,7 +285,7 @@ def _check_reach(client: Client, sources: Sequence[Source], settings: FitSetting
 def _probe(source: Source, settings: FitSettings) -> str | None:
     try:
         namespace_for(settings.device)
-        if type(source).__name__ == "StoreSource":
+        if isinstance(source, StoreSource):
             source.open(settings.dtype)
     except Exception as error:
         return str(error)
@@ -319,7 +333,7 @@ def plan_for(
 ) -> MemoryPlan:
     """Return the memory plan of one rank."""
     solver = settings.solver
-    all_rows = summary.p == summary.n and type(settings.basis).__name__ == "AllRows"
+    all_rows = isinstance(settings.basis, AllRows)
     return plan_memory(
         Sizes(
             n=summary.n,

@@ -91,7 +91,7 @@ def plan_memory(sizes: Sizes, budget: int) -> MemoryPlan:
     items = {
         "interpreter and libraries": _INTERPRETER,
         "own columns": 2 * own * (z.d + 2) * b,
-        "rows read ahead": 3 * min(z.window_rows, z.n) * z.d * b,
+        "rows read ahead": 3 * min(z.window_rows, z.n) * (max(z.d, z.p) if z.nystrom else z.d) * b,
         "one batch": z.m * (z.d + 4 * z.c) * b * 2 + (z.m * own_s if z.all_rows else z.m * own) * b,
         "tiles": tile,
         "coefficients": 8 * own * z.c * b,

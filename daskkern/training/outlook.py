@@ -3,7 +3,7 @@
 from daskkern.basis import AllRows, Landmarks
 from daskkern.data.plan import BatchPlan
 from daskkern.solvers import EigenPro, NystromSGD
-from daskkern.training.fit import PreparedSummary, holds_out, plan_for
+from daskkern.training.fit import PreparedSummary, check, holds_out, plan_for
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.prepare import default_subsample, most_validation_rows, projection_window
 from daskkern.training.settings import FitSettings
@@ -12,6 +12,7 @@ from daskkern.training.sources import Source
 
 def outlook(source: Source, settings: FitSettings, ranks: int, threads: int, budget: int) -> MemoryPlan:
     """Return an upper bound of the plan of one rank, without reading rows."""
+    check(settings, source)
     n = source.info.n_rows
     held_out = most_validation_rows(n, settings) if holds_out(settings, None) else 0
     n -= held_out

@@ -25,7 +25,7 @@ from daskkern.training.targets import Targets, learn_targets
 
 _RESOLVE_ROWS = 2000
 _GRAM_ROWS = 4096
-_SUBSAMPLE = 3000
+_SUBSAMPLE = 2000
 _HELD_OUT = 2000
 _VALIDATION_ROWS = 20_000
 _HELD, _SUB, _VALID, _RESOLVE = 51, 52, 53, 54

@@ -97,7 +97,8 @@ def run_rank(comm: Communicator, task: RankTask, emit: Listener, should_stop: Ca
         settings.dtype,
         solver_setup(task, prepared, rows, columns, part, points, comm, xp),
     )
-    emit(StageFinished("projection", time.perf_counter() - started, f"window of {prepared.window} batches"))
+    window = "" if prepared.basis.all_rows else f"projections every {prepared.window} batches"
+    emit(StageFinished("columns", time.perf_counter() - started, window))
     run = _Run(comm, task, prepared, rows, problem, emit, should_stop, xp)
     coef, epochs, reason = run.epochs()
     emit(FitFinished(reason, epochs, time.perf_counter() - started))
@@ -122,7 +123,8 @@ class _Run:
         self.emit, self.should_stop, self.xp = emit, should_stop, xp
         self.solver: Solver[Any] = task.settings.solver
         self.kept = KeptBlocks(task.memory.kept)
-        self.rows_kept: dict[int, Batch] | None = {} if task.memory.keeps_rows else None
+        keeps = task.memory.keeps_rows and task.features is None
+        self.rows_kept: dict[int, Batch] | None = {} if keeps else None
         self.validation = Validation.open(task.validation, task.source, prepared, task.settings)
         self.stored = task.features is not None
         if task.features is not None:

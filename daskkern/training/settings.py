@@ -1,8 +1,9 @@
 """Everything that decides a fit, as one frozen record."""
 
 import math
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,9 @@ class FitSettings:
 
     def summary(self) -> dict[str, Any]:
         """Return the settings as JSON values, for the saved model."""
-        solver = {item.name: getattr(self.solver, item.name) for item in fields(self.solver)}
+        solver = {item.name: _plain(getattr(self.solver, item.name)) for item in fields(self.solver)}
+        early = None if self.early_stopping is None else asdict(self.early_stopping)
+        weights = self.class_weight if self.class_weight is None else str(self.class_weight)
         landmarks = self.basis.n if isinstance(self.basis, Landmarks) else "all"
         return {
             "kernel": self.kernel.spec(),
@@ -123,7 +126,17 @@ class FitSettings:
             "batch_size": self.batch_size if isinstance(self.batch_size, str) else int(self.batch_size),
             "seed": int(self.seed),
             "dtype": self.dtype,
+            "class_weight": weights,
+            "early_stopping": early,
+            "fit_intercept": bool(self.fit_intercept),
         }
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as a JSON value."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _is_whole(value: object) -> bool:

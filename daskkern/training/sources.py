@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import zarr
+from dask.base import compute
+from dask.delayed import delayed
 from distributed import Client, Future, get_client, wait
 
 from daskkern.arrays import HostArray, IntArray
@@ -112,6 +114,22 @@ class ArraySource(Source):
         return BlockSource(_remote(futures), sizes, self.weight is not None, self.info), tuple(futures)
 
 
+@dataclass(frozen=True, eq=False)
+class LazyBlock:
+    """A block of rows of dask arrays, and what makes a triple of its parts."""
+
+    parts: tuple[Any, Any, Any]
+    encode: Callable[[Any, Any, Any], Any]
+
+    def __call__(self) -> Any:
+        """Compute the block in this thread."""
+        return self.encode(*compute(*self.parts, scheduler="synchronous"))
+
+    def delayed(self) -> Any:
+        """Return the block as a task, whose inputs Dask computes where it likes, once for all blocks."""
+        return delayed(self.encode, pure=False)(*self.parts)
+
+
 @dataclass(frozen=True)
 class RemoteValue:
     """The key of a finished result on the cluster; unlike a Future it may travel inside a record."""
@@ -140,7 +158,7 @@ class BlockSource(Source):
 
     Attributes
     ----------
-    blocks : tuple of RemoteValue or of callables
+    blocks : tuple of RemoteValue or of LazyBlock
         Each gives (X, y or None, weight or None) of its rows.
     sizes : tuple of int
         Rows of each block.
@@ -155,7 +173,7 @@ class BlockSource(Source):
         return BlockRows(self, dtype)
 
     def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
-        futures = [client.submit(block, pure=False) for block in self.blocks]
+        futures = client.compute([block.delayed() for block in self.blocks])
         with client.as_current():
             wait(futures)
         for future in futures:

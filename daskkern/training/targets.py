@@ -77,14 +77,19 @@ def learn_targets(rows: Rows, settings: FitSettings) -> Targets:
     """
     if rows.task is None:
         raise DataError("the rows have no targets, so nothing can be fitted; ingest them with --target, or pass y")
-    if rows.task not in settings.loss.tasks:
-        raise SpecError(
-            f"the {settings.loss.name} loss was asked for a {rows.task} task; it is for "
-            f"{' and '.join(sorted(settings.loss.tasks))}; choose another loss"
-        )
+    check_loss(settings.loss, rows.task)
     if rows.task == "regression":
         return _regression(rows, settings)
     return _classification(rows, settings)
+
+
+def check_loss(loss: Loss, task: str) -> None:
+    """Raise SpecError when `loss` is not for `task`."""
+    if task not in loss.tasks:
+        raise SpecError(
+            f"the {loss.name} loss was asked for a {task} task; it is for {' and '.join(sorted(loss.tasks))}; "
+            "choose another loss"
+        )
 
 
 def _classification(rows: Rows, settings: FitSettings) -> Targets:
@@ -97,7 +102,9 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
         weights += np.bincount(codes, block.weight, minlength=len(classes))
     if (counts > 0).sum() < 2:
         found = [classes[code] for code in np.flatnonzero(counts)]
-        raise DataError(f"a classifier needs at least 2 classes, but all {rows.n_rows} rows are of class {found}")
+        raise DataError(
+            f"a classifier needs at least 2 classes, but all {rows.n_rows} training rows are of class {found}"
+        )
     class_weight = _class_weight(settings.class_weight, classes, counts, weights)
     total = float((weights * (1.0 if class_weight is None else class_weight)).sum())
     return Targets(
@@ -146,6 +153,8 @@ def _class_weight(
     if isinstance(asked, str):
         present = counts > 0
         return np.where(present, counts.sum() / (present.sum() * np.maximum(counts, 1)), 1.0)
+    if not isinstance(asked, Mapping) or not all(isinstance(value, int | float) for value in asked.values()):
+        raise SpecError(f"class_weight={asked!r} was asked; give 'balanced' or a mapping from label to number")
     unknown = [label for label in asked if label not in classes]
     if unknown:
         raise SpecError(f"class_weight names {unknown}, but the classes are {list(classes)[:20]}")

@@ -43,7 +43,6 @@ class Validation:
         """Open the user's validation rows, or those that were held out, or return None."""
         if validation is not None:
             rows = validation.open(settings.dtype)
-            check_comparable(validation, source)
             return cls(rows, prepared.targets)
         if prepared.validation is None:
             return None
@@ -73,6 +72,8 @@ class Validation:
             else:
                 errors += float((w[:, None] * (f - y) ** 2.0).sum())
                 first, second = first + w @ y.astype(np.float64), second + w @ y.astype(np.float64) ** 2
+        if not weights > 0:
+            raise DataError("the validation rows all have weight 0; give other rows for validation")
         if self.targets.n_classes:
             return Watched(loss / weights, right / weights)
         spread = float(np.sum(second - first**2 / weights))
@@ -84,6 +85,8 @@ def check_comparable(validation: Source, source: Source) -> None:
     theirs, ours = validation.info, source.info
     if theirs.n_features != ours.n_features:
         raise DataError(f"the validation rows have {theirs.n_features} features, the training rows {ours.n_features}")
+    if theirs.task == ours.task == "regression" and theirs.n_targets != ours.n_targets:
+        raise DataError(f"the validation rows have {theirs.n_targets} targets, the training rows {ours.n_targets}")
     if theirs.task != ours.task or theirs.classes != ours.classes:
         raise DataError(
             f"the validation rows are for {theirs.task} with classes {theirs.classes}, the training rows for "
@@ -103,6 +106,7 @@ class Patience:
 
     def exhausted(self, watched: Watched, epoch: int, coef: Array) -> bool:
         """Take note of an epoch and return whether it was one too many without an improvement."""
-        if watched.score > self._best_score + self._tol or self.best is None:
-            self.best, self._best_score, self._best_epoch = coef, watched.score, epoch
+        score = watched.score if watched.score == watched.score else -watched.loss  # R2 of equal targets is not defined
+        if score > self._best_score + self._tol or self.best is None:
+            self.best, self._best_score, self._best_epoch = coef, score, epoch
         return epoch - self._best_epoch >= self._patience

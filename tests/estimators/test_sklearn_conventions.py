@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.errors import DaskkernError
 from daskkern.kernels import Gaussian, Laplacian
+from daskkern.solvers import EigenPro
 
 _REASONS = {
     "check_sample_weight_equivalence_on_dense_data": (
@@ -180,6 +181,30 @@ def test_a_setting_without_a_meaning_is_one_sentence(digits, change, words):
     X, y = digits
     with pytest.raises(DaskkernError, match=words):
         KernelClassifier(**{"kernel": "gaussian:2", "basis": Landmarks(50), "max_epochs": 1, **change}).fit(X, y)
+
+
+def test_values_that_overflow_are_one_sentence(digits):
+    X, y = digits
+    with pytest.raises(DaskkernError, match="too large for float32"):
+        KernelClassifier("gaussian:2", basis=Landmarks(50)).fit(X * 1e30, y)
+    model = KernelClassifier("gaussian:2", basis=Landmarks(50), max_epochs=1).fit(X, y)
+    with pytest.raises(DaskkernError, match="too large for float32"):
+        model.predict(X * 1e30)
+
+
+def test_validation_rows_must_have_as_many_targets():
+    X, y = load_diabetes(return_X_y=True)
+    model = KernelRegressor(Gaussian(0.2), basis=Landmarks(50), early_stopping=True)
+    with pytest.raises(DaskkernError, match="1 targets, the training rows 2"):
+        model.fit(X, np.stack([y, y], axis=1), validation=(X, y))
+
+
+def test_settings_of_any_number_type_can_be_saved(tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    model = KernelRegressor(Gaussian(0.2), basis=Landmarks(50), solver=EigenPro(subsample=np.int64(20)), max_epochs=2)
+    model.fit(X, y).save(tmp_path / "model.zarr")
+    with pytest.raises(DaskkernError, match=r"subsample=2\.5"):
+        EigenPro(subsample=2.5)
 
 
 def test_a_loss_for_the_other_task_is_refused():

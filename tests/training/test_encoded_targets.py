@@ -94,7 +94,7 @@ def test_class_weights_without_meaning_are_refused(weights: dict[str, float], se
 
 
 def test_what_cannot_be_learnt_is_refused_in_a_sentence() -> None:
-    with pytest.raises(DataError, match=r"at least 2 classes, but all 4 rows are of class .*'dog'"):
+    with pytest.raises(DataError, match=r"at least 2 classes, but all 4 training rows are of class .*'dog'"):
         learn_targets(_rows(np.ones(4, np.int64)), _settings(Logistic()))
     with pytest.raises(DataError, match=r"sample weights add up to 0\.0"):
         learn_targets(_rows(CODES, np.zeros(100)), _settings(Logistic()))

@@ -6,6 +6,7 @@ import shutil
 import dask.array as da
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import daskkern
@@ -82,6 +83,31 @@ def test_arrays_and_dask_arrays_reach_the_workers(X, client2):
     assert lazy.score(X, y) > 0.95
     regressor = KernelRegressor(**settings).fit(X, X[:, :2].sum(axis=1) + X[:, 20])
     assert regressor.score(X, X[:, :2].sum(axis=1) + X[:, 20]) > 0.8
+
+
+def test_persisted_dask_arrays_are_fitted_where_they_are(X, client2):
+    y = load_digits(return_X_y=True)[1]
+    with client2.as_current():
+        lazy_X, lazy_y = da.from_array(X, chunks=(400, 64)).persist(), da.from_array(y, chunks=400).persist()
+        model = KernelClassifier(Gaussian(25.0), basis=Landmarks(200), max_epochs=2).fit(lazy_X, lazy_y)
+        assert model.score(lazy_X, lazy_y) > 0.9
+
+
+def test_an_estimator_with_a_client_can_be_cloned(client2):
+    model = KernelClassifier("gaussian:2", alpha=1e-3, client=client2)
+    copy = clone(model)
+    assert copy.client is client2
+    assert copy.alpha == 1e-3
+
+
+def test_many_epochs_and_a_wide_model_still_agree(store, client2, client3):
+    settings = {"kernel": "gaussian:median", "basis": Landmarks(1000), "max_epochs": 10}
+    here, two, three = (
+        KernelClassifier(**settings, client=client).fit(store).decision_function(store)
+        for client in (None, client2, client3)
+    )
+    for other in (two, three):
+        assert np.abs(other - here).max() <= 1e-4 * np.abs(here).max()
 
 
 def test_an_active_client_is_used(store, client2):
