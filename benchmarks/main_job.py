@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> None:
     epochs = [float(seconds) for seconds in re.findall(r"epoch +\d+/\d+ +([0-9.]+) s", output)]
     stages = {
         name: float(seconds)
-        for name, seconds in re.findall(r"^  (targets|landmarks|spectrum|projection) +([0-9.]+) s", output, re.M)
+        for name, seconds in re.findall(r"^  (targets|landmarks|spectrum|columns) +([0-9.]+) s", output, re.M)
     }
     result = {
         "date": datetime.date.today().isoformat(),

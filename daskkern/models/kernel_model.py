@@ -97,12 +97,14 @@ class KernelModel:
         prepared: Points = self._prepared  # type: ignore[attr-defined]
         out = np.empty((X.shape[0], self.coef.shape[1]), self.coef.dtype)
         for rows in slices(X.shape[0], _BLOCK_ROWS):
-            block = X[rows]
-            block = (
-                block.astype(self.points.dtype, copy=False) if scaled else self.scaling.apply(block, self.points.dtype)
-            )
-            with np.errstate(all="ignore"):
-                out[rows] = self.kernel.matvec(np.ascontiguousarray(block), prepared, self.coef)
+            with np.errstate(all="ignore"):  # what overflows is refused below, by its row
+                block = X[rows]
+                cast = (
+                    block.astype(self.points.dtype, copy=False)
+                    if scaled
+                    else self.scaling.apply(block, self.points.dtype)
+                )
+                out[rows] = self.kernel.matvec(np.ascontiguousarray(cast), prepared, self.coef)
             if not np.isfinite(out[rows]).all():
                 bad = rows.start + int(np.flatnonzero(~np.isfinite(out[rows]).all(axis=1))[0])
                 raise DataError(f"row {bad} has values too large for {self.points.dtype}: its score is not a number")
