@@ -2,8 +2,8 @@
 
 The store is written chunk by chunk, so that this process never holds it either. The fit runs on local worker
 processes with a memory limit each, and at the end their highest memory is printed next to the limit and the store's
-size. By default: a store of 1.2 GB and two workers with a limit of 800 MB each, about a minute on two cores. A rank reads
-windows of 64 MiB ahead, so that a limit much below 700 MB is refused for stores of this size.
+size. By default: a store of 1.2 GB and two workers with a limit of 800 MB each. A rank reads windows of 64 MiB ahead,
+so that a limit much below 700 MB is refused for stores of this size.
 
 Run it with ``python examples/out_of_core.py``.
 """
