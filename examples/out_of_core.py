@@ -2,7 +2,7 @@
 
 The store is written chunk by chunk, so that this process never holds it either. The fit runs on local worker
 processes with a memory limit each, and at the end their highest memory is printed next to the limit and the store's
-size. By default: a store of 1.2 GB and two workers with a limit of 800 MB each. A rank reads windows of 64 MiB ahead,
+size. By default: a store of 1.8 GB and two workers with a limit of 800 MB each. A rank reads windows of 64 MiB ahead,
 so that a limit much below 700 MB is refused for stores of this size.
 
 Run it with ``python examples/out_of_core.py``.
@@ -126,7 +126,7 @@ def run(folder: Path, options: argparse.Namespace) -> float:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=300_000, help="default: 300,000")
+    parser.add_argument("--rows", type=int, default=450_000, help="default: 450,000")
     parser.add_argument("--features", type=int, default=1000, help="default: 1,000")
     parser.add_argument("--workers", type=int, default=2, help="worker processes of one thread (default: 2)")
     parser.add_argument("--memory-limit", default="800MB", help="of each worker (default: 800MB)")
