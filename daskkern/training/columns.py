@@ -95,15 +95,13 @@ def _eigenpro_setup(
     damped = basis.kernel.matvec(xp.asarray(points), subsample, directions).astype(dtype)
     projector: Projector
     if is_exact(solver, basis.n_columns):
-        projector = _exact(prepared, rows, part, comm, xp, task)
+        projector = _exact(prepared, rows, comm, xp, task)
     else:
         projector = _iterative(prepared, state, rows, preconditioner, part, xp.asarray(points), task, xp)
     return EigenProSetup(state, preconditioner, damped, projector, prepared.window, heads)
 
 
-def _exact(
-    prepared: Prepared, rows: Rows, part: KernelPart, comm: Communicator, xp: ModuleType, task: Any
-) -> InverseFactor:
+def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, task: Any) -> InverseFactor:
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis = prepared.basis
     every = np.arange(basis.n_columns)
