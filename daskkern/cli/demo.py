@@ -20,7 +20,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.models import load_model
 from daskkern.monitor.progress import progress
-from daskkern.solvers import EigenPro
+from daskkern.solvers import parse_solver
 from daskkern.training.evaluate import score_store
 from daskkern.training.fit import fit
 from daskkern.training.settings import FitSettings
@@ -50,7 +50,9 @@ def command(context: click.Context, out: str) -> None:
     tell(ingest([str(source)], train, scale="minmax", split=0.2, out_test=test, overwrite=True))
     say("3. Fit: daskkern fit train.zarr --kernel gaussian:median --landmarks 1000 --out model.zarr")
     where = ClusterRequest(None, 2, "auto", bool(context.find_root().params.get("debug")))
-    settings = FitSettings(Gaussian("median"), SquaredHinge(), Landmarks(1000), EigenPro(), max_epochs=_EPOCHS)
+    settings = FitSettings(
+        Gaussian("median"), SquaredHinge(), Landmarks(1000), parse_solver("auto"), max_epochs=_EPOCHS
+    )
     with where.client() as client, progress(_EPOCHS) as listener:
         result = fit(open_source(str(train)), settings, client=client, listener=listener)
     finish(result, str(model))
