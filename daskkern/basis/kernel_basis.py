@@ -71,7 +71,7 @@ class KernelBasis:
 
     def part(self, columns: Columns, rows: Array) -> "KernelPart":
         """Return the products with the given columns, whose points are `rows` (p_r, d)."""
-        return KernelPart(self.kernel, columns, self.kernel.points(rows, self.shift))
+        return KernelPart(self.kernel, columns, self.kernel.points(rows, self.shift, columns.blocks or None))
 
     def points(self, rows: Array) -> Points:
         """Prepare any rows as columns of this basis."""
@@ -92,7 +92,7 @@ class KernelPart:
 
     def scores(self, X: Array, a: Array, head: Array | None = None) -> Array:
         """Return the rank's share of the scores, (m, c) float64, in tiles; `head` (m, n_head) receives K_BS."""
-        return self.kernel.matvec(X, self.points, a, head, self.columns.blocks)
+        return self.kernel.matvec(X, self.points, a, head)
 
     def pullback(self, X: Array, g: Array) -> Array:
         """Return ``sum_i k(x_i, z_j) g_i`` for the rank's columns, (p_r, c), in tiles."""

@@ -1,7 +1,7 @@
 """Kernels: one class, one file, one row in :data:`KERNELS` each."""
 
 from daskkern.kernels.arc_cosine import ArcCosine
-from daskkern.kernels.base import Kernel, Points, Statistic
+from daskkern.kernels.base import Kernel, Points, plain_products
 from daskkern.kernels.cauchy import Cauchy
 from daskkern.kernels.gaussian import Gaussian
 from daskkern.kernels.inverse_polynomial import InversePolynomial
@@ -21,7 +21,7 @@ __all__ = [
     "Linear",
     "Points",
     "Polynomial",
-    "Statistic",
     "from_spec",
     "parse_kernel",
+    "plain_products",
 ]

@@ -1,14 +1,12 @@
 """The arc-cosine kernel of degree 1."""
 
 from dataclasses import dataclass
+from math import pi
 from typing import ClassVar
 
-import numpy as np
-
-from daskkern.arrays import Array
-from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.kernels.base import Kernel, Statistic
+from daskkern.kernels.base import Kernel
+from daskkern.kernels.formula import Expression, Pair, arccos, sqrt
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,6 @@ class ArcCosine(Kernel):
     """
 
     name: ClassVar[str] = "arc_cosine"
-    statistic: ClassVar[Statistic] = Statistic.COSINE
-    norm_power: ClassVar[int] = 1
 
     degree: int = 1
 
@@ -38,14 +34,10 @@ class ArcCosine(Kernel):
         if self.degree != 1:
             raise SpecError(f"degree={self.degree!r} was asked of the arc_cosine kernel; only degree 1 is there")
 
-    def profile(self, s: Array) -> None:
-        xp = namespace_of(s)
-        angle = xp.arccos(s)
-        sine = xp.sqrt((1 - s) * (1 + s))
-        xp.subtract(np.pi, angle, out=angle)
-        s *= angle
-        s += sine
-        s *= 1 / np.pi
+    def formula(self, pair: Pair) -> Expression:
+        angle = arccos(pair.cosine)
+        sine = sqrt((1 - pair.cosine) * (1 + pair.cosine))
+        return pair.norms * (sine + (pi - angle) * pair.cosine) / pi
 
     def spec(self) -> dict[str, str | float]:
         return {"name": self.name, "degree": self.degree}

@@ -1,50 +1,69 @@
-"""What a kernel is: a statistic of two rows and a scalar profile applied to it in place.
+"""What a kernel is: one formula of a pair of rows. Blocks and products are here, once, for every kernel and device.
 
-The statistic (squared distance, inner product, cosine) is one matrix product per tile; the profile is one
-formula. A new kernel is one class with one formula, in a file of its own, and one row in ``registry``.
+A new kernel is one class with one formula, in a file of its own, and one row in ``registry``.
 """
 
-import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
-from daskkern.backend.tiles import balanced, for_each, multiply, multiply_transposed, tile_shape, within
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels.points import Left, Points, Statistic, left_operand, make_points, pick_shift, squared_norms
+from daskkern.kernels import native, tiled
+from daskkern.kernels.formula import PAIR, Expression, Pair, Program, evaluate, program
+from daskkern.kernels.points import (
+    Left,
+    Points,
+    as_rows,
+    cut_blocks,
+    is_sparse,
+    make_side,
+    native_rows,
+    pick_shift,
+    squared_norms,
+)
 
-__all__ = ["Kernel", "Points", "Statistic"]
+__all__ = ["Kernel", "Points", "plain_products"]
 
-_GROUP = 4  # column tiles that one thread works through: enough units for small batches, few partial sums
-_GROUPS = 32
+Spec = Mapping[str, object]
+_plain: ContextVar[bool] = ContextVar("plain", default=False)
+
+
+@contextmanager
+def plain_products() -> Iterator[None]:
+    """Within the context, points are prepared for the NumPy twin of the compiled engine: for tests and comparison."""
+    token = _plain.set(True)
+    try:
+        yield
+    finally:
+        _plain.reset(token)
 
 
 @dataclass(frozen=True)
 class Kernel(ABC):
     """A positive definite function of two rows.
 
-    Subclasses give the class attributes and :meth:`profile`. Everything else - blocks in tiles, products
-    that never hold more than a tile a thread - is here, once.
+    Subclasses are frozen dataclasses that give :attr:`name`, :meth:`formula` and :meth:`spec`. Rows are float32 or
+    float64, NumPy or CuPy, dense or CSR (``scipy.sparse`` or ``cupyx.scipy.sparse``); other real dtypes are
+    converted (:func:`daskkern.kernels.points.as_rows`). Neither side of a product is ever made dense as a whole.
     """
 
     name: ClassVar[str]
-    statistic: ClassVar[Statistic]
-    norm_power: ClassVar[int] = 0
-    """The block is multiplied by ``(|x| |z|) ** norm_power`` after the profile."""
-    singular_at_zero: ClassVar[bool] = False
-    """The profile has an infinite slope in the squared distance at 0, so that rounding there must be cut off."""
 
     @abstractmethod
-    def profile(self, s: Array) -> None:
-        """Replace the statistic in the tile `s` by the kernel's value, in place, in the tile's dtype."""
+    def formula(self, pair: Pair) -> Expression:
+        """Return the kernel's value in terms of `pair`; SpecError while a parameter still waits for data."""
 
     @abstractmethod
-    def spec(self) -> dict[str, str | float]:
+    def spec(self) -> Spec:
         """Return name and parameters as JSON values; ``registry.from_spec`` is the inverse."""
 
     def resolve(self, sample: Array) -> "Kernel":
@@ -52,156 +71,183 @@ class Kernel(ABC):
         del sample
         return self
 
+    def transform(self, rows: Array) -> Array:
+        """Return what the formula sees of `rows` (m, d): the rows themselves, or rows in other coordinates."""
+        return rows
+
+    @cached_property
+    def program(self) -> Program:
+        """The formula as instructions."""
+        return program(self.formula(PAIR))
+
     def shift_for(self, Z: Array) -> Array | None:
         """Return the point to subtract from all rows before products with `Z`, or None. See :func:`pick_shift`."""
-        return pick_shift(Z) if self.statistic is Statistic.SQUARED_DISTANCE else None
+        if not self.program.symbols <= {"squared_distance", "distance"}:
+            return None
+        return pick_shift(self.transform(as_rows(Z)))
 
-    def points(self, Z: Array, shift: Array | None = None) -> Points:
-        """Prepare rows `Z` (p, d) for repeated use as the right side of blocks. Copies `Z` once."""
-        return make_points(Z, self.statistic, shift)
+    def points(
+        self, Z: Array, shift: Array | None = None, blocks: Sequence[slice] | None = None, *, dtype: object = None
+    ) -> Points:
+        """Prepare rows `Z` (p, d) for repeated use as the right side of blocks. Copies `Z` once.
 
-    def left(self, X: Array, shift: Array | None = None) -> Left:
-        """Prepare rows `X` (m, d) for :meth:`block` and :meth:`matvec` with several sets of points of one `shift`."""
-        operand, norms = left_operand(X, self.statistic, shift, self.singular_at_zero)
-        return Left(operand, norms, X.shape, X.dtype)
+        Parameters
+        ----------
+        shift : (d,) array, optional
+            From :meth:`shift_for`; the same for all points that meet the same rows.
+        blocks : sequence of slices, optional
+            Pieces of the columns: products are summed in the working dtype within a piece and in float64 over
+            the pieces. Pieces that do not depend on how columns are dealt to ranks make sums over ranks the
+            same for every number of ranks.
+        dtype : numpy dtype, optional
+            Of the products; that of `Z` by default.
+        """
+        Z = as_rows(Z, dtype)
+        cuts = cut_blocks(Z.shape[0], blocks)
+        side = make_side(self._placed(Z, shift), self.program, left=False)
+        if self._is_native(Z):
+            packed = native.prepare(side.rows, side.stats, cuts)
+            return Points(Z.shape[0], Z.shape[1], Z.dtype, shift, cuts, packed=packed)
+        return Points(Z.shape[0], Z.shape[1], Z.dtype, shift, cuts, side=side)
 
-    def block(self, X: Array, Z: Array | Points, out: Array | None = None) -> Array:
+    def left(self, X: Array, right: Points) -> Left:
+        """Prepare rows `X` (m, d) for products with `right` and with all points of the same shift and dtype."""
+        X = as_rows(X, right.dtype)
+        if X.shape[1] != right.n_features:
+            raise DataError(
+                f"rows of {right.n_features} features were expected, but X has shape {tuple(X.shape)}; "
+                "give the same features as in training"
+            )
+        side = make_side(self._placed(X, right.shift), self.program, left=True)
+        rows = native_rows(side) if right.packed is not None else None
+        return Left(X.shape, X.dtype, None if rows is not None else side, rows)
+
+    def block(self, X: Array | Left, Z: Array | Points, out: Array | None = None) -> Array:
         """Return ``k(x_i, z_j)`` for all pairs.
 
         Parameters
         ----------
-        X : array (m, d) or Left
-            Rows, float32 or float64, on any device, or what :meth:`left` made of them.
-        Z : array (p, d) or Points
-            Rows of the same dtype and device, or what :meth:`points` made of them.
+        X : array (m, d), CSR matrix or Left
+            Rows on any device, or what :meth:`left` made of them.
+        Z : array (p, d), CSR matrix or Points
+            Rows on the same device, or what :meth:`points` made of them.
         out : array (m, p), optional
             Where to write.
 
         Returns
         -------
         array (m, p)
-            Same dtype as `X`. When `Z` is `X` itself, the diagonal is exact.
+            In the dtype of `Z` (of both, when both are rows). When `Z` is `X` itself, the diagonal is exact.
         """
-        right = self._right(X, Z)
-        left, norms = self._left(X, right)
-        xp = namespace_of(left)
-        m, p = X.shape[0], right.size
-        block = xp.empty((m, p), X.dtype) if out is None else out
-        rows, columns = tile_shape(xp, m, p)
-
-        def unit(work: tuple[slice, slice]) -> None:
-            tile, group = work
-            for cols in within(group, columns):
-                self._tile(left, norms, tile, right, cols, block[tile, cols])
-
-        for_each(list(itertools.product(balanced(m, rows), balanced(p, _GROUP * columns))), unit)
+        left, right = self._sides(X, Z)
+        xp = self._namespace(left)
+        result = xp.empty((left.shape[0], right.size), right.dtype) if out is None else out
+        if right.packed is not None and left.native is not None and result.strides[1] == result.itemsize:
+            native.block_all(self.program, left.native, right.packed, result)
+        else:
+            tiled.block(self._fill(left, right), left.shape[0], right.blocks, result)
         if Z is X:
-            index = xp.arange(m)
-            block[index, index] = self.diagonal(X)
-        return block
+            index = xp.arange(left.shape[0])
+            result[index, index] = self.diagonal(X)
+        return result
 
     def diagonal(self, X: Array) -> Array:
         """Return ``k(x_i, x_i)``, shape (m,), without the off-diagonal block."""
-        xp = namespace_of(X)
-        squared = squared_norms(X)
-        if self.statistic is Statistic.SQUARED_DISTANCE:
-            s = xp.zeros_like(squared)
-        elif self.statistic is Statistic.COSINE:
-            s = (squared > 0).astype(X.dtype)
-        else:
-            s = squared.copy()
-        self.profile(s)
-        if self.norm_power:
-            s *= squared**self.norm_power
-        return s
+        X = as_rows(X)
+        squared = squared_norms(self.transform(X))
+        xp = namespace_of(squared)
+        zero = xp.zeros_like(squared)
+        values = {
+            "squared_distance": zero,
+            "distance": zero.copy(),
+            "cosine": (squared > 0).astype(X.dtype),
+            "inner": squared,
+            "norms": squared.copy(),
+        }
+        result = xp.empty_like(squared)
+        result[...] = evaluate(self.program, values, xp)
+        return result
 
-    def matvec(
-        self,
-        X: Array,
-        Z: Array | Points,
-        A: Array,
-        head: Array | None = None,
-        blocks: Sequence[slice] | None = None,
-    ) -> Array:
+    def matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None = None) -> Array:
         """Return ``K(X, Z) @ A``, shape (m, c), float64, holding one tile a thread and never the block.
 
         Parameters
         ----------
+        A : (p, c) array
+            Coefficients; cast to the dtype of the points.
         head : (m, h) array, optional
             Receives the first h columns of the block on the way.
-        blocks : sequence of slices, optional
-            Column blocks whose products are taken in the working dtype before they are added in float64; see
-            :func:`daskkern.backend.tiles.multiply_blocks`. By default tiles.
         """
-        right = self._right(X, Z)
-        left, norms = self._left(X, right)
-        xp = namespace_of(left)
-        m, p = X.shape[0], right.size
-        rows, columns = tile_shape(xp, m, p)
-        cuts = balanced(p, columns) if blocks is None or xp is not np else list(blocks)
-        groups = [cuts[part] for part in balanced(len(cuts), max(_GROUP, -(-len(cuts) // _GROUPS)))]
-        partial = xp.zeros((len(groups), m, A.shape[1]), np.float64)
-        n_head = 0 if head is None else head.shape[1]
-        widest = max((cut.stop - cut.start for cut in cuts), default=0)
+        left, right = self._sides(X, Z)
+        A = self._factor("A", A, right.size, right)
+        fused = A.shape[1] <= native.MOST_OUTPUTS and (head is None or head.strides[1] == head.itemsize)
+        if right.packed is not None and left.native is not None and fused:
+            return native.matvec(self.program, left.native, right.packed, A, head)
+        return tiled.matvec(self._fill(left, right), left.shape[0], right.blocks, A, head)
 
-        def unit(work: tuple[slice, int]) -> None:
-            tile, group = work
-            buffer = xp.empty((tile.stop - tile.start, widest), X.dtype)
-            for cols in groups[group]:
-                values = buffer[:, : cols.stop - cols.start]
-                self._tile(left, norms, tile, right, cols, values)
-                partial[group, tile] += multiply(values, A[cols], xp)
-                if head is not None and cols.start < n_head:
-                    width = min(cols.stop, n_head) - cols.start
-                    head[tile, cols.start : cols.start + width] = values[:, :width]
+    def rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
+        """Return ``K(X, Z).T @ G``, shape (p, c), in the dtype of the points, holding one tile a thread."""
+        left, right = self._sides(X, Z)
+        G = self._factor("G", G, left.shape[0], right)
+        if right.packed is not None and left.native is not None and G.shape[1] <= native.MOST_OUTPUTS:
+            return native.rmatvec(self.program, left.native, right.packed, G)
+        return tiled.rmatvec(self._fill(left, right), left.shape[0], right.blocks, G)
 
-        for_each(list(itertools.product(balanced(m, rows), range(len(groups)))), unit)
-        return partial.sum(axis=0)  # in the order of the groups, whoever computed them
+    def double_product(
+        self,
+        X: Array | Left,
+        Z: Array | Points,
+        V: Array,
+        between: Callable[[Array, slice], Array] | None = None,
+    ) -> Array:
+        """Return ``K(X, Z).T @ op(K(X, Z) @ V)``, shape (p, c), float64, in one pass over the block.
 
-    def rmatvec(self, X: Array, Z: Array | Points, G: Array) -> Array:
-        """Return ``K(X, Z).T @ G``, shape (p, c), holding one tile a thread and never the block."""
-        right = self._right(X, Z)
-        left, norms = self._left(X, right)
-        xp = namespace_of(left)
-        m, p = X.shape[0], right.size
-        rows, columns = tile_shape(xp, m, p)
-        out = xp.zeros((p, G.shape[1]), G.dtype)
+        Parameters
+        ----------
+        V : (p, c) array
+        between : callable, optional
+            `op`: takes the scores (rows, c), float64, and the slice of rows that they belong to, and returns an
+            array of the same shape; called from several threads. The identity by default, as Falkon needs it.
+        """
+        left, right = self._sides(X, Z)
+        V = self._factor("V", V, right.size, right)
+        return tiled.double_product(self._fill(left, right), left.shape[0], right.blocks, V, between)
 
-        def strip(cols: slice) -> None:
-            buffer = xp.empty((min(rows, m), cols.stop - cols.start), X.dtype)
-            for tile in balanced(m, rows):
-                work = buffer[: tile.stop - tile.start]
-                self._tile(left, norms, tile, right, cols, work)
-                out[cols] += multiply_transposed(work, G[tile], xp)
+    def _sides(self, X: Array | Left, Z: Array | Points) -> tuple[Left, Points]:
+        if isinstance(Z, Points):
+            right = Z
+        else:
+            common = None if isinstance(X, Left) else np.promote_types(as_rows(X[:0]).dtype, as_rows(Z[:0]).dtype)
+            right = self.points(Z, self.shift_for(Z), dtype=common)
+        return X if isinstance(X, Left) else self.left(X, right), right
 
-        for_each(balanced(p, columns), strip)
-        return out
+    def _placed(self, rows: Array, shift: Array | None) -> Array:
+        moved = self.transform(rows)
+        return moved if shift is None else moved - shift
 
-    def _left(self, X: Array, right: Points) -> tuple[Array, Array | None]:
-        if isinstance(X, Left):
-            return X.operand, X.norms
-        return left_operand(X, self.statistic, right.shift, self.singular_at_zero)
+    def _is_native(self, Z: Array) -> bool:
+        on_host = is_sparse(Z) or namespace_of(Z) is np
+        return on_host and not _plain.get() and native.is_supported(self.program, np.dtype(Z.dtype).itemsize)
 
-    def _right(self, X: Array, Z: Array | Points) -> Points:
-        right = Z if isinstance(Z, Points) else self.points(Z, self.shift_for(Z))
-        if len(X.shape) != 2 or X.shape[1] != right.n_features:
-            raise DataError(
-                f"rows of {right.n_features} features were expected, but X has shape {tuple(X.shape)}; "
-                "give the same features as in training"
-            )
-        return right
+    def _namespace(self, left: Left) -> ModuleType:
+        if left.side is None:
+            return np
+        return namespace_of(left.side.rows if not is_sparse(left.side.rows) else left.side.rows.data)
 
-    def _tile(self, left: Array, norms: Array | None, tile: slice, right: Points, cols: slice, out: Array) -> None:
-        xp = namespace_of(out)
-        xp.matmul(left[tile], right.operand[cols].T, out=out)
-        if self.statistic is Statistic.SQUARED_DISTANCE:
-            xp.maximum(out, 0, out=out)
-        elif self.statistic is Statistic.COSINE:
-            xp.clip(out, -1, 1, out=out)
-        self.profile(out)
-        if self.norm_power and norms is not None and right.norms is not None:
-            out *= norms[tile, None] ** self.norm_power
-            out *= right.norms[None, cols] ** self.norm_power
+    def _fill(self, left: Left, right: Points) -> tiled.Fill:
+        """Return what writes one tile of the block."""
+        rows, packed = left.native, right.packed
+        if rows is not None and packed is not None:
+            what = self.program
+            return lambda part, k, out: native.block(what, rows, packed, part, k, out)
+        if left.side is None or right.side is None:
+            raise SpecError("X was prepared for another engine than the points; prepare both in one place")
+        return tiled.formula_fill(self.program, left.side, right.side, right.blocks)
+
+    def _factor(self, name: str, given: Array, length: int, right: Points) -> Array:
+        if len(given.shape) != 2 or given.shape[0] != length:
+            raise DataError(f"{name} must have shape ({length}, c) to match the block; found {tuple(given.shape)}")
+        return given if given.dtype == right.dtype else given.astype(right.dtype)
 
 
 def as_number(value: object) -> float:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from daskkern.arrays import Array
-from daskkern.backend.namespace import namespace_of
-from daskkern.kernels.base import Kernel, Statistic
+from daskkern.kernels.base import Kernel
+from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.length_scale import check_length_scale, number, resolved
 
 
@@ -25,18 +25,14 @@ class Cauchy(Kernel):
     """
 
     name: ClassVar[str] = "cauchy"
-    statistic: ClassVar[Statistic] = Statistic.SQUARED_DISTANCE
 
     length_scale: float | str = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "length_scale", check_length_scale(self.name, self.length_scale))
 
-    def profile(self, s: Array) -> None:
-        xp = namespace_of(s)
-        s *= number(self.name, self.length_scale) ** -2
-        s += 1
-        xp.reciprocal(s, out=s)
+    def formula(self, pair: Pair) -> Expression:
+        return 1 / (1 + pair.squared_distance * number(self.name, self.length_scale) ** -2)
 
     def spec(self) -> dict[str, str | float]:
         return {"name": self.name, "length_scale": self.length_scale}

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from daskkern.arrays import Array
-from daskkern.backend.namespace import namespace_of
-from daskkern.kernels.base import Kernel, Statistic
+from daskkern.kernels.base import Kernel
+from daskkern.kernels.formula import Expression, Pair
 
 
 @dataclass(frozen=True)
@@ -19,12 +18,9 @@ class InversePolynomial(Kernel):
     """
 
     name: ClassVar[str] = "inverse_polynomial"
-    statistic: ClassVar[Statistic] = Statistic.COSINE
 
-    def profile(self, s: Array) -> None:
-        xp = namespace_of(s)
-        xp.subtract(2, s, out=s)
-        xp.reciprocal(s, out=s)
+    def formula(self, pair: Pair) -> Expression:
+        return 1 / (2 - pair.cosine)
 
     def spec(self) -> dict[str, str | float]:
         return {"name": self.name}

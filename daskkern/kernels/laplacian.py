@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from daskkern.arrays import Array
-from daskkern.backend.namespace import namespace_of
-from daskkern.kernels.base import Kernel, Statistic
+from daskkern.kernels.base import Kernel
+from daskkern.kernels.formula import Expression, Pair, exp
 from daskkern.kernels.length_scale import check_length_scale, number, resolved
 
 
@@ -21,19 +21,14 @@ class Laplacian(Kernel):
     """
 
     name: ClassVar[str] = "laplacian"
-    statistic: ClassVar[Statistic] = Statistic.SQUARED_DISTANCE
-    singular_at_zero: ClassVar[bool] = True
 
     length_scale: float | str = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "length_scale", check_length_scale(self.name, self.length_scale))
 
-    def profile(self, s: Array) -> None:
-        xp = namespace_of(s)
-        xp.sqrt(s, out=s)
-        s *= -1.0 / number(self.name, self.length_scale)
-        xp.exp(s, out=s)
+    def formula(self, pair: Pair) -> Expression:
+        return exp(pair.distance * (-1.0 / number(self.name, self.length_scale)))
 
     def spec(self) -> dict[str, str | float]:
         return {"name": self.name, "length_scale": self.length_scale}

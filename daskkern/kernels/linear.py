@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from daskkern.arrays import Array
-from daskkern.kernels.base import Kernel, Statistic
+from daskkern.kernels.base import Kernel
+from daskkern.kernels.formula import Expression, Pair
 
 
 @dataclass(frozen=True)
@@ -12,10 +12,9 @@ class Linear(Kernel):
     """``k(x, z) = x.z``."""
 
     name: ClassVar[str] = "linear"
-    statistic: ClassVar[Statistic] = Statistic.INNER_PRODUCT
 
-    def profile(self, s: Array) -> None:
-        del s
+    def formula(self, pair: Pair) -> Expression:
+        return pair.inner
 
     def spec(self) -> dict[str, str | float]:
         return {"name": self.name}

@@ -1,107 +1,178 @@
-"""Rows prepared for products: the operands whose plain matrix product is the kernel's statistic.
+"""Rows prepared for products: moved to where distances are exact, with the statistics that a formula needs."""
 
-For squared distances the norms ride along as two extra features,
-
-    [x, |x|^2, 1] . [-2 z, 1, |z|^2] = |x - z|^2,
-
-so that one GEMM replaces a GEMM and two passes over the tile.
-"""
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
+
+import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
-from daskkern.backend.tiles import slices
+from daskkern.backend.tiles import slices, within
+from daskkern.errors import DataError
+from daskkern.kernels.formula import Program
+from daskkern.kernels.native import CSRParts, Packed, join_packed
+from daskkern.kernels.native import Rows as NativeRows
 
+BLOCK_COLUMNS = 512
+"""Columns of a block of points, unless the caller cuts them."""
+_LARGEST_BLOCK = 1024
 _SHIFT_SAMPLE = 512
 _SHIFT_RATIO = 100.0
 _NORM_ROWS = 4096
 
 
-class Statistic(Enum):
-    """What a kernel's profile is a function of."""
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Rows of one side of a block, and per row ``|x|^2``, ``|x|`` and ``1 / |x|`` (0 for zero rows) where needed."""
 
-    SQUARED_DISTANCE = "squared distance"
-    INNER_PRODUCT = "inner product"
-    COSINE = "cosine"
+    rows: Array
+    squared: Array | None
+    norm: Array | None
+    inverse: Array | None
+
+    @property
+    def stats(self) -> tuple[Array | None, Array | None, Array | None]:
+        """The three statistics."""
+        return self.squared, self.norm, self.inverse
+
+    def join(self, later: "Side") -> "Side":
+        """Return these rows followed by later ones."""
+        xp = namespace_of(self.rows)
+        stats = [
+            None if a is None or b is None else xp.concatenate([a, b])
+            for a, b in zip(self.stats, later.stats, strict=True)
+        ]
+        return Side(xp.concatenate([self.rows, later.rows]), *stats)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Points:
     """The right side of kernel blocks: made once, used for every batch.
 
-    `operand` is (p, d + 2) for squared distances and (p, d) else; `norms` are the row norms (p,) where the
-    statistic is the cosine; `shift` is what was subtracted from the rows.
+    Attributes
+    ----------
+    size, n_features : int
+        Points p, and features of the rows that they were made from.
+    dtype : numpy dtype
+        Of all products with them.
+    shift : (d,) array or None
+        What was subtracted from the rows.
+    blocks : tuple of slices
+        Columns in pieces: a product is summed in the working dtype within one, and in float64 over them.
+    side : Side or None
+        For the plain engines. None when `packed` holds the points instead.
+    packed : Packed or None
+        For the compiled engine.
+    parts : tuple of Points
+        The same rows prepared for each member of a composite kernel.
     """
 
-    operand: Array
-    norms: Array | None
-    shift: Array | None
+    size: int
     n_features: int
+    dtype: Any
+    shift: Array | None
+    blocks: tuple[slice, ...]
+    side: Side | None = None
+    packed: Packed | None = None
+    parts: tuple["Points", ...] = ()
 
-    @property
-    def size(self) -> int:
-        """Number of points p."""
-        return int(self.operand.shape[0])
+    def join(self, later: "Points") -> "Points":
+        """Return these points followed by dense points of the same kernel, shift and dtype; both are copied."""
+        blocks = [slice(self.size + cut.start, self.size + cut.stop) for cut in later.blocks]
+        return Points(
+            self.size + later.size,
+            self.n_features,
+            self.dtype,
+            self.shift,
+            (*self.blocks, *blocks),
+            None if self.side is None or later.side is None else self.side.join(later.side),
+            None if self.packed is None or later.packed is None else join_packed(self.packed, later.packed),
+            tuple(mine.join(theirs) for mine, theirs in zip(self.parts, later.parts, strict=True)),
+        )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Left:
     """The left side of kernel blocks, for rows that meet several sets of points: see :meth:`Kernel.left`."""
 
-    operand: Array
-    norms: Array | None
     shape: tuple[int, int]
     dtype: Any
+    side: Side | None = None
+    native: NativeRows | None = None
+    parts: tuple["Left", ...] = ()
 
 
-def make_points(Z: Array, statistic: Statistic, shift: Array | None) -> Points:
-    """Return the right operand for rows `Z` (p, d); `Z` is copied."""
-    xp = namespace_of(Z)
-    p, d = Z.shape
-    if statistic is Statistic.SQUARED_DISTANCE:
-        rows = Z if shift is None else Z - shift
-        operand = xp.empty((p, d + 2), Z.dtype)
-        xp.multiply(rows, -2, out=operand[:, :d])
-        operand[:, d] = 1
-        operand[:, d + 1] = squared_norms(rows)
-        return Points(operand, None, shift, d)
-    if statistic is Statistic.COSINE:
-        rows, norms = _unit_rows(Z)
-        return Points(rows, norms, None, d)
-    return Points(Z.copy(), None, None, d)
+def is_sparse(X: Array) -> bool:
+    """Return whether `X` is a sparse matrix of SciPy or CuPy."""
+    return type(X).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse")) and hasattr(X, "tocsr")
 
 
-def left_operand(X: Array, statistic: Statistic, shift: Array | None, cut_off: bool) -> tuple[Array, Array | None]:
-    """Return the left operand of rows `X` (m, d) and, for the cosine, their norms.
+def as_rows(X: Array, dtype: Any = None) -> Array:
+    """Return `X` as rows that products take: float32 or float64, dense or CSR, two-dimensional; copied if it must be.
 
-    With `cut_off` the squared distances are lowered by the rounding error of a GEMM over d features (measured: at
-    most 6.5 eps times the norms at d = 784) before they are clamped at 0. Equal rows then have distance exactly
-    0, where a kernel in the plain distance would turn an error of 1e-6 into one of 1e-3.
+    float16 becomes float32, and so do integers of up to 16 bits; other integers become float64.
+
+    Raises
+    ------
+    DataError
+        For another shape or dtype.
     """
-    xp = namespace_of(X)
-    m, d = X.shape
-    if statistic is Statistic.SQUARED_DISTANCE:
-        left = xp.empty((m, d + 2), X.dtype)
-        rows = left[:, :d]
-        if shift is None:
-            rows[...] = X
-        else:
-            xp.subtract(X, shift, out=rows)
-        left[:, d] = squared_norms(rows)
-        left[:, d + 1] = 1
-        if cut_off:
-            left[:, d] *= 1 - 2 * (4 + d**0.5 / 4) * float(xp.finfo(X.dtype).eps)
-        return left, None
-    if statistic is Statistic.COSINE:
-        return _unit_rows(X)
-    return X, None
+    if len(getattr(X, "shape", ())) != 2:
+        raise DataError(f"rows must be a table (n, d); found {getattr(X, 'shape', type(X).__name__)}")
+    if is_sparse(X) and X.format != "csr":
+        X = X.tocsr()
+    found = np.dtype(X.dtype)
+    if found.kind not in "fiub" or found.itemsize > 8:
+        raise DataError(f"rows must be real numbers; found dtype {found}")
+    if dtype is None:
+        small = found.itemsize <= (2 if found.kind != "f" else 4)
+        dtype = np.dtype(np.float32 if small else np.float64)
+    return X if found == dtype else X.astype(dtype)
+
+
+def cut_blocks(p: int, blocks: Sequence[slice] | None) -> tuple[slice, ...]:
+    """Return the pieces of p columns: `blocks` cut where they are long, or equal pieces."""
+    if blocks is None:
+        return tuple(slices(p, BLOCK_COLUMNS))
+    return tuple(piece for part in blocks for piece in within(part, _LARGEST_BLOCK))
+
+
+def make_side(rows: Array, what: Program, *, left: bool) -> Side:
+    """Return `rows` with the statistics that `what` reads.
+
+    Where the formula uses the distance itself, the left squared norms are lowered by the rounding error of an inner
+    product over d features (measured: at most 6.5 eps times the norms at d = 784). Equal rows then have distance
+    exactly 0, where an error of 1e-6 in the square would become one of 1e-3.
+    """
+    wanted = what.symbols
+    squared = norm = inverse = None
+    if wanted & {"squared_distance", "distance", "cosine", "norms"}:
+        sums = squared_norms(rows)
+        xp = namespace_of(sums)
+        if wanted & {"squared_distance", "distance"}:
+            squared = sums
+            if left and what.cuts_off:
+                squared = sums * (1 - 2 * (4 + rows.shape[1] ** 0.5 / 4) * float(xp.finfo(rows.dtype).eps))
+        if wanted & {"cosine", "norms"}:
+            norm = xp.sqrt(sums)
+            inverse = xp.where(norm > 0, 1 / xp.where(norm > 0, norm, 1), 0).astype(rows.dtype)
+    return Side(rows, squared, norm, inverse)
+
+
+def native_rows(side: Side) -> NativeRows:
+    """Return the left side as the compiled engine takes it; rows are copied unless their features are contiguous."""
+    if is_sparse(side.rows):
+        return NativeRows(CSRParts.of(side.rows), *side.stats)
+    rows = side.rows if side.rows.strides[1] == side.rows.itemsize else np.ascontiguousarray(side.rows)
+    return NativeRows(rows, *side.stats)
 
 
 def squared_norms(X: Array) -> Array:
     """Return ``|x_i|^2``, shape (m,), by pairwise sums, which err five times less than einsum's in float32."""
+    if is_sparse(X):
+        sums = X.multiply(X).sum(axis=1)
+        return (sums if isinstance(sums, np.ndarray) and sums.ndim == 1 else sums.ravel()).astype(X.dtype)
     xp = namespace_of(X)
     norms = xp.empty(X.shape[0], X.dtype)
     for rows in slices(X.shape[0], _NORM_ROWS):
@@ -109,20 +180,15 @@ def squared_norms(X: Array) -> Array:
     return norms
 
 
-def _unit_rows(X: Array) -> tuple[Array, Array]:
-    """Return rows of unit length and their norms; a zero row stays zero."""
-    xp = namespace_of(X)
-    norms = xp.sqrt(squared_norms(X))
-    return X / xp.where(norms > 0, norms, 1)[:, None], norms
-
-
 def pick_shift(Z: Array) -> Array | None:
     """Return the mean of `Z` when distances would lose digits without subtracting it, else None.
 
     ``|x|^2 + |z|^2 - 2 x.z`` cancels when rows are far from the origin: only then, when |mean|^2 exceeds 100
     times the median squared distance, is centring worth its own rounding. The mean of integer data is rounded
-    to integers, so that equal rows stay equal and exact.
+    to integers, so that equal rows stay equal and exact. Sparse rows are never shifted: they would become dense.
     """
+    if is_sparse(Z):
+        return None
     xp = namespace_of(Z)
     sample = Z[:: max(1, Z.shape[0] // _SHIFT_SAMPLE)][:_SHIFT_SAMPLE].astype(xp.float64)
     if sample.shape[0] < 2:

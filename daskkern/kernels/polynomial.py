@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from daskkern.arrays import Array
 from daskkern.errors import SpecError
-from daskkern.kernels.base import Kernel, Statistic, as_number, positive
+from daskkern.kernels.base import Kernel, as_number, positive
+from daskkern.kernels.formula import Expression, Pair
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,6 @@ class Polynomial(Kernel):
     """
 
     name: ClassVar[str] = "polynomial"
-    statistic: ClassVar[Statistic] = Statistic.INNER_PRODUCT
 
     degree: int = 3
     gamma: float | None = None
@@ -39,17 +39,10 @@ class Polynomial(Kernel):
             raise SpecError(f"coef0={self.coef0!r} was asked of the polynomial kernel; give a number >= 0")
         object.__setattr__(self, "degree", int(degree))
 
-    def profile(self, s: Array) -> None:
+    def formula(self, pair: Pair) -> Expression:
         if self.gamma is None:
             raise SpecError("the polynomial kernel's gamma waits for data: call kernel.resolve(rows) first")
-        s *= self.gamma
-        s += self.coef0
-        if self.degree == 2:
-            s *= s
-        elif self.degree > 2:
-            base = s.copy()
-            for _ in range(self.degree - 1):
-                s *= base
+        return (pair.inner * self.gamma + self.coef0) ** self.degree
 
     def spec(self) -> dict[str, str | float]:
         parameters: dict[str, str | float] = {"name": self.name, "degree": self.degree, "coef0": self.coef0}

@@ -90,10 +90,8 @@ class Temporary:
     def join(self, later: "Temporary") -> "Temporary":
         """Return these centres followed by later ones of the same window."""
         xp = namespace_of(self.coefficients)
-        mine, theirs = self.points, later.points
-        norms = None if mine.norms is None or theirs.norms is None else xp.concatenate([mine.norms, theirs.norms])
-        points = Points(xp.concatenate([mine.operand, theirs.operand]), norms, mine.shift, mine.n_features)
-        return Temporary(points, xp.concatenate([self.coefficients, later.coefficients]))
+        joined = self.points.join(later.points)
+        return Temporary(joined, xp.concatenate([self.coefficients, later.coefficients]))
 
 
 @dataclass(frozen=True)
@@ -233,12 +231,11 @@ def _step_window(
 ) -> tuple[EigenProRun, float]:
     xp = namespace_of(state.working)
     m, n_head = batch.size, problem.part.columns.n_head
-    rows = batch.X if batch.X is None else problem.part.kernel.left(batch.X, problem.part.points.shift)
+    rows = batch.X if batch.X is None else problem.part.kernel.left(batch.X, problem.part.points)
     phi = problem.part.block(rows) if batch.phi is None else batch.phi
     partial = multiply_blocks(phi, state.working, problem.part.columns.blocks, xp)
     for stripe in state.temporary:
-        whole = (slice(0, stripe.points.size),)
-        partial += problem.part.kernel.matvec(rows, stripe.points, stripe.coefficients, blocks=whole)
+        partial += problem.part.kernel.matvec(rows, stripe.points, stripe.coefficients)
     loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
     pulled = multiply_transposed(phi, g, xp) * (1 / m)  # K_ZB g / m

@@ -1,0 +1,274 @@
+"""A kernel's value as a formula in a few numbers of a pair of rows, written once for every engine.
+
+A kernel writes ``exp(pair.squared_distance * (-0.5 / s**2))`` once. The expression becomes a :class:`Program`, a
+straight list of instructions, and that list is what the engines read: NumPy and CuPy evaluate it on whole tiles
+(:func:`evaluate`), the compiled engines turn each instruction into machine code or CUDA. The derivative of a
+formula (:func:`differentiate`) is a formula again.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import ClassVar, Union
+
+from daskkern.arrays import Array
+from daskkern.errors import SpecError
+
+Number = int | float
+Derive = Callable[["Expression"], "Expression"]
+Operand = Union["Expression", int, float]
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An operation on at most two expressions. Made by arithmetic on :data:`PAIR`'s members, never by hand."""
+
+    op: str
+    args: tuple["Expression", ...] = ()
+    value: float = 0.0
+
+    def __add__(self, other: Operand) -> "Expression":
+        return _binary("add", self, _lift(other))
+
+    def __radd__(self, other: Operand) -> "Expression":
+        return _binary("add", self, _lift(other))
+
+    def __sub__(self, other: Operand) -> "Expression":
+        return _binary("sub", self, _lift(other))
+
+    def __rsub__(self, other: Operand) -> "Expression":
+        return _binary("sub", _lift(other), self)
+
+    def __mul__(self, other: Operand) -> "Expression":
+        return _binary("mul", self, _lift(other))
+
+    def __rmul__(self, other: Operand) -> "Expression":
+        return _binary("mul", self, _lift(other))
+
+    def __truediv__(self, other: Operand) -> "Expression":
+        divisor = _lift(other)
+        return self * (1.0 / divisor.value) if divisor.op == "constant" else _binary("div", self, divisor)
+
+    def __rtruediv__(self, other: Operand) -> "Expression":
+        return _binary("div", _lift(other), self)
+
+    def __neg__(self) -> "Expression":
+        return self * -1.0
+
+    def __pow__(self, exponent: Number) -> "Expression":
+        return _power(self, exponent)
+
+
+def constant(value: Number) -> Expression:
+    """Return a number as an expression; the engines take it as an argument, so that it costs no compilation."""
+    return Expression("constant", value=float(value))
+
+
+def exp(x: Expression) -> Expression:
+    """Return ``e**x``. Results below 2e-38 (float32) may be given as that instead."""
+    return constant(math.exp(x.value)) if x.op == "constant" else Expression("exp", (x,))
+
+
+def log(x: Expression) -> Expression:
+    """Return the natural logarithm of a positive `x`."""
+    return Expression("log", (x,))
+
+
+def sqrt(x: Expression) -> Expression:
+    """Return the square root of a non-negative `x`."""
+    return Expression("sqrt", (x,))
+
+
+def arccos(x: Expression) -> Expression:
+    """Return the angle in [0, pi] whose cosine is `x`, for `x` in [-1, 1]."""
+    return Expression("arccos", (x,))
+
+
+def maximum(x: Expression, bound: Number) -> Expression:
+    """Return the larger of `x` and a number."""
+    return Expression("maximum", (x, constant(bound)))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What a formula may use of two rows x and z.
+
+    Attributes
+    ----------
+    inner : Expression
+        ``x . z``
+    squared_distance, distance : Expression
+        ``|x - z|^2`` (never negative) and its root. A formula that uses `distance` has an infinite slope at 0, so
+        squared distances within rounding of 0 are cut to exactly 0.
+    cosine : Expression
+        ``x . z / (|x| |z|)`` in [-1, 1]; 0 when a row is zero.
+    norms : Expression
+        ``|x| |z|``
+    """
+
+    inner: ClassVar[Expression] = Expression("inner")
+    squared_distance: ClassVar[Expression] = Expression("squared_distance")
+    distance: ClassVar[Expression] = Expression("distance")
+    cosine: ClassVar[Expression] = Expression("cosine")
+    norms: ClassVar[Expression] = Expression("norms")
+
+
+PAIR = Pair()
+SYMBOLS = ("inner", "squared_distance", "distance", "cosine", "norms")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One operation: its name and the numbers of the instructions whose results it takes."""
+
+    op: str
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A formula as a list of instructions; the last one is the result.
+
+    `constants` are the values of the instructions named "constant", in order. Two programs with equal
+    `instructions` differ in numbers only, and share compiled code.
+    """
+
+    instructions: tuple[Instruction, ...]
+    constants: tuple[float, ...]
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """Which members of :class:`Pair` it reads."""
+        return frozenset(step.op for step in self.instructions if step.op in SYMBOLS)
+
+    @property
+    def cuts_off(self) -> bool:
+        """Whether squared distances within rounding of 0 must be cut to 0."""
+        return "distance" in self.symbols
+
+
+def program(formula: Expression) -> Program:
+    """Return the instructions of `formula`, each common part once."""
+    steps: list[Instruction] = []
+    constants: list[float] = []
+    known: dict[Expression, int] = {}
+
+    def visit(node: Expression) -> int:
+        if node in known:
+            return known[node]
+        args = tuple(visit(arg) for arg in node.args)
+        if node.op == "constant":
+            constants.append(node.value)
+        steps.append(Instruction(node.op, args))
+        known[node] = len(steps) - 1
+        return known[node]
+
+    visit(formula)
+    return Program(tuple(steps), tuple(constants))
+
+
+def evaluate(what: Program, values: Mapping[str, Array], xp: ModuleType) -> Array | float:
+    """Return the program's result for tiles of its symbols; NumPy and CuPy run the same text.
+
+    The tiles in `values` may be overwritten. A constant formula gives a float.
+    """
+    uses = [0] * len(what.instructions)
+    for step in what.instructions:
+        for arg in step.args:
+            uses[arg] += 1
+    results: list[Array | float] = []
+    numbers = iter(what.constants)
+    for step in what.instructions:
+        if step.op == "constant":
+            results.append(next(numbers))
+        elif step.op in SYMBOLS:
+            results.append(values[step.op])
+        else:
+            for arg in step.args:
+                uses[arg] -= 1
+            operands = [results[arg] for arg in step.args]
+            free = (operands[k] for k, arg in enumerate(step.args) if uses[arg] == 0 and hasattr(operands[k], "shape"))
+            results.append(_apply(xp, step.op, operands, next(free, None)))
+    return results[-1]
+
+
+def differentiate(formula: Expression, symbol: str) -> Expression:
+    """Return the derivative by the symbol named; ``distance`` counts as the root of ``squared_distance``."""
+    known: dict[Expression, Expression] = {}
+
+    def of(node: Expression) -> Expression:
+        if node not in known:
+            known[node] = _derivative(node, symbol, of)
+        return known[node]
+
+    return of(formula)
+
+
+_NUMPY_NAMES = {"add": "add", "sub": "subtract", "mul": "multiply", "div": "divide"}
+
+
+def _apply(xp: ModuleType, op: str, operands: list[Array | float], out: Array | None) -> Array | float:
+    function = getattr(xp, _NUMPY_NAMES.get(op, op))
+    result: Array | float = function(*operands) if out is None else function(*operands, out=out)
+    return result
+
+
+def _lift(value: Operand) -> Expression:
+    return value if isinstance(value, Expression) else constant(value)
+
+
+def _binary(op: str, left: Expression, right: Expression) -> Expression:
+    if left.op == right.op == "constant":
+        a, b = left.value, right.value
+        return constant({"add": a + b, "sub": a - b, "mul": a * b, "div": a / b if b else math.nan}[op])
+    if op in ("add", "mul") and left.op == "constant":
+        left, right = right, left
+    if right.op == "constant":
+        if (op in ("add", "sub") and right.value == 0) or (op in ("mul", "div") and right.value == 1):
+            return left
+        if op == "mul" and right.value == 0:
+            return constant(0)
+        if op == "mul" and left.op == "mul" and left.args[1].op == "constant":
+            return _binary("mul", left.args[0], constant(left.args[1].value * right.value))
+    return Expression(op, (left, right))
+
+
+def _power(base: Expression, exponent: Number) -> Expression:
+    if exponent == 0:
+        return constant(1)
+    if exponent < 0:
+        return 1 / _power(base, -exponent)
+    if float(exponent).is_integer():
+        half = _power(base, int(exponent) // 2)
+        squared = half * half
+        return squared * base if int(exponent) % 2 else squared
+    if float(2 * exponent).is_integer():
+        return _power(base, int(exponent)) * sqrt(base)
+    return exp(log(base) * float(exponent))
+
+
+def _derivative(node: Expression, symbol: str, of: Derive) -> Expression:
+    if node.op == symbol:
+        return constant(1)
+    if node.op == "distance" and symbol == "squared_distance":
+        return 0.5 / node
+    if node.op == "constant" or node.op in SYMBOLS:
+        return constant(0)
+    x = node.args[0]
+    if node.op in ("add", "sub"):
+        return of(x) + of(node.args[1]) if node.op == "add" else of(x) - of(node.args[1])
+    if node.op == "mul":
+        return of(x) * node.args[1] + x * of(node.args[1])
+    if node.op == "div":
+        y = node.args[1]
+        return (of(x) - node * of(y)) / y
+    outer = {
+        "exp": lambda: node,
+        "log": lambda: 1 / x,
+        "sqrt": lambda: 0.5 / node,
+        "arccos": lambda: -1 / sqrt(maximum(1 - x * x, 0)),
+    }
+    if node.op not in outer:
+        raise SpecError(f"a formula with {node.op} has no derivative here; write it without")
+    return outer[node.op]() * of(x)

@@ -1,0 +1,33 @@
+"""The compiled CPU engine: products that never leave the cache, made for this processor when first needed.
+
+One loop nest (``products``) and one formula (``daskkern.kernels.formula``) become machine code through LLVM. Its
+plain twin, ``daskkern.kernels.tiled``, gives the same numbers up to rounding, and serves where llvmlite is missing.
+"""
+
+from daskkern.kernels.native.engine import (
+    MOST_OUTPUTS,
+    Rows,
+    block,
+    block_all,
+    is_supported,
+    matvec,
+    prepare,
+    rmatvec,
+    workspace_bytes,
+)
+from daskkern.kernels.native.packing import CSRParts, Packed, join_packed
+
+__all__ = [
+    "MOST_OUTPUTS",
+    "CSRParts",
+    "Packed",
+    "Rows",
+    "block",
+    "block_all",
+    "is_supported",
+    "join_packed",
+    "matvec",
+    "prepare",
+    "rmatvec",
+    "workspace_bytes",
+]

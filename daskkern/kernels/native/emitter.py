@@ -1,0 +1,150 @@
+"""A thin layer over LLVM's builder: vectors of one element type, loops, and pointers with element offsets."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from daskkern.kernels.native.shape import Shape
+
+I64 = ir.IntType(64)
+F64 = ir.DoubleType()
+Value = Any
+Body = Callable[[Value, list[Value]], list[Value]]
+
+
+class Emitter:
+    """Writes instructions for one function, in vectors of `shape`."""
+
+    def __init__(self, module: ir.Module, builder: ir.IRBuilder, shape: Shape) -> None:
+        self.module, self.b, self.shape = module, builder, shape
+        single = shape.itemsize == 4
+        self.element = ir.FloatType() if single else F64
+        self.integer = ir.IntType(8 * shape.itemsize)
+        self.vector = ir.VectorType(self.element, shape.lanes)
+        self.integers = ir.VectorType(self.integer, shape.lanes)
+        self.dtype = np.float32 if single else np.float64
+        self._suffix = f"v{shape.lanes}f{8 * shape.itemsize}"
+
+    def const(self, value: float) -> Value:
+        """Return a vector of one number."""
+        return ir.Constant(self.vector, [float(self.dtype(value))] * self.shape.lanes)
+
+    def int_const(self, value: int) -> Value:
+        """Return an integer vector of one number."""
+        return ir.Constant(self.integers, [value] * self.shape.lanes)
+
+    def splat(self, scalar: Value) -> Value:
+        """Return a vector with `scalar` in all lanes."""
+        undefined = ir.Constant(self.vector, ir.Undefined)
+        one = self.b.insert_element(undefined, scalar, ir.IntType(32)(0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), self.shape.lanes), [0] * self.shape.lanes)
+        return self.b.shuffle_vector(one, undefined, mask)
+
+    def call(self, name: str, *args: Value) -> Value:
+        """Call the LLVM intrinsic ``llvm.<name>`` on vectors."""
+        full = f"llvm.{name}.{self._suffix}"
+        function = self.module.globals.get(full)
+        if function is None:
+            function = ir.Function(self.module, ir.FunctionType(self.vector, [self.vector] * len(args)), full)
+        return self.b.call(function, args)
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        """Return ``x * y + z``, rounded once."""
+        return self.call("fma", x, y, z)
+
+    def larger(self, x: Value, bound: Value) -> Value:
+        """Return the larger of two vectors; x where x is not a number."""
+        return self.b.select(self.b.fcmp_ordered(">", bound, x), bound, x)
+
+    def smaller(self, x: Value, bound: Value) -> Value:
+        """Return the smaller of two vectors; x where x is not a number."""
+        return self.b.select(self.b.fcmp_ordered("<", bound, x), bound, x)
+
+    def at(self, pointer: Value, *offsets: Value | int) -> Value:
+        """Return `pointer` moved by the sum of `offsets`, in elements."""
+        for offset in offsets:
+            pointer = self.b.gep(pointer, [I64(offset) if isinstance(offset, int) else offset])
+        return pointer
+
+    def load(self, pointer: Value, *offsets: Value | int) -> Value:
+        """Return the vector that starts at `pointer` plus `offsets`."""
+        place = self.b.bitcast(self.at(pointer, *offsets), self.vector.as_pointer())
+        return self.b.load(place, align=self.shape.itemsize)
+
+    def store(self, value: Value, pointer: Value, *offsets: Value | int) -> None:
+        """Write a vector to `pointer` plus `offsets`."""
+        place = self.b.bitcast(self.at(pointer, *offsets), self.vector.as_pointer())
+        self.b.store(value, place, align=self.shape.itemsize)
+
+    def scalar(self, pointer: Value, *offsets: Value | int) -> Value:
+        """Return the one element at `pointer` plus `offsets`."""
+        return self.b.load(self.at(pointer, *offsets))
+
+    def times(self, x: Value, y: Value | int) -> Value:
+        """Return the product of two 64-bit integers."""
+        return self.b.mul(x, I64(y) if isinstance(y, int) else y)
+
+    def least(self, x: Value, y: Value | int) -> Value:
+        """Return the smaller of two 64-bit integers."""
+        other = I64(y) if isinstance(y, int) else y
+        return self.b.select(self.b.icmp_signed("<", x, other), x, other)
+
+    @contextmanager
+    def loop(self, start: Value | int, stop: Value | int, step: int = 1) -> Iterator[Value]:
+        """Emit the body of the ``with`` once, run for start, start + step, ... below stop."""
+        first = I64(start) if isinstance(start, int) else start
+        bound = I64(stop) if isinstance(stop, int) else stop
+        before, body, after = self.b.block, self.b.append_basic_block(), self.b.append_basic_block()
+        self.b.cbranch(self.b.icmp_signed("<", first, bound), body, after)
+        self.b.position_at_end(body)
+        index = self.b.phi(I64)
+        index.add_incoming(first, before)
+        yield index
+        following = self.b.add(index, I64(step))
+        index.add_incoming(following, self.b.block)
+        self.b.cbranch(self.b.icmp_signed("<", following, bound), body, after)
+        self.b.position_at_end(after)
+
+    def accumulate(
+        self, start: Value | int, stop: Value, initial: Sequence[Value], body: Body, step: int = 1
+    ) -> list[Value]:
+        """Emit a loop (at least one turn) that carries vectors in registers; return them after the last turn."""
+        first = I64(start) if isinstance(start, int) else start
+        before, turn, after = self.b.block, self.b.append_basic_block(), self.b.append_basic_block()
+        self.b.branch(turn)
+        self.b.position_at_end(turn)
+        index = self.b.phi(I64)
+        index.add_incoming(first, before)
+        carried = []
+        for value in initial:
+            phi = self.b.phi(self.vector)
+            phi.add_incoming(value, before)
+            carried.append(phi)
+        results = body(index, carried)
+        following = self.b.add(index, I64(step))
+        index.add_incoming(following, self.b.block)
+        for phi, value in zip(carried, results, strict=True):
+            phi.add_incoming(value, self.b.block)
+        self.b.cbranch(self.b.icmp_signed("<", following, stop), turn, after)
+        self.b.position_at_end(after)
+        return results
+
+    def total(self, x: Value) -> Value:
+        """Return the sum of a vector's lanes as a float64, added in pairs."""
+        lanes = self.shape.lanes
+        wide = x if self.element is F64 else self.b.fpext(x, ir.VectorType(F64, lanes))
+        while lanes > 1:
+            lanes //= 2
+            low, high = (
+                self.b.shuffle_vector(
+                    wide,
+                    ir.Constant(wide.type, ir.Undefined),
+                    ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(first, first + lanes))),
+                )
+                for first in (0, lanes)
+            )
+            wide = self.b.fadd(low, high)
+        return self.b.extract_element(wide, ir.IntType(32)(0))

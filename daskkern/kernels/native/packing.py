@@ -1,0 +1,162 @@
+"""The right side of products as the compiled engine reads it: panels, or CSR rows, with padded statistics."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.kernels.native.shape import CHUNK
+
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Packed:
+    """p columns in panels.
+
+    Attributes
+    ----------
+    panels : (n_panels + 4, d, panel) array or None
+        The points, feature by feature; what is beyond a block repeats its last point. None for CSR points.
+    csr : CSRParts or None
+        The points when they are sparse.
+    squared, norm, inverse : (slots,) array or None
+        Statistics of the points, by slot.
+    blocks : (n_blocks, 4) int64
+        First panel, panels, first column, columns of each block.
+    runs : tuple of (slice, slice)
+        Columns and their slots.
+    """
+
+    panels: HostArray | None
+    csr: "CSRParts | None"
+    squared: HostArray | None
+    norm: HostArray | None
+    inverse: HostArray | None
+    blocks: IntArray
+    runs: tuple[tuple[slice, slice], ...]
+    slots: int
+
+
+@dataclass(frozen=True)
+class CSRParts:
+    """The arrays of a CSR matrix with 64-bit indices."""
+
+    values: HostArray
+    columns: IntArray
+    starts: IntArray
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, rows: Any) -> "CSRParts":
+        """Return the parts; indices are copied when they have 32 bits."""
+        return cls(
+            np.ascontiguousarray(rows.data),
+            np.ascontiguousarray(rows.indices, np.int64),
+            np.ascontiguousarray(rows.indptr, np.int64),
+            rows.shape,
+        )
+
+
+def pack(
+    rows: Any,
+    stats: tuple[HostArray | None, HostArray | None, HostArray | None],
+    blocks: Sequence[slice],
+    panel: int,
+) -> Packed:
+    """Copy points (p, d) into panels, each block from a panel of its own; CSR points keep their layout.
+
+    `stats` are squared norms, norms and inverse norms, each (p,) or None; `panel` columns make one panel.
+    """
+    d = rows.shape[1]
+    counts = [-(-(block.stop - block.start) // panel) for block in blocks]
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    table = np.array(
+        [(first[k], counts[k], block.start, block.stop - block.start) for k, block in enumerate(blocks)], np.int64
+    ).reshape(-1, 4)
+    runs = tuple(
+        (block, slice(int(first[k]) * panel, int(first[k]) * panel + block.stop - block.start))
+        for k, block in enumerate(blocks)
+    )
+    slots = int(first[-1]) * panel
+    total = int(first[-1]) + CHUNK  # whole chunks are read at the end
+    panels = csr = None
+    if isinstance(rows, np.ndarray):
+        panels = aligned((total, d, panel), rows.dtype)
+        panels[first[-1] :] = 0
+        for k, block in enumerate(blocks):
+            _fill(panels[first[k] : first[k + 1]], rows[block])
+    else:
+        csr = CSRParts.of(rows)
+    squared, norm, inverse = (None if stat is None else _spread(stat, runs, panel, total * panel) for stat in stats)
+    return Packed(panels, csr, squared, norm, inverse, table, _merged(runs), slots)
+
+
+def join_packed(first: Packed, later: Packed) -> Packed:
+    """Return the dense points of both, in panels of their own; both are copied."""
+    assert first.panels is not None
+    assert later.panels is not None
+    panel = first.panels.shape[2]
+    here, there = first.slots // panel, later.slots // panel
+    total = here + there + CHUNK
+    panels = aligned((total, *first.panels.shape[1:]), first.panels.dtype)
+    panels[:here] = first.panels[:here]
+    panels[here:] = later.panels
+    width = max((columns.stop for columns, _ in first.runs), default=0)
+    squared, norm, inverse = (
+        None if mine is None or theirs is None else np.concatenate([mine[: first.slots], theirs])
+        for mine, theirs in zip(_stats(first), _stats(later), strict=True)
+    )
+    moved = [(_moved(columns, width), _moved(slots, first.slots)) for columns, slots in later.runs]
+    blocks = np.concatenate([first.blocks, later.blocks + np.array([here, 0, width, 0])])
+    return Packed(
+        panels, None, squared, norm, inverse, blocks, _merged([*first.runs, *moved]), first.slots + later.slots
+    )
+
+
+def _stats(packed: Packed) -> tuple[HostArray | None, ...]:
+    return packed.squared, packed.norm, packed.inverse
+
+
+def _moved(part: slice, by: int) -> slice:
+    return slice(part.start + by, part.stop + by)
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> HostArray:
+    """Return an uninitialised array that starts at a cache line."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def _fill(panels: HostArray, rows: HostArray) -> None:
+    n, panel = rows.shape[0], panels.shape[2]
+    whole = n // panel
+    panels[:whole] = rows[: whole * panel].reshape(whole, panel, rows.shape[1]).transpose(0, 2, 1)
+    if whole < panels.shape[0]:
+        rest = n - whole * panel
+        panels[whole, :, :rest] = rows[whole * panel :].T
+        panels[whole, :, rest:] = rows[-1, :, None]
+
+
+def _spread(stat: HostArray, runs: Sequence[tuple[slice, slice]], panel: int, size: int) -> HostArray:
+    out = aligned((size,), stat.dtype)
+    out[...] = stat[-1] if stat.size else 0
+    for columns, slots in runs:
+        out[slots] = stat[columns]
+        out[slots.stop : -(-slots.stop // panel) * panel] = stat[columns.stop - 1]
+    return out
+
+
+def _merged(runs: Sequence[tuple[slice, slice]]) -> tuple[tuple[slice, slice], ...]:
+    """Join neighbours that are consecutive on both sides."""
+    merged: list[tuple[slice, slice]] = []
+    for columns, slots in runs:
+        if merged and merged[-1][0].stop == columns.start and merged[-1][1].stop == slots.start:
+            previous = merged.pop()
+            columns, slots = slice(previous[0].start, columns.stop), slice(previous[1].start, slots.stop)
+        merged.append((columns, slots))
+    return tuple(merged)
