@@ -1,10 +1,9 @@
-"""``daskkern fit`` and ``daskkern plan``."""
+"""``daskkern fit``."""
 
 import click
 
-from daskkern.backend.concurrency import cpu_count
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
-from daskkern.cli.console import say, table
+from daskkern.cli.console import say
 from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.data.atomic import check_destination
 from daskkern.errors import DataError, SpecError
@@ -12,9 +11,7 @@ from daskkern.models import save_model
 from daskkern.models.store import FORMAT
 from daskkern.monitor.progress import progress
 from daskkern.training.fit import FitResult, fit
-from daskkern.training.memory import LIMIT_SHARE, available_memory, format_bytes
-from daskkern.training.outlook import outlook
-from daskkern.training.settings import FitSettings
+from daskkern.training.memory import format_bytes
 from daskkern.training.sources import StoreSource
 
 
@@ -46,38 +43,6 @@ def finish(result: FitResult, out: str) -> None:
     rest = sum(seconds) / max(len(seconds), 1)
     say(f"{len(seconds)} epochs, {rest:.2g} s each on average")
     say(f"{said.get(result.finished.reason, 'the model')} is in {out} ({size})")
-
-
-@click.command("plan")
-@click.argument("store")
-@fit_options
-@cluster_options
-def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None:
-    """Show the memory that one rank of a fit would need, before it runs."""
-    source = open_source(store)
-    settings = request.settings(source.info.task)
-    ranks, threads, budget = _ranks(where, settings)
-    plan = outlook(source, settings, ranks, threads, budget)
-    rows: list[tuple[str, ...]] = [(name, format_bytes(size)) for name, size in plan.items]
-    rows += [("together", format_bytes(plan.total)), ("budget of one rank", format_bytes(plan.budget))]
-    table(f"memory of one rank of {ranks}, at most", ("item", "bytes"), rows)
-    if plan.kept_wanted:
-        fate = "kept between epochs" if plan.kept else "computed again in every epoch"
-        say(f"kernel blocks: {format_bytes(plan.kept_wanted)} a rank, {fate}")
-    plan.check()
-
-
-def _ranks(where: ClusterRequest, settings: FitSettings) -> tuple[int, int, int]:
-    """Return ranks, threads of one and its budget, without starting anything that was not asked for."""
-    if where.scheduler is not None or where.gpus is not None:
-        with where.client() as client:
-            assert client is not None
-            workers = client.scheduler_info(n_workers=-1)["workers"].values()
-            limits = [int(LIMIT_SHARE * worker["memory_limit"]) or available_memory(len(workers)) for worker in workers]
-            threads = min(int(worker["nthreads"]) for worker in workers)
-            return len(workers), threads, settings.memory_budget or min(limits)
-    ranks = max(1, min(cpu_count(), 4) if where.workers is None else where.workers)
-    return ranks, max(1, cpu_count() // ranks), settings.memory_budget or available_memory(ranks)
 
 
 def open_source(store: str) -> StoreSource:

@@ -39,6 +39,9 @@ class FitOptions:
     class_weight: str | None = None
     early_stopping: bool | None = None
     memory: str | None = None
+    keep_blocks: str | None = None
+    disk: str | None = None
+    scratch: str | None = None
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,7 +67,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "assignments",
             multiple=True,
             metavar="KEY=VALUE",
-            help="An option, or one of the solver: solver.window=4.",
+            help="An option, one of the solver (solver.window=4), keep_blocks, disk or scratch.",
         ),
     ]
 
@@ -104,7 +107,10 @@ class FitRequest:
             device=str(get("device", "auto")),
             class_weight=get("class_weight"),
             early_stopping=early,
-            memory_budget=None if get("memory") is None else parse_bytes(str(get("memory"))),
+            memory_budget=_budget(get("memory")),
+            keep_blocks=str(get("keep_blocks", "auto")),
+            disk_budget=_budget(get("disk")),
+            scratch=None if get("scratch") is None else str(get("scratch")),
         )
 
 
@@ -114,6 +120,10 @@ def parse_bytes(text: str) -> int:
     if match is None or match[2].lower() not in _UNITS or match[1].count(".") > 1 or match[1] == ".":
         raise SpecError(f"memory {text!r} was asked; write for example 4GB or 500MiB")
     return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def _budget(text: Any) -> int | None:
+    return None if text is None else parse_bytes(str(text))
 
 
 def _from_file(path: str | None) -> dict[str, Any]:

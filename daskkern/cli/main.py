@@ -8,7 +8,8 @@ import click
 from daskkern import __version__
 from daskkern.cli import demo, ingest
 from daskkern.cli.console import run
-from daskkern.cli.fit import fit_command, plan_command
+from daskkern.cli.fit import fit_command
+from daskkern.cli.plan import plan_command
 from daskkern.cli.score import predict_command, score_command
 
 

@@ -1,27 +1,42 @@
 """Kernels: one class, one file, one row in :data:`KERNELS` each."""
 
+from daskkern.kernels.algebra import Product, Scaled, Sum
 from daskkern.kernels.arc_cosine import ArcCosine
 from daskkern.kernels.base import Kernel, Points, plain_products
+from daskkern.kernels.callable_kernel import CallableKernel
 from daskkern.kernels.cauchy import Cauchy
 from daskkern.kernels.gaussian import Gaussian
 from daskkern.kernels.inverse_polynomial import InversePolynomial
 from daskkern.kernels.laplacian import Laplacian
 from daskkern.kernels.linear import Linear
+from daskkern.kernels.matern import Matern
+from daskkern.kernels.neural_tangent import NeuralTangent
 from daskkern.kernels.polynomial import Polynomial
-from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel
+from daskkern.kernels.radial import RadialKernel
+from daskkern.kernels.rational_quadratic import RationalQuadratic
+from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel, spec_or_name
 
 __all__ = [
     "KERNELS",
     "ArcCosine",
+    "CallableKernel",
     "Cauchy",
     "Gaussian",
     "InversePolynomial",
     "Kernel",
     "Laplacian",
     "Linear",
+    "Matern",
+    "NeuralTangent",
     "Points",
     "Polynomial",
+    "Product",
+    "RadialKernel",
+    "RationalQuadratic",
+    "Scaled",
+    "Sum",
     "from_spec",
     "parse_kernel",
     "plain_products",
+    "spec_or_name",
 ]

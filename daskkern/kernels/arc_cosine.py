@@ -1,28 +1,30 @@
-"""The arc-cosine kernel of degree 1."""
+"""The arc-cosine kernels of degree 0, 1 and 2, and what they are made of."""
 
 from dataclasses import dataclass
 from math import pi
 from typing import ClassVar
 
 from daskkern.errors import SpecError
-from daskkern.kernels.base import Kernel
+from daskkern.kernels.base import Kernel, Spec, as_number
 from daskkern.kernels.formula import Expression, Pair, arccos, sqrt
 
 
 @dataclass(frozen=True)
 class ArcCosine(Kernel):
-    """``k(x, z) = |x| |z| (sin t + (pi - t) cos t) / pi`` with t the angle between x and z.
+    """Kernels of an infinitely wide layer of step (degree 0), rectified linear (1) or rectified quadratic (2) units.
 
-    The kernel of an infinitely wide layer of rectified linear units. Zero rows give 0.
+    With t the angle between x and z: ``1 - t / pi``; ``|x| |z| (sin t + (pi - t) cos t) / pi``;
+    ``|x|^2 |z|^2 (3 sin t cos t + (pi - t)(1 + 2 cos^2 t)) / pi``. A zero row is at a right angle to all rows and to
+    itself: it gives 1/2 for degree 0, and 0 else.
 
     Parameters
     ----------
     degree : int
-        Only degree 1 is here.
+        0, 1 or 2.
 
     References
     ----------
-    Cho and Saul, "Kernel methods for deep learning", NeurIPS 2009, equation 6; Pfahler and Morik, "Nystrom-SGD",
+    Cho and Saul, "Kernel methods for deep learning", NeurIPS 2009, equations 4 to 6; Pfahler and Morik, "Nystrom-SGD",
     ECML PKDD 2018, section 6.1.
     """
 
@@ -31,13 +33,30 @@ class ArcCosine(Kernel):
     degree: int = 1
 
     def __post_init__(self) -> None:
-        if self.degree != 1:
-            raise SpecError(f"degree={self.degree!r} was asked of the arc_cosine kernel; only degree 1 is there")
+        if isinstance(self.degree, bool) or as_number(self.degree) not in (0, 1, 2):
+            raise SpecError(f"degree={self.degree!r} was asked of the arc_cosine kernel; give 0, 1 or 2")
+        object.__setattr__(self, "degree", int(self.degree))
 
     def formula(self, pair: Pair) -> Expression:
-        angle = arccos(pair.cosine)
-        sine = sqrt((1 - pair.cosine) * (1 + pair.cosine))
-        return pair.norms * (sine + (pi - angle) * pair.cosine) / pi
+        cosine = pair.cosine
+        if self.degree == 0:
+            return step_part(cosine)
+        if self.degree == 1:
+            return pair.norms * ramp_part(cosine)
+        angle, sine = arccos(cosine), sqrt((1 - cosine) * (1 + cosine))
+        turned = (3 * sine * cosine + (pi - angle) * (1 + 2 * cosine * cosine)) * (1 / pi)
+        return pair.norms * (pair.norms * turned)
 
-    def spec(self) -> dict[str, str | float]:
+    def spec(self) -> Spec:
         return {"name": self.name, "degree": self.degree}
+
+
+def step_part(cosine: Expression) -> Expression:
+    """Return ``1 - t / pi``, exactly 1 at the angle 0."""
+    return 1 - arccos(cosine) * (1 / pi)
+
+
+def ramp_part(cosine: Expression) -> Expression:
+    """Return ``(sin t + (pi - t) cos t) / pi``, written so that it is exactly 1 at the angle 0."""
+    sine = sqrt((1 - cosine) * (1 + cosine))
+    return cosine + (sine - arccos(cosine) * cosine) * (1 / pi)

@@ -4,20 +4,20 @@ A new kernel is one class with one formula, in a file of its own, and one row in
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels import native, tiled
+from daskkern.kernels import cuda, native, tiled
 from daskkern.kernels.formula import PAIR, Expression, Pair, Program, evaluate, program
 from daskkern.kernels.points import (
     Left,
@@ -26,10 +26,12 @@ from daskkern.kernels.points import (
     cut_blocks,
     is_sparse,
     make_side,
+    module_of,
     native_rows,
     pick_shift,
     squared_norms,
 )
+from daskkern.kernels.precision import Precision, agreed_dtype, exact_precision, rounded
 
 __all__ = ["Kernel", "Points", "plain_products"]
 
@@ -57,6 +59,18 @@ class Kernel(ABC):
     """
 
     name: ClassVar[str]
+    algebra: ClassVar[dict[str, Callable[[Any, Any], "Kernel"]]] = {}
+    """What "sum" and "product" make; filled by ``algebra``, which stands above this file."""
+    __array_ufunc__ = None  # NumPy's numbers leave ``np.float64(2) * kernel`` to the kernel
+
+    def __add__(self, other: "Kernel") -> "Kernel":
+        return self.algebra["sum"](self, other)
+
+    def __mul__(self, other: "Kernel | float") -> "Kernel":
+        return self.algebra["product"](self, other)
+
+    def __rmul__(self, other: float) -> "Kernel":
+        return self.algebra["product"](self, other)
 
     @abstractmethod
     def formula(self, pair: Pair) -> Expression:
@@ -72,8 +86,18 @@ class Kernel(ABC):
         return self
 
     def transform(self, rows: Array) -> Array:
-        """Return what the formula sees of `rows` (m, d): the rows themselves, or rows in other coordinates."""
+        """Return what the formula sees of `rows` (m, d): the rows themselves, or a linear map of them (m, k)."""
         return rows
+
+    @property
+    def coordinates(self) -> Hashable:
+        """What decides :meth:`transform`; None when no one formula gives the kernel."""
+        return ()
+
+    @property
+    def is_shift_invariant(self) -> bool:
+        """Whether the kernel depends on ``x - z`` only."""
+        return self.program.symbols <= {"squared_distance", "distance"}
 
     @cached_property
     def program(self) -> Program:
@@ -82,12 +106,16 @@ class Kernel(ABC):
 
     def shift_for(self, Z: Array) -> Array | None:
         """Return the point to subtract from all rows before products with `Z`, or None. See :func:`pick_shift`."""
-        if not self.program.symbols <= {"squared_distance", "distance"}:
-            return None
-        return pick_shift(self.transform(as_rows(Z)))
+        return pick_shift(as_rows(Z), self.transform) if self.is_shift_invariant else None
 
     def points(
-        self, Z: Array, shift: Array | None = None, blocks: Sequence[slice] | None = None, *, dtype: object = None
+        self,
+        Z: Array,
+        shift: Array | None = None,
+        blocks: Sequence[slice] | None = None,
+        *,
+        dtype: object = None,
+        precision: Precision | None = None,
     ) -> Points:
         """Prepare rows `Z` (p, d) for repeated use as the right side of blocks. Copies `Z` once.
 
@@ -101,24 +129,29 @@ class Kernel(ABC):
             same for every number of ranks.
         dtype : numpy dtype, optional
             Of the products; that of `Z` by default.
+        precision : "float64", "float32", "tf32" or "float16", optional
+            Exact in the dtype by default. The last two round the features of both sides, which a GPU's tensor
+            cores multiply faster; sums and products with coefficients stay float32. See docs/precision-gpu.md.
         """
-        Z = as_rows(Z, dtype)
+        Z = as_rows(Z, agreed_dtype(precision, dtype))
         cuts = cut_blocks(Z.shape[0], blocks)
-        side = make_side(self._placed(Z, shift), self.program, left=False)
+        side = make_side(rounded(self._placed(Z, shift), precision), self.program, left=False)
         if self._is_native(Z):
             packed = native.prepare(side.rows, side.stats, cuts)
-            return Points(Z.shape[0], Z.shape[1], Z.dtype, shift, cuts, packed=packed)
-        return Points(Z.shape[0], Z.shape[1], Z.dtype, shift, cuts, side=side)
+            return Points(Z.shape[0], Z.shape[1], Z.dtype, shift, cuts, packed=packed, precision=precision)
+        xp = module_of(Z)
+        table = None if xp is np or _plain.get() else cuda.block_table(cuda.device_of(xp), cuts)
+        return Points(Z.shape[0], Z.shape[1], Z.dtype, shift, cuts, side=side, precision=precision, table=table)
 
     def left(self, X: Array, right: Points) -> Left:
-        """Prepare rows `X` (m, d) for products with `right` and with all points of the same shift and dtype."""
+        """Prepare rows `X` (m, d) for products with `right` and all points of the same shift, dtype and precision."""
         X = as_rows(X, right.dtype)
         if X.shape[1] != right.n_features:
             raise DataError(
                 f"rows of {right.n_features} features were expected, but X has shape {tuple(X.shape)}; "
                 "give the same features as in training"
             )
-        side = make_side(self._placed(X, right.shift), self.program, left=True)
+        side = make_side(rounded(self._placed(X, right.shift), right.precision), self.program, left=True)
         rows = native_rows(side) if right.packed is not None else None
         return Left(X.shape, X.dtype, None if rows is not None else side, rows)
 
@@ -142,8 +175,13 @@ class Kernel(ABC):
         left, right = self._sides(X, Z)
         xp = self._namespace(left)
         result = xp.empty((left.shape[0], right.size), right.dtype) if out is None else out
-        if right.packed is not None and left.native is not None and result.strides[1] == result.itemsize:
-            native.block_all(self.program, left.native, right.packed, result)
+        gpu = self._on_gpu(left, right)
+        if gpu is not None:
+            cuda.block(gpu, result)
+        elif right.packed is not None and left.native is not None and result.strides[1] == result.itemsize:
+            symmetric = Z is X and native.is_mirrored(left.native)
+            make = native.symmetric_block if symmetric else native.block_all
+            make(self.program, left.native, right.packed, result)
         else:
             tiled.block(self._fill(left, right), left.shape[0], right.blocks, result)
         if Z is X:
@@ -171,6 +209,8 @@ class Kernel(ABC):
     def matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None = None) -> Array:
         """Return ``K(X, Z) @ A``, shape (m, c), float64, holding one tile a thread and never the block.
 
+        When `Z` is `X` itself, each tile of wide rows is computed once and used on both sides of the diagonal.
+
         Parameters
         ----------
         A : (p, c) array
@@ -180,8 +220,13 @@ class Kernel(ABC):
         """
         left, right = self._sides(X, Z)
         A = self._factor("A", A, right.size, right)
+        gpu = self._on_gpu(left, right)
+        if gpu is not None:
+            return cuda.matvec(gpu, A, head)
         fused = A.shape[1] <= native.MOST_OUTPUTS and (head is None or head.strides[1] == head.itemsize)
         if right.packed is not None and left.native is not None and fused:
+            if Z is X and head is None and native.is_mirrored(left.native):
+                return native.symmetric_matvec(self.program, left.native, right.packed, A)
             return native.matvec(self.program, left.native, right.packed, A, head)
         return tiled.matvec(self._fill(left, right), left.shape[0], right.blocks, A, head)
 
@@ -189,6 +234,9 @@ class Kernel(ABC):
         """Return ``K(X, Z).T @ G``, shape (p, c), in the dtype of the points, holding one tile a thread."""
         left, right = self._sides(X, Z)
         G = self._factor("G", G, left.shape[0], right)
+        gpu = self._on_gpu(left, right)
+        if gpu is not None:
+            return cuda.rmatvec(gpu, G).astype(right.dtype)
         if right.packed is not None and left.native is not None and G.shape[1] <= native.MOST_OUTPUTS:
             return native.rmatvec(self.program, left.native, right.packed, G)
         return tiled.rmatvec(self._fill(left, right), left.shape[0], right.blocks, G)
@@ -211,6 +259,11 @@ class Kernel(ABC):
         """
         left, right = self._sides(X, Z)
         V = self._factor("V", V, right.size, right)
+        gpu = self._on_gpu(left, right)
+        if gpu is not None:
+            return cuda.double_product(gpu, V, between)
+        if right.packed is not None and left.native is not None and V.shape[1] <= native.MOST_OUTPUTS:
+            return native.double_product(self.program, left.native, right.packed, V, between)
         return tiled.double_product(self._fill(left, right), left.shape[0], right.blocks, V, between)
 
     def _sides(self, X: Array | Left, Z: Array | Points) -> tuple[Left, Points]:
@@ -222,17 +275,26 @@ class Kernel(ABC):
         return X if isinstance(X, Left) else self.left(X, right), right
 
     def _placed(self, rows: Array, shift: Array | None) -> Array:
-        moved = self.transform(rows)
-        return moved if shift is None else moved - shift
+        if shift is None:
+            return self.transform(rows)
+        if is_sparse(rows):
+            raise DataError("sparse rows cannot meet dense points far from the origin; give both dense or both sparse")
+        return self.transform(rows - shift)  # in this order: far rows lose digits when they are scaled
 
     def _is_native(self, Z: Array) -> bool:
-        on_host = is_sparse(Z) or namespace_of(Z) is np
-        return on_host and not _plain.get() and native.is_supported(self.program, np.dtype(Z.dtype).itemsize)
+        return module_of(Z) is np and not _plain.get() and native.is_supported(self.program, np.dtype(Z.dtype).itemsize)
 
     def _namespace(self, left: Left) -> ModuleType:
         if left.side is None:
             return np
-        return namespace_of(left.side.rows if not is_sparse(left.side.rows) else left.side.rows.data)
+        return module_of(left.side.rows)
+
+    def _on_gpu(self, left: Left, right: Points) -> cuda.Operands | None:
+        """Return what the CUDA engine takes, or None when another engine has the points."""
+        if right.table is None or left.side is None or right.side is None:
+            return None
+        device, precision = cuda.device_of(module_of(right.side.rows)), right.precision or exact_precision(right.dtype)
+        return cuda.Operands(device, self.program, left.side, right.side, right.blocks, right.table, precision)
 
     def _fill(self, left: Left, right: Points) -> tiled.Fill:
         """Return what writes one tile of the block."""

@@ -3,20 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from daskkern.arrays import Array
-from daskkern.kernels.base import Kernel
-from daskkern.kernels.formula import Expression, Pair
-from daskkern.kernels.length_scale import check_length_scale, number, resolved
+from daskkern.kernels.formula import Expression
+from daskkern.kernels.radial import RadialKernel
 
 
 @dataclass(frozen=True)
-class Cauchy(Kernel):
-    """``k(x, z) = 1 / (1 + |x - z|^2 / length_scale^2)``.
+class Cauchy(RadialKernel):
+    """``k(x, z) = 1 / (1 + r^2)``, ``r = |x - z| / length_scale``.
 
-    Parameters
-    ----------
-    length_scale : float or "median"
-        In the units of the features; "median" is the median distance between training rows.
+    Parameters are those of :class:`RadialKernel`.
 
     Notes
     -----
@@ -26,16 +21,5 @@ class Cauchy(Kernel):
 
     name: ClassVar[str] = "cauchy"
 
-    length_scale: float | str = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "length_scale", check_length_scale(self.name, self.length_scale))
-
-    def formula(self, pair: Pair) -> Expression:
-        return 1 / (1 + pair.squared_distance * number(self.name, self.length_scale) ** -2)
-
-    def spec(self) -> dict[str, str | float]:
-        return {"name": self.name, "length_scale": self.length_scale}
-
-    def resolve(self, sample: Array) -> "Cauchy":
-        return Cauchy(resolved(self.length_scale, sample))
+    def profile(self, r: Expression, r2: Expression) -> Expression:
+        return 1 / (1 + r2)

@@ -147,6 +147,11 @@ class Program:
         """Whether squared distances within rounding of 0 must be cut to 0."""
         return "distance" in self.symbols
 
+    @property
+    def cuts_angles(self) -> bool:
+        """Whether cosines within rounding of 1 must be raised to 1: angles have an infinite slope there."""
+        return any(step.op == "arccos" for step in self.instructions)
+
 
 def program(formula: Expression) -> Program:
     """Return the instructions of `formula`, each common part once."""
@@ -194,7 +199,10 @@ def evaluate(what: Program, values: Mapping[str, Array], xp: ModuleType) -> Arra
 
 
 def differentiate(formula: Expression, symbol: str) -> Expression:
-    """Return the derivative by the symbol named; ``distance`` counts as the root of ``squared_distance``."""
+    """Return the derivative by the symbol named.
+
+    ``distance`` counts as the root of ``squared_distance``, with derivative 0 where it is 0.
+    """
     known: dict[Expression, Expression] = {}
 
     def of(node: Expression) -> Expression:
@@ -205,6 +213,7 @@ def differentiate(formula: Expression, symbol: str) -> Expression:
     return of(formula)
 
 
+_TINY = 1e-36
 _NUMPY_NAMES = {"add": "add", "sub": "subtract", "mul": "multiply", "div": "divide"}
 
 
@@ -252,7 +261,7 @@ def _derivative(node: Expression, symbol: str, of: Derive) -> Expression:
     if node.op == symbol:
         return constant(1)
     if node.op == "distance" and symbol == "squared_distance":
-        return 0.5 / node
+        return 0.5 * node / maximum(Expression(symbol), _TINY)  # 1 / (2 r), and 0 where r is
     if node.op == "constant" or node.op in SYMBOLS:
         return constant(0)
     x = node.args[0]

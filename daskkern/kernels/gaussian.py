@@ -1,37 +1,27 @@
 """The Gaussian kernel."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from math import sqrt
+from typing import ClassVar, Self
 
-from daskkern.arrays import Array
-from daskkern.kernels.base import Kernel
-from daskkern.kernels.formula import Expression, Pair, exp
-from daskkern.kernels.length_scale import check_length_scale, number, resolved
+from daskkern.kernels.base import positive
+from daskkern.kernels.formula import Expression, exp
+from daskkern.kernels.radial import RadialKernel
 
 
 @dataclass(frozen=True)
-class Gaussian(Kernel):
-    """``k(x, z) = exp(-|x - z|^2 / (2 length_scale^2))``, scikit-learn's ``rbf`` with
-    ``gamma = 1 / (2 length_scale^2)``.
+class Gaussian(RadialKernel):
+    """``k(x, z) = exp(-r^2 / 2)``, ``r = |x - z| / length_scale``: scikit-learn's ``rbf``.
 
-    Parameters
-    ----------
-    length_scale : float or "median"
-        In the units of the features; "median" is the median distance between training rows.
+    Parameters are those of :class:`RadialKernel`.
     """
 
     name: ClassVar[str] = "gaussian"
 
-    length_scale: float | str = 1.0
+    @classmethod
+    def from_gamma(cls, gamma: float) -> Self:
+        """Return ``exp(-gamma |x - z|^2)``, scikit-learn's convention: the length scale is ``(2 gamma)^(-1/2)``."""
+        return cls(1 / sqrt(2 * positive(cls.name, "gamma", gamma)))
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "length_scale", check_length_scale(self.name, self.length_scale))
-
-    def formula(self, pair: Pair) -> Expression:
-        return exp(pair.squared_distance * (-0.5 / number(self.name, self.length_scale) ** 2))
-
-    def spec(self) -> dict[str, str | float]:
-        return {"name": self.name, "length_scale": self.length_scale}
-
-    def resolve(self, sample: Array) -> "Gaussian":
-        return Gaussian(resolved(self.length_scale, sample))
+    def profile(self, r: Expression, r2: Expression) -> Expression:
+        return exp(r2 * -0.5)

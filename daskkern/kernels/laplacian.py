@@ -3,35 +3,20 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from daskkern.arrays import Array
-from daskkern.kernels.base import Kernel
-from daskkern.kernels.formula import Expression, Pair, exp
-from daskkern.kernels.length_scale import check_length_scale, number, resolved
+from daskkern.kernels.formula import Expression, exp
+from daskkern.kernels.radial import RadialKernel
 
 
 @dataclass(frozen=True)
-class Laplacian(Kernel):
-    """``k(x, z) = exp(-|x - z| / length_scale)`` with the Euclidean distance, as EigenPro and
-    Falkon mean it. scikit-learn's ``laplacian_kernel`` uses the L1 distance instead: another kernel.
+class Laplacian(RadialKernel):
+    """``k(x, z) = exp(-r)``, ``r = |x - z| / length_scale``, the same as ``Matern(nu=0.5)``.
 
-    Parameters
-    ----------
-    length_scale : float or "median"
-        In the units of the features; "median" is the median distance between training rows.
+    The distance is the Euclidean one, as EigenPro and Falkon mean it. scikit-learn's ``laplacian_kernel`` uses the L1
+    distance instead: another kernel, so its gamma has no meaning here and there is no ``from_gamma``. Parameters are
+    those of :class:`RadialKernel`.
     """
 
     name: ClassVar[str] = "laplacian"
 
-    length_scale: float | str = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "length_scale", check_length_scale(self.name, self.length_scale))
-
-    def formula(self, pair: Pair) -> Expression:
-        return exp(pair.distance * (-1.0 / number(self.name, self.length_scale)))
-
-    def spec(self) -> dict[str, str | float]:
-        return {"name": self.name, "length_scale": self.length_scale}
-
-    def resolve(self, sample: Array) -> "Laplacian":
-        return Laplacian(resolved(self.length_scale, sample))
+    def profile(self, r: Expression, r2: Expression) -> Expression:
+        return exp(r * -1.0)

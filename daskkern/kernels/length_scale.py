@@ -1,34 +1,82 @@
-"""Length scales: checked once, and taken from the data when the user says ``"median"``."""
+"""Length scales and metrics: checked once, and taken from the data when the user says ``"median"``."""
 
-from daskkern.arrays import Array
+import numpy as np
+import numpy.typing as npt
+
+from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels.base import positive
+from daskkern.kernels.base import as_number, positive
+from daskkern.kernels.points import is_sparse
 
-_MEDIAN_ROWS = 2000
+Vector = tuple[float, ...]
+Matrix = tuple[Vector, ...]
+LengthScale = float | str | Vector | Matrix
+"""What a kernel keeps: a number, "median", one number per feature, or the rows of a matrix."""
+
+MEDIAN_ROWS = 2000
+_WORST_CONDITION = 1e12
+_ROUNDING = 1e-6  # of metrics that were computed in float32
 
 
-def check_length_scale(kernel: str, value: float | str) -> float | str:
-    """Return a positive float or ``"median"``, or raise SpecError."""
+def check_length_scale(kernel: str, value: LengthScale | npt.ArrayLike) -> LengthScale:
+    """Return `value` as a kernel keeps it, or raise SpecError.
+
+    A number, "median", or an array or (nested) sequence: (d,) of positive numbers, or an invertible (d, d).
+    """
     if isinstance(value, str):
         if value != "median":
             raise SpecError(f"length_scale={value!r} was asked of the {kernel} kernel; give a number or 'median'")
         return value
-    return positive(kernel, "length_scale", value)
+    if np.ndim(_array(value)) == 0:
+        if isinstance(value, bool):
+            raise SpecError(f"length_scale={value!r} was asked of the {kernel} kernel; give a positive finite number")
+        return positive(kernel, "length_scale", as_number(value) if value is not None else float("nan"))
+    found = _array(value)
+    if found.ndim == 1 and found.size and np.isfinite(found).all() and (found > 0).all():
+        return tuple(float(scale) for scale in found)
+    square = found.ndim == 2 and found.shape[0] == found.shape[1] > 0 and bool(np.isfinite(found).all())
+    if square and np.linalg.cond(found, 1) < _WORST_CONDITION:
+        return _rows(found)
+    raise SpecError(
+        f"length_scale={value!r:.60} was asked of the {kernel} kernel; give a positive finite number, 'median', one "
+        "positive number per feature, or an invertible matrix"
+    )
 
 
-def resolved(value: float | str, sample: Array) -> float:
-    """Return a number: `value` itself, or the median distance between the rows of `sample`."""
-    return median_distance(sample) if isinstance(value, str) else value
-
-
-def number(kernel: str, value: float | str) -> float:
-    """Return a length scale that is a number, or raise SpecError when it still waits for data."""
-    if isinstance(value, str):
+def check_metric(kernel: str, metric: npt.ArrayLike) -> Matrix:
+    """Return `metric` (d, d), symmetric and positive semi-definite up to rounding, or raise SpecError."""
+    found = _array(metric)
+    if found.ndim != 2 or found.shape[0] != found.shape[1] or not found.size or not np.isfinite(found).all():
         raise SpecError(
-            f"the {kernel} kernel's length scale is {value!r}: call kernel.resolve(rows) first, or give a number"
+            f"a metric of shape {found.shape} was asked of the {kernel} kernel; give finite numbers of shape (d, d)"
         )
-    return value
+    size = float(np.abs(found).max())
+    if not np.abs(found - found.T).max() <= _ROUNDING * size:
+        raise SpecError(f"the metric of the {kernel} kernel is not symmetric; give (M + M.T) / 2")
+    symmetric = (found + found.T) / 2
+    values = np.linalg.eigvalsh(symmetric)
+    if not (values[-1] > 0 and values[0] >= -_ROUNDING * values[-1]):
+        raise SpecError(
+            f"the metric of the {kernel} kernel has eigenvalues from {values[0]:.2g} to {values[-1]:.2g}; give a "
+            "positive semi-definite matrix other than 0"
+        )
+    return _rows(symmetric)
+
+
+def metric_factor(metric: Matrix) -> FloatArray:
+    """Return F (d, k) with ``F F^T = M``, for the k eigenvalues of M that are not rounding."""
+    values, vectors = np.linalg.eigh(np.asarray(metric))
+    kept = values > values[-1] * len(values) * np.finfo(np.float64).eps
+    factor: FloatArray = vectors[:, kept] * np.sqrt(values[kept])
+    return factor
+
+
+def plain(value: LengthScale) -> float | str | list[float] | list[list[float]]:
+    """Return a length scale or metric as JSON values."""
+    if not isinstance(value, tuple):
+        return value
+    return [list(row) if isinstance(row, tuple) else row for row in value]  # type: ignore[return-value]
 
 
 def median_distance(sample: Array) -> float:
@@ -39,13 +87,34 @@ def median_distance(sample: Array) -> float:
     DataError
         When fewer than two rows are given or more than half of the distances are zero.
     """
-    xp = namespace_of(sample)
-    rows = sample[:_MEDIAN_ROWS].astype(xp.float64)
-    rows = rows - rows.mean(axis=0)
-    norms = xp.einsum("ij,ij->i", rows, rows)
-    squared = xp.maximum(norms[:, None] + norms[None, :] - 2 * rows @ rows.T, 0)
-    upper = xp.triu_indices(rows.shape[0], 1)
-    median = float(xp.sqrt(xp.median(squared[upper]))) if rows.shape[0] > 1 else 0.0
+    squared = _squared_distances(sample[:MEDIAN_ROWS].astype(np.float64))
+    xp = namespace_of(squared)
+    upper = xp.triu_indices(squared.shape[0], 1)
+    median = float(xp.sqrt(xp.median(squared[upper]))) if squared.shape[0] > 1 else 0.0
     if not median > 0:
         raise DataError("the median distance between rows is 0, so it cannot be a length scale; give a number instead")
     return median
+
+
+def _squared_distances(rows: Array) -> Array:
+    if is_sparse(rows):
+        inner = (rows @ rows.T).toarray()
+        norms = inner.diagonal()
+    else:
+        rows = rows - rows.mean(axis=0)
+        inner = rows @ rows.T
+        norms = (rows * rows).sum(axis=1)
+    xp = namespace_of(inner)
+    return xp.maximum(norms[:, None] + norms[None, :] - 2 * inner, 0)
+
+
+def _array(value: object) -> FloatArray:
+    """Return numbers as float64; an empty array for what is none."""
+    try:
+        return np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        return np.empty((0, 0, 0))
+
+
+def _rows(matrix: FloatArray) -> Matrix:
+    return tuple(tuple(float(entry) for entry in row) for row in matrix)

@@ -1,7 +1,8 @@
 """Rows prepared for products: moved to where distances are exact, with the statistics that a formula needs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from daskkern.errors import DataError
 from daskkern.kernels.formula import Program
 from daskkern.kernels.native import CSRParts, Packed, join_packed
 from daskkern.kernels.native import Rows as NativeRows
+from daskkern.kernels.precision import Precision
 
 BLOCK_COLUMNS = 512
 """Columns of a block of points, unless the caller cuts them."""
@@ -66,6 +68,10 @@ class Points:
         For the compiled engine.
     parts : tuple of Points
         The same rows prepared for each member of a composite kernel.
+    precision : str or None
+        What the rows were rounded to, and the rows that meet them are; None when nothing was rounded.
+    table : (blocks, 2) int64 or None
+        Starts and stops of `blocks` on the GPU, for the CUDA engine.
     """
 
     size: int
@@ -76,10 +82,15 @@ class Points:
     side: Side | None = None
     packed: Packed | None = None
     parts: tuple["Points", ...] = ()
+    precision: Precision | None = None
+    table: Array | None = None
 
     def join(self, later: "Points") -> "Points":
         """Return these points followed by dense points of the same kernel, shift and dtype; both are copied."""
         blocks = [slice(self.size + cut.start, self.size + cut.stop) for cut in later.blocks]
+        table = None
+        if self.table is not None and later.table is not None:
+            table = namespace_of(self.table).concatenate([self.table, later.table + self.size])
         return Points(
             self.size + later.size,
             self.n_features,
@@ -89,6 +100,8 @@ class Points:
             None if self.side is None or later.side is None else self.side.join(later.side),
             None if self.packed is None or later.packed is None else join_packed(self.packed, later.packed),
             tuple(mine.join(theirs) for mine, theirs in zip(self.parts, later.parts, strict=True)),
+            self.precision,
+            table,
         )
 
 
@@ -106,6 +119,11 @@ class Left:
 def is_sparse(X: Array) -> bool:
     """Return whether `X` is a sparse matrix of SciPy or CuPy."""
     return type(X).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse")) and hasattr(X, "tocsr")
+
+
+def module_of(rows: Array) -> ModuleType:
+    """Return the module (``numpy`` or ``cupy``) of dense or CSR rows."""
+    return namespace_of(rows.data if is_sparse(rows) else rows)
 
 
 def as_rows(X: Array, dtype: Any = None) -> Array:
@@ -143,21 +161,39 @@ def make_side(rows: Array, what: Program, *, left: bool) -> Side:
 
     Where the formula uses the distance itself, the left squared norms are lowered by the rounding error of an inner
     product over d features (measured: at most 6.5 eps times the norms at d = 784). Equal rows then have distance
-    exactly 0, where an error of 1e-6 in the square would become one of 1e-3.
+    exactly 0, where an error of 1e-6 in the square would become one of 1e-3. For angles cosines are raised likewise.
+
+    Rows whose squared norm is over a quarter of the dtype's largest number cannot be compared. They are refused on
+    the right (DataError); on the left their squared norm is NaN, and so is all that is computed from it.
     """
     wanted = what.symbols
     squared = norm = inverse = None
     if wanted & {"squared_distance", "distance", "cosine", "norms"}:
-        sums = squared_norms(rows)
+        sums = _in_range(squared_norms(rows), left)
         xp = namespace_of(sums)
+        slack = 2 * (4 + rows.shape[1] ** 0.5 / 4) * float(xp.finfo(rows.dtype).eps)
         if wanted & {"squared_distance", "distance"}:
-            squared = sums
-            if left and what.cuts_off:
-                squared = sums * (1 - 2 * (4 + rows.shape[1] ** 0.5 / 4) * float(xp.finfo(rows.dtype).eps))
+            squared = sums * (1 - slack) if left and what.cuts_off else sums
         if wanted & {"cosine", "norms"}:
             norm = xp.sqrt(sums)
-            inverse = xp.where(norm > 0, 1 / xp.where(norm > 0, norm, 1), 0).astype(rows.dtype)
+            inverse = xp.where(norm == 0, 0, 1 / xp.where(norm == 0, 1, norm)).astype(rows.dtype)
+            if left and what.cuts_angles:
+                inverse *= 1 + slack
     return Side(rows, squared, norm, inverse)
+
+
+def _in_range(squared: Array, left: bool) -> Array:
+    xp = namespace_of(squared)
+    most = float(xp.finfo(squared.dtype).max) / 4
+    bad = ~(squared <= most)
+    if not bool(bad.any()):
+        return squared
+    if left:
+        return xp.where(bad, xp.nan, squared).astype(squared.dtype)
+    raise DataError(
+        f"point {int(xp.argmax(bad))} has values too large for {squared.dtype}: its squared norm exceeds {most:.1e}; "
+        "scale the features, or take float64"
+    )
 
 
 def native_rows(side: Side) -> NativeRows:
@@ -171,17 +207,17 @@ def native_rows(side: Side) -> NativeRows:
 def squared_norms(X: Array) -> Array:
     """Return ``|x_i|^2``, shape (m,), by pairwise sums, which err five times less than einsum's in float32."""
     if is_sparse(X):
-        sums = X.multiply(X).sum(axis=1)
-        return (sums if isinstance(sums, np.ndarray) and sums.ndim == 1 else sums.ravel()).astype(X.dtype)
+        return module_of(X).asarray(X.multiply(X).sum(axis=1)).reshape(-1).astype(X.dtype)
     xp = namespace_of(X)
     norms = xp.empty(X.shape[0], X.dtype)
-    for rows in slices(X.shape[0], _NORM_ROWS):
-        norms[rows] = (X[rows] * X[rows]).sum(axis=1)
+    with np.errstate(over="ignore"):
+        for rows in slices(X.shape[0], _NORM_ROWS):
+            norms[rows] = (X[rows] * X[rows]).sum(axis=1)
     return norms
 
 
-def pick_shift(Z: Array) -> Array | None:
-    """Return the mean of `Z` when distances would lose digits without subtracting it, else None.
+def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:
+    """Return the mean of `Z` when distances of ``transform(Z)`` would lose digits without subtracting it, else None.
 
     ``|x|^2 + |z|^2 - 2 x.z`` cancels when rows are far from the origin: only then, when |mean|^2 exceeds 100
     times the median squared distance, is centring worth its own rounding. The mean of integer data is rounded
@@ -194,10 +230,9 @@ def pick_shift(Z: Array) -> Array | None:
     if sample.shape[0] < 2:
         return None
     mean = sample.mean(axis=0)
-    centred = sample - mean
-    gaps = centred - xp.roll(centred, 1, axis=0)
-    typical = float(xp.median(xp.einsum("ij,ij->i", gaps, gaps)))
-    if float(mean @ mean) <= _SHIFT_RATIO * typical:
+    gaps = sample - xp.roll(sample, 1, axis=0)
+    squared = squared_norms(transform(xp.concatenate([mean[None], gaps])))
+    if float(squared[0]) <= _SHIFT_RATIO * float(xp.median(squared[1:])):
         return None
     if bool(xp.all(sample == xp.rint(sample))):
         mean = xp.rint(mean)

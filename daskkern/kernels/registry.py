@@ -1,74 +1,145 @@
-"""The table of kernels, and how they are written in one word: ``gaussian:5``, ``laplacian:median``."""
+"""The table of kernels, and how they are written in one word: ``gaussian:5``, ``laplacian:median``.
+
+Words make sums and products: ``gaussian:5+linear``, ``2*gaussian:5 + 0.5*laplacian:1``.
+"""
 
 import difflib
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import reduce
+from operator import add, mul
 
 from daskkern.errors import SpecError
+from daskkern.kernels.algebra import Product, Scaled, Sum
 from daskkern.kernels.arc_cosine import ArcCosine
-from daskkern.kernels.base import Kernel
+from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.cauchy import Cauchy
 from daskkern.kernels.gaussian import Gaussian
 from daskkern.kernels.inverse_polynomial import InversePolynomial
 from daskkern.kernels.laplacian import Laplacian
 from daskkern.kernels.linear import Linear
+from daskkern.kernels.matern import Matern
+from daskkern.kernels.neural_tangent import NeuralTangent
 from daskkern.kernels.polynomial import Polynomial
+from daskkern.kernels.rational_quadratic import RationalQuadratic
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel and the one parameter that may follow its name after a colon."""
+    """A kernel, the one parameter that may follow its name after a colon, and parameters that the name decides."""
 
-    kernel: type[Kernel]
+    kernel_class: type[Kernel]
     parameter: str | None
+    decided: Mapping[str, float] = field(default_factory=dict)
+
+    def kernel(self, **parameters: object) -> Kernel:
+        """Return the kernel with `parameters`."""
+        return self.kernel_class(**{**self.decided, **parameters})
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Names of the parameters that are left to choose."""
+        return frozenset(item.name for item in fields(self.kernel_class)) - set(self.decided)
 
 
 KERNELS: dict[str, Entry] = {
     "gaussian": Entry(Gaussian, "length_scale"),
     "laplacian": Entry(Laplacian, "length_scale"),
     "cauchy": Entry(Cauchy, "length_scale"),
+    "matern12": Entry(Matern, "length_scale", {"nu": 0.5}),
+    "matern32": Entry(Matern, "length_scale", {"nu": 1.5}),
+    "matern52": Entry(Matern, "length_scale", {"nu": 2.5}),
+    "rational_quadratic": Entry(RationalQuadratic, "length_scale"),
     "inverse_polynomial": Entry(InversePolynomial, None),
     "arc_cosine": Entry(ArcCosine, "degree"),
+    "neural_tangent": Entry(NeuralTangent, "depth"),
     "polynomial": Entry(Polynomial, "degree"),
     "linear": Entry(Linear, None),
 }
+_PLUS = re.compile(r"(?<![0-9.][eE])\+")  # but not that of 1e+5
 
 
 def parse_kernel(text: str) -> Kernel:
-    """Return the kernel that a word such as ``"gaussian:5"``, ``"laplacian:median"`` or ``"linear"`` means.
+    """Return the kernel that words such as ``"gaussian:5"``, ``"laplacian:median"`` or ``"2*cauchy:3+linear"`` mean.
 
     Raises
     ------
     SpecError
         For an unknown name, a parameter that is no number, or a parameter where none is taken.
     """
-    name, colon, value = text.strip().partition(":")
-    entry = _entry(name.strip().lower())
-    if not colon:
-        return entry.kernel()
-    if entry.parameter is None:
-        raise SpecError(f"kernel {text!r} was asked, but {name} takes no parameter; write {name!r}")
-    return from_spec({"name": name.strip().lower(), entry.parameter: _number(text, value.strip())})
+    return reduce(add, [_parse_term(term) for term in _PLUS.split(text)])
 
 
 def from_spec(spec: Mapping[str, object]) -> Kernel:
     """Rebuild a kernel from :meth:`Kernel.spec`; SpecError names an unknown kernel or parameter."""
     if not isinstance(spec, Mapping):
         raise SpecError(f"a kernel is written as a mapping with its name and parameters; found {spec!r:.60}")
-    entry = _entry(str(spec.get("name", "")))
-    allowed = {field.name for field in fields(entry.kernel)}
+    name = str(spec.get("name", ""))
     parameters = {key: value for key, value in spec.items() if key != "name"}
+    if name in ("sum", "product", "scaled"):
+        return _composite(name, parameters)
+    entry = _entry(name)
     for key, value in parameters.items():
-        if key not in allowed or isinstance(value, bool) or not isinstance(value, int | float | str):
+        if key not in entry.parameters or isinstance(value, bool) or not isinstance(value, int | float | str | list):
             raise SpecError(
-                f"{key}={value!r} was asked of the {spec['name']} kernel, which takes {sorted(allowed) or 'nothing'}"
+                f"{key}={value!r:.60} was asked of the {name} kernel, which takes "
+                f"{sorted(entry.parameters) or 'nothing'}"
             )
     try:
         return entry.kernel(**parameters)
     except (TypeError, ValueError) as error:
         if isinstance(error, SpecError):
             raise
-        raise SpecError(f"the {spec['name']} kernel cannot be made from {parameters}: {error}") from None
+        raise SpecError(f"the {name} kernel cannot be made from {parameters}: {error}") from None
+
+
+def spec_or_name(kernel: Kernel) -> Spec:
+    """Return the spec, or the name alone of a kernel that cannot be written down: for records, not for rebuilding."""
+    try:
+        return kernel.spec()
+    except SpecError:
+        return {"name": kernel.name}
+
+
+def _composite(name: str, parameters: Mapping[str, object]) -> Kernel:
+    wanted = {"kernel", "factor"} if name == "scaled" else {"kernels"}
+    if set(parameters) != wanted or not isinstance(parameters.get("kernels", []), list):
+        raise SpecError(f"the {name} of kernels takes {sorted(wanted)}; found {dict(parameters)!r:.60}")
+    if name == "scaled":
+        return Scaled(from_spec(parameters["kernel"]), parameters["factor"])  # type: ignore[arg-type]
+    members = tuple(from_spec(member) for member in parameters["kernels"])  # type: ignore[attr-defined]
+    return Sum(members) if name == "sum" else Product(members)
+
+
+def _parse_term(text: str) -> Kernel:
+    """Return the product of words and numbers between stars."""
+    parts = [part.strip() for part in text.split("*")]
+    numbers = [float(part) for part in parts if _is_number(part)]
+    words = [_parse_word(part) for part in parts if not _is_number(part)]
+    if not words:
+        raise SpecError(f"kernel {text!r} was asked, which has no name; write for example 2*gaussian:5")
+    product: Kernel = reduce(mul, words)
+    return reduce(mul, numbers) * product if numbers else product
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parse_word(text: str) -> Kernel:
+    name, colon, value = text.partition(":")
+    name = name.strip().lower()
+    entry = _entry(name)
+    if not colon:
+        return entry.kernel()
+    if entry.parameter is None:
+        raise SpecError(f"kernel {text!r} was asked, but {name} takes no parameter; write {name!r}")
+    return from_spec({"name": name, entry.parameter: _number(text, value.strip())})
 
 
 def _entry(name: str) -> Entry:

@@ -28,7 +28,8 @@ def formula_fill(what: Program, left: Side, right: Side, blocks: Sequence[slice]
         cols = blocks[k]
         inner_products(left.rows[rows], right.rows[cols], out)
         xp = namespace_of(out)
-        out[...] = evaluate(what, _symbols(what, out, left, right, rows, cols, xp), xp)
+        with np.errstate(over="ignore"):  # exp(-inf) is 0; what is infinite is seen in the result
+            out[...] = evaluate(what, _symbols(what, out, left, right, rows, cols, xp), xp)
 
     return fill
 

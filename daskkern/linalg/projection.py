@@ -24,6 +24,7 @@ from daskkern.linalg.blas import subtract_product
 
 _MAX_BLOCK = 1024
 _MIN_BLOCKS = 24
+_PANEL = 32  # columns that the widest registers take at once: other edges waste a part of a panel
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,17 @@ def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> Deal:
     every partial sum, are the same for up to 24 ranks.
     """
     width = max(1, min(_MAX_BLOCK, -(-p // _MIN_BLOCKS), -(-p // size)))
-    rest = [slice(n_head + part.start, n_head + part.stop) for part in balanced(p - n_head, width)]
-    return Deal(p, (*balanced(n_head, width), *rest), rank, size)
+    rest = [slice(n_head + part.start, n_head + part.stop) for part in _even(p - n_head, width)]
+    return Deal(p, (*_even(n_head, width), *rest), rank, size)
+
+
+def _even(n: int, width: int) -> list[slice]:
+    """Cut ``range(n)`` into nearly equal slices of at most `width`, of whole vector registers where they are wide."""
+    parts = balanced(n, width - width % _PANEL if width >= 2 * _PANEL else width)
+    if width < 2 * _PANEL:
+        return parts
+    edges = [0, *(-(-part.stop // _PANEL) * _PANEL for part in parts[:-1]), n]
+    return [slice(start, stop) for start, stop in itertools.pairwise(edges) if stop > start]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ every matrix in memory at once.
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -14,33 +15,84 @@ from daskkern.arrays import FloatArray, HostArray
 LossFunction = Callable[[FloatArray, FloatArray], FloatArray]
 
 
-def kernel_matrix(spec: Mapping[str, str | float], X: HostArray, Z: HostArray) -> FloatArray:
+def kernel_matrix(spec: Mapping[str, Any], X: HostArray, Z: HostArray) -> FloatArray:
     """Return ``k(x_i, z_j)`` in float64 for the kernel that `spec` (of :meth:`Kernel.spec`) names, row by row."""
     X64, Z64 = np.asarray(X, np.float64), np.asarray(Z, np.float64)
     return np.array([[_kernel(spec, x, z) for z in Z64] for x in X64]).reshape(len(X64), len(Z64))
 
 
-def _kernel(spec: Mapping[str, str | float], x: FloatArray, z: FloatArray) -> float:
+def _kernel(spec: Mapping[str, Any], x: FloatArray, z: FloatArray) -> float:
     name = spec["name"]
-    if name in ("gaussian", "laplacian", "cauchy"):
-        scale = float(spec["length_scale"])
-        distance = math.sqrt(float(((x - z) ** 2).sum()))
-        if name == "gaussian":
-            return math.exp(-(distance**2) / (2 * scale**2))
-        return math.exp(-distance / scale) if name == "laplacian" else 1 / (1 + (distance / scale) ** 2)
-    product = float((x * z).sum())
+    if name in ("sum", "product"):
+        values = [_kernel(member, x, z) for member in spec["kernels"]]
+        return math.fsum(values) if name == "sum" else math.prod(values)
+    if name == "scaled":
+        return float(spec["factor"]) * _kernel(spec["kernel"], x, z)
+    if "length_scale" in spec:
+        return _radial(spec, _radius(spec, x - z))
+    return _dot_product(spec, x, z)
+
+
+def _radius(spec: Mapping[str, Any], gap: FloatArray) -> float:
+    scale = np.asarray(spec["length_scale"], np.float64)
+    if "metric" in spec:
+        return math.sqrt(max(0.0, float(gap @ np.asarray(spec["metric"]) @ gap))) / float(scale)
+    scaled = np.linalg.solve(scale, gap) if scale.ndim == 2 else gap / scale
+    return math.sqrt(float((scaled**2).sum()))
+
+
+def _radial(spec: Mapping[str, Any], r: float) -> float:
+    one: dict[str, Callable[[], float]] = {
+        "gaussian": lambda: math.exp(-(r**2) / 2),
+        "laplacian": lambda: math.exp(-r),
+        "cauchy": lambda: 1 / (1 + r**2),
+        "matern12": lambda: math.exp(-r),
+        "matern32": lambda: (1 + math.sqrt(3) * r) * math.exp(-math.sqrt(3) * r),
+        "matern52": lambda: (1 + math.sqrt(5) * r + 5 * r**2 / 3) * math.exp(-math.sqrt(5) * r),
+        "rational_quadratic": lambda: (1 + r**2 / (2 * spec["alpha"])) ** -spec["alpha"],
+    }
+    return one[spec["name"]]()
+
+
+def _dot_product(spec: Mapping[str, Any], x: FloatArray, z: FloatArray) -> float:
+    name, product = spec["name"], float((x * z).sum())
     if name == "linear":
         return product
     if name == "polynomial":
-        return (float(spec["gamma"]) * product + float(spec["coef0"])) ** float(spec["degree"])
+        return float((float(spec["gamma"]) * product + float(spec["coef0"])) ** float(spec["degree"]))
     lengths = math.sqrt(float((x * x).sum())) * math.sqrt(float((z * z).sum()))
-    cosine = max(-1.0, min(1.0, product / lengths)) if lengths > 0 else 0.0
+    angle = _angle(x, z) if lengths > 0 else math.pi / 2
     if name == "inverse_polynomial":
-        return 1 / (2 - cosine)
+        return 1 / (2 - math.cos(angle))
     if name == "arc_cosine":
-        angle = math.acos(cosine)
-        return lengths * (math.sin(angle) + (math.pi - angle) * cosine) / math.pi
+        return lengths ** spec["degree"] * _arc_cosine(spec["degree"], angle)
+    if name == "neural_tangent":
+        return lengths * _neural_tangent(spec["depth"], angle)
     raise ValueError(f"no naive formula for the kernel {name!r}")
+
+
+def _angle(x: FloatArray, z: FloatArray) -> float:
+    """Return the angle by Kahan's formula, which is exact where arccos loses half of the digits."""
+    a, b = x / np.linalg.norm(x), z / np.linalg.norm(z)
+    return 2 * math.atan2(float(np.linalg.norm(a - b)), float(np.linalg.norm(a + b)))
+
+
+def _arc_cosine(degree: int, t: float) -> float:
+    if degree == 0:
+        return 1 - t / math.pi
+    if degree == 1:
+        return (math.sin(t) + (math.pi - t) * math.cos(t)) / math.pi
+    return (3 * math.sin(t) * math.cos(t) + (math.pi - t) * (1 + 2 * math.cos(t) ** 2)) / math.pi
+
+
+def _neural_tangent(depth: int, t: float) -> float:
+    """Return the tangent kernel of unit rows at the angle `t`, by the recursion over layers."""
+    if depth == 0:
+        return math.cos(t)
+    below = t
+    for _ in range(depth - 1):
+        below = math.acos(min(1.0, _arc_cosine(1, below)))
+    return _arc_cosine(1, below) + _neural_tangent(depth - 1, t) * _arc_cosine(0, below)
 
 
 def loss_value(name: str, f: HostArray, y: HostArray) -> FloatArray:

@@ -18,22 +18,21 @@ from daskkern.arrays import IntArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.concurrency import compute_threads, cpu_count
 from daskkern.backend.namespace import namespace_for
-from daskkern.basis import AllRows
 from daskkern.cluster.gang import GangSettings, run_gang
 from daskkern.cluster.membership import choose_workers, live_workers
-from daskkern.errors import ClusterError, DaskkernError, SpecError
+from daskkern.errors import ClusterError, DaskkernError
 from daskkern.events import EpochFinished, Event, FitFinished, Listener, silent
 from daskkern.models import KernelModel
-from daskkern.preconditioners import EigenProState
-from daskkern.solvers import EigenPro, NystromSGD
-from daskkern.training.columns import is_exact
+from daskkern.solvers import NystromSGD
+from daskkern.training.calibration import calibrate, calibrate_workers
 from daskkern.training.features import is_stored, stored_features
-from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, Sizes, available_memory, plan_memory
+from daskkern.training.keeping import disk_room, needs_rates, with_blocks
+from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, available_memory, device_memory
+from daskkern.training.outlook import PreparedSummary, check, check_before, holds_out, plan_for, summarise
 from daskkern.training.prepare import Prepared, prepare
 from daskkern.training.rank import RankResult, RankTask, run_rank
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import RemoteValue, Source, StoreSource
-from daskkern.training.targets import check_loss
 from daskkern.training.validation import check_comparable
 
 
@@ -45,21 +44,6 @@ class FitResult:
     indices: IntArray | None
     epochs: tuple[EpochFinished, ...]
     finished: FitFinished
-
-
-@dataclass(frozen=True)
-class PreparedSummary:
-    """The sizes of a :class:`Prepared` that planning needs."""
-
-    p: int
-    s: int
-    q: int
-    m: int
-    window: int
-    n: int
-    n_outputs: int
-    window_rows: int
-    validation: int
 
 
 def fit(
@@ -121,19 +105,6 @@ class _History:
         self._listener(event)
 
 
-def check(settings: FitSettings, source: Source) -> None:
-    """Raise SpecError for settings that cannot fit this source, before anything is started."""
-    if source.info.task is not None:
-        check_loss(settings.loss, source.info.task)
-    if isinstance(settings.solver, NystromSGD) and isinstance(settings.basis, AllRows):
-        raise SpecError("solver nystrom_sgd was asked with all rows as centres; it needs Landmarks(n)")
-
-
-def holds_out(settings: FitSettings, validation: Source | None) -> bool:
-    """Return whether rows of the training source are set aside for validation."""
-    return settings.early_stopping is not None and validation is None
-
-
 def _local(
     source: Source,
     settings: FitSettings,
@@ -144,9 +115,17 @@ def _local(
 ) -> tuple[list[RankResult], Prepared]:
     del client, gang
     namespace_for(settings.device)  # a device that is not there is refused before the work
-    threads = cpu_count()
+    threads, budget = cpu_count(), settings.memory_budget or available_memory()
+    if namespace_for(settings.device) is np:
+        check_before(source, settings, holds_out(settings, validation), 1, threads, budget)
     prepared = prepare(source, settings, holds_out(settings, validation))
-    plan = plan_for(summarise(prepared), source, settings, 1, threads, settings.memory_budget or available_memory())
+    plan = plan_for(summarise(prepared, settings), source, settings, 1, threads, budget, device_memory(settings.device))
+    plan.check()
+    room = disk_room(settings)
+    rates = None
+    if plan.sizes is not None and needs_rates(plan, settings, room):
+        rates = calibrate(source, settings, plan.sizes, 1, True)
+    plan = with_blocks(plan, settings, room, rates)
     plan.check()
     with compute_threads(threads), _features(source, settings, prepared) as features, _interrupts() as pressed:
         task = RankTask(source, settings, prepared, validation, plan, threads, features)
@@ -198,6 +177,8 @@ def _distributed(
     source, keep = source.for_cluster(client)
     validation, keep_too = (None, ()) if validation is None else validation.for_cluster(client)
     _check_reach(client, [source, *([] if validation is None else [validation])], settings, workers)
+    rooms = _rooms(client, settings, workers)
+    _check_before(source, settings, holds_out(settings, validation), rooms)
     ticket = client.submit(
         _prepare_on_cluster,
         source,
@@ -210,8 +191,8 @@ def _distributed(
     )
     try:
         prepared: Prepared = _outcome(client.submit(_unwrap, ticket, pure=False))
-        summary = summarise(prepared)
-        plan = _cluster_plan(client, summary, source, settings, workers)
+        summary = summarise(prepared, settings)
+        plan = _cluster_plan(client, summary, source, settings, workers, rooms)
         with client.as_current(), _features(source, settings, prepared) as features:
             task = RankTask(source, settings, RemoteValue(str(ticket.key)), validation, plan, 0, features)
             results = run_gang(
@@ -292,69 +273,62 @@ def _probe(source: Source, settings: FitSettings) -> str | None:
     return None
 
 
-def _cluster_plan(
-    client: Client, summary: PreparedSummary, source: Source, settings: FitSettings, workers: Sequence[str]
-) -> MemoryPlan:
-    """Return the plan that every rank follows: the tightest of all workers'."""
+@dataclass(frozen=True)
+class _Room:
+    """What one worker may plan with."""
+
+    threads: int
+    budget: int
+    device_budget: int | None
+    disk: int
+
+
+def _rooms(client: Client, settings: FitSettings, workers: Sequence[str]) -> list[_Room]:
+    """Ask the workers for what each may plan with; those of one host share what is free there."""
     known = live_workers(client)
     hosts = [known[worker].get("host", worker) for worker in workers]
     free = client.run(available_memory, workers=list(workers))
-    plans = []
+    devices = client.run(device_memory, settings.device, workers=list(workers))
+    rooms = []
     for worker, host in zip(workers, hosts, strict=True):
         limit = int(known[worker].get("memory_limit") or 0)
         share = free[worker] // hosts.count(host)
         budget = settings.memory_budget or (min(int(LIMIT_SHARE * limit), share) if limit else share)
         threads = int(known[worker].get("nthreads", 1))
-        plans.append(plan_for(summary, source, settings, len(workers), threads, budget))
-    tightest = min(plans, key=lambda plan: (plan.budget, plan.kept))
-    tightest.check()
-    return tightest
+        rooms.append(_Room(threads, budget, devices[worker], 0))
+    disks = client.run(disk_room, settings, max(hosts.count(host) for host in hosts), workers=list(workers))
+    return [replace(room, disk=disks[worker]) for room, worker in zip(rooms, workers, strict=True)]
 
 
-def summarise(prepared: Prepared) -> PreparedSummary:
-    """Return the sizes of `prepared`."""
-    state = prepared.state
-    plan = prepared.plan
-    return PreparedSummary(
-        p=prepared.basis.n_columns,
-        s=prepared.subsample.shape[0],
-        q=state.damping.size if isinstance(state, EigenProState) else 0,
-        m=int(np.max(plan.batch_sizes)),
-        window=prepared.window,
-        n=plan.n_rows,
-        n_outputs=prepared.targets.n_outputs,
-        window_rows=plan.window_rows,
-        validation=0 if prepared.validation is None else prepared.validation.size,
-    )
+def _check_before(source: Source, settings: FitSettings, held_out: bool, rooms: Sequence[_Room]) -> None:
+    """Refuse a fit that cannot fit, before the set-up begins."""
+    if all(room.device_budget is None for room in rooms):
+        least = min(rooms, key=lambda room: room.budget)
+        check_before(source, settings, held_out, len(rooms), least.threads, least.budget)
 
 
-def plan_for(
-    summary: PreparedSummary, source: Source, settings: FitSettings, ranks: int, threads: int, budget: int
+def _cluster_plan(
+    client: Client,
+    summary: PreparedSummary,
+    source: Source,
+    settings: FitSettings,
+    workers: Sequence[str],
+    rooms: Sequence[_Room],
 ) -> MemoryPlan:
-    """Return the memory plan of one rank."""
-    solver = settings.solver
-    all_rows = isinstance(settings.basis, AllRows)
-    return plan_memory(
-        Sizes(
-            n=summary.n,
-            d=source.info.n_features,
-            c=summary.n_outputs,
-            p=summary.p,
-            s=summary.s,
-            q=summary.q,
-            m=summary.m,
-            window=summary.window,
-            ranks=ranks,
-            threads=threads,
-            itemsize=np.dtype(settings.dtype).itemsize,
-            all_rows=all_rows,
-            exact=isinstance(solver, EigenPro) and not all_rows and is_exact(solver, summary.p),
-            nystrom=isinstance(solver, NystromSGD),
-            window_rows=summary.window_rows,
-            validation=summary.validation,
-        ),
-        budget,
-    )
+    """Return the plan that every rank follows: the tightest of all workers'."""
+    plans = [
+        plan_for(summary, source, settings, len(workers), room.threads, room.budget, room.device_budget)
+        for room in rooms
+    ]
+    tightest = min(plans, key=lambda plan: (plan.budget, plan.device_budget, plan.kept))
+    tightest.check()
+    disk = min(room.disk for room in rooms)
+    rates = None
+    if tightest.sizes is not None and needs_rates(tightest, settings, disk):
+        rates = calibrate_workers(client, workers, source, settings, tightest.sizes, True)
+    decided = with_blocks(tightest, settings, disk, rates)
+    decided.check()
+    return decided
 
 
 def _json(record: dict[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,15 @@
-"""Memory as arithmetic: the bytes of one rank, item by item, before the run."""
+"""The memory plan of a rank: its bytes before the run, what is kept between epochs, and the refusal with remedies."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psutil
 
-from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS
+from daskkern.backend.namespace import namespace_for
 from daskkern.errors import MemoryBudgetError
+from daskkern.training.footprint import Items, Sizes, rank_items
+from daskkern.training.remedies import remedies, total
+
+__all__ = ["MemoryPlan", "Sizes", "available_memory", "device_memory", "format_bytes", "plan_memory"]
 
 KEEP_SHARE = 0.3
 """Share of the budget that kept rows and kernel blocks may take together."""
@@ -13,114 +17,134 @@ KEEP_LIMIT = 3_000_000_000
 """Most bytes of kernel blocks that a rank keeps: a fit does not take all memory because it is there."""
 LIMIT_SHARE = 0.8
 """Share of a worker's memory limit that is planned with: Dask pauses a worker there."""
-_INTERPRETER = 250 << 20
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What the bytes follow from.
-
-    Attributes
-    ----------
-    n, d, c, p, s, q, m, window : int
-        Rows, features, outputs, columns, subsample, directions, batch, batches between projections.
-    ranks, threads, itemsize : int
-    all_rows, exact, nystrom : bool
-        All rows are centres; projections by a factor; streamed Nystrom-SGD.
-    window_rows : int
-        Rows of a window of the batch plan.
-    validation : int
-        Rows held for validation.
-    """
-
-    n: int
-    d: int
-    c: int
-    p: int
-    s: int
-    q: int
-    m: int
-    window: int
-    ranks: int
-    threads: int
-    itemsize: int
-    all_rows: bool
-    exact: bool
-    nystrom: bool
-    window_rows: int
-    validation: int = 0
+IN_TRANSIT = 3
+"""Blocks that are in memory while blocks are kept on disk, beside the one in use: being written, or read ahead."""
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
     """Bytes of one rank: each item, what blocks kept between epochs may take on top, and the budget.
 
-    With `keeps_rows` all rows stay in memory after the first epoch, and nothing is read again.
+    Attributes
+    ----------
+    items : tuple of (name, bytes)
+        In host memory.
+    kept, kept_wanted : int
+        Bytes of kernel blocks that are kept in memory (on the device, with one); bytes of all blocks of the rank.
+    keeps_rows : bool
+        All rows stay in memory after the first epoch, and nothing is read again.
+    budget : int
+    device_items, device_budget
+        The same for the memory of the device; none on a CPU.
+    disk : int
+        Bytes of kernel blocks that are kept in a scratch file.
+    note : str
+        Where the blocks are and why, for the user.
+    keep : "auto", "memory", "disk" or "never"
+        What was asked.
+    sizes : Sizes or None
+        What the bytes follow from.
     """
 
-    items: tuple[tuple[str, int], ...]
+    items: Items
     kept: int
     kept_wanted: int
     keeps_rows: bool
     budget: int
+    device_items: Items = ()
+    device_budget: int = 0
+    disk: int = 0
+    note: str = ""
+    keep: str = "auto"
+    sizes: Sizes | None = None
 
     @property
     def total(self) -> int:
-        """Bytes without kept blocks."""
-        return sum(size for _, size in self.items)
+        """Bytes in host memory, without kept blocks."""
+        return total(self.items)
+
+    @property
+    def device_total(self) -> int:
+        """Bytes on the device, without kept blocks."""
+        return total(self.device_items)
+
+    def on_disk(self) -> "MemoryPlan":
+        """Return the plan with all blocks kept in a scratch file, and room for those on their way."""
+        assert self.sizes is not None
+        block = min(self.sizes.m, self.sizes.n) * self.sizes.own * self.sizes.itemsize
+        way = ("blocks to and from disk", IN_TRANSIT * block)
+        return replace(self, items=(*self.items, way), kept=0, disk=self.kept_wanted)
 
     def check(self) -> None:
-        """Raise MemoryBudgetError when the plan exceeds the budget."""
-        if self.total <= self.budget:
-            return
-        largest = sorted(self.items, key=lambda item: -item[1])[:3]
-        raise MemoryBudgetError(
-            f"one rank would need {format_bytes(self.total)}, but its budget is {format_bytes(self.budget)} "
-            f"(largest: {', '.join(f'{name} {format_bytes(size)}' for name, size in largest)}); take fewer "
-            "landmarks, a smaller batch_size, or more workers with more memory each"
-        )
+        """Raise MemoryBudgetError when the plan exceeds the budget: numbers, and three remedies with figures."""
+        for where, items, budget in (
+            ("", self.items, self.budget),
+            (" on its device", self.device_items, self.device_budget),
+        ):
+            if total(items) > budget:
+                raise MemoryBudgetError(
+                    f"one rank would need {format_bytes(total(items))}{where}, but its budget is "
+                    f"{format_bytes(budget)}{_largest(items)}; {self._remedies(total(items), where)}"
+                )
+        if self.keep == "memory" and not self.kept and self.kept_wanted:
+            raise MemoryBudgetError(
+                f"keep_blocks='memory' was asked, but the kernel blocks of one rank take "
+                f"{format_bytes(self.kept_wanted)} beside {format_bytes(self.total)} of a budget of "
+                f"{format_bytes(self.budget)}; keep them on 'disk', choose 'auto', or take fewer landmarks"
+            )
+
+    def _remedies(self, needed: int, where: str) -> str:
+        device_budget = self.device_budget if self.device_items else 0
+        found = () if self.sizes is None else remedies(self.sizes, self.budget, device_budget)
+        more = "a device with" if where else "a memory limit of"
+        ways = [*found, f"{more} {format_bytes_up(needed)} for each rank"]
+        which = "any of these" if len(ways) > 1 else "this"
+        return f"{which} would do: {'; '.join(f'({i}) {way}' for i, way in enumerate(ways[:3], 1))}"
 
 
-def plan_memory(sizes: Sizes, budget: int) -> MemoryPlan:
-    """Return the plan for one rank."""
-    z = sizes
-    b = z.itemsize
-    own = -(-z.p // z.ranks)
-    own_s = -(-z.s // z.ranks)
-    tile = 4 * z.threads * TILE_ROWS * TILE_COLUMNS * b
-    items = {
-        "interpreter and libraries": _INTERPRETER,
-        "own columns": 2 * own * (z.d + 2) * b,
-        "rows read ahead": 3 * min(z.window_rows, z.n) * (max(z.d, z.p) if z.nystrom else z.d) * b,
-        "one batch": z.m * (z.d + 4 * z.c) * b * 2 + (z.m * own_s if z.all_rows else z.m * own) * b,
-        "tiles": tile,
-        "coefficients": 8 * own * z.c * b,
-        "preconditioner": (own_s * z.q + z.s * z.q * 2 + z.s * z.d) * b + z.s * z.q * 8,
-        "validation rows": z.validation * z.d * b,
-    }
-    if not z.all_rows and not z.nystrom:
-        items["damped directions"] = own * z.q * b
-        items["temporary centres"] = z.window * z.m * (z.d + 2) * b // z.ranks if z.window > 1 else 0
-    if z.exact:
-        # Half of p^2 / W as panels, plus the panel in transit and all centres while the factor is filled.
-        items["projection factor"] = z.p * (own + 512) * b // 2 + 3 * z.p * min(512, z.p) * b + z.p * z.d * b
-    if z.nystrom:
-        items["eigenfeatures M"] = own * z.p * b + z.p * z.p * b
-    room = max(0, min(int(KEEP_SHARE * budget), budget - sum(items.values())))
-    every_row = z.n * (z.d + z.c + 4) * b
+def plan_memory(sizes: Sizes, budget: int, device_budget: int = 0, keep: str = "auto") -> MemoryPlan:
+    """Return the plan for one rank. `device_budget` counts with ``sizes.device`` "gpu" only."""
+    items, device_items = rank_items(sizes)
+    pool, used = (device_budget, total(device_items)) if device_items else (budget, total(items))
+    room = max(0, min(int(KEEP_SHARE * pool), pool - used))
+    every_row = sizes.n * (sizes.d + sizes.c + 4) * sizes.itemsize
     keeps_rows = every_row <= room // 2
     if keeps_rows:  # the windows that were read ahead are what is kept
-        items["all rows"] = every_row
+        kept_rows = (("all rows", every_row),)
+        items, device_items = (items, device_items + kept_rows) if device_items else (items + kept_rows, ())
         room -= every_row
-    kept_wanted = z.n * own * b
+    most = min(room, KEEP_LIMIT) if keep == "auto" else pool - used - every_row * keeps_rows
     # All or nothing: a part of the blocks saves that part of the kernel work, but costs as much memory as is there.
-    kept = kept_wanted if kept_wanted <= min(room, KEEP_LIMIT) else 0
-    return MemoryPlan(tuple(items.items()), kept, kept_wanted, keeps_rows, budget)
+    wanted = sizes.blocks_bytes
+    kept = wanted if wanted <= most and keep in ("auto", "memory") else 0
+    return MemoryPlan(
+        items, kept, wanted, keeps_rows, budget, device_items, device_budget if device_items else 0, 0, "", keep, sizes
+    )
 
 
 def available_memory(ranks_here: int = 1) -> int:
     """Return the bytes that one of `ranks_here` ranks in this machine may plan with: its share of what is free."""
     return int(psutil.virtual_memory().available * 0.8) // max(1, ranks_here)
+
+
+def device_memory(device: str) -> int | None:
+    """Return the bytes of the device that this process may plan with, or None where ``device`` means the CPU."""
+    xp = namespace_for(device)
+    if not hasattr(xp, "cuda"):
+        return None
+    free, _ = xp.cuda.runtime.memGetInfo()
+    return int(LIMIT_SHARE * free)
+
+
+def _largest(items: Items) -> str:
+    names = sorted(items, key=lambda item: -item[1])[:3]
+    return f" (largest: {', '.join(f'{name} {format_bytes(size)}' for name, size in names)})"
+
+
+def format_bytes_up(n: float) -> str:
+    """Return the bytes, rounded up to three digits: what is enough stays enough."""
+    step = 10.0 ** max(0, len(str(int(n))) - 3)
+    return format_bytes(-(-n // step) * step)
 
 
 def format_bytes(n: float) -> str:

@@ -1,17 +1,61 @@
-"""The memory plan of a fit that has not begun: the same arithmetic, with upper bounds for what only data can tell."""
+"""From settings and sizes to the memory plan of a rank: of a fit that is prepared, and of one that has not begun."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from daskkern.basis import AllRows, Landmarks
 from daskkern.data.plan import BatchPlan
+from daskkern.errors import SpecError
+from daskkern.preconditioners import EigenProState
 from daskkern.solvers import EigenPro, NystromSGD
-from daskkern.training.fit import PreparedSummary, check, holds_out, plan_for
-from daskkern.training.memory import MemoryPlan
-from daskkern.training.prepare import default_subsample, most_validation_rows, projection_window
+from daskkern.training.columns import is_exact
+from daskkern.training.features import is_stored
+from daskkern.training.keeping import unkept
+from daskkern.training.memory import MemoryPlan, Sizes, plan_memory
+from daskkern.training.prepare import Prepared, default_subsample, most_validation_rows, projection_window
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
+from daskkern.training.targets import check_loss
+
+_LEAST_BATCH = 16
 
 
-def outlook(source: Source, settings: FitSettings, ranks: int, threads: int, budget: int) -> MemoryPlan:
-    """Return an upper bound of the plan of one rank, without reading rows."""
+@dataclass(frozen=True)
+class PreparedSummary:
+    """The sizes of a :class:`Prepared` that planning needs."""
+
+    p: int
+    s: int
+    q: int
+    m: int
+    window: int
+    n: int
+    n_outputs: int
+    window_rows: int
+    chunk_rows: int
+    validation: int
+    stored: bool = False
+    span: int = 0
+
+
+def check(settings: FitSettings, source: Source) -> None:
+    """Raise SpecError for settings that cannot fit this source, before anything is started."""
+    if source.info.task is not None:
+        check_loss(settings.loss, source.info.task)
+    if isinstance(settings.solver, NystromSGD) and isinstance(settings.basis, AllRows):
+        raise SpecError("solver nystrom_sgd was asked with all rows as centres; it needs Landmarks(n)")
+
+
+def holds_out(settings: FitSettings, validation: Source | None) -> bool:
+    """Return whether rows of the training source are set aside for validation."""
+    return settings.early_stopping is not None and validation is None
+
+
+def outlook(
+    source: Source, settings: FitSettings, ranks: int, threads: int, budget: int, device_budget: int | None = None
+) -> MemoryPlan:
+    """Return an upper bound of the plan of one rank, without reading rows. Not yet: where blocks are kept."""
     check(settings, source)
     n = source.info.n_rows
     held_out = most_validation_rows(n, settings) if holds_out(settings, None) else 0
@@ -24,18 +68,97 @@ def outlook(source: Source, settings: FitSettings, ranks: int, threads: int, bud
     rows = source.open(settings.dtype)
     plan = BatchPlan.for_rows(rows, m, settings.seed)
     solver = settings.solver
-    # More centres in smaller batches: the window of a small batch bounds the temporary centres from above.
-    window = projection_window(solver, p, rows.n_features, 1) if isinstance(solver, EigenPro) else 1
+    # Smaller batches than this bound mean more of them between projections: the rows between two stay below `span`.
+    window = projection_window(solver, p, rows.n_features, m) if isinstance(solver, EigenPro) else 1
+    span = 0
+    if isinstance(solver, EigenPro) and isinstance(basis, Landmarks) and isinstance(settings.batch_size, str):
+        span = projection_window(solver, p, rows.n_features, 1) if solver.window == "auto" else (window - 1) * m
     classes = source.info.classes
     summary = PreparedSummary(
         p=p,
         s=s,
         q=s // 5 if isinstance(solver, EigenPro) and solver.n_directions == "auto" else s,
         m=m,
-        window=-(-window // m) if isinstance(basis, Landmarks) else 1,
+        window=window if isinstance(basis, Landmarks) else 1,
         n=n,
         n_outputs=len(classes) if classes else source.info.n_targets,
-        window_rows=plan.window_rows if not isinstance(solver, NystromSGD) else plan.chunk_rows,
+        window_rows=most_window_rows(plan) if not isinstance(solver, NystromSGD) else plan.chunk_rows,
+        chunk_rows=plan.chunk_rows,
         validation=held_out,
+        stored=isinstance(solver, NystromSGD) and solver.mode == "stored",
+        span=span,
     )
-    return plan_for(summary, source, settings, ranks, threads, budget)
+    return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
+
+
+def check_before(source: Source, settings: FitSettings, held_out: bool, ranks: int, threads: int, budget: int) -> None:
+    """Refuse, before any work, a fit that does not fit with the smallest batch either. Raises MemoryBudgetError."""
+    least = replace(settings, batch_size=_LEAST_BATCH) if isinstance(settings.batch_size, str) else settings
+    early = settings.early_stopping if held_out else None
+    outlook(source, replace(least, early_stopping=early, keep_blocks="never"), ranks, threads, budget).check()
+
+
+def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
+    """Return the sizes of `prepared`."""
+    state = prepared.state
+    plan = prepared.plan
+    return PreparedSummary(
+        p=prepared.basis.n_columns,
+        s=prepared.subsample.shape[0],
+        q=state.damping.size if isinstance(state, EigenProState) else 0,
+        m=int(np.max(plan.batch_sizes)),
+        window=prepared.window,
+        n=plan.n_rows,
+        n_outputs=prepared.targets.n_outputs,
+        window_rows=most_window_rows(plan),
+        chunk_rows=plan.chunk_rows,
+        validation=0 if prepared.validation is None else prepared.validation.size,
+        stored=isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings),
+    )
+
+
+def most_window_rows(plan: BatchPlan) -> int:
+    """Return the most rows of a window, in whole chunks."""
+    return plan.chunk_rows * max(plan.chunks_of(window).size for window in range(plan.n_windows))
+
+
+def plan_for(
+    summary: PreparedSummary,
+    source: Source,
+    settings: FitSettings,
+    ranks: int,
+    threads: int,
+    budget: int,
+    device_budget: int | None = None,
+) -> MemoryPlan:
+    """Return the memory plan of one rank; `device_budget` is None where the fit runs on the CPU."""
+    solver = settings.solver
+    all_rows = isinstance(settings.basis, AllRows)
+    plan = plan_memory(
+        Sizes(
+            n=summary.n,
+            d=source.info.n_features,
+            c=summary.n_outputs,
+            p=summary.p,
+            s=summary.s,
+            q=summary.q,
+            m=summary.m,
+            window=summary.window,
+            ranks=ranks,
+            threads=threads,
+            itemsize=np.dtype(settings.dtype).itemsize,
+            all_rows=all_rows,
+            exact=isinstance(solver, EigenPro) and not all_rows and is_exact(solver, summary.p),
+            nystrom=isinstance(solver, NystromSGD),
+            window_rows=summary.window_rows,
+            validation=summary.validation,
+            chunk_rows=summary.chunk_rows,
+            device="cpu" if device_budget is None else "gpu",
+            auto_batch=isinstance(settings.batch_size, str),
+            span=summary.span,
+        ),
+        budget,
+        device_budget or 0,
+        "never" if settings.keep_blocks == "auto" and settings.max_epochs == 1 else settings.keep_blocks,
+    )
+    return unkept(plan) if summary.stored else plan

@@ -18,6 +18,7 @@ from daskkern.events import BatchFinished, EpochFinished, FitFinished, FitStarte
 from daskkern.solvers import Batch, NystromSGD, Problem, Solver
 from daskkern.training.columns import own_rows, solver_setup
 from daskkern.training.features import FeatureRows
+from daskkern.training.kept import keep_blocks
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.prepare import Prepared, training_rows
 from daskkern.training.settings import FitSettings
@@ -99,6 +100,8 @@ def run_rank(comm: Communicator, task: RankTask, emit: Listener, should_stop: Ca
     )
     window = "" if prepared.basis.all_rows else f"projections every {prepared.window} batches"
     emit(StageFinished("columns", time.perf_counter() - started, window))
+    if task.memory.note:
+        emit(StageFinished("blocks", 0.0, task.memory.note))
     run = _Run(comm, task, prepared, rows, problem, emit, should_stop, xp)
     coef, epochs, reason = run.epochs()
     emit(FitFinished(reason, epochs, time.perf_counter() - started))
@@ -122,7 +125,7 @@ class _Run:
         self.comm, self.task, self.prepared, self.rows, self.problem = comm, task, prepared, rows, problem
         self.emit, self.should_stop, self.xp = emit, should_stop, xp
         self.solver: Solver[Any] = task.settings.solver
-        self.kept = KeptBlocks(task.memory.kept)
+        self.kept = keep_blocks(task.memory, task.settings, xp)
         keeps = task.memory.keeps_rows and task.features is None
         self.rows_kept: dict[int, Batch] | None = {} if keeps else None
         self.validation = Validation.open(task.validation, task.source, prepared, task.settings)
@@ -132,6 +135,12 @@ class _Run:
 
     def epochs(self) -> tuple[Array, int, str]:
         """Run the epochs and return the coefficients, how many epochs were begun, and why they ended."""
+        try:
+            return self._epochs()
+        finally:
+            self.kept.close()
+
+    def _epochs(self) -> tuple[Array, int, str]:
         settings, comm = self.task.settings, self.comm
         state = self.solver.init(self.problem, comm)
         early = settings.early_stopping
@@ -162,9 +171,11 @@ class _Run:
     def _epoch(self, state: Any, epoch: int) -> tuple[Any, float, bool]:
         plan, comm = self.prepared.plan, self.comm
         total, seen, begun = 0.0, 0, time.perf_counter()
+        number = 0
         stream = self._batches(epoch)
         try:
-            for number, batch in enumerate(stream, 1):
+            for batch in stream:
+                number += 1
                 if (number - 1) % _ASK_EVERY == 0 and self._agreed_to_stop():
                     return state, total / max(seen, 1), True
                 state, loss = self.solver.step(self.problem, state, batch, comm)
@@ -174,6 +185,7 @@ class _Run:
                         "smaller batch_size, a larger kernel length scale or alpha, or scaled features"
                     )
                 total, seen = total + loss, seen + batch.size
+                del batch  # its block goes before the next one is made
                 rate = seen / (time.perf_counter() - begun)
                 self.emit(BatchFinished(epoch, number, plan.n_batches, total / seen, rate))
         finally:
@@ -187,6 +199,10 @@ class _Run:
     def _batches(self, epoch: int) -> Iterator[Batch]:
         """Yield the epoch's batches with their kernel block, kept or fresh, where the solver wants one."""
         plan, kept = self.prepared.plan, self.rows_kept
+        failed = self.kept.failed
+        self.kept.begin(plan.order(epoch).tolist())
+        if self.kept.failed and (not failed or epoch == 2):
+            self.emit(StageFinished("kept blocks", 0.0, "the disk is full: what was not written is computed again"))
         if kept is not None and len(kept) == plan.n_batches:
             order = plan.order(epoch).tolist()
             for index in order:
@@ -197,71 +213,55 @@ class _Run:
 
     def _read_batches(self, epoch: int) -> Iterator[Batch]:
         """Yield the epoch's batches as they are read, and keep them where the plan has room for all rows."""
-        plan, xp, targets = self.prepared.plan, self.xp, self.prepared.targets
-        last = plan.n_batches
+        plan = self.prepared.plan
         needs_rows = self.prepared.window > 1
 
         def wanted(index: int) -> bool:
             return self.stored or needs_rows or not self.kept.has(index)
 
         stream = data_batches.iter_batches(self.rows, plan, epoch, fields=row_fields(self.rows), wanted_X=wanted)
+        number = 0
         try:
-            for number, item in enumerate(stream, 1):
-                block = item.block
-                assert block.y is not None
-                weight = targets.weight(block)
-                batch = Batch(
-                    X=None if block.X is None else xp.asarray(block.X),
-                    y=xp.asarray(targets.encode(block.y)),
-                    weight=None if weight is None else xp.asarray(weight),
-                    positions=item.positions,
-                    phi=None,
-                    last=number == last,
-                )
+            for item in stream:
+                number += 1
+                index, batch = item.index, self._encode(item, number == plan.n_batches)
+                del item  # its window goes before another one is read
                 if self.rows_kept is not None:
-                    self.rows_kept[item.index] = batch
-                yield replace(batch, phi=self._block(item.index, batch))
+                    self.rows_kept[index] = batch
+                yield replace(batch, phi=self._block(index, batch))
+                del batch
         finally:
             close(stream)
+
+    def _encode(self, item: data_batches.Batch, last: bool) -> Batch:
+        """Return rows as read in the form of the solver, without a kernel block."""
+        block, targets, xp = item.block, self.prepared.targets, self.xp
+        assert block.y is not None
+        weight = targets.weight(block)
+        return Batch(
+            X=None if block.X is None else xp.asarray(block.X),
+            y=xp.asarray(targets.encode(block.y)),
+            weight=None if weight is None else xp.asarray(weight),
+            positions=item.positions,
+            phi=None,
+            last=last,
+        )
 
     def _block(self, index: int, batch: Batch) -> Array | None:
         if self.stored:
             return batch.X
         if self.kept.has(index):
             return self.kept.get(index)
-        whole = isinstance(self.solver, NystromSGD) or not self.prepared.basis.all_rows
         part = self.problem.part
-        if not self.kept.fits(batch.size * part.points.size * batch.y.dtype.itemsize):
+        out = self.kept.place((batch.size, part.points.size))
+        if out is None:
+            whole = isinstance(self.solver, NystromSGD) or not self.prepared.basis.all_rows
             return part.block(batch.X) if whole else None
-        return self.kept.put(index, part.block(batch.X))
+        part.block(batch.X, out)
+        self.kept.put(index, out)
+        return out
 
 
 def close(stream: Iterator[Any]) -> None:
     """End a generator now, and with it the threads that read ahead for it."""
     getattr(stream, "close", lambda: None)()
-
-
-class KeptBlocks:
-    """Kernel blocks kept from the first epoch on, as far as the plan allows: the rest is computed again."""
-
-    def __init__(self, budget: int) -> None:
-        self._room = budget
-        self._blocks: dict[int, Array] = {}
-
-    def has(self, index: int) -> bool:
-        """Return whether the block of this batch is kept."""
-        return index in self._blocks
-
-    def fits(self, size: int) -> bool:
-        """Return whether a block of `size` bytes may be kept."""
-        return size <= self._room
-
-    def get(self, index: int) -> Array:
-        """Return the block of batch `index`."""
-        return self._blocks[index]
-
-    def put(self, index: int, block: Array) -> Array:
-        """Keep a block that fits, and return it."""
-        self._room -= int(block.nbytes)
-        self._blocks[index] = block
-        return block

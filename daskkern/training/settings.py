@@ -11,7 +11,7 @@ import numpy as np
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.data.schema import ClassLabel
 from daskkern.errors import SpecError
-from daskkern.kernels import Kernel
+from daskkern.kernels import Kernel, spec_or_name
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
 
@@ -19,6 +19,7 @@ BATCH_ELEMENTS = 1 << 26
 """Most kernel values of one automatic batch over all ranks (256 MiB in float32). A constant, so that the batch -
 and with it the model - does not depend on the machine or the number of workers."""
 MAX_BATCH = 16_384
+KEEP_WAYS = ("auto", "memory", "disk", "never")
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,14 @@ class FitSettings:
         Regression: train on targets minus their mean, and add it again.
     memory_budget : int or None
         Bytes that one rank may plan with; None asks the worker or the machine.
+    keep_blocks : "auto", "memory", "disk" or "never"
+        Where kernel blocks are kept from the first epoch on. "auto" keeps them in memory when they fit, else on the
+        local disk when it has room and a measurement says that reading back costs less than computing again. The
+        numbers do not depend on it, but for rounding with all rows as centres.
+    disk_budget : int or None
+        Most bytes of a rank's scratch file; None is half of what is free in the folder, shared by its ranks.
+    scratch : str or None
+        Folder on a local disk for it; None is the worker's own folder, or the system's for temporary files.
     """
 
     kernel: Kernel
@@ -87,6 +96,9 @@ class FitSettings:
     early_stopping: EarlyStopping | None = None
     fit_intercept: bool = True
     memory_budget: int | None = None
+    keep_blocks: str = "auto"
+    disk_budget: int | None = None
+    scratch: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.basis, AllRows | Landmarks):
@@ -106,9 +118,14 @@ class FitSettings:
         if self.memory_budget is not None and self.memory_budget < 1:
             raise SpecError(f"a memory budget of {self.memory_budget} bytes was asked; give a positive number")
 
+        if self.keep_blocks not in KEEP_WAYS:
+            raise SpecError(f"keep_blocks={self.keep_blocks!r} was asked; choose one of {', '.join(KEEP_WAYS)}")
+        if self.disk_budget is not None and self.disk_budget < 1:
+            raise SpecError(f"a disk budget of {self.disk_budget} bytes was asked; give a positive number")
+
     def batch_limit(self, n_columns: int) -> int:
         """Return the most rows of an automatic batch whose kernel block has `n_columns` columns in all."""
-        return max(16, min(MAX_BATCH, BATCH_ELEMENTS // max(1, n_columns)))
+        return batch_limit(n_columns)
 
     def summary(self) -> dict[str, Any]:
         """Return the settings as JSON values, for the saved model."""
@@ -117,7 +134,7 @@ class FitSettings:
         weights = self.class_weight if self.class_weight is None else str(self.class_weight)
         landmarks = self.basis.n if isinstance(self.basis, Landmarks) else "all"
         return {
-            "kernel": self.kernel.spec(),
+            "kernel": spec_or_name(self.kernel),
             "loss": self.loss.name,
             "landmarks": int(landmarks) if landmarks != "all" else "all",
             "solver": {"name": self.solver.name, **solver},
@@ -130,6 +147,11 @@ class FitSettings:
             "early_stopping": early,
             "fit_intercept": bool(self.fit_intercept),
         }
+
+
+def batch_limit(n_columns: int) -> int:
+    """Return the most rows of an automatic batch whose kernel block has `n_columns` columns in all."""
+    return max(16, min(MAX_BATCH, BATCH_ELEMENTS // max(1, n_columns)))
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,10 @@ from daskkern.kernels import (
     Kernel,
     Laplacian,
     Linear,
+    Matern,
+    NeuralTangent,
     Polynomial,
+    RationalQuadratic,
     from_spec,
     parse_kernel,
 )
@@ -49,6 +52,15 @@ def test_a_length_scale_is_read_as_it_was_written(scale: float, name: str) -> No
         ("cauchy:1e-1", Cauchy(0.1)),
         ("polynomial:4", Polynomial(4)),
         ("arc_cosine:1", ArcCosine()),
+        ("arc_cosine:0", ArcCosine(0)),
+        ("matern12:2", Matern(2.0, 0.5)),
+        ("matern32:2", Matern(2.0, 1.5)),
+        ("matern52:2", Matern(2.0, nu=2.5)),
+        ("rational_quadratic:2", RationalQuadratic(2.0)),
+        ("neural_tangent:3", NeuralTangent(3)),
+        ("gaussian:5+linear", Gaussian(5.0) + Linear()),
+        ("gaussian:1e+5 + linear", Gaussian(1e5) + Linear()),
+        ("2*gaussian:5 + cauchy:3*linear", 2 * Gaussian(5.0) + Cauchy(3.0) * Linear()),
         ("linear", Linear()),
     ],
 )
@@ -56,7 +68,7 @@ def test_words_mean_kernels(text: str, kernel: Kernel) -> None:
     assert parse_kernel(text) == kernel
 
 
-@pytest.mark.parametrize("name", ["gaussian", "laplacian", "cauchy"])
+@pytest.mark.parametrize("name", ["gaussian", "laplacian", "cauchy", "matern12", "matern52", "rational_quadratic"])
 def test_the_median_length_scale_is_the_median_distance(name: str) -> None:
     kernel = parse_kernel(f"{name}:median")
     with pytest.raises(SpecError, match=f"the {name} kernel's length scale is 'median': call kernel.resolve"):
@@ -98,7 +110,14 @@ def test_polynomial_gamma_comes_from_the_number_of_features() -> None:
         ("polynomial:inf", "polynomial kernel"),
         ("polynomial:nan", "polynomial kernel"),
         ("polynomial:median", "polynomial kernel"),
-        ("arc_cosine:2", r"only degree 1 is there"),
+        ("arc_cosine:3", r"degree=3\.0 was asked of the arc_cosine kernel; give 0, 1 or 2"),
+        ("neural_tangent:0", r"depth=0\.0 was asked of the neural_tangent kernel; give a whole number from 1 to 16"),
+        ("neural_tangent:1.5", "give a whole number from 1 to 16"),
+        ("matern32:-1", "length_scale=-1.0 was asked of the matern32 kernel"),
+        ("gaussian:5+", r"kernel '' is unknown"),
+        ("2*3", r"kernel '2\*3' was asked, which has no name"),
+        ("-2*gaussian", r"factor=-2\.0 was asked of the scaled kernel; give a positive finite number"),
+        ("gaussian:5*gausian", "did you mean 'gaussian'"),
     ],
 )
 def test_bad_words_are_refused_with_a_sentence(text: str, sentence: str) -> None:
@@ -113,10 +132,29 @@ def test_bad_words_are_refused_with_a_sentence(text: str, sentence: str) -> None
         ({}, "kernel '' is unknown"),
         (
             {"name": "gaussian", "gamma": 1.0},
-            r"gamma=1\.0 was asked of the gaussian kernel, which takes \['length_scale'\]",
+            r"gamma=1\.0 was asked of the gaussian kernel, which takes \['length_scale', 'metric'\]",
         ),
         ({"name": "linear", "gamma": 1.0}, "which takes nothing"),
-        ({"name": "gaussian", "length_scale": [1.0]}, "was asked of the gaussian kernel"),
+        ({"name": "gaussian", "length_scale": [1.0, -1.0]}, "was asked of the gaussian kernel"),
+        ({"name": "gaussian", "length_scale": []}, "was asked of the gaussian kernel"),
+        (
+            {"name": "gaussian", "length_scale": [[1.0, 2.0]]},
+            "one positive number per feature, or an invertible matrix",
+        ),
+        ({"name": "gaussian", "length_scale": [[1.0, 1.0], [1.0, 1.0]]}, "or an invertible matrix"),
+        ({"name": "gaussian", "metric": [[1.0, 0.5], [0.0, 1.0]]}, "metric of the gaussian kernel is not symmetric"),
+        ({"name": "gaussian", "metric": [[1.0, 2.0], [2.0, 1.0]]}, "positive semi-definite matrix other than 0"),
+        ({"name": "gaussian", "metric": [[0.0]]}, "positive semi-definite matrix other than 0"),
+        ({"name": "gaussian", "metric": [1.0]}, r"a metric of shape \(1,\) was asked"),
+        ({"name": "gaussian", "metric": [[1.0]], "length_scale": [2.0]}, "give the metric with a number or 'median'"),
+        ({"name": "matern32", "nu": 2.5}, r"nu=2\.5 was asked of the matern32 kernel, which takes \['length_scale'"),
+        ({"name": "rational_quadratic", "alpha": 0.0}, "alpha=0.0 was asked of the rational_quadratic kernel"),
+        ({"name": "sum"}, r"the sum of kernels takes \['kernels'\]"),
+        ({"name": "sum", "kernels": []}, "a sum of no kernels was asked"),
+        ({"name": "product", "kernels": "linear"}, "the product of kernels takes"),
+        ({"name": "scaled", "kernel": {"name": "linear"}}, r"the scaled of kernels takes \['factor', 'kernel'\]"),
+        ({"name": "scaled", "kernel": {"name": "linear"}, "factor": 0}, "give a positive finite number"),
+        ({"name": "sum", "kernels": [{"name": "gausian"}]}, "did you mean 'gaussian'"),
         ({"name": "gaussian", "length_scale": True}, "was asked of the gaussian kernel"),
         ({"name": "gaussian", "length_scale": "mean"}, "give a number or 'median'"),
         ({"name": "polynomial", "coef0": -1.0}, "give a number >= 0"),
@@ -129,7 +167,18 @@ def test_bad_specs_are_refused_with_a_sentence(spec: dict[str, object], sentence
         from_spec(spec)
 
 
-@pytest.mark.parametrize("value", [None, [1.0, 2.0], "wide", -1.0, float("nan")])
+@pytest.mark.parametrize("value", [None, True, [1.0, 0.0], [[1.0, 2.0]], ["a"], {}, "wide", -1.0, np.nan])
 def test_constructors_refuse_what_is_no_length_scale(value: object) -> None:
     with pytest.raises(SpecError, match=r"length_scale=.* was asked of the laplacian kernel"):
         Laplacian(value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("nu", [0.0, 1.0, "rough", None])
+def test_matern_takes_three_orders(nu: object) -> None:
+    with pytest.raises(SpecError, match=r"nu=.* was asked of the matern kernel; give 0\.5, 1\.5 or 2\.5"):
+        Matern(1.0, nu)  # type: ignore[arg-type]
+
+
+def test_a_matern_kernel_is_named_by_its_order() -> None:
+    assert Matern(2.0, 2.5).spec() == {"name": "matern52", "length_scale": 2.0}
+    assert len({Matern(2.0, nu) for nu in (0.5, 1.5, 2.5)}) == 3

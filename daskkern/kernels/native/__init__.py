@@ -6,15 +6,17 @@ plain twin, ``daskkern.kernels.tiled``, gives the same numbers up to rounding, a
 
 from daskkern.kernels.native.engine import (
     MOST_OUTPUTS,
-    Rows,
     block,
     block_all,
-    is_supported,
+    double_product,
+    is_mirrored,
     matvec,
     prepare,
     rmatvec,
-    workspace_bytes,
+    symmetric_block,
+    symmetric_matvec,
 )
+from daskkern.kernels.native.invoke import Rows, is_supported, workspace_bytes
 from daskkern.kernels.native.packing import CSRParts, Packed, join_packed
 
 __all__ = [
@@ -24,10 +26,14 @@ __all__ = [
     "Rows",
     "block",
     "block_all",
+    "double_product",
+    "is_mirrored",
     "is_supported",
     "join_packed",
     "matvec",
     "prepare",
     "rmatvec",
+    "symmetric_block",
+    "symmetric_matvec",
     "workspace_bytes",
 ]

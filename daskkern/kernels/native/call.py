@@ -21,7 +21,7 @@ FIELDS = (
 class Kind:
     """Which function: what is made, from which rows and columns."""
 
-    makes: str  # "block", "scores" or "pull"
+    makes: str  # "block", "scores", "pull", "keep" (scores, and the block stays) or "stored" (pull from there)
     sparse_rows: bool
     sparse_columns: bool
 

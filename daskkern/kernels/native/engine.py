@@ -1,64 +1,25 @@
-"""Calls of the compiled products: operands as addresses, work in units for the tile pool."""
+"""The compiled products: work cut into units for the tile pool, and what the units made put together."""
 
-import ctypes
 import itertools
-import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.backend.tiles import balanced, for_each
+from daskkern.backend.tiles import balanced, for_each, within
 from daskkern.kernels.formula import Program
-from daskkern.kernels.native.call import FIELDS, Kind
-from daskkern.kernels.native.packing import CSRParts, Packed, aligned, pack
-from daskkern.kernels.native.shape import CHUNK, Shape, shape_of
-
-try:
-    from daskkern.kernels.native import compiler
-except ModuleNotFoundError as error:  # llvmlite is wanted for training, but a saved model is served without it
-    if error.name is None or not error.name.startswith("llvmlite"):
-        raise
-    _available = False
-else:
-    _available = True
+from daskkern.kernels.native.invoke import MOST_ROWS, SPARSE_ROWS, WIDE, Rows, run_unit, shape_for, tile_rows
+from daskkern.kernels.native.packing import CSRParts, Packed, pack
+from daskkern.kernels.native.shape import CHUNK
 
 MOST_OUTPUTS = 32
 """Columns of A or G up to which a product is fused with the block; wider ones go to BLAS, tile by tile."""
-_UNITS = 16  # units of work at least, where there is enough work
+_UNITS = 8  # units of work at least, where there is enough work
 _UNIT_ROWS = 480
-_LEAST_ROWS, _MOST_ROWS, _SPARSE_ROWS = 48, 240, 960
-_PACKED_BYTES = 1 << 20
-_KEPT_BYTES = 4 << 20  # workspaces up to this size stay with their thread
-_local = threading.local()
-_Words = ctypes.c_int64 * len(FIELDS)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The left side: dense rows with a stride, or CSR parts, and their statistics, each (m,) or None."""
-
-    rows: HostArray | CSRParts
-    squared: HostArray | None
-    norm: HostArray | None
-    inverse: HostArray | None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and features."""
-        return self.rows.shape[0], self.rows.shape[1]
-
-
-def is_supported(what: Program, itemsize: int) -> bool:
-    """Return whether products with this formula can be compiled here."""
-    return _available and compiler.is_supported(what, itemsize)
-
-
-def shape_for(itemsize: int) -> Shape:
-    """Return the register tile of this processor."""
-    return shape_of(itemsize, compiler.register_bytes())
+_STRIPE_BYTES = 4 << 20
+_MIRROR = 64  # features from which half of a symmetric block is computed and the other half copied
+_TOGETHER = 4  # blocks whose tiles a symmetric product holds at once
 
 
 def prepare(
@@ -71,8 +32,11 @@ def prepare(
 def block(what: Program, left: Rows, right: Packed, part: slice, k: int, out: HostArray) -> None:
     """Write the kernel's values for the rows `part` and the columns of block `k` to `out`, without threads."""
     start = int(right.blocks[k, 2])
-    made = {"out": out.ctypes.data - start * out.itemsize, "out_stride": out.strides[0] // out.itemsize}
-    _call("block", what, left, right, part, range(k, k + 1), 1, made)
+    lines = out if out.strides[1] == out.itemsize else np.empty(out.shape, out.dtype)
+    made = {"out": lines.ctypes.data - start * out.itemsize, "out_stride": lines.strides[0] // out.itemsize}
+    run_unit("block", what, left, right, part, range(k, k + 1), 1, made)
+    if lines is not out:
+        out[...] = lines
 
 
 def block_all(what: Program, left: Rows, right: Packed, out: HostArray) -> None:
@@ -81,7 +45,7 @@ def block_all(what: Program, left: Rows, right: Packed, out: HostArray) -> None:
     def unit(work: tuple[slice, range]) -> None:
         part, blocks = work
         made = {"out": out[part].ctypes.data, "out_stride": out.strides[0] // out.itemsize}
-        _call("block", what, left, right, part, blocks, 1, made)
+        run_unit("block", what, left, right, part, blocks, 1, made)
 
     for_each(list(itertools.product(*_units(left, right))), unit)
 
@@ -95,19 +59,14 @@ def matvec(what: Program, left: Rows, right: Packed, A: HostArray, head: HostArr
 
     def unit(work: tuple[slice, tuple[int, range]]) -> None:
         part, (number, blocks) = work
-        made = {
-            "out": partial[number, part].ctypes.data,
-            "out_stride": c,
-            "right": coefficients.ctypes.data,
-            "right_stride": coefficients.shape[1],
-        }
+        made = _words(partial[number, part], c, coefficients)
         if head is not None:
             made |= {
                 "head": head[part].ctypes.data,
                 "head_stride": head.strides[0] // head.itemsize,
                 "n_head": head.shape[1],
             }
-        _call("scores", what, left, right, part, blocks, c, made)
+        run_unit("scores", what, left, right, part, blocks, c, made)
 
     for_each(list(itertools.product(parts, enumerate(groups))), unit)
     return partial[0] if len(groups) == 1 else partial.sum(axis=0)  # in the order of the groups, whoever computed them
@@ -120,26 +79,115 @@ def rmatvec(what: Program, left: Rows, right: Packed, G: HostArray) -> HostArray
     out = np.zeros((c, max(right.slots, 1)))
 
     def unit(blocks: range) -> None:
-        made = {
-            "out": out.ctypes.data,
-            "out_stride": out.shape[1],
-            "right": G.ctypes.data,
-            "right_stride": c,
-        }
-        _call("pull", what, left, right, slice(0, left.shape[0]), blocks, c, made)
+        run_unit("pull", what, left, right, slice(0, left.shape[0]), blocks, c, _words(out, out.shape[1], G))
 
     for_each([range(k, k + 1) for k in range(len(right.blocks))], unit)
-    result = np.empty((sum(columns.stop - columns.start for columns, _ in right.runs), c), G.dtype)
-    for columns, slots in right.runs:
-        result[columns] = out[:, slots].T
-    return result
+    return _by_column(right, out).astype(G.dtype)
 
 
-def workspace_bytes(n_features: int, n_outputs: int, itemsize: int) -> int:
-    """Return the bytes of one thread's buffers for dense operands."""
+def double_product(
+    what: Program, left: Rows, right: Packed, V: HostArray, between: Callable[[HostArray, slice], HostArray] | None
+) -> HostArray:
+    """Return ``K^T op(K V)`` (p, c) in float64: stripes of K are made once, and used again while they are in cache."""
+    m, c = left.shape[0], V.shape[1]
+    height = stripe_rows(left.shape[1], right, V.dtype.itemsize)
+    stripes = balanced(m, height)
+    groups = [range(part.start, part.stop) for part in balanced(len(stripes), max(1, -(-len(stripes) // _UNITS)))]
+    partial = np.zeros((len(groups), c, max(right.slots, 1)))
+    coefficients = _by_slot(right, V)
+    every = range(len(right.blocks))
+
+    def unit(group: int) -> None:
+        for at in groups[group]:
+            rows = stripes[at]
+            scores = np.zeros((rows.stop - rows.start, c))
+            run_unit("keep", what, left, right, rows, every, c, _words(scores, c, coefficients), height)
+            g = np.ascontiguousarray(scores if between is None else between(scores, rows), V.dtype)
+            pulled = _words(partial[group], partial.shape[2], g)
+            run_unit("stored", what, left, right, rows, every, c, pulled, height)
+
+    for_each(range(len(groups)), unit)
+    return _by_column(right, partial.sum(axis=0))
+
+
+def symmetric_matvec(what: Program, left: Rows, right: Packed, A: HostArray) -> HostArray:
+    """Return ``K(X, X) A`` (n, c) in float64, for points that are the rows themselves.
+
+    Each tile above the diagonal is made once and used on both sides: K_IJ A_J for its rows, K_IJ^T A_I for its columns.
+    """
+    c, n_blocks = A.shape[1], len(right.blocks)
+    A = np.ascontiguousarray(A)
+    coefficients = _by_slot(right, A)
+    tile = tile_rows(left.shape[1], c, shape_for(A.dtype.itemsize), sparse=False)
+    out = np.zeros((left.shape[0], c))
+    groups = [range(part.start, part.stop) for part in balanced(n_blocks, max(1, -(-n_blocks // (2 * _UNITS))))]
+    partial = np.zeros((len(groups), c, max(right.slots, 1)))
+
+    def unit(group: int) -> None:
+        for block in groups[group]:
+            start, width = (int(word) for word in right.blocks[block, 2:4])
+            for rows in within(slice(start, start + width), tile):
+                scores = _words(out[rows], c, coefficients)
+                run_unit("scores", what, left, right, rows, range(block, block + 1), c, scores)
+                pulled = _words(partial[group], partial.shape[2], A[rows])
+                for first in range(block + 1, n_blocks, _TOGETHER):
+                    beyond = range(first, min(first + _TOGETHER, n_blocks))
+                    run_unit("keep", what, left, right, rows, beyond, c, scores, tile)
+                    run_unit("stored", what, left, right, rows, beyond, c, pulled, tile)
+
+    for_each(range(len(groups)), unit)
+    return out + _by_column(right, partial.sum(axis=0))
+
+
+def symmetric_block(what: Program, left: Rows, right: Packed, out: HostArray) -> None:
+    """Write ``K(X, X)`` (n, n): the upper half is computed, the lower one copied."""
+    parts, n_blocks = balanced(left.shape[0], _UNIT_ROWS), len(right.blocks)
+
+    def upper(part: slice) -> None:
+        first = int(np.searchsorted(right.blocks[:, 2], part.start, "right")) - 1
+        made = {"out": out[part].ctypes.data, "out_stride": out.strides[0] // out.itemsize}
+        run_unit("block", what, left, right, part, range(first, n_blocks), 1, made)
+
+    def lower(part: slice) -> None:
+        for rows in parts:
+            if rows.start > part.start:
+                out[rows, part] = out[part, rows].T
+        square = out[part, part]
+        below = np.tril_indices(square.shape[0], -1)
+        square[below] = square.T[below]
+
+    for_each(parts[::2] + parts[1::2], upper)
+    for_each(parts, lower)
+
+
+def is_mirrored(left: Rows) -> bool:
+    """Return whether a symmetric product is worth its second use of each tile."""
+    return left.shape[1] >= _MIRROR
+
+
+def stripe_rows(n_features: int, right: Packed, itemsize: int) -> int:
+    """Return the rows of K that :func:`double_product` holds a thread: in cache, but for wide rows a whole tile."""
     shape = shape_for(itemsize)
-    rows = _tile_rows(n_features, n_outputs, shape, sparse=False)
-    return (rows + shape.rows) * itemsize * (n_features + CHUNK * shape.panel + n_outputs * shape.lanes)
+    line = max(right.chunks, 1) * CHUNK * shape.panel * itemsize
+    least = tile_rows(n_features, 1, shape, sparse=False) if n_features >= WIDE else shape.rows
+    return max(least, min(_UNIT_ROWS, _STRIPE_BYTES // line) // shape.rows * shape.rows)
+
+
+def _words(out: HostArray, stride: int, factor: HostArray) -> dict[str, int]:
+    return {
+        "out": out.ctypes.data,
+        "out_stride": stride,
+        "right": factor.ctypes.data,
+        "right_stride": factor.strides[0] // factor.itemsize,
+    }
+
+
+def _by_column(right: Packed, by_slot: HostArray) -> HostArray:
+    """Return (c, slots) as (p, c), in float64."""
+    result = np.empty((sum(columns.stop - columns.start for columns, _ in right.runs), by_slot.shape[0]))
+    for columns, slots in right.runs:
+        result[columns] = by_slot[:, slots].T
+    return result
 
 
 def _by_slot(right: Packed, A: HostArray) -> HostArray:
@@ -152,125 +200,12 @@ def _by_slot(right: Packed, A: HostArray) -> HostArray:
 
 def _units(left: Rows, right: Packed) -> tuple[list[slice], list[range]]:
     """Cut the rows, and the blocks where there are few rows. Operands alone decide, so that results do not vary."""
-    parts = balanced(left.shape[0], _UNIT_ROWS)
+    if isinstance(left.rows, CSRParts) or right.csr is not None:
+        most = SPARSE_ROWS
+    else:
+        most = MOST_ROWS if left.shape[1] >= WIDE else _UNIT_ROWS
+    parts = balanced(left.shape[0], most)
     wanted = min(len(right.blocks), max(1, -(-_UNITS // max(len(parts), 1))))
     count = len(right.blocks)
     groups = [range(count * k // wanted, count * (k + 1) // wanted) for k in range(wanted)] if count else []
     return parts, groups
-
-
-def _tile_rows(n_features: int, n_outputs: int, shape: Shape, *, sparse: bool) -> int:
-    """Return rows of a tile: few features want the sums of a tile in the first-level cache, many its packed rows."""
-    if sparse:
-        return _SPARSE_ROWS
-    wanted = _MOST_ROWS if n_features >= 256 else _LEAST_ROWS
-    held = _PACKED_BYTES // (max(n_features, 1) * shape.itemsize)
-    return max(shape.rows, min(wanted, held) // shape.rows * shape.rows)
-
-
-def _call(
-    makes: str,
-    what: Program,
-    left: Rows,
-    right: Packed,
-    part: slice,
-    blocks: Sequence[int],
-    c: int,
-    made: dict[str, int],
-) -> None:
-    if part.stop <= part.start or not blocks:
-        return
-    program = compiler.lowered(what)
-    sparse_rows, sparse_columns = isinstance(left.rows, CSRParts), right.csr is not None
-    values = left.rows.values if isinstance(left.rows, CSRParts) else left.rows
-    shape = shape_for(values.itemsize)
-    d = left.shape[1]
-    tile = _tile_rows(d, c, shape, sparse=sparse_rows or sparse_columns)
-    tile = min(tile, -(-(part.stop - part.start) // shape.rows) * shape.rows)
-    constants = np.array(program.constants or (0.0,), values.dtype)
-    words: dict[str, int] = {
-        "n_rows": part.stop - part.start,
-        "n_features": d,
-        "blocks": right.blocks.ctypes.data,
-        "first_block": blocks[0],
-        "last_block": blocks[-1] + 1,
-        "constants": constants.ctypes.data,
-        "tile_rows": tile,
-        "n_outputs": c,
-        **_left_words(left, part),
-        **_right_words(right),
-        **made,
-    }
-    width = CHUNK * shape.panel
-    buffers = {
-        "packed": 0 if sparse_rows else tile * d,
-        "buffer": tile * width,
-        "lanes": tile * c * shape.lanes if makes == "scores" else 0,
-        "spread": _spread_size(right, d, width, sparse_rows),
-    }
-    held = {name: _buffer(name, size, values.dtype) for name, size in buffers.items() if size}
-    words |= {name: array.ctypes.data for name, array in held.items()}
-    if sparse_rows and sparse_columns:
-        slots = np.zeros(d + 3, np.int64)
-        words["slots"] = slots.ctypes.data
-    function = compiler.compiled(program, shape, Kind(makes, sparse_rows, sparse_columns))
-    packed = _Words(*(words.get(name, 0) for name in FIELDS))
-    function(ctypes.addressof(packed))
-
-
-def _left_words(left: Rows, part: slice) -> dict[str, int]:
-    stats = {
-        f"x_{name}": stat[part].ctypes.data
-        for name, stat in (("squared", left.squared), ("norm", left.norm), ("inverse", left.inverse))
-        if stat is not None
-    }
-    if isinstance(left.rows, CSRParts):
-        starts = left.rows.starts[part.start : part.stop + 1]
-        return {
-            "x": left.rows.values.ctypes.data,
-            "x_starts": starts.ctypes.data,
-            "x_columns": left.rows.columns.ctypes.data,
-            **stats,
-        }
-    return {"x": left.rows[part].ctypes.data, "x_stride": left.rows.strides[0] // left.rows.itemsize, **stats}
-
-
-def _right_words(right: Packed) -> dict[str, int]:
-    words = {
-        f"z_{name}": stat.ctypes.data
-        for name, stat in (("squared", right.squared), ("norm", right.norm), ("inverse", right.inverse))
-        if stat is not None
-    }
-    if right.csr is not None:
-        words |= {
-            "z_starts": right.csr.starts.ctypes.data,
-            "z_columns": right.csr.columns.ctypes.data,
-            "z_values": right.csr.values.ctypes.data,
-            "z_rows": right.csr.shape[0],
-        }
-    elif right.panels is not None:
-        words["z"] = right.panels.ctypes.data
-    return words
-
-
-def _spread_size(right: Packed, d: int, width: int, sparse_rows: bool) -> int:
-    """Return elements of the buffer that a chunk of CSR columns is spread over."""
-    if right.csr is None:
-        return 0
-    if not sparse_rows:
-        return d * width
-    starts = right.csr.starts
-    ends = np.minimum(np.arange(width, len(starts) + width), len(starts) - 1)
-    most = int((starts[ends] - starts).max(initial=0))
-    return (min(most, d) + 1) * width
-
-
-def _buffer(name: str, size: int, dtype: np.dtype) -> HostArray:
-    """Return a workspace of the calling thread; small ones are kept, because fresh memory is slow to touch."""
-    if size * dtype.itemsize > _KEPT_BYTES:
-        return aligned((size,), dtype)
-    kept: dict[tuple[str, str], HostArray] = _local.__dict__.setdefault("buffers", {})
-    key = (name, dtype.char)
-    if key not in kept or kept[key].size < size:
-        kept[key] = aligned((size,), dtype)
-    return kept[key]

@@ -24,8 +24,8 @@ class Packed:
         The points when they are sparse.
     squared, norm, inverse : (slots,) array or None
         Statistics of the points, by slot.
-    blocks : (n_blocks, 4) int64
-        First panel, panels, first column, columns of each block.
+    blocks : (n_blocks, 5) int64
+        First panel, panels, first column, columns, and number of the first chunk, of each block.
     runs : tuple of (slice, slice)
         Columns and their slots.
     """
@@ -38,6 +38,16 @@ class Packed:
     blocks: IntArray
     runs: tuple[tuple[slice, slice], ...]
     slots: int
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of all blocks."""
+        return self.chunks_of(range(len(self.blocks)))
+
+    def chunks_of(self, blocks: Sequence[int]) -> int:
+        """Return the chunks of some consecutive blocks."""
+        panels = self.blocks[blocks[0] : blocks[-1] + 1, 1] if blocks else self.blocks[:0, 1]
+        return int((-(-panels // CHUNK)).sum())
 
 
 @dataclass(frozen=True)
@@ -73,9 +83,11 @@ def pack(
     d = rows.shape[1]
     counts = [-(-(block.stop - block.start) // panel) for block in blocks]
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    chunks = np.concatenate([[0], np.cumsum([-(-count // CHUNK) for count in counts])])
     table = np.array(
-        [(first[k], counts[k], block.start, block.stop - block.start) for k, block in enumerate(blocks)], np.int64
-    ).reshape(-1, 4)
+        [(first[k], counts[k], block.start, block.stop - block.start, chunks[k]) for k, block in enumerate(blocks)],
+        np.int64,
+    ).reshape(-1, 5)
     runs = tuple(
         (block, slice(int(first[k]) * panel, int(first[k]) * panel + block.stop - block.start))
         for k, block in enumerate(blocks)
@@ -110,7 +122,7 @@ def join_packed(first: Packed, later: Packed) -> Packed:
         for mine, theirs in zip(_stats(first), _stats(later), strict=True)
     )
     moved = [(_moved(columns, width), _moved(slots, first.slots)) for columns, slots in later.runs]
-    blocks = np.concatenate([first.blocks, later.blocks + np.array([here, 0, width, 0])])
+    blocks = np.concatenate([first.blocks, later.blocks + np.array([here, 0, width, 0, first.chunks])])
     return Packed(
         panels, None, squared, norm, inverse, blocks, _merged([*first.runs, *moved]), first.slots + later.slots
     )

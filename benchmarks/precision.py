@@ -1,0 +1,61 @@
+"""Measure the error of each precision by its emulation on the CPU: features rounded, sums in float32.
+
+Run ``python benchmarks/precision.py OUT.json``. The reference is float64 on the unrounded rows. What a GPU adds is
+another order of sums in float32; its speed is not measured here.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.kernels import Gaussian, Kernel, Laplacian
+from daskkern.kernels.precision import PRECISIONS
+
+M, P, OUTPUTS = 1000, 4096, 10
+
+
+def data(d: int, kind: str) -> tuple[HostArray, HostArray]:
+    """Return rows (m, d) and points (p, d), float32: standardised features, or pixels as counts from 0 to 255."""
+    rng = np.random.default_rng(d)
+    if kind == "normal":
+        return rng.standard_normal((M, d)).astype(np.float32), rng.standard_normal((P, d)).astype(np.float32)
+    lit = rng.random((M + P, d)) < 0.2
+    rows = (rng.integers(0, 256, (M + P, d)) * lit).astype(np.float32)
+    return rows[:M], rows[M:]
+
+
+def errors(kernel: Kernel, X: HostArray, Z: HostArray) -> dict[str, dict[str, float]]:
+    """Return, by precision, the largest and mean error of k, and the largest of K A over that of its sum of sizes."""
+    A = np.random.default_rng(1).standard_normal((len(Z), OUTPUTS))
+    exact = kernel.block(X.astype(np.float64), Z.astype(np.float64))
+    found = {}
+    for precision in PRECISIONS:
+        points = kernel.points(Z, kernel.shift_for(Z), precision=precision)
+        left = kernel.left(X, points)
+        K = kernel.block(left, points).astype(np.float64)
+        scores = kernel.matvec(left, points, A)
+        found[precision] = {
+            "largest_error_of_k": float(np.abs(K - exact).max()),
+            "mean_error_of_k": float(np.abs(K - exact).mean()),
+            "largest_error_of_scores": float(np.abs(scores - exact @ A).max() / (np.abs(exact) @ np.abs(A)).max()),
+        }
+    return found
+
+
+def main() -> None:
+    """Measure and write."""
+    results = []
+    for d, kind in ((18, "normal"), (784, "normal"), (784, "pixels")):
+        X, Z = data(d, kind)
+        scale = float(np.median(np.sqrt(((X[:200, None] - Z[None, :200]) ** 2).sum(axis=2, dtype=np.float64))))
+        for kernel in (Gaussian(scale), Laplacian(scale)):
+            row = {"kernel": kernel.name, "features": d, "data": kind, "length_scale": scale}
+            results.append({**row, "errors": errors(kernel, X, Z)})
+    Path(sys.argv[1]).write_text(json.dumps({"rows": M, "points": P, "results": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

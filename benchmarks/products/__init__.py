@@ -1,0 +1,1 @@
+"""The parts of ``kernel_products.py``: contenders, clock, sections, targets and plot."""

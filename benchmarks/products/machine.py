@@ -1,0 +1,78 @@
+"""What a figure was measured on: processor, cores, memory, versions."""
+
+import importlib.metadata
+import os
+import platform
+import time
+from pathlib import Path
+
+import psutil
+from threadpoolctl import threadpool_info
+
+from daskkern.backend.concurrency import cpu_count
+
+_PACKAGES = ("daskkern", "numpy", "scipy", "torch", "pykeops")
+
+
+def describe_machine() -> dict[str, str | float]:
+    """Return processor, cores, memory and BLAS libraries of this machine, with the unit in every number's name."""
+    blas = [
+        f"{library.get('internal_api')} {library.get('version')} ({library.get('architecture', 'any')})"
+        for library in threadpool_info()
+        if library.get("user_api") == "blas"
+    ]
+    return {
+        "cpu": _processor(),
+        "n_cores": cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "blas": ", ".join(sorted(set(blas))),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the version of Python and of each installed package that takes part."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if "pykeops" in found:
+        found["keops_compiler_flags"] = f"{os.environ.get('CXXFLAGS', '')} -O3 -std=c++11 -fopenmp".strip()
+    return found
+
+
+class OthersLoad:
+    """How busy others kept the machine since this was made, or since the last reading."""
+
+    def __init__(self) -> None:
+        self._last = self._now()
+
+    def used(self) -> tuple[float, float]:
+        """Return the processor seconds that others (processes, guests of the host) used since, and the wall's."""
+        before, self._last = self._last, self._now()
+        seconds, busy, own = (now - then for now, then in zip(self._last, before, strict=True))
+        return max(0.0, busy - own), seconds
+
+    def cores(self) -> float:
+        """Return the mean number of cores that others have used since."""
+        others, seconds = self.used()
+        return others / seconds if seconds > 0 else 0.0
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        cpu = psutil.cpu_times()
+        waiting = cpu.idle + getattr(cpu, "iowait", 0.0) + getattr(cpu, "guest", 0.0) + getattr(cpu, "guest_nice", 0.0)
+        return time.perf_counter(), sum(cpu) - waiting, time.process_time()
+
+
+def _processor() -> str:
+    """Return the name, and family and model number, since clouds often hide the former."""
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
+        return platform.processor() or platform.machine()
+    lines = [line.split(":", 1) for line in path.read_text().splitlines() if ":" in line]
+    facts = {key.strip(): value.strip() for key, value in reversed(lines)}
+    name = facts.get("model name", platform.machine())
+    return f"{name}, family {facts.get('cpu family', '?')}, model {facts.get('model', '?')}"

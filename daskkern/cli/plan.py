@@ -1,0 +1,117 @@
+"""``daskkern plan``: the memory and the time of a fit before it runs."""
+
+from dataclasses import dataclass
+
+import click
+from distributed import Client
+
+from daskkern.backend.concurrency import cpu_count
+from daskkern.cli.cluster_options import ClusterRequest, cluster_options
+from daskkern.cli.console import say, table
+from daskkern.cli.fit import open_source
+from daskkern.cli.fit_options import FitRequest, fit_options
+from daskkern.training.calibration import Rates, calibrate, calibrate_workers
+from daskkern.training.keeping import disk_room, with_blocks
+from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, available_memory, device_memory, format_bytes
+from daskkern.training.outlook import outlook
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import Source
+from daskkern.training.timing import Stage, TimePlan, estimate
+
+
+@dataclass(frozen=True)
+class _Outlook:
+    """What was found out about a fit."""
+
+    ranks: int
+    plan: MemoryPlan
+    rates: Rates | None
+    measured: str
+
+
+@click.command("plan")
+@click.argument("store")
+@fit_options
+@cluster_options
+def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None:
+    """Show the memory that one rank of a fit would need, and how long the fit would take, before it runs."""
+    source = open_source(store)
+    settings = request.settings(source.info.task)
+    if where.scheduler is not None or where.gpus is not None:
+        with where.client() as client:
+            assert client is not None
+            found = _on_cluster(client, source, settings)
+    else:
+        found = _here(where.workers, source, settings)
+    _show_memory(found.ranks, found.plan)
+    found.plan.check()
+    if found.rates is None:
+        say("no time estimate: the fit runs on a GPU, which is not measured")
+        return
+    time = estimate(found.plan, found.rates, settings.max_epochs, stored=not found.plan.kept_wanted)
+    _show_time(time, settings.max_epochs)
+    say(
+        f"An estimate from a calibration of {found.measured} ({found.rates.seconds:.1f} s): "
+        f"{found.rates.block_ns:.2g} ns for a kernel entry, batches of about {time.batch} rows."
+    )
+
+
+def _here(workers: int | None, source: Source, settings: FitSettings) -> _Outlook:
+    """Plan for local workers, or for this process, without starting any."""
+    ranks = max(1, min(cpu_count(), 4) if workers is None else workers)
+    threads, budget = max(1, cpu_count() // ranks), settings.memory_budget or available_memory(ranks)
+    device = device_memory(settings.device) if workers is None else None
+    plan = outlook(source, settings, ranks, threads, budget, device)
+    if plan.device_items or plan.total > plan.budget:
+        return _Outlook(ranks, plan, None, "")
+    assert plan.sizes is not None
+    room = disk_room(settings, ranks)
+    rates = calibrate(source, settings, plan.sizes, ranks, with_disk=not plan.kept)
+    return _Outlook(ranks, with_blocks(plan, settings, room, rates), rates, "this machine")
+
+
+def _on_cluster(client: Client, source: Source, settings: FitSettings) -> _Outlook:
+    """Plan for the workers of a cluster, and measure on them."""
+    known = client.scheduler_info(n_workers=-1)["workers"]
+    names = list(known)
+    hosts = [worker.get("host", name) for name, worker in known.items()]
+    most = max(hosts.count(host) for host in hosts)
+    limits = [int(LIMIT_SHARE * worker["memory_limit"]) or available_memory(most) for worker in known.values()]
+    threads = min(int(worker["nthreads"]) for worker in known.values())
+    devices = [size for size in client.run(device_memory, settings.device).values() if size is not None]
+    device = min(devices) if len(devices) == len(names) else None
+    plan = outlook(source, settings, len(names), threads, settings.memory_budget or min(limits), device)
+    if plan.device_items or plan.total > plan.budget:
+        return _Outlook(len(names), plan, None, "")
+    assert plan.sizes is not None
+    room = min(client.run(disk_room, settings, most).values())
+    rates = calibrate_workers(client, names, source, settings, plan.sizes, with_disk=not plan.kept)
+    return _Outlook(len(names), with_blocks(plan, settings, room, rates), rates, f"{len(names)} workers at once")
+
+
+def _show_memory(ranks: int, plan: MemoryPlan) -> None:
+    rows: list[tuple[str, ...]] = [(name, format_bytes(size)) for name, size in plan.items]
+    rows += [("together", format_bytes(plan.total)), ("budget of one rank", format_bytes(plan.budget))]
+    if plan.device_items:
+        rows += [(f"device: {name}", format_bytes(size)) for name, size in plan.device_items]
+        rows += [("device: together", format_bytes(plan.device_total))]
+        rows += [("device: budget", format_bytes(plan.device_budget))]
+    table(f"memory of one rank of {ranks}, at most", ("item", "bytes"), rows)
+    if plan.note:
+        say(f"kernel blocks: {plan.note}")
+
+
+def _show_time(time: TimePlan, epochs: int) -> None:
+    rows: list[tuple[str, ...]] = [(stage.name, _seconds(stage.seconds), _made_of(stage)) for stage in time.stages]
+    rows.append((f"the fit of {epochs} epochs", _seconds(time.total), ""))
+    table("time, estimated", ("stage", "seconds", "made of"), rows)
+
+
+def _made_of(stage: Stage) -> str:
+    """Return the parts of a stage that matter, the longest first."""
+    parts = sorted(stage.parts, key=lambda part: -part[1])
+    return ", ".join(f"{name} {_seconds(seconds)}" for name, seconds in parts if seconds > 0.02 * stage.seconds)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g}" if seconds < 10 else f"{seconds:,.0f}"

@@ -1,0 +1,28 @@
+"""The CUDA engine: fused kernels, compiled for a formula and its sizes when first needed, and cuBLAS.
+
+The kernels are in the ``.cu`` files, where they compile as they are with the Gaussian. Their plain twins are in
+``twins``: the same tiles and the same order of sums in NumPy. Nothing here names CuPy: arrays bring their module.
+"""
+
+from daskkern.kernels.cuda.device import Device, device_of
+from daskkern.kernels.cuda.engine import (
+    WORKSPACE_BYTES,
+    Operands,
+    block,
+    block_table,
+    double_product,
+    matvec,
+    rmatvec,
+)
+
+__all__ = [
+    "WORKSPACE_BYTES",
+    "Device",
+    "Operands",
+    "block",
+    "block_table",
+    "device_of",
+    "double_product",
+    "matvec",
+    "rmatvec",
+]

@@ -1,0 +1,99 @@
+"""What the engine needs of a GPU: to launch a kernel, and to multiply matrices in a chosen precision."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.kernels.precision import Precision
+
+
+class Device(Protocol):
+    """A GPU, or what stands for one in tests."""
+
+    @property
+    def xp(self) -> ModuleType:
+        """The array module of its arrays."""
+
+    def launch(self, text: str, name: str, grid: tuple[int, int], threads: int, arguments: Sequence[Any]) -> None:
+        """Run the kernel `name` of the CUDA source `text`: arrays are passed as addresses, NumPy numbers as values."""
+
+    def multiply(
+        self, left: Array, right: Array, out: Array, *, turn_left: bool, turn_right: bool, precision: Precision
+    ) -> None:
+        """Write the product of two tables, each transposed before where it is turned, to `out`. See :class:`Cupy`."""
+
+
+@dataclass(frozen=True)
+class Cupy:
+    """The current CUDA device through CuPy."""
+
+    xp: ModuleType
+
+    def launch(self, text: str, name: str, grid: tuple[int, int], threads: int, arguments: Sequence[Any]) -> None:
+        """Compile `text` when it is new, and run its kernel on the current stream."""
+        _function(self.xp, text, name)(grid, (threads,), tuple(arguments))
+
+    def multiply(
+        self, left: Array, right: Array, out: Array, *, turn_left: bool, turn_right: bool, precision: Precision
+    ) -> None:
+        """Write ``left @ right`` to `out` by cuBLAS, whatever CuPy's own compute type is (``CUPY_TF32``).
+
+        Parameters
+        ----------
+        left, right, out : arrays (., .)
+            Float32, or all float64. Rows may lie apart; the numbers of a row are contiguous.
+        turn_left, turn_right : bool
+            Take the transpose instead.
+        precision : str
+            "tf32" and "float16" let tensor cores round the operands; products are summed in float32.
+        """
+        m, n = out.shape
+        k = left.shape[0] if turn_left else left.shape[1]
+        if not (m and n and k):
+            out[...] = 0
+            return
+        xp, half = self.xp, precision == "float16"
+        cublas, runtime = xp.cuda.cublas, xp.cuda.runtime
+        if half:
+            left, right = left.astype(xp.float16), right.astype(xp.float16)
+        double = out.dtype == np.float64
+        made = runtime.CUDA_R_64F if double else runtime.CUDA_R_32F
+        taken = runtime.CUDA_R_16F if half else made
+        compute = cublas.CUBLAS_COMPUTE_64F if double else cublas.CUBLAS_COMPUTE_32F
+        if precision == "tf32":
+            compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32
+        one, zero = np.ones(1, out.dtype), np.zeros(1, out.dtype)
+        # cuBLAS counts along columns: it is given the transposes, in exchanged order.
+        cublas.gemmEx(
+            xp.cuda.device.get_cublas_handle(),
+            cublas.CUBLAS_OP_T if turn_right else cublas.CUBLAS_OP_N,
+            cublas.CUBLAS_OP_T if turn_left else cublas.CUBLAS_OP_N,
+            n, m, k,
+            one.ctypes.data,
+            right.data.ptr, taken, _line(right),
+            left.data.ptr, taken, _line(left),
+            zero.ctypes.data,
+            out.data.ptr, made, _line(out),
+            compute, cublas.CUBLAS_GEMM_DEFAULT,
+        )  # fmt: skip
+
+
+@cache
+def device_of(xp: ModuleType) -> Device:
+    """Return the device of a module's arrays."""
+    return Cupy(xp)
+
+
+@cache
+def _function(xp: ModuleType, text: str, name: str) -> Any:
+    return xp.RawModule(code=text).get_function(name)
+
+
+def _line(table: Array) -> int:
+    """Return the numbers from one row to the next; that of a single row means nothing and may be anything."""
+    return table.strides[0] // table.itemsize if table.shape[0] > 1 else table.shape[1]

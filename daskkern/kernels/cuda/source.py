@@ -1,0 +1,118 @@
+"""CUDA source for a formula: the kernels of the ``.cu`` files with a formula and sizes put before them."""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+import numpy as np
+
+from daskkern.kernels.formula import Instruction, Program
+
+Name = Literal["scores", "block", "profile"]
+FUNCTIONS: dict[Name, str] = {"scores": "scores", "block": "write_block", "profile": "profile"}
+"""The file of each kernel, and the kernel's name in it."""
+SCORE_THREADS = 128
+"""Threads of a block of `scores` and `profile`: THREADS of common.cuh."""
+BLOCK_TILE = 64
+BLOCK_THREADS = 256
+"""Rows and columns that a block of `write_block` makes, and its threads: TILE and SIDE * SIDE of block.cu."""
+_REGISTER_BYTES = 128
+_OPERATIONS = {
+    "add": "{} + {}",
+    "sub": "{} - {}",
+    "mul": "{} * {}",
+    "div": "{} / {}",
+    "exp": "exp({})",
+    "log": "log({})",
+    "sqrt": "sqrt({})",
+    "arccos": "acos({})",
+    "maximum": "larger({}, {})",
+}
+_SYMBOLS = {
+    "inner": "inner",
+    "squared_distance": "squared",
+    "distance": "sqrt(squared)",
+    "cosine": "smaller(larger(inner * (row.inverse * column.inverse), real(-1)), real(1))",
+    "norms": "row.norm * column.norm",
+}
+_SQUARED = "larger(fma(inner, real(-2), row.squared + column.squared), real(0))"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is known when a kernel is compiled: element size, features and outputs (1 where it has none)."""
+
+    itemsize: int
+    n_features: int = 1
+    n_outputs: int = 1
+
+    @property
+    def rows_per_thread(self) -> int:
+        """Rows whose features one thread of `scores` keeps in registers. The choice of two is not measured."""
+        return 2 if self.n_features * self.itemsize <= _REGISTER_BYTES else 1
+
+
+@cache
+def source(name: Name, instructions: tuple[Instruction, ...], sizes: Sizes) -> str:
+    """Return the text of one kernel. The formula's constants are arguments: they are not in the text.
+
+    Parameters
+    ----------
+    name : str
+        Of the ``.cu`` file.
+    instructions : tuple of Instruction
+        Of the formula's program.
+    sizes : Sizes
+    """
+    return "\n".join([_prologue(instructions, sizes), _read("common.cuh"), value_function(instructions), _body(name)])
+
+
+def constants(what: Program, dtype: np.dtype) -> list[np.generic]:
+    """Return the program's constants as the last arguments of its kernels."""
+    return [dtype.type(value) for value in what.constants]
+
+
+def value_function(instructions: tuple[Instruction, ...]) -> str:
+    """Return ``kernel_value``, which turns an inner product into the kernel's value, as CUDA C++."""
+    symbols = {step.op for step in instructions} & set(_SYMBOLS)
+    lines = [f"const real squared = {_SQUARED};"] if symbols & {"squared_distance", "distance"} else []
+    numbers = iter(f"n{k}" for k in range(len(instructions)))
+    for at, step in enumerate(instructions):
+        if step.op == "constant":
+            text = next(numbers)
+        elif step.op in _SYMBOLS:
+            text = _SYMBOLS[step.op]
+        else:
+            text = _OPERATIONS[step.op].format(*(f"v{arg}" for arg in step.args))
+        lines.append(f"const real v{at} = {text};")
+    lines.append(f"return v{len(instructions) - 1};")
+    head = "__device__ __forceinline__ real kernel_value(real inner, Stats row, Stats column NUMBERS_PARAMETERS)"
+    return "\n".join([head, "{", *(f"    {line}" for line in lines), "}"])
+
+
+def _prologue(instructions: tuple[Instruction, ...], sizes: Sizes) -> str:
+    symbols = {step.op for step in instructions}
+    count = sum(step.op == "constant" for step in instructions)
+    settings = {
+        "DASKKERN_GENERATED": 1,
+        "N_FEATURES": sizes.n_features,
+        "N_OUTPUTS": sizes.n_outputs,
+        "ROWS_PER_THREAD": sizes.rows_per_thread,
+        "USES_SQUARED": int(bool(symbols & {"squared_distance", "distance"})),
+        "USES_NORM": int("norms" in symbols),
+        "USES_INVERSE": int("cosine" in symbols),
+        "NUMBERS_PARAMETERS": "".join(f", real n{k}" for k in range(count)),
+        "NUMBERS_ARGUMENTS": "".join(f", n{k}" for k in range(count)),
+    }
+    lines = [f"#define {name} {value}".rstrip() for name, value in settings.items()]
+    return "\n".join([f"typedef {'float' if sizes.itemsize == 4 else 'double'} real;", *lines])
+
+
+def _body(name: Name) -> str:
+    return _read(f"{name}.cu").replace('#include "common.cuh"\n', "")
+
+
+@cache
+def _read(file: str) -> str:
+    return files(__package__).joinpath(file).read_text()

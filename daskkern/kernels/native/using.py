@@ -1,0 +1,170 @@
+"""What becomes of a tile of inner products while it is in cache: the formula, then scores, pulls or a copy."""
+
+from collections.abc import Callable
+
+from llvmlite import ir
+
+from daskkern.kernels.native.emitter import F64, I64, Value
+from daskkern.kernels.native.frame import Chunk, Frame
+from daskkern.kernels.native.profiles import ColumnStats, RowStats, emit_profile
+from daskkern.kernels.native.shape import CHUNK
+
+_SIDE_BY_SIDE = 4  # vectors that a formula works on at a time, to hide its latency
+
+
+class Using(Frame):
+    """Uses a chunk's buffer."""
+
+    def _use(self, first: Value, rows: Value, groups: Value, chunk: Chunk) -> None:
+        e, size = self.e, self.shape.rows
+        self._profile(first, rows, chunk)
+        if self.kind.makes == "block":
+            self._copy(first, rows, chunk, chunk.width, self.p["out"], self.n["out_stride"])
+            return
+        if self.kind.makes == "pull":
+            from_rows = e.times(first, self.n["right_stride"])
+            self._pull(rows, chunk, from_rows)
+            return
+        with e.b.if_then(e.b.icmp_signed("<", chunk.column, self.n["n_head"])):
+            wanted = e.least(e.b.sub(self.n["n_head"], chunk.column), chunk.width)
+            self._copy(first, rows, chunk, wanted, self.p["head"], self.n["head_stride"])
+        with e.loop(0, groups) as g:
+            self._scores(e.times(g, size), chunk)
+
+    def _profile(self, first: Value, rows: Value, chunk: Chunk) -> None:
+        """Replace inner products by kernel values, for the rows that are there."""
+        e, lanes = self.e, self.shape.lanes
+        column = e.times(chunk.panel, self.shape.panel)
+        vectors = e.times(chunk.panels, self.shape.panel)
+        with e.loop(0, rows) as i:
+            row = RowStats(*(
+                e.splat(e.scalar(self.p[f"x_{name}"], first, i)) if self._needs(name) else None
+                for name in ("squared", "norm", "inverse")
+            ))  # fmt: skip
+            line = e.at(chunk.buffer, e.times(i, self.width))
+            with e.loop(0, vectors, _SIDE_BY_SIDE * lanes) as at:
+                raw = [e.load(line, at, u * lanes) for u in range(_SIDE_BY_SIDE)]
+                stats = [
+                    ColumnStats(*(
+                        e.load(self.p[f"z_{name}"], column, at, u * lanes) if self._needs(name) else None
+                        for name in ("squared", "norm", "inverse")
+                    ))
+                    for u in range(_SIDE_BY_SIDE)
+                ]  # fmt: skip
+                values = emit_profile(e, self.what, self.constants, raw, row, stats)
+                for u in range(_SIDE_BY_SIDE):
+                    e.store(values[u], line, at, u * lanes)
+
+    def _needs(self, stat: str) -> bool:
+        users = {
+            "squared": {"squared_distance", "distance"},
+            "norm": {"norms"},
+            "inverse": {"cosine"},
+        }
+        return bool(users[stat] & self.used)
+
+    def _copy(self, first: Value, rows: Value, chunk: Chunk, width: Value, out: Value, stride: Value) -> None:
+        e, lanes = self.e, self.shape.lanes
+        whole = e.b.and_(width, I64(-lanes))
+        with e.loop(0, rows) as i:
+            line = e.at(chunk.buffer, e.times(i, self.width))
+            target = e.at(out, e.times(e.b.add(first, i), stride), chunk.column)
+            with e.loop(0, whole, lanes) as at:
+                e.store(e.load(line, at), target, at)
+            with e.loop(whole, width) as at:
+                e.b.store(e.scalar(line, at), e.at(target, at))
+
+    def _clear(self, count: Value) -> None:
+        with self.e.loop(0, count) as at:
+            self.e.store(self.e.const(0), self.p["lanes"], self.e.times(at, self.shape.lanes))
+
+    def _flush(self, first: Value, rows: Value) -> None:
+        """Add the block's sums, lane by lane until now, to the float64 scores."""
+        e = self.e
+        with e.loop(0, rows) as i, e.loop(0, self.n["n_outputs"]) as c:
+            held = e.at(self.p["lanes"], e.times(e.b.add(e.times(i, self.n["n_outputs"]), c), self.shape.lanes))
+            place = e.at(self.sums, e.times(e.b.add(first, i), self.n["out_stride"]), c)
+            e.b.store(e.b.fadd(e.b.load(place), e.total(e.load(held))), place)
+
+    def _scores(self, row: Value, chunk: Chunk) -> None:
+        """lanes[row + i][c] += K[row + i] * A[:, c], for all outputs in groups that fill the registers."""
+        outputs, size = self.n["n_outputs"], self.shape.rows
+        self._in_groups(outputs, (4, 2, 1), lambda c, count: self._scores_group(row, chunk, c, count, size))
+
+    def _scores_group(self, row: Value, chunk: Chunk, c: Value, count: int, size: int) -> None:
+        e, lanes = self.e, self.shape.lanes
+        together = min(size, max(1, 2 * size // count))
+        coefficients = e.at(self.p["right"], e.times(c, self.n["right_stride"]), e.times(chunk.panel, self.shape.panel))
+        for top in range(0, size, together):
+            members = range(top, min(top + together, size))
+            lines = [e.b.add(e.times(e.b.add(row, I64(i)), self.n["n_outputs"]), c) for i in members]
+            places = [e.at(self.p["lanes"], e.times(line, lanes), u * lanes) for line in lines for u in range(count)]
+
+            def step(at: Value, sums: list[Value], members: range = members) -> list[Value]:
+                right = [e.load(coefficients, at, e.times(self.n["right_stride"], u)) for u in range(count)]
+                out = []
+                for n, i in enumerate(members):
+                    value = e.load(chunk.buffer, e.times(e.b.add(row, I64(i)), self.width), at)
+                    out += [e.fma(value, right[u], sums[n * count + u]) for u in range(count)]
+                return out
+
+            sums = e.accumulate(
+                0, e.times(chunk.panels, self.shape.panel), [e.load(place) for place in places], step, lanes
+            )
+            for place, value in zip(places, sums, strict=True):
+                e.store(value, place)
+
+    def _stored(self) -> None:
+        """The same for a tile of K that "keep" left behind in the buffers of its chunks."""
+        e = self.e
+        with e.loop(self.n["first_block"], self.n["last_block"]) as block:
+            panel, panels, column, width, number = self._block(block)
+            with e.loop(0, panels, CHUNK) as at:
+                here = e.least(e.b.sub(panels, at), CHUNK)
+                chunk = Chunk(e.b.add(panel, at), here, column, width, self._place(number, at))
+                self._pull(self.n["n_rows"], chunk, I64(0))
+
+    def _pull(self, rows: Value, chunk: Chunk, right: Value) -> None:
+        """out[c][column] += sum over the tile's rows of G[row, c] K[row, column]."""
+        e = self.e
+        with e.loop(0, e.times(chunk.panels, self.shape.panel), self.shape.panel) as at:
+            self._in_groups(
+                self.n["n_outputs"], (8, 4, 2, 1), lambda c, count: self._pull_group(rows, chunk, right, at, c, count)
+            )
+
+    def _pull_group(self, rows: Value, chunk: Chunk, right: Value, at: Value, c: Value, count: int) -> None:
+        e, lanes = self.e, self.shape.lanes
+        weights = e.at(self.p["right"], right, c)
+
+        def step(i: Value, sums: list[Value]) -> list[Value]:
+            line = e.at(chunk.buffer, e.times(i, self.width), at)
+            values = [e.load(line, v * lanes) for v in range(2)]
+            out = []
+            for u in range(count):
+                weight = e.splat(e.scalar(weights, e.times(i, self.n["right_stride"]), u))
+                out += [e.fma(values[v], weight, sums[2 * u + v]) for v in range(2)]
+            return out
+
+        sums = e.accumulate(0, rows, [e.const(0)] * (2 * count), step)
+        first = e.b.add(e.times(chunk.panel, self.shape.panel), at)
+        for u in range(count):
+            line = e.at(self.sums, e.times(e.b.add(c, I64(u)), self.n["out_stride"]), first)
+            for v in range(2):
+                self._add_wide(sums[2 * u + v], e.at(line, v * lanes))
+
+    def _add_wide(self, value: Value, place: Value) -> None:
+        e = self.e
+        kind = ir.VectorType(F64, self.shape.lanes)
+        wide = value if self.shape.itemsize == 8 else e.b.fpext(value, kind)
+        target = e.b.bitcast(place, kind.as_pointer())
+        e.b.store(e.b.fadd(e.b.load(target, align=8), wide), target, align=8)
+
+    def _in_groups(self, total: Value, sizes: tuple[int, ...], emit: Callable[[Value, int], None]) -> None:
+        """Emit a loop over groups of each size in turn: most in the largest, the rest in smaller ones."""
+        e = self.e
+        start: Value = I64(0)
+        for size in sizes:
+            stop = e.b.and_(total, I64(-size))
+            with e.loop(start, stop, size) as at:
+                emit(at, size)
+            start = stop

@@ -1,0 +1,254 @@
+"""How fast this process computes and reads: measured in a fraction of a second, through what a fit itself calls."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from distributed import Client
+
+from daskkern.arrays import HostArray
+from daskkern.backend.concurrency import compute_threads, library_threads
+from daskkern.backend.random import generator
+from daskkern.backend.tiles import multiply_blocks, multiply_transposed, slices
+from daskkern.data.rows import Fields, Rows
+from daskkern.kernels import Kernel
+from daskkern.linalg.blas import subtract_product
+from daskkern.training.disk_rates import DiskRates, measure_disk
+from daskkern.training.footprint import Sizes, block_width
+from daskkern.training.kept import new_memory, scratch_folder
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import Source
+
+_ROWS, _COLUMNS = 1024, 4096  # of the block that is timed
+_ENTRIES = 1 << 22
+_FLOPS_SIZE = 768
+_SYMV_SIZE = 2000
+_ENOUGH, _LONG = 0.03, 0.12
+_SAMPLE = 500
+_FRESH_STEP, _FRESH_MOST, _FRESH_SECONDS = 16 << 20, 256 << 20, 0.06
+_STREAM = 71
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one rank of this machine reaches while the others work as well.
+
+    Attributes
+    ----------
+    matvec_ns : float
+        Per entry of ``Kernel.matvec``: the entry and its products with c outputs.
+    block_ns : float
+        Per entry of ``Kernel.block``.
+    product_ns : float
+        Per entry of a block in memory: both products with c outputs.
+    factor_flops, flops64 : float
+        Per second: the downdate of a factor in the dtype of the fit; a product in float64.
+    memory : float
+        Bytes a second that a symmetric product in float64 reads.
+    fresh : float
+        Bytes a second of memory that is used for the first time.
+    row_s : float
+        Seconds to read and decode one row in one thread.
+    call_s : float
+        Seconds of a product that is too small to take any.
+    batch : int
+        Rows of an automatic batch, as a small sample has it.
+    disk : DiskRates or None
+        None where blocks were not to be kept on disk.
+    seconds : float
+        What the measurement took.
+    """
+
+    matvec_ns: float
+    block_ns: float
+    product_ns: float
+    factor_flops: float
+    flops64: float
+    memory: float
+    fresh: float
+    row_s: float
+    call_s: float
+    batch: int
+    disk: DiskRates | None
+    seconds: float
+
+
+def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: int, with_disk: bool) -> Rates:
+    """Measure in this process, on rows of `source`.
+
+    Parameters
+    ----------
+    sizes : Sizes
+        Of the fit: the operands that are timed are cut from them.
+    ranks_here : int
+        Ranks that will share this machine and are not measuring at this moment: their threads are simulated.
+    with_disk : bool
+        Measure the folder for scratch files, too, with at most 48 MB.
+    """
+    begun = time.perf_counter()
+    rows = source.open(settings.dtype)
+    X, row_s = _read(rows)
+    kernel = settings.kernel.resolve(X[:512])
+    m, p = min(_ROWS, sizes.m, X.shape[0]), min(_COLUMNS, sizes.own)
+    left, Z = _some(X, m), _some(X, p)
+    threads = sizes.threads * ranks_here
+    with compute_threads(threads):
+        call_s, matvec, block, product = _kernel_times(kernel, left, Z, sizes.c)
+    with library_threads(threads):
+        factor, flops64, memory = _library_rates(min(block_width(sizes.p, sizes.ranks), 512), settings.dtype)
+    disk = measure_disk(scratch_folder(settings)) if with_disk else None
+    each = 1e9 * ranks_here / (m * p)
+    return Rates(
+        matvec * each,
+        block * each,
+        product * each,
+        factor / ranks_here,
+        flops64 / ranks_here,
+        memory / ranks_here,
+        _fresh_memory() / ranks_here,
+        row_s,
+        call_s,
+        expected_batch(kernel, X, sizes),
+        None if disk is None else replace(disk, write=disk.write / ranks_here, read=disk.read / ranks_here),
+        time.perf_counter() - begun,
+    )
+
+
+def calibrate_workers(
+    client: Client, workers: Sequence[str], source: Source, settings: FitSettings, sizes: Sizes, with_disk: bool
+) -> Rates:
+    """Measure on all workers at once, in plain tasks, and return the slowest of everything."""
+    futures = [
+        client.submit(
+            calibrate, source, settings, sizes, 1, with_disk, workers=[worker], pure=False, retries=0, priority=10
+        )
+        for worker in workers
+    ]
+    try:
+        return worst([future.result() for future in futures])
+    finally:
+        for future in futures:
+            future.release()
+
+
+def worst(rates: list[Rates]) -> Rates:
+    """Return the slowest of everything: ranks wait for each other."""
+    disks = [rate.disk for rate in rates if rate.disk is not None]
+    slow = None
+    if disks and len(disks) == len(rates):
+        slow = min(disks, key=lambda disk: disk.read)
+        slow = replace(
+            slow,
+            free=min(disk.free for disk in disks),
+            write=min(disk.write for disk in disks),
+            cached=any(disk.cached for disk in disks),
+        )
+    costs = {
+        name: max(getattr(rate, name) for rate in rates)
+        for name in ("matvec_ns", "block_ns", "product_ns", "row_s", "call_s", "seconds")
+    }
+    speeds = {
+        name: min(getattr(rate, name) for rate in rates)
+        for name in ("factor_flops", "flops64", "memory", "fresh", "batch")
+    }
+    return Rates(**costs, **speeds, disk=slow)
+
+
+def expected_batch(kernel: Kernel, X: HostArray, z: Sizes) -> int:
+    """Return about half the critical batch that the set-up will find, from the spectrum of a few rows.
+
+    The eigenvalues that only a larger sample shows are taken to fall by the power of the last ones seen.
+    """
+    if not z.auto_batch:
+        return z.m
+    half = min(_SAMPLE, X.shape[0] // 2)
+    order = generator(0, _STREAM).permutation(X.shape[0])
+    S, H = X[order[:half]], X[order[half : 2 * half]]
+    q, wanted = half // 5, max(1, z.p if z.nystrom else z.s // 5)
+    values, vectors = np.linalg.eigh(kernel.block(S, S).astype(np.float64))
+    values, vectors = np.maximum(values[::-1], 1e-12) / half, vectors[:, ::-1]
+    slope = max(0.0, float(np.log(values[q // 4] / values[q]) / np.log((q + 1) / (q // 4 + 1))))
+    if z.nystrom:  # all of sqrt(l_k l_i) over the largest of them
+        tail = values[q] * (np.arange(q + 1, max(wanted, q) + 1) / q) ** -slope
+        eigenvalues = np.maximum(np.concatenate([values[:q], tail]), 1e-6 * values[0])
+        return int(min(z.m, max(1.0, np.sqrt(eigenvalues / values[0]).sum() / 2)))
+    least = max(float(values[q]) * (wanted / q) ** -slope, 1e-6 * float(values[0]))
+    features = kernel.block(H, S).astype(np.float64) @ (vectors[:, :q] / np.sqrt(values[:q] * half))
+    rest = kernel.block(H, H).astype(np.float64) - (features * (1 - values[q] / values[:q])) @ features.T
+    excess = max(1.0, float(np.linalg.eigvalsh(rest)[-1]) / half / values[q])  # rows held out see more than S does
+    return int(min(z.m, max(1.0, float(rest.diagonal().max()) / (2 * excess * least))))
+
+
+def _read(rows: Rows) -> tuple[HostArray, float]:
+    """Return the rows of one chunk, and the seconds of one row, as the second reading has them."""
+    stop = min(max(rows.chunk_rows, 512), rows.n_rows)
+    rows.read(0, stop, Fields.X)  # opens files
+    begun = time.perf_counter()
+    X = rows.read(0, stop, Fields.X).X
+    assert X is not None
+    window = np.empty_like(X)
+    window[generator(0, _STREAM).permutation(stop)] = X  # rows of a window are shuffled as they come
+    return X, (time.perf_counter() - begun) / stop
+
+
+def _some(X: HostArray, count: int) -> HostArray:
+    return X[generator(0, _STREAM).integers(0, X.shape[0], count)]
+
+
+def _kernel_times(kernel: Kernel, X: HostArray, Z: HostArray, c: int) -> tuple[float, float, float, float]:
+    """Return seconds of a call, of a matvec, of a block, and of both products with a block from memory."""
+    points = kernel.points(Z, kernel.shift_for(Z))
+    A, g = np.ones((Z.shape[0], c), X.dtype), np.ones((X.shape[0], c), X.dtype)
+    few = slice(0, min(16, X.shape[0]))
+    tiny = kernel.points(Z[:16], None)
+    kernel.matvec(X[few], points, A)  # a compiled engine compiles now
+    # Copies go round, so that a block comes from memory as it does when it was kept.
+    copies = [kernel.block(X, points) for _ in range(2 if X.shape[0] * Z.shape[0] > _ENTRIES // 4 else 1)]
+    cuts = slices(Z.shape[0], max(1, -(-Z.shape[0] // 24)))
+
+    def products() -> None:
+        block = copies.pop(0)
+        multiply_blocks(block, A, cuts, np)
+        multiply_transposed(block, g, np)
+        copies.append(block)
+
+    return (
+        _time(lambda: kernel.matvec(X[few], tiny, A[:16])),
+        _time(lambda: kernel.matvec(X, points, A)),
+        _time(lambda: kernel.block(X, points)),
+        _time(products),
+    )
+
+
+def _library_rates(width: int, dtype: str) -> tuple[float, float, float]:
+    """Return flops a second of a downdate and of float64, and bytes a second of a symmetric product."""
+    rows = 2048
+    out, tall, square = np.ones((rows, width), dtype), np.ones((rows, width), dtype), np.ones((width, width), dtype)
+    factor = 2 * rows * width * width / _time(lambda: subtract_product(out, tall, square))
+    dense = np.ones((_FLOPS_SIZE, _FLOPS_SIZE))
+    flops = 2 * _FLOPS_SIZE**3 / _time(lambda: dense @ dense)
+    symmetric, vector = np.ones((_SYMV_SIZE, _SYMV_SIZE), order="F"), np.ones(_SYMV_SIZE)
+    memory = _SYMV_SIZE**2 * 4 / _time(lambda: scipy.linalg.blas.dsymv(1.0, symmetric, vector, lower=1))
+    return factor, flops, memory
+
+
+def _fresh_memory() -> float:
+    """Return bytes a second of the first use of new memory, over as much as a short time allows."""
+    memory, done, begun = new_memory(_FRESH_MOST, "uint8"), 0, time.perf_counter()
+    while done < _FRESH_MOST and time.perf_counter() - begun < _FRESH_SECONDS:
+        memory[done : done + _FRESH_STEP] = 1
+        done += _FRESH_STEP
+    return done / (time.perf_counter() - begun)
+
+
+def _time(work: Callable[[], object], least: int = 2) -> float:
+    """Return the mean time of `work` over at least `least` calls and 30 ms: other jobs on the machine count, too."""
+    count, begun = 0, time.perf_counter()
+    while True:
+        work()
+        count += 1
+        spent = time.perf_counter() - begun
+        if spent > _LONG or (count >= least and spent > _ENOUGH):
+            return spent / count

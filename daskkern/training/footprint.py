@@ -1,0 +1,230 @@
+"""The bytes of one rank as arithmetic: of every primitive that a fit is made of, and of the whole fit, item by item.
+
+Each function bounds what a primitive holds at once beside its inputs, its result included. What a fit holds is what
+lives as long as the rank, and on top the largest of its phases: the spectrum, the set-up of the columns, the steps.
+"""
+
+from dataclasses import dataclass
+
+from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS
+
+Items = tuple[tuple[str, int], ...]
+
+INTERPRETER = 250 << 20
+"""Python with NumPy, SciPy, Dask and Zarr, and what BLAS and the allocator hold for each thread."""
+_THREAD = 12 << 20  # a thread's stack and its buffers in BLAS
+_NORM_ROWS = 4096  # rows whose squares are summed at once
+_GROUPS, _BLOCK_COLUMNS = 16, 512  # most partial sums of a product; columns that are one block when none are given
+_LEAST_BLOCKS, _WIDEST_BLOCK = 24, 1024  # of the columns that are dealt to ranks
+HELD_OUT = 2000
+_GRAM_ROWS = 4096
+_LANES = 16  # skinny operands are padded to whole vector registers
+_READERS = 2
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the bytes follow from.
+
+    Attributes
+    ----------
+    n, d, c, p, s, q, m, window : int
+        Rows, features, outputs, columns, subsample, directions, batch, batches between projections.
+    ranks, threads, itemsize : int
+    all_rows, exact, nystrom : bool
+        All rows are centres; projections by a factor; Nystrom-SGD.
+    window_rows : int
+        Rows of a window of the batch plan.
+    validation : int
+        Rows held for validation.
+    chunk_rows : int
+        Rows that are decoded together; 0 where rows are not decoded.
+    device : "cpu" or "gpu"
+    auto_batch : bool
+        The batch is automatic: with fewer columns it may grow to the limit that bounds its kernel values.
+    span : int
+        Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
+    """
+
+    n: int
+    d: int
+    c: int
+    p: int
+    s: int
+    q: int
+    m: int
+    window: int
+    ranks: int
+    threads: int
+    itemsize: int
+    all_rows: bool
+    exact: bool
+    nystrom: bool
+    window_rows: int
+    validation: int = 0
+    chunk_rows: int = 0
+    device: str = "cpu"
+    auto_batch: bool = False
+    span: int = 0
+
+    @property
+    def own(self) -> int:
+        """Most columns p_r of a rank, which gets whole blocks."""
+        return _share(self.p, self.p, self.ranks)
+
+    @property
+    def own_s(self) -> int:
+        """Most members of S of a rank."""
+        return _share(self.s, self.p, self.ranks)
+
+    @property
+    def blocks_bytes(self) -> int:
+        """Bytes of all kernel blocks of a rank."""
+        return self.n * self.own * self.itemsize
+
+
+def block_width(p: int, ranks: int) -> int:
+    """Return the most columns of a block that is dealt to a rank; see :func:`daskkern.linalg.column_blocks`."""
+    return max(1, min(_WIDEST_BLOCK, -(-p // _LEAST_BLOCKS), -(-p // ranks)))
+
+
+def _share(count: int, p: int, ranks: int) -> int:
+    return min(count, -(-count // ranks) + 2 * block_width(p, ranks)) if ranks > 1 else count
+
+
+def workspace_bytes(threads: int, itemsize: int) -> int:
+    """Return what tiles take: one a thread, and its operands."""
+    return threads * 2 * TILE_ROWS * TILE_COLUMNS * itemsize
+
+
+def points_bytes(p: int, d: int, itemsize: int) -> int:
+    """Return the bytes of `p` rows prepared as points: the operand, the shifted rows, and squares on the way."""
+    return (2 * p * (d + 2) + min(p, _NORM_ROWS) * d) * itemsize
+
+
+def left_bytes(m: int, d: int, itemsize: int) -> int:
+    """Return the bytes of `m` rows prepared as the left side of blocks."""
+    return (m * (d + 2) + min(m, _NORM_ROWS) * d) * itemsize
+
+
+def block_bytes(m: int, p: int, d: int, itemsize: int, threads: int) -> int:
+    """Return the bytes of a kernel block (m, p) while it is made from prepared points."""
+    return m * p * itemsize + left_bytes(m, d, itemsize) + workspace_bytes(threads, itemsize)
+
+
+def matvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int, *, dealt: bool = False) -> int:
+    """Return the bytes of ``K(X, Z) A``: the prepared rows, a partial sum a group of column blocks, and the sum.
+
+    Columns that are `dealt` to ranks come in many blocks, however few they are.
+    """
+    groups = _GROUPS if dealt else min(_GROUPS, -(-p // _BLOCK_COLUMNS))
+    sums = (groups + 1) * m * c * 8
+    return sums + left_bytes(m, d, itemsize) + workspace_bytes(threads, itemsize) + p * _padded(c) * itemsize
+
+
+def rmatvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int) -> int:
+    """Return the bytes of ``K(X, Z)^T G``."""
+    return (p + m) * _padded(c) * itemsize + left_bytes(m, d, itemsize) + workspace_bytes(threads, itemsize)
+
+
+def spectrum_bytes(s: int, q: int, h: int, d: int, itemsize: int, threads: int) -> int:
+    """Return the bytes of the spectrum of `s` rows and of `h` rows held out: dense, in float64."""
+    inside = s * s * (2 * itemsize + 3 * 8) + 4 * s * q * 8
+    outside = h * h * (2 * itemsize + 4 * 8) + h * s * (2 * itemsize + 8) + 3 * h * q * 8 + 3 * s * q * 8
+    rows = 2 * points_bytes(s, d, itemsize) + 2 * points_bytes(h, d, itemsize)
+    return max(inside, outside) + rows + workspace_bytes(threads, itemsize)
+
+
+def nystrom_bytes(p: int, d: int, itemsize: int, threads: int) -> int:
+    """Return the bytes of the two p x p eigenproblems of Nystrom-SGD, and of the Gram sums of two tasks."""
+    gram = 2 * (block_bytes(_GRAM_ROWS, p, d, itemsize, 1) + 2 * _GRAM_ROWS * p * itemsize + 2 * p * p * 8)
+    return p * p * (6 * 8 + 2 * itemsize) + points_bytes(p, d, itemsize) + gram + workspace_bytes(threads, itemsize)
+
+
+def factor_bytes(p: int, ranks: int, itemsize: int) -> int:
+    """Return the bytes of a rank's panels of the inverted factor, which stay."""
+    width = block_width(p, ranks)
+    return (p * p // ranks + 3 * p * width) * itemsize // 2 + p * width * itemsize * (ranks > 1)
+
+
+def factor_setup_bytes(p: int, d: int, ranks: int, itemsize: int, threads: int) -> int:
+    """Return what the factorisation needs beside the panels: all centres, a panel in the making and one in transit."""
+    width = block_width(p, ranks)
+    transit = (1 + (ranks > 1)) * p * width * itemsize + 4 * width * width * 8
+    return p * d * itemsize + block_bytes(p, width, d, itemsize, threads) + transit
+
+
+def read_bytes(rows: int, chunk_rows: int, d: int, itemsize: int) -> int:
+    """Return the bytes of reading ahead: three windows of `rows`, and for each reader a chunk in three forms."""
+    return (3 * rows * d + _READERS * 3 * chunk_rows * d) * itemsize
+
+
+def rank_items(z: Sizes) -> tuple[Items, Items]:
+    """Return the items in host memory and those on the device, which are none with device "cpu"."""
+    host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * _THREAD}
+    device: dict[str, int] = {} if z.device == "gpu" else host
+    steps = _steps(z)
+    host["own columns"] = z.own * z.d * z.itemsize
+    device["own columns, prepared"] = points_bytes(z.own, z.d, z.itemsize)
+    host["rows read ahead"] = read_bytes(min(z.window_rows, z.n), min(z.chunk_rows, z.n), z.d, z.itemsize)
+    host["validation rows"] = 2 * z.validation * (z.d + 2 * z.c) * z.itemsize
+    host["spectrum"], device["preconditioner"] = _spectrum(z)
+    device["coefficients"] = 10 * z.own * _padded(z.c) * z.itemsize
+    device.update(steps)
+    before, columns = _before_steps(z)
+    passing = sum(steps[name] for name in _PASSING) + (host["rows read ahead"] if device is host else 0)
+    # The spectrum is found before there is anything else; the columns are set up before rows are read.
+    beyond = max(0, before - sum(host.values()) + host["interpreter and libraries"])
+    device["set-up, beyond the steps"] = max(0, columns - passing)
+    host["set-up, beyond the steps"] = max(host.get("set-up, beyond the steps", 0), beyond)
+    return tuple(host.items()), () if device is host else tuple(device.items())
+
+
+_PASSING = ("one batch", "temporary centres", "tiles")
+
+
+def _steps(z: Sizes) -> dict[str, int]:
+    """Return what steps need on the device: three items that pass, and what projections keep."""
+    b, own = z.itemsize, z.own
+    scores = 8 * z.m * _padded(z.c) * 8
+    items = {"one batch": left_bytes(z.m, z.d, b) + scores + z.m * z.d * b * (z.device == "gpu")}
+    items["tiles"] = workspace_bytes(z.threads, b) if z.device == "cpu" else z.m * own * b
+    items["temporary centres"] = 0
+    if z.all_rows:
+        items["one batch"] += matvec_bytes(z.m, own, z.d, _padded(z.c), b, 0, dealt=True) + z.m * z.own_s * b
+        return items
+    items["one batch"] += z.m * own * b
+    if z.nystrom:
+        items["eigenfeatures M"] = own * z.p * b
+        return items
+    rows = z.span or (z.window - 1) * z.m
+    if rows:
+        # All stripes are joined with the batch's before the old ones go.
+        items["temporary centres"] = 2 * min(rows, rows // z.ranks + z.m) * (z.d + 2 + z.c) * b
+    items["damped directions"] = own * z.q * b
+    if z.exact:
+        items["projection factor"] = factor_bytes(z.p, z.ranks, b)
+    return items
+
+
+def _spectrum(z: Sizes) -> tuple[int, int]:
+    """Return what is kept of the spectrum in host memory, and a rank's part of it on the device."""
+    if z.nystrom:
+        return z.p * z.p * z.itemsize, 0
+    return z.s * z.q * 8 + z.s * z.d * z.itemsize, z.own_s * z.q * z.itemsize
+
+
+def _before_steps(z: Sizes) -> tuple[int, int]:
+    """Return the most that the spectrum needs in host memory, and the set-up of the columns where they live."""
+    b = z.itemsize
+    chosen = 0 if z.all_rows else z.p * z.d * b
+    if z.nystrom:
+        return nystrom_bytes(z.p, z.d, b, z.threads) + chosen, 0
+    rows = z.own_s if z.all_rows else z.own
+    damped = matvec_bytes(rows, z.s, z.d, z.q, b, z.threads) + 2 * z.s * z.q * 8 + points_bytes(z.s, z.d, b)
+    factor = factor_setup_bytes(z.p, z.d, z.ranks, b, z.threads) if z.exact else 0
+    return spectrum_bytes(z.s, z.q, min(HELD_OUT, z.n), z.d, b, z.threads) + chosen, max(damped, factor)
+
+
+def _padded(c: int) -> int:
+    return -(-c // _LANES) * _LANES

@@ -1,0 +1,269 @@
+"""Kernel blocks kept from the first epoch on: in memory, or in a scratch file of the rank's own."""
+
+import itertools
+import mmap
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import ModuleType
+
+import numpy as np
+import psutil
+from distributed import get_worker
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.namespace import to_host
+from daskkern.errors import SpecError, StoreError
+from daskkern.training.memory import IN_TRANSIT, MemoryPlan
+from daskkern.training.settings import FitSettings
+
+_AHEAD = IN_TRANSIT - 1
+_IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
+
+
+class KeptBlocks(ABC):
+    """Blocks by batch number. The numbers that come back are those that went in, bit for bit.
+
+    In the first epoch: ``out = place(...)``, compute the block into it, ``put(index, out)``. Later: ``get(index)``. A
+    block that was got or placed is the caller's until the next call of either.
+    """
+
+    failed = 0
+    """Blocks that could not be kept although there should have been room."""
+
+    @abstractmethod
+    def has(self, index: int) -> bool:
+        """Return whether the block of this batch is kept."""
+
+    @abstractmethod
+    def get(self, index: int) -> Array:
+        """Return the block of batch `index`, (m, p_r)."""
+
+    @abstractmethod
+    def place(self, shape: tuple[int, int]) -> Array | None:
+        """Return an array to compute a block into, or None when there is no room for it."""
+
+    @abstractmethod
+    def put(self, index: int, block: Array) -> None:
+        """Keep a block that was computed into its place."""
+
+    @abstractmethod
+    def begin(self, order: Sequence[int]) -> None:
+        """Prepare for an epoch that visits the batches in this order."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what was taken."""
+
+
+class MemoryBlocks(KeptBlocks):
+    """Blocks in memory, on the device where there is one, up to `budget` bytes.
+
+    They share one array, taken at the first block: what is not used of it is never given by the system.
+    """
+
+    def __init__(self, budget: int, dtype: str, xp: ModuleType) -> None:
+        self._room = budget // np.dtype(dtype).itemsize
+        self._dtype, self._xp = dtype, xp
+        self._memory: Array = None
+        self._end = 0
+        self._blocks: dict[int, Array] = {}
+
+    def has(self, index: int) -> bool:
+        return index in self._blocks
+
+    def get(self, index: int) -> Array:
+        return self._blocks[index]
+
+    def place(self, shape: tuple[int, int]) -> Array | None:
+        size = shape[0] * shape[1]
+        if self._end + size > self._room:
+            return None
+        if self._memory is None:
+            take = new_memory if self._xp is np else self._xp.empty
+            self._memory = take(self._room, self._dtype)
+        return self._memory[self._end : self._end + size].reshape(shape)
+
+    def put(self, index: int, block: Array) -> None:
+        self._end += int(block.size)
+        self._blocks[index] = block
+
+    def begin(self, order: Sequence[int]) -> None:
+        del order
+
+    def close(self) -> None:
+        self._blocks.clear()
+        self._memory = None
+
+
+class DiskBlocks(KeptBlocks):
+    """Blocks in one file without a name, which the system removes even when the process is killed.
+
+    Blocks are written behind the first epoch and read ahead of the later ones, by one thread: at most three are in
+    memory beside the one in use. A disk that fills up ends the keeping, not the fit: what was not written is computed
+    again.
+    """
+
+    def __init__(self, budget: int, folder: str, dtype: str, xp: ModuleType) -> None:
+        self._room = budget // np.dtype(dtype).itemsize
+        self._dtype, self._xp = np.dtype(dtype), xp
+        try:
+            # Without a name where the system can do that, else gone when the file is closed.
+            self._file = tempfile.TemporaryFile(prefix="daskkern-blocks-", dir=folder, buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise SpecError(
+                f"kernel blocks were to be kept in {folder}, but no file can be made there ({error.strerror}); give "
+                "another --set scratch=FOLDER, or --set keep_blocks=never"
+            ) from None
+        self._places: dict[int, tuple[int, tuple[int, int]]] = {}
+        self._end = 0
+        self._thread = ThreadPoolExecutor(1, "daskkern-blocks")
+        self._writes: deque[tuple[int, HostArray, Future[bool]]] = deque()
+        self._coming: deque[int] = deque()
+        self._reads: dict[int, Future[HostArray]] = {}
+        self._buffers: list[HostArray] = []
+        self._lent: HostArray | None = None
+
+    def has(self, index: int) -> bool:
+        return index in self._places
+
+    def place(self, shape: tuple[int, int]) -> Array | None:
+        size = shape[0] * shape[1]
+        if self._end + size > self._room:
+            return None
+        self._settle(_AHEAD)
+        if self._xp is not np:
+            return self._xp.empty(shape, self._dtype)
+        self._lent = self._buffer(size)
+        return self._lent[:size].reshape(shape)
+
+    def put(self, index: int, block: Array) -> None:
+        buffer = to_host(block).reshape(-1) if self._lent is None else self._lent
+        self._lent = None
+        self._places[index] = (self._end, block.shape)
+        write = self._thread.submit(self._write, self._end, buffer[: int(block.size)])
+        self._writes.append((index, buffer, write))
+        self._end += int(block.size)
+
+    def begin(self, order: Sequence[int]) -> None:
+        self._settle(0)
+        self._drop_reads()
+        self._coming = deque(index for index in order if index in self._places)
+        self._read_ahead()
+
+    def get(self, index: int) -> Array:
+        if self._lent is not None:
+            self._buffers.append(self._lent)
+        if index in self._coming:
+            while self._coming.popleft() != index:
+                pass
+        read = self._reads.pop(index, None) or self._submit(index)
+        self._read_ahead()
+        self._lent = read.result()
+        size, shape = self._size(index), self._places[index][1]
+        return self._xp.asarray(self._lent[:size].reshape(shape))
+
+    def close(self) -> None:
+        self._drop_reads()
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._file.close()
+        self._buffers.clear()
+
+    def _size(self, index: int) -> int:
+        rows, columns = self._places[index][1]
+        return rows * columns
+
+    def _buffer(self, size: int) -> HostArray:
+        """Return a buffer of at least `size` numbers, a used one where there is one."""
+        while self._buffers:
+            buffer = self._buffers.pop()
+            if buffer.size >= size:
+                return buffer
+        return np.empty(size, self._dtype)
+
+    def _read_ahead(self) -> None:
+        for index in itertools.islice(self._coming, _AHEAD):
+            if index not in self._reads:
+                self._reads[index] = self._submit(index)
+
+    def _submit(self, index: int) -> Future[HostArray]:
+        return self._thread.submit(
+            self._read, self._places[index][0], self._size(index), self._buffer(self._size(index))
+        )
+
+    def _drop_reads(self) -> None:
+        for read in self._reads.values():
+            if not read.cancel():
+                self._buffers.append(read.result())
+        self._reads.clear()
+
+    def _settle(self, most: int) -> None:
+        """Wait until at most `most` blocks are still to be written. A failed one ends the keeping."""
+        while len(self._writes) > most:
+            index, buffer, write = self._writes.popleft()
+            self._buffers.append(buffer)
+            if not write.result():
+                del self._places[index]
+                self._room, self.failed = 0, self.failed + 1
+
+    def _write(self, at: int, block: HostArray) -> bool:
+        view = block.data.cast("B")
+        try:
+            self._file.seek(at * self._dtype.itemsize)
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError:
+            return False
+        return True
+
+    def _read(self, at: int, size: int, buffer: HostArray) -> HostArray:
+        view = buffer[:size].data.cast("B")
+        self._file.seek(at * self._dtype.itemsize)
+        while view:
+            count = self._file.readinto(view)
+            if not count:
+                raise StoreError("the scratch file of kernel blocks ended early; fit again with keep_blocks='never'")
+            view = view[count:]
+        return buffer
+
+
+def new_memory(count: int, dtype: str) -> HostArray:
+    """Return room for `count` numbers that the system gives page by page, when they are first used.
+
+    NumPy asks for huge pages, which the system must assemble first: measured, 0.8 GB took 2 to 5 s against 1 to 2.5.
+    """
+    size = count * np.dtype(dtype).itemsize
+    if not size or not hasattr(mmap, "MAP_ANONYMOUS"):
+        return np.empty(count, dtype)
+    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype)
+
+
+def keep_blocks(plan: MemoryPlan, settings: FitSettings, xp: ModuleType) -> KeptBlocks:
+    """Return where this rank keeps its blocks, as planned."""
+    if plan.disk:
+        return DiskBlocks(plan.disk, scratch_folder(settings), settings.dtype, xp)
+    return MemoryBlocks(plan.kept, settings.dtype, xp)
+
+
+def scratch_folder(settings: FitSettings) -> str:
+    """Return the folder for scratch files: the user's, the Dask worker's, or the system's for temporary files."""
+    if settings.scratch is not None:
+        return settings.scratch
+    try:
+        return str(get_worker().local_directory)
+    except ValueError:
+        return tempfile.gettempdir()
+
+
+def is_in_memory(folder: str) -> bool:
+    """Return whether the folder lies in memory rather than on a disk, as /tmp does on some systems."""
+    path = os.path.realpath(folder)
+    mounts = [part for part in psutil.disk_partitions(all=True) if _lies_in(path, part.mountpoint)]
+    return bool(mounts) and max(mounts, key=lambda part: len(part.mountpoint)).fstype in _IN_MEMORY
+
+
+def _lies_in(path: str, mount: str) -> bool:
+    return path == mount or path.startswith(mount.rstrip("/") + "/")

@@ -1,0 +1,155 @@
+"""The time of a fit as arithmetic: counts of what it does, times the rates of a calibration."""
+
+from dataclasses import dataclass, replace
+
+from daskkern.training.calibration import Rates
+from daskkern.training.disk_rates import DiskRates
+from daskkern.training.footprint import HELD_OUT, Sizes, block_width
+from daskkern.training.memory import MemoryPlan
+
+Parts = tuple[tuple[str, float], ...]
+
+_COLLECTIVE_S = 1.5e-3  # two ranks on one host, a message of 80 kB: not measured, the ranks do not run yet
+_CALLS = 10  # products of a step that are too small to take any time but that of the call
+_EPOCHS_OF_PROJECTOR = 2
+_EIGSH_PRODUCTS = 60
+_GAIN = 0.8  # blocks go to disk when reading back costs less than this share of computing again
+_READERS = 2
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Seconds of a stage, and what they are made of. Reading runs beside the rest where threads are free."""
+
+    name: str
+    seconds: float
+    parts: Parts
+
+
+@dataclass(frozen=True)
+class TimePlan:
+    """Set-up, first epoch, each later epoch; `batch` is the expected number of rows of a batch."""
+
+    stages: tuple[Stage, ...]
+    total: float
+    batch: int
+
+
+def estimate(plan: MemoryPlan, rates: Rates, epochs: int, stored: bool = False) -> TimePlan:
+    """Return the time of a fit of `epochs` epochs. `stored` is Nystrom-SGD with its features on disk."""
+    assert plan.sizes is not None
+    z = _with_batch(plan.sizes, rates.batch)
+    keeps = bool(plan.kept or plan.disk) and not stored
+    write = z.blocks_bytes / rates.disk.write if plan.disk and rates.disk is not None else 0.0
+    read_back = z.blocks_bytes / rates.disk.read if plan.disk and rates.disk is not None else 0.0
+    first = _epoch("first epoch", z, rates, fresh=True, rows=True, disk=write, stored=stored)
+    first = _with_new_memory(first, plan.kept / rates.fresh)
+    needs_rows = not plan.keeps_rows and (not keeps or z.window > 1)
+    later = _epoch("later epochs, each", z, rates, fresh=not keeps, rows=needs_rows, disk=read_back, stored=stored)
+    setup = _setup(z, rates, stored)
+    total = setup.seconds + first.seconds + (epochs - 1) * later.seconds
+    return TimePlan((setup, first, later), total, z.m)
+
+
+def disk_pays(z: Sizes, rates: Rates, epochs: int) -> bool:
+    """Return whether `epochs` epochs are shorter with blocks written to disk and read back than computed again.
+
+    Rates that came from the system's cache prove nothing about the disk.
+    """
+    if rates.disk is None or rates.disk.cached:
+        return False
+    return disk_ns(z, rates.disk, epochs) < _GAIN * entry_ns(z, rates)
+
+
+def disk_ns(z: Sizes, disk: DiskRates, epochs: int) -> float:
+    """Return what an entry on disk costs in each epoch after the first, its share of having been written included."""
+    return 1e9 * z.itemsize * (1 / disk.read + 1 / disk.write / max(epochs - 1, 1))
+
+
+def memory_pays(z: Sizes, rates: Rates, epochs: int) -> bool:
+    """Return whether blocks kept in memory save more in `epochs` epochs than the first use of the memory costs."""
+    return 1e9 * z.itemsize / rates.fresh < (epochs - 1) * entry_ns(z, rates)
+
+
+def entry_ns(z: Sizes, rates: Rates) -> float:
+    """Return what a kept entry saves in each epoch."""
+    return max(0.0, rates.matvec_ns - rates.product_ns / 2) if z.all_rows else rates.block_ns
+
+
+def _with_batch(z: Sizes, m: int) -> Sizes:
+    """Return the sizes with the expected batch, and a window of as many rows."""
+    if z.all_rows or z.nystrom:
+        return replace(z, m=m, window=1)
+    return replace(z, m=m, window=max(1, -(-(z.span or z.window * z.m) // m)), span=0)
+
+
+def _setup(z: Sizes, rates: Rates, stored: bool) -> Stage:
+    b = rates.block_ns * 1e-9
+    if z.nystrom:
+        eigen = 2 * (1.33 * z.p**3 / rates.memory + 4 * z.p**3 / rates.flops64)
+        gram = z.n * z.p * (b + 4 * z.p / rates.factor_flops) / z.ranks
+        parts = [("eigenproblems", eigen + z.p**2 * b), ("Gram sums", gram), ("reading", 4 * z.n * rates.row_s)]
+        if stored:
+            parts.append(("eigenfeatures", z.n * z.p * (b + 2 * z.p / rates.factor_flops) / z.ranks))
+        return _stage("set-up", parts)
+    h = min(HELD_OUT, z.n)
+    entries = (z.s**2 + h * z.s + h**2) * b
+    eigen = 1.33 * z.s**3 / rates.memory + (2 / 3 * z.s**3 + 2 * z.s**2 * z.q) / rates.flops64
+    outside = 2 * h * z.q * (z.s + h) / rates.flops64 + _EIGSH_PRODUCTS * 8 * h * h / rates.memory
+    damped = (z.own_s if z.all_rows else z.own) * z.s * (b + 2 * z.q / rates.factor_flops)
+    parts = [("spectrum", entries + eigen + outside), ("damped directions", damped)]
+    if z.exact:
+        width = block_width(z.p, z.ranks)
+        corners = 4 * z.own * width**2 / rates.flops64
+        parts.append(("factor", z.p * z.own / 2 * b + 2 * z.p**3 / 3 / z.ranks / rates.factor_flops + corners))
+    parts.append(("reading", (4 + z.exact) * z.n * rates.row_s))
+    return _stage("set-up", parts)
+
+
+def _epoch(name: str, z: Sizes, rates: Rates, *, fresh: bool, rows: bool, disk: float, stored: bool) -> Stage:
+    """Return one epoch: with blocks computed (`fresh`) or kept, rows read or not, `disk` seconds at the disk."""
+    steps, ns = z.n / z.m, 1e-9
+    entries = z.n * z.own
+    passes = 1.0 if not z.all_rows else 0.5
+    products = entries * rates.product_ns * ns * passes
+    kernel = entries * entry_ns(z, rates) * ns * fresh
+    if stored:
+        kernel, disk = 0.0, 0.0
+    parts = [("kernel blocks", kernel), ("products", products)]
+    parts.append(("preconditioner", steps * _correction(z, stored) * rates.product_ns / 2 * ns))
+    if z.window > 1:
+        parts.append(("temporary centres", z.n * (z.window - 1) / 2 * z.m / z.ranks * rates.matvec_ns * ns))
+    projections = 0.0 if z.all_rows or z.nystrom else max(1.0, steps / z.window)
+    if projections:
+        once = z.p * z.own / 2 * rates.product_ns
+        if not z.exact:
+            once = _EPOCHS_OF_PROJECTOR * z.p * z.own * rates.matvec_ns
+        parts.append(("projection", projections * once * ns))
+    parts.append(("calls", steps * _CALLS * rates.call_s))
+    if z.ranks > 1:
+        parts.append(("collectives", (2 * steps + projections) * _COLLECTIVE_S))
+    return _stage(name, parts, z.n * rates.row_s * rows, disk, z.threads)
+
+
+def _with_new_memory(stage: Stage, seconds: float) -> Stage:
+    """Return the stage with what the first use of the memory for kept blocks takes."""
+    parts = (*stage.parts, ("memory for kept blocks", seconds)) if seconds else stage.parts
+    return Stage(stage.name, stage.seconds + seconds, parts)
+
+
+def _correction(z: Sizes, stored: bool) -> float:
+    """Return the numbers of the preconditioner that meet c columns in one step."""
+    if z.nystrom:
+        return 0.0 if stored else 2.0 * z.own * z.p
+    return 2.0 * z.own_s * z.q + (0 if z.all_rows else z.own * z.q)
+
+
+def _stage(name: str, parts: list[tuple[str, float]], rows: float = 0.0, disk: float = 0.0, threads: int = 1) -> Stage:
+    """Return the stage; `rows` seconds of reading share the threads, `disk` seconds run beside everything."""
+    computing = sum(seconds for _, seconds in parts)
+    together = max(computing + rows / threads, rows / _READERS, disk)
+    if rows:
+        parts.append(("reading", rows / threads))
+    if disk:
+        parts.append(("waiting for the disk", max(0.0, disk - computing - rows / threads)))
+    return Stage(name, together, tuple(parts))

@@ -1,0 +1,83 @@
+"""CUDA source of every kernel: that it compiles, and what it is made of."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import daskkern.kernels.cuda
+from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian
+from daskkern.kernels.cuda.source import FUNCTIONS, Sizes, constants, source, value_function
+from daskkern.kernels.formula import PAIR, arccos, exp, log, maximum, program, sqrt
+
+ROWS = np.random.default_rng(0).standard_normal((30, 4))
+FOLDER = Path(daskkern.kernels.cuda.__file__).parent
+needs_nvcc = pytest.mark.skipif(
+    shutil.which("nvcc") is None, reason="nvcc is not on PATH; install the CUDA toolkit to compile the kernels"
+)
+
+
+def _kernel(name: str) -> Kernel:
+    return KERNELS[name].kernel().resolve(ROWS)
+
+
+def _compile(text: str, folder: Path, *options: str) -> str:
+    path = folder / "kernel.cu"
+    path.write_text(text)
+    command = ["nvcc", "-arch=sm_90", "-cubin", *options, "-o", str(folder / "kernel.cubin"), str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert run.returncode == 0, run.stderr
+    return run.stdout + run.stderr
+
+
+@needs_nvcc
+@pytest.mark.parametrize("itemsize", [4, 8])
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_kernel_of_the_table_compiles(name: str, itemsize: int, tmp_path: Path) -> None:
+    instructions = _kernel(name).program.instructions
+    texts = []
+    for which in FUNCTIONS:
+        text = source(which, instructions, Sizes(itemsize, 18, 10))
+        # All kernels in one file, to start the compiler once: each in a namespace, with its own macros.
+        macros = set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
+        texts.append(f"namespace as_{which} {{\n{text}\n}}\n" + "".join(f"#undef {macro}\n" for macro in macros))
+    assert "warning" not in _compile("\n".join(texts), tmp_path)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("kernel", [Gaussian(2.0), Laplacian(2.0)], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize(("itemsize", "d", "c"), [(4, 18, 10), (4, 64, 16), (8, 18, 10), (8, 64, 16)])
+def test_sums_and_features_stay_in_registers(kernel: Kernel, itemsize: int, d: int, c: int, tmp_path: Path) -> None:
+    text = source("scores", kernel.program.instructions, Sizes(itemsize, d, c))
+    report = _compile(text, tmp_path, "-Xptxas", "-v")
+    assert "0 bytes spill stores, 0 bytes spill loads" in report, report
+
+
+def test_the_files_hold_the_sizes_that_python_launches_with() -> None:
+    common, block = (FOLDER / "common.cuh").read_text(), (FOLDER / "block.cu").read_text()
+    assert "#define THREADS 128" in common
+    assert "#define TILE 64" in block
+    assert "#define SIDE 16 " in block  # 16 * 16 threads
+
+
+def test_one_text_serves_every_length_scale() -> None:
+    one, other = Gaussian(1.0).program, Gaussian(7.0).program
+    assert source("scores", one.instructions, Sizes(4, 5, 2)) == source("scores", other.instructions, Sizes(4, 5, 2))
+    assert constants(one, np.dtype("float32")) == [np.float32(-0.5)]
+    assert constants(other, np.dtype("float64")) == [np.float64(-0.5 / 49)]
+
+
+def test_every_operation_of_a_formula_has_its_text() -> None:
+    x = PAIR.squared_distance
+    what = program(exp(-x) + sqrt(x) * log(x + 2) / maximum(PAIR.inner, 3) - arccos(PAIR.cosine) * PAIR.norms)
+    text = value_function(what.instructions)
+    for part in ("exp(", "sqrt(", "log(", " / ", "larger(v", "acos(", "row.norm * column.norm", "fma(inner"):
+        assert part in text
+    assert text.count("larger(fma(inner, real(-2)") == 1
+
+
+def test_the_files_are_part_of_the_package() -> None:
+    assert {path.name for path in FOLDER.glob("*.cu*")} == {"common.cuh", *(f"{name}.cu" for name in FUNCTIONS)}

@@ -1,0 +1,150 @@
+"""Run as a process of its own: one primitive or one fit, and what it added to the peak of resident memory."""
+
+import json
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from daskkern.backend.communicator import SerialCommunicator
+from daskkern.backend.concurrency import compute_threads, library_threads
+from daskkern.basis import AllRows, BasisSpec, Landmarks
+from daskkern.data.schema import Scaling
+from daskkern.events import silent
+from daskkern.kernels import Laplacian
+from daskkern.linalg import column_blocks, inverse_factor
+from daskkern.losses import SquaredHinge
+from daskkern.preconditioners import SpectrumSettings, eigenpro_state
+from daskkern.solvers import EigenPro, NystromSGD, Solver
+from daskkern.training import fit as fitting
+from daskkern.training import footprint
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import ArraySource, SourceInfo
+
+THREADS = 2
+M, P, D, C = 3000, 12_000, 100, 10
+KERNEL = Laplacian(20.0)
+BUDGET = 4 << 30
+Work = Callable[[], object]
+
+
+def _status(key: str) -> int:
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
+def _rows(n: int, d: int = D) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((n, d), np.float32)
+
+
+def _growth(work: Work, warm_up: Work) -> int:
+    """Return the growth of the peak during `work`, in bytes."""
+    warm_up()
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak starts again from what is resident now
+    before = _status("VmRSS")
+    result = work()
+    after = _status("VmHWM")
+    del result
+    return after - before
+
+
+def block() -> tuple[int, int]:
+    X, points = _rows(M), KERNEL.points(_rows(P), None)
+    grown = _growth(lambda: KERNEL.block(X, points), lambda: KERNEL.block(X[:99], points))
+    return grown, footprint.block_bytes(M, P, D, 4, THREADS)
+
+
+def matvec() -> tuple[int, int]:
+    X, points, A = _rows(M), KERNEL.points(_rows(P), None), np.ones((P, C), np.float32)
+    grown = _growth(lambda: KERNEL.matvec(X, points, A), lambda: KERNEL.matvec(X[:99], points, A))
+    return grown, footprint.matvec_bytes(M, P, D, C, 4, THREADS)
+
+
+def matvec_wide() -> tuple[int, int]:
+    """The damped directions of the preconditioner are a product with hundreds of columns."""
+    Z, S, V = _rows(P), KERNEL.points(_rows(2000), None), np.ones((2000, 200), np.float32)
+    grown = _growth(lambda: KERNEL.matvec(Z, S, V), lambda: KERNEL.matvec(Z[:99], S, V))
+    return grown, footprint.matvec_bytes(P, 2000, D, 200, 4, THREADS)
+
+
+def rmatvec() -> tuple[int, int]:
+    X, points, G = _rows(M), KERNEL.points(_rows(P), None), np.ones((M, C), np.float32)
+    grown = _growth(lambda: KERNEL.rmatvec(X, points, G), lambda: KERNEL.rmatvec(X[:99], points, G[:99]))
+    return grown, footprint.rmatvec_bytes(M, P, D, C, 4, THREADS)
+
+
+def points() -> tuple[int, int]:
+    Z = _rows(40_000)
+    shift = Z.mean(axis=0)
+    grown = _growth(lambda: KERNEL.points(Z, shift), lambda: KERNEL.points(Z[:99], shift))
+    return grown, footprint.points_bytes(len(Z), D, 4)
+
+
+def spectrum() -> tuple[int, int]:
+    s, h = 1200, 1200
+    S, H = _rows(s), _rows(h) * np.float32(1.1)
+
+    def find(s: int) -> object:
+        return eigenpro_state(KERNEL, S[:s], None, H[:s], None, SpectrumSettings(s // 5), 10_000, 0)
+
+    return _growth(lambda: find(s), lambda: find(60)), footprint.spectrum_bytes(s, s // 5, h, D, 4, THREADS)
+
+
+def factor() -> tuple[int, int]:
+    p = 2400
+    Z = _rows(p)
+
+    def make(p: int) -> object:
+        deal = column_blocks(p, 0, 1)
+        points = [KERNEL.points(Z[block], None) for block in deal.blocks]
+        panels = [KERNEL.block(Z[block.start : p], part) for block, part in zip(deal.blocks, points, strict=True)]
+        with library_threads(THREADS):
+            return inverse_factor(panels, deal, 1e-3, SerialCommunicator())
+
+    stays, passes = footprint.factor_bytes(p, 1, 4), footprint.factor_setup_bytes(p, D, 1, 4, THREADS)
+    return _growth(lambda: make(p), lambda: make(60)), stays + passes
+
+
+def _fit(basis: BasisSpec, solver: Solver[object], n: int = 12_000, keep: str = "auto") -> tuple[int, int]:
+    """Fit in this process; all of it is counted, the interpreter too. What is planned is what the fit planned."""
+    y = np.random.default_rng(1).integers(0, C, n)
+    info = SourceInfo(n, D, "classification", tuple(range(C)), Scaling(), None, 1, True)
+    source = ArraySource(_rows(n), y, None, info)
+    settings = FitSettings(
+        KERNEL, SquaredHinge(), basis, solver, max_epochs=2, device="cpu", memory_budget=BUDGET, keep_blocks=keep
+    )
+    plans = []
+    run_rank = fitting.run_rank
+
+    def spied(comm: object, task: fitting.RankTask, *rest: object) -> object:
+        plans.append(task.memory)
+        return run_rank(comm, task, *rest)
+
+    fitting.run_rank = spied
+    fitting.fit(source, settings, listener=silent)
+    assert plans[0].budget == BUDGET
+    held = source.X.nbytes + source.y.nbytes  # the caller's own
+    return _status("VmHWM") - held, plans[0].total + plans[0].kept
+
+
+CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
+    "block": block,
+    "matvec": matvec,
+    "matvec_wide": matvec_wide,
+    "rmatvec": rmatvec,
+    "points": points,
+    "spectrum": spectrum,
+    "factor": factor,
+    "fit_landmarks": lambda: _fit(Landmarks(1600), EigenPro(), keep="never"),
+    "fit_landmarks_kept": lambda: _fit(Landmarks(1600), EigenPro()),
+    "fit_landmarks_on_disk": lambda: _fit(Landmarks(1600), EigenPro(), keep="disk"),
+    "fit_all_rows": lambda: _fit(AllRows(), EigenPro(), n=5000, keep="never"),
+    "fit_iterative": lambda: _fit(Landmarks(1600), EigenPro(projection="eigenpro")),
+    "fit_nystrom": lambda: _fit(Landmarks(1000), NystromSGD(mode="streamed")),
+}
+
+if __name__ == "__main__":
+    with compute_threads(THREADS):
+        measured, planned = CHILDREN[sys.argv[1]]()
+    print(json.dumps({"measured": measured, "planned": planned, "budget": BUDGET}))

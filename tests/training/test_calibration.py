@@ -1,0 +1,124 @@
+"""Rates and the times that follow from them: the arithmetic, never the clock."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daskkern.basis import AllRows, BasisSpec, Landmarks
+from daskkern.data.schema import Scaling
+from daskkern.kernels import Gaussian, Laplacian
+from daskkern.losses import SquaredHinge
+from daskkern.solvers import EigenPro, NystromSGD, Solver
+from daskkern.training.calibration import Rates, calibrate, expected_batch, worst
+from daskkern.training.disk_rates import DiskRates, measure_disk
+from daskkern.training.memory import MemoryPlan, plan_memory
+from daskkern.training.outlook import outlook
+from daskkern.training.prepare import prepare
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.timing import disk_pays, estimate
+
+RATES = Rates(5.0, 4.0, 1.0, 1e10, 1e10, 1e10, 1e9, 1e-6, 1e-5, 500, DiskRates("/x", 10**12, 1e9, 1e9, False), 0.5)
+WAYS: list[tuple[BasisSpec, Solver[object]]] = [
+    (Landmarks(300), EigenPro()),
+    (Landmarks(300), EigenPro(projection="eigenpro")),
+    (AllRows(), EigenPro()),
+    (Landmarks(300), NystromSGD(mode="streamed")),
+]
+ways = pytest.mark.parametrize(("basis", "solver"), WAYS, ids=["landmarks", "iterative", "all_rows", "nystrom"])
+
+
+def _source(n: int = 3000, d: int = 6) -> ArraySource:
+    rng = np.random.default_rng(0)
+    info = SourceInfo(n, d, "classification", (0, 1, 2), Scaling(), None, 1, True)
+    return ArraySource(rng.standard_normal((n, d), np.float32), rng.integers(0, 3, n), None, info)
+
+
+def _settings(basis: BasisSpec, solver: Solver[object], **changes: object) -> FitSettings:
+    return FitSettings(Laplacian(3.0), SquaredHinge(), basis, solver, device="cpu", **changes)
+
+
+def _plan(basis: BasisSpec, solver: Solver[object], **changes: object) -> MemoryPlan:
+    return outlook(_source(), _settings(basis, solver, **changes), 1, 2, 8 << 30)
+
+
+@ways
+def test_a_calibration_measures_everything(basis: BasisSpec, solver: Solver[object]) -> None:
+    plan = _plan(basis, solver)
+    rates = calibrate(_source(), _settings(basis, solver), plan.sizes, 1, with_disk=False)
+    for field in fields(Rates):
+        if field.name != "disk":
+            assert getattr(rates, field.name) > 0, field.name
+    assert rates.disk is None
+    time = estimate(plan, rates, 3)
+    assert 0 < time.total < 1000
+    assert 1 <= time.batch <= plan.sizes.m
+
+
+def test_the_disk_is_measured_without_leaving_anything(tmp_path: Path) -> None:
+    rates = measure_disk(str(tmp_path))
+    assert rates is None or (rates.write > 0 and rates.read > 0)
+    assert list(tmp_path.iterdir()) == []
+    assert measure_disk(str(tmp_path / "absent")) is None
+
+
+def test_the_expected_batch_is_near_the_one_that_the_set_up_finds() -> None:
+    source, settings = _source(), replace(_settings(Landmarks(1000), EigenPro()), kernel=Gaussian(2.0))
+    sizes = outlook(source, settings, 1, 2, 8 << 30).sizes
+    found = prepare(source, settings, False).plan.batch_size
+    assert found / 3 <= expected_batch(settings.kernel, source.X, sizes) <= 3 * found
+    assert expected_batch(settings.kernel, source.X, replace(sizes, auto_batch=False, m=77)) == 77
+
+
+@ways
+def test_stages_add_up(basis: BasisSpec, solver: Solver[object]) -> None:
+    plan = _plan(basis, solver, keep_blocks="never")
+    for epochs in (1, 2, 7):
+        time = estimate(plan, RATES, epochs)
+        setup, first, later = (stage.seconds for stage in time.stages)
+        assert time.total == pytest.approx(setup + first + (epochs - 1) * later)
+    for stage in time.stages:
+        assert sum(seconds for _, seconds in stage.parts) == pytest.approx(stage.seconds, rel=1e-9)
+        assert all(seconds >= 0 for _, seconds in stage.parts)
+
+
+@ways
+@pytest.mark.parametrize("name", ["matvec_ns", "block_ns", "product_ns", "row_s", "call_s"])
+def test_slower_machines_never_take_less(basis: BasisSpec, solver: Solver[object], name: str) -> None:
+    plan = _plan(basis, solver, keep_blocks="never")
+    slower = replace(RATES, **{name: 3 * getattr(RATES, name)})
+    assert estimate(plan, slower, 5).total >= estimate(plan, RATES, 5).total
+
+
+@ways
+def test_kept_blocks_save_the_kernel_work_of_later_epochs(basis: BasisSpec, solver: Solver[object]) -> None:
+    never, kept = _plan(basis, solver, keep_blocks="never"), _plan(basis, solver)
+    assert kept.kept
+    saved = estimate(never, RATES, 2).stages[2].seconds - estimate(kept, RATES, 2).stages[2].seconds
+    assert saved > 0
+    parts = dict(estimate(kept, RATES, 2).stages[2].parts)
+    assert parts["kernel blocks"] == 0
+    on_disk = replace(never, disk=never.kept_wanted)
+    assert estimate(kept, RATES, 2).stages[2].seconds <= estimate(on_disk, RATES, 2).stages[2].seconds
+
+
+def test_the_disk_pays_when_reading_is_cheaper_and_was_measured() -> None:
+    sizes = plan_memory(_plan(Landmarks(300), EigenPro()).sizes, 8 << 30).sizes
+    assert not disk_pays(sizes, RATES, 10)  # 4 ns to read, 4 ns to compute
+    fast = replace(RATES, disk=replace(RATES.disk, read=8e9))
+    assert disk_pays(sizes, fast, 10)
+    assert not disk_pays(sizes, fast, 2)  # written for one reading
+    assert not disk_pays(sizes, replace(fast, disk=replace(fast.disk, cached=True)), 10)
+    assert not disk_pays(sizes, replace(fast, disk=None), 10)
+
+
+def test_the_slowest_rank_decides() -> None:
+    other = replace(
+        RATES, matvec_ns=9.0, memory=1e8, batch=100, disk=DiskRates("/y", 10**9, 3e9, 5e8, True), seconds=0.2
+    )
+    slow = worst([RATES, other])
+    assert (slow.matvec_ns, slow.memory, slow.batch, slow.seconds) == (9.0, 1e8, 100, 0.5)
+    assert slow.disk == DiskRates("/y", 10**9, 1e9, 5e8, True)
+    assert worst([RATES, replace(RATES, disk=None)]).disk is None

@@ -1,0 +1,39 @@
+"""Measured peak <= planned <= budget: for every primitive and for whole fits, each in a process of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHILDREN = Path(__file__).with_name("memory_children.py")
+NAMES = [
+    "block",
+    "matvec",
+    "matvec_wide",
+    "rmatvec",
+    "points",
+    "spectrum",
+    "factor",
+    "fit_landmarks",
+    "fit_landmarks_kept",
+    "fit_landmarks_on_disk",
+    "fit_all_rows",
+    "fit_iterative",
+    "fit_nystrom",
+]
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="the peak of resident memory is read from Linux's /proc"
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_measured_memory_stays_below_the_plan(name: str) -> None:
+    run = subprocess.run([sys.executable, str(CHILDREN), name], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert 0 <= found["measured"] <= found["planned"] <= found["budget"]
+    # A plan that says too much refuses fits that would run; what tiles take is a matter of the engine.
+    assert found["planned"] < 3 * found["measured"] + (32 << 20)
