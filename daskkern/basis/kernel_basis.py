@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
-from daskkern.kernels import Kernel, Points
+from daskkern.kernels import Kernel, Points, Precision
 from daskkern.linalg import column_blocks
 
 
@@ -46,6 +46,8 @@ class KernelBasis:
         The columns are all training rows, column j is row j.
     shift : (d,) array or None
         Subtracted from all rows before distances.
+    precision : str or None
+        What features are rounded to; see :func:`daskkern.kernels.check_precision`. None rounds nothing.
     """
 
     kernel: Kernel
@@ -53,6 +55,7 @@ class KernelBasis:
     head: IntArray
     all_rows: bool
     shift: HostArray | None
+    precision: Precision | None = None
 
     def split(self, rank: int, size: int) -> Columns:
         """Return the columns of `rank` among `size` ranks: whole blocks of S first, then whole blocks of the rest."""
@@ -71,11 +74,12 @@ class KernelBasis:
 
     def part(self, columns: Columns, rows: Array) -> "KernelPart":
         """Return the products with the given columns, whose points are `rows` (p_r, d)."""
-        return KernelPart(self.kernel, columns, self.kernel.points(rows, self.shift, columns.blocks or None))
+        blocks = columns.blocks or None
+        return KernelPart(self.kernel, columns, self.kernel.points(rows, self.shift, blocks, precision=self.precision))
 
     def points(self, rows: Array) -> Points:
         """Prepare any rows as columns of this basis."""
-        return self.kernel.points(rows, self.shift)
+        return self.kernel.points(rows, self.shift, precision=self.precision)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class FitOptions:
     batch_size: str | None = None
     seed: int | None = None
     dtype: str | None = None
+    precision: str | None = None
     device: str | None = None
     class_weight: str | None = None
     early_stopping: bool | None = None
@@ -57,6 +58,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--batch-size", help="Rows of a mini-batch, or 'auto'.  [default: auto]"),
         click.option("--seed", type=int, help="Of everything random.  [default: 0]"),
         click.option("--dtype", help="float32 or float64.  [default: float32]"),
+        click.option("--precision", help="Round features to float32, float64, tf32 or float16.  [default: the dtype]"),
         click.option("--device", help="auto, cpu or gpu.  [default: auto]"),
         click.option("--class-weight", help="'balanced', or nothing."),
         click.option("--early-stopping", is_flag=True, default=None, help="Stop when validation no longer improves."),
@@ -104,6 +106,7 @@ class FitRequest:
             batch_size=_batch(get("batch_size", "auto")),
             seed=_whole("seed", get("seed", 0)),
             dtype=str(get("dtype", "float32")),
+            precision=None if get("precision") is None else str(get("precision")),
             device=str(get("device", "auto")),
             class_weight=get("class_weight"),
             early_stopping=early,

@@ -17,7 +17,7 @@ from daskkern.data.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.events import Listener, silent
-from daskkern.kernels import Kernel, parse_kernel
+from daskkern.kernels import CallableKernel, Kernel, parse_kernel
 from daskkern.losses import parse_loss
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.progress import progress
@@ -57,6 +57,8 @@ class KernelEstimator(BaseEstimator):
             early_stopping=early,
             fit_intercept=getattr(self, "fit_intercept", True),
             memory_budget=self.memory_budget,
+            keep_blocks=self.keep_blocks,
+            precision=self.precision,
         )
 
     def _fit_source(self, source: Source, validation: Source | None) -> FitResult:
@@ -140,9 +142,12 @@ def validation_source(validation: Any, make: Callable[[Any, Any], Source]) -> So
 def _kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, str):
         return parse_kernel(kernel)
+    if callable(kernel) and not isinstance(kernel, type):
+        return CallableKernel(kernel, getattr(kernel, "__name__", "callable"))
     if not isinstance(kernel, Kernel):
         raise SpecError(
-            f"kernel={kernel!r} was asked; give a kernel such as Gaussian(5.0), or a word such as 'gaussian:5'"
+            f"kernel={kernel!r} was asked; give a kernel such as Gaussian(5.0), a word such as 'gaussian:5', or a "
+            "function of two tables of rows"
         )
     return kernel
 

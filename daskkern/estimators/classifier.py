@@ -36,7 +36,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     Parameters
     ----------
-    kernel : Kernel or str
+    kernel : Kernel, str or function of two tables of rows
         Such as ``Laplacian(10.0)`` or ``"gaussian:median"``.
     loss : str or Loss
         "squared_hinge", "squared", "hinge", "logistic" or "multinomial_logistic". All but the last are one-vs-rest
@@ -66,6 +66,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         Bytes that one rank may plan with; a fit over it is refused before it starts.
     verbose : bool
         Show progress.
+    keep_blocks : "auto", "memory", "disk" or "never"
+        Where kernel blocks are kept from the first epoch on.
+    precision : "float32", "float64", "tf32", "float16" or None
+        What features are rounded to in training, for the tensor cores of a GPU; None rounds nothing.
 
     Attributes
     ----------
@@ -103,6 +107,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         device: str = "auto",
         memory_budget: int | None = None,
         verbose: bool = False,
+        keep_blocks: str = "auto",
+        precision: str | None = None,
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -122,6 +128,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.device = device
         self.memory_budget = memory_budget
         self.verbose = verbose
+        self.keep_blocks = keep_blocks
+        self.precision = precision
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None) -> "KernelClassifier":
         """Fit the classifier.

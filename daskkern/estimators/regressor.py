@@ -27,7 +27,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     Parameters
     ----------
-    kernel, basis, solver, alpha, max_epochs, batch_size, random_state, client, dtype, device, memory_budget, verbose
+    kernel, basis, solver, alpha, max_epochs, batch_size, random_state, client, dtype, device, memory_budget, verbose,
+    keep_blocks, precision
         As in :class:`daskkern.KernelClassifier`.
     loss : str or Loss
         "squared".
@@ -66,6 +67,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         device: str = "auto",
         memory_budget: int | None = None,
         verbose: bool = False,
+        keep_blocks: str = "auto",
+        precision: str | None = None,
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -85,6 +88,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self.device = device
         self.memory_budget = memory_budget
         self.verbose = verbose
+        self.keep_blocks = keep_blocks
+        self.precision = precision
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None) -> "KernelRegressor":
         """Fit the regressor.

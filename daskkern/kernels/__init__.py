@@ -12,6 +12,7 @@ from daskkern.kernels.linear import Linear
 from daskkern.kernels.matern import Matern
 from daskkern.kernels.neural_tangent import NeuralTangent
 from daskkern.kernels.polynomial import Polynomial
+from daskkern.kernels.precision import Precision, agreed_dtype, check_precision
 from daskkern.kernels.radial import RadialKernel
 from daskkern.kernels.rational_quadratic import RationalQuadratic
 from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel, spec_or_name
@@ -30,11 +31,14 @@ __all__ = [
     "NeuralTangent",
     "Points",
     "Polynomial",
+    "Precision",
     "Product",
     "RadialKernel",
     "RationalQuadratic",
     "Scaled",
     "Sum",
+    "agreed_dtype",
+    "check_precision",
     "from_spec",
     "parse_kernel",
     "plain_products",

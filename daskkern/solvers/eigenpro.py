@@ -267,8 +267,9 @@ def _stripes(problem: Problem, batch: Batch, coefficients: Array, comm: Communic
     edges = [batch.size * k // count for k in range(count + 1)]
     own = range(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
     parts = [slice(edges[k], edges[k + 1]) for k in own]
-    shift = problem.part.points.shift
-    return tuple(Temporary(problem.part.kernel.points(batch.X[rows], shift), coefficients[rows]) for rows in parts)
+    like = problem.part.points
+    fresh = (problem.part.kernel.points(batch.X[rows], like.shift, precision=like.precision) for rows in parts)
+    return tuple(Temporary(points, coefficients[rows]) for points, rows in zip(fresh, parts, strict=True))
 
 
 def _project(projector: Projector, state: EigenProRun, comm: Communicator) -> EigenProRun:

@@ -13,9 +13,9 @@ from dask.delayed import delayed
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.tiles import slices
+from daskkern.basis import KernelBasis
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError, SpecError, StoreError
-from daskkern.kernels import Kernel
 from daskkern.preconditioners import NystromState
 from daskkern.solvers import NystromSGD
 from daskkern.training.prepare import Prepared, training_rows
@@ -61,7 +61,7 @@ def stored_features(source: Source, settings: FitSettings, prepared: Prepared) -
             compressors=None,
         )
         Z = _landmark_rows(source, settings, prepared)
-        shared = delayed((prepared.basis.kernel, Z, prepared.basis.shift, state.M), pure=False)
+        shared = delayed((prepared.basis, Z, state.M), pure=False)
         write = delayed(_write_chunk, pure=False)
         compute(
             *[write(source, settings.dtype, prepared.validation, shared, path, part) for part in slices(n, _CHUNK_ROWS)]
@@ -84,11 +84,11 @@ def _write_chunk(
     source: Source,
     dtype: str,
     validation: IntArray | None,
-    shared: tuple[Kernel, HostArray, HostArray | None, HostArray],
+    shared: tuple[KernelBasis, HostArray, HostArray],
     path: str,
     part: slice,
 ) -> None:
-    kernel, Z, shift, M = shared
+    basis, Z, M = shared
     X = training_rows(source.open(dtype), validation).read(part.start, part.stop, Fields.X).X
     try:
         psi = zarr.open_array(path, mode="r+")
@@ -98,7 +98,7 @@ def _write_chunk(
             "workers share, or mode='streamed'"
         ) from None
     assert X is not None
-    psi[part] = kernel.block(X, kernel.points(Z, shift)) @ M
+    psi[part] = basis.kernel.block(X, basis.points(Z)) @ M
 
 
 class FeatureRows(Rows):

@@ -191,7 +191,7 @@ def _prepare_eigenpro(
     )
     plan = _plan(rows, settings, state.critical_batch, held)
     points = settings.kernel.shift_for(chosen.points if chosen.points.size else S)
-    basis = KernelBasis(settings.kernel, p, head, _all(settings), points)
+    basis = KernelBasis(settings.kernel, p, head, _all(settings), points, settings.rounding)
     own = chosen.points if chosen.indices is None else None
     window = 1 if _all(settings) else projection_window(solver, p, rows.n_features, plan.batch_size)
     return Prepared(basis, chosen.indices, own, S, state, targets, plan, window, validation, tuple(clock.stages))
@@ -279,7 +279,14 @@ def _prepare_nystrom(
     )
     clock.stage("spectrum", f"rank {state.conditioner.size} of {Z.shape[0]}, critical batch {state.critical_batch:.0f}")
     plan = _plan(rows, settings, state.critical_batch, Z.shape[0], Z.shape[0])
-    basis = KernelBasis(settings.kernel, Z.shape[0], np.zeros(0, np.int64), False, settings.kernel.shift_for(Z))
+    basis = KernelBasis(
+        settings.kernel,
+        Z.shape[0],
+        np.zeros(0, np.int64),
+        False,
+        settings.kernel.shift_for(Z),
+        settings.rounding,
+    )
     own = Z if chosen.indices is None else None
     return Prepared(basis, chosen.indices, own, Z[:0], state, targets, plan, 1, validation, tuple(clock.stages))
 

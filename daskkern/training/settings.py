@@ -11,7 +11,7 @@ import numpy as np
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.data.schema import ClassLabel
 from daskkern.errors import SpecError
-from daskkern.kernels import Kernel, spec_or_name
+from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, spec_or_name
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
 
@@ -80,6 +80,10 @@ class FitSettings:
         Most bytes of a rank's scratch file; None is half of what is free in the folder, shared by its ranks.
     scratch : str or None
         Folder on a local disk for it; None is the worker's own folder, or the system's for temporary files.
+    precision : "float32", "float64", "tf32", "float16" or None
+        What features are rounded to before kernel values are made of them in training; None rounds nothing. On a GPU
+        "tf32" and "float16" use tensor cores; on a processor they only show the error. "float64" sets the dtype too.
+        A trained model always predicts in its dtype.
     """
 
     kernel: Kernel
@@ -99,6 +103,7 @@ class FitSettings:
     keep_blocks: str = "auto"
     disk_budget: int | None = None
     scratch: str | None = None
+    precision: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.basis, AllRows | Landmarks):
@@ -113,15 +118,23 @@ class FitSettings:
             raise SpecError(f"seed {self.seed!r} was asked; give a whole number of 0 or more")
         if self.dtype not in ("float32", "float64"):
             raise SpecError(f"dtype {self.dtype!r} was asked; choose 'float32' or 'float64'")
+        if self.precision == "float64":
+            object.__setattr__(self, "dtype", "float64")
+        elif self.precision is not None:
+            agreed_dtype(check_precision(self.precision), self.dtype)
         if isinstance(self.class_weight, str) and self.class_weight != "balanced":
             raise SpecError(f"class_weight={self.class_weight!r} was asked; give 'balanced' or a weight for each class")
         if self.memory_budget is not None and self.memory_budget < 1:
             raise SpecError(f"a memory budget of {self.memory_budget} bytes was asked; give a positive number")
-
         if self.keep_blocks not in KEEP_WAYS:
             raise SpecError(f"keep_blocks={self.keep_blocks!r} was asked; choose one of {', '.join(KEEP_WAYS)}")
         if self.disk_budget is not None and self.disk_budget < 1:
             raise SpecError(f"a disk budget of {self.disk_budget} bytes was asked; give a positive number")
+
+    @property
+    def rounding(self) -> Precision | None:
+        """The precision that kernel values are made in, or None."""
+        return None if self.precision is None else check_precision(self.precision)
 
     def batch_limit(self, n_columns: int) -> int:
         """Return the most rows of an automatic batch whose kernel block has `n_columns` columns in all."""
@@ -143,6 +156,7 @@ class FitSettings:
             "batch_size": self.batch_size if isinstance(self.batch_size, str) else int(self.batch_size),
             "seed": int(self.seed),
             "dtype": self.dtype,
+            "precision": self.precision or self.dtype,
             "class_weight": weights,
             "early_stopping": early,
             "fit_intercept": bool(self.fit_intercept),
