@@ -7,7 +7,10 @@ single-process program; threads, Dask's comms and NCCL give the same numbers fro
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import numpy as np
+
 from daskkern.arrays import Array
+from daskkern.backend.namespace import is_sparse, namespace_of
 
 
 class Communicator(ABC):
@@ -74,3 +77,16 @@ class SerialCommunicator(Communicator):
 
     def close(self) -> None:
         return None
+
+
+def allgather_rows(rows: Array, comm: Communicator) -> Array:
+    """Return the rows (m_r, d) of all ranks, dense or CSR, one rank's after the other's."""
+    if not is_sparse(rows):
+        return namespace_of(rows).concatenate(list(comm.allgather(rows)))
+    xp = namespace_of(rows.data)
+    data, columns, lengths = (
+        xp.concatenate(list(comm.allgather(part)))
+        for part in (rows.data, rows.indices.astype(np.int64), xp.diff(rows.indptr).astype(np.int64))
+    )
+    starts = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(lengths)])
+    return type(rows)((data, columns, starts), shape=(lengths.size, rows.shape[1]))

@@ -32,6 +32,22 @@ def namespace_of(*arrays: Array) -> ModuleType:
     return cupy
 
 
+def is_sparse(X: Array) -> bool:
+    """Return whether `X` is a sparse matrix of SciPy or CuPy. Neither library is imported for the question."""
+    return type(X).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse")) and hasattr(X, "tocsr")
+
+
+def to_device(X: Array, xp: ModuleType) -> Array:
+    """Return rows `X`, dense or CSR, as an array of the library `xp`: itself when it is one."""
+    if not is_sparse(X):
+        return xp.asarray(X)
+    if xp is np:
+        return X
+    import cupyx.scipy.sparse  # optional package
+
+    return cupyx.scipy.sparse.csr_matrix(X)
+
+
 def to_host(array: Array) -> HostArray:
     """Return `array` as a NumPy array: itself when it is one, a copy when it lives on a GPU."""
     get = getattr(array, "get", None)

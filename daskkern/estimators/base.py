@@ -91,7 +91,9 @@ class KernelEstimator(BaseEstimator):
             store = open_store(X)
             check_store(self.model_, store, targets=False)
             return np.concatenate([method(self.model_.scores(self.model_.check(block))) for block in raw_blocks(store)])
-        X = validate_data(self, X, reset=False, dtype="numeric", order="C", ensure_all_finite=False)
+        X = validate_data(
+            self, X, reset=False, dtype="numeric", order="C", ensure_all_finite=False, accept_sparse="csr"
+        )
         check_finite(X)
         return method(self.model_.scores(X))
 

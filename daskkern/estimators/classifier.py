@@ -199,7 +199,16 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         return float(super().score(X, y, sample_weight))
 
     def _arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Source, HostArray]:
-        X, y = validate_data(self, X, y, dtype="numeric", order="C", ensure_min_samples=2, ensure_all_finite=False)
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            dtype="numeric",
+            order="C",
+            ensure_min_samples=2,
+            ensure_all_finite=False,
+            accept_sparse="csr",
+        )
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)

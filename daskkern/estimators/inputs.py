@@ -9,6 +9,7 @@ import numpy as np
 import zarr
 
 from daskkern.arrays import HostArray
+from daskkern.data.csr import as_csr, is_sparse
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.errors import DataError
 from daskkern.training.sources import ArraySource, BlockSource, LazyBlock, Source, SourceInfo, StoreSource, check_finite
@@ -40,7 +41,7 @@ def store_source(X: Any, y: Any, sample_weight: Any, task: str) -> StoreSource:
     return source
 
 
-def array_source(X: HostArray, y: HostArray, weight: HostArray | None, classes: HostArray | None) -> ArraySource:
+def array_source(X: Any, y: HostArray, weight: HostArray | None, classes: HostArray | None) -> ArraySource:
     """Return the source for checked NumPy arrays; `y` holds codes when `classes` is given, else (n, t) values."""
     check_finite(X)
     labels = None if classes is None else plain_labels(classes)
@@ -54,8 +55,9 @@ def array_source(X: HostArray, y: HostArray, weight: HostArray | None, classes: 
         None,
         1 if single else y.shape[1],
         single,
+        int(X.nnz) if is_sparse(X) else None,
     )
-    return ArraySource(X, y, weight, info)
+    return ArraySource(as_csr(X) if is_sparse(X) else X, y, weight, info)
 
 
 def lazy_source(X: da.Array, y: Any, sample_weight: Any, task: str) -> tuple[BlockSource, HostArray | None]:
@@ -112,7 +114,7 @@ class _Encode:
 
 def table(X: Any) -> HostArray:
     """Return validation rows as a 2-d array of numbers, or raise DataError."""
-    array = np.asarray(X)
+    array = as_csr(X) if is_sparse(X) else np.asarray(X)
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise DataError(f"validation rows {array.shape} of {array.dtype} were given; give a table of numbers")
     return array

@@ -149,6 +149,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
             y_numeric=True,
             ensure_min_samples=2,
             ensure_all_finite=False,
+            accept_sparse="csr",
         )
         check_finite(np.asarray(y), name="y")
         weight = None

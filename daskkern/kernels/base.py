@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from daskkern.arrays import Array
-from daskkern.backend.namespace import namespace_of
+from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import cuda, native, tiled
 from daskkern.kernels.formula import PAIR, Expression, Pair, Program, evaluate, program
@@ -24,7 +24,6 @@ from daskkern.kernels.points import (
     Points,
     as_rows,
     cut_blocks,
-    is_sparse,
     make_side,
     module_of,
     native_rows,

@@ -6,9 +6,8 @@ from types import ModuleType
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray
-from daskkern.backend.namespace import namespace_of
+from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError
-from daskkern.kernels.points import is_sparse
 
 
 @dataclass(frozen=True, eq=False)

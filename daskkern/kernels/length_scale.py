@@ -4,10 +4,9 @@ import numpy as np
 import numpy.typing as npt
 
 from daskkern.arrays import Array, FloatArray
-from daskkern.backend.namespace import namespace_of
+from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.base import as_number, positive
-from daskkern.kernels.points import is_sparse
 
 Vector = tuple[float, ...]
 Matrix = tuple[Vector, ...]

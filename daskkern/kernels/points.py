@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array
-from daskkern.backend.namespace import namespace_of
+from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.backend.tiles import slices, within
 from daskkern.errors import DataError
 from daskkern.kernels.formula import Program
@@ -40,12 +40,13 @@ class Side:
 
     def join(self, later: "Side") -> "Side":
         """Return these rows followed by later ones."""
-        xp = namespace_of(self.rows)
+        xp = module_of(self.rows)
         stats = [
             None if a is None or b is None else xp.concatenate([a, b])
             for a, b in zip(self.stats, later.stats, strict=True)
         ]
-        return Side(xp.concatenate([self.rows, later.rows]), *stats)
+        rows = stack_rows(self.rows, later.rows) if is_sparse(self.rows) else xp.concatenate([self.rows, later.rows])
+        return Side(rows, *stats)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +117,6 @@ class Left:
     parts: tuple["Left", ...] = ()
 
 
-def is_sparse(X: Array) -> bool:
-    """Return whether `X` is a sparse matrix of SciPy or CuPy."""
-    return type(X).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse")) and hasattr(X, "tocsr")
-
-
 def module_of(rows: Array) -> ModuleType:
     """Return the module (``numpy`` or ``cupy``) of dense or CSR rows."""
     return namespace_of(rows.data if is_sparse(rows) else rows)
@@ -147,6 +143,14 @@ def as_rows(X: Array, dtype: Any = None) -> Array:
         small = found.itemsize <= (2 if found.kind != "f" else 4)
         dtype = np.dtype(np.float32 if small else np.float64)
     return X if found == dtype else X.astype(dtype)
+
+
+def stack_rows(first: Array, later: Array) -> Array:
+    """Return CSR rows followed by others; a copy."""
+    xp = module_of(first)
+    parts = [xp.concatenate(pair) for pair in ((first.data, later.data), (first.indices, later.indices))]
+    starts = xp.concatenate([first.indptr, first.indptr[-1] + later.indptr[1:]])
+    return type(first)((*parts, starts), shape=(first.shape[0] + later.shape[0], first.shape[1]))
 
 
 def cut_blocks(p: int, blocks: Sequence[slice] | None) -> tuple[slice, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daskkern.arrays import Array
-from daskkern.backend.namespace import namespace_of
+from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.coordinates import Coordinates
@@ -25,7 +25,7 @@ from daskkern.kernels.length_scale import (
     metric_factor,
     plain,
 )
-from daskkern.kernels.points import as_rows, is_sparse
+from daskkern.kernels.points import as_rows
 
 _SMALLEST, _LARGEST = 1e-12, 1e12  # scales whose squares stay in the range of float32, with room
 

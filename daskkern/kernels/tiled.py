@@ -11,10 +11,10 @@ from types import ModuleType
 import numpy as np
 
 from daskkern.arrays import Array
-from daskkern.backend.namespace import namespace_of
+from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.backend.tiles import TILE_ROWS, balanced, for_each, multiply, multiply_transposed
 from daskkern.kernels.formula import Program, evaluate
-from daskkern.kernels.points import Side, is_sparse
+from daskkern.kernels.points import Side
 
 Fill = Callable[[slice, int, Array], None]
 _GROUPS = 16

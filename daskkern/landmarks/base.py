@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from daskkern.arrays import HostArray, IntArray
+from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.backend.namespace import is_sparse
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
 from daskkern.kernels import Kernel
@@ -52,8 +53,23 @@ def rows_as_landmarks(rows: Rows, indices: IntArray) -> LandmarkSet:
     return LandmarkSet(points if keep.size == indices.size else points[keep], indices[keep], None)
 
 
-def first_occurrences(points: HostArray) -> IntArray:
-    """Return the ascending numbers of the rows that equal no earlier row, compared bit by bit."""
+def first_occurrences(points: Array) -> IntArray:
+    """Return the ascending numbers of the rows, dense or CSR, that equal no earlier row, compared bit by bit."""
+    if is_sparse(points):
+        return _first_sparse(points)
     rows = np.ascontiguousarray(points + 0.0)  # -0.0 and 0.0 are one point
     keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
     return np.sort(np.unique(keys, return_index=True)[1]).astype(np.int64)
+
+
+def _first_sparse(points: Array) -> IntArray:
+    seen: set[bytes] = set()
+    first = []
+    for row in range(points.shape[0]):
+        part = slice(points.indptr[row], points.indptr[row + 1])
+        there = points.data[part] != 0
+        key = points.indices[part][there].tobytes() + points.data[part][there].tobytes()
+        if key not in seen:
+            seen.add(key)
+            first.append(row)
+    return np.array(first, np.int64)

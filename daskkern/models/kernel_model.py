@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
@@ -23,7 +24,7 @@ class KernelModel:
     Attributes
     ----------
     kernel : Kernel
-    points : (p, d) array, float32 or float64
+    points : (p, d) array or CSR matrix, float32 or float64
         z above, after scaling.
     coef : (p, c) array
         a above.
@@ -42,7 +43,7 @@ class KernelModel:
     """
 
     kernel: Kernel
-    points: HostArray
+    points: Any
     coef: HostArray
     loss: str
     task: str
@@ -59,6 +60,13 @@ class KernelModel:
             raise ModelError(f"points {self.points.shape} and coefficients {self.coef.shape} of the model disagree")
         shift = self.kernel.shift_for(self.points)
         object.__setattr__(self, "_prepared", self.kernel.points(self.points, shift))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of points and coefficients."""
+        points = self.points
+        parts = (points.data, points.indices, points.indptr) if is_sparse(points) else (points,)
+        return int(sum(part.nbytes for part in parts)) + int(self.coef.nbytes)
 
     @property
     def n_features(self) -> int:
@@ -104,7 +112,7 @@ class KernelModel:
                     if scaled
                     else self.scaling.apply(block, self.points.dtype)
                 )
-                out[rows] = self.kernel.matvec(np.ascontiguousarray(cast), prepared, self.coef)
+                out[rows] = self.kernel.matvec(cast, prepared, self.coef)
             if not np.isfinite(out[rows]).all():
                 bad = rows.start + int(np.flatnonzero(~np.isfinite(out[rows]).all(axis=1))[0])
                 raise DataError(f"row {bad} has values too large for {self.points.dtype}: its score is not a number")
@@ -138,9 +146,9 @@ class KernelModel:
             raise ModelError("the model predicts numbers, so it has no classes")
         return np.array(self.classes, dtype=object if _mixed(self.classes) else None)
 
-    def check(self, X: HostArray) -> HostArray:
-        """Return `X` as a 2-d array of finite numbers with the right features, or raise DataError."""
-        array = np.asarray(X)
+    def check(self, X: Any) -> Any:
+        """Return `X` as a 2-d array of finite numbers, dense or CSR, with the right features, or raise DataError."""
+        array = X.tocsr() if is_sparse(X) else np.asarray(X)
         if array.ndim != 2 or array.dtype.kind not in "fiub":
             raise DataError(
                 f"a table (rows, {self.n_features} features) of numbers was expected; found {_describe(array)}"
@@ -150,7 +158,9 @@ class KernelModel:
                 f"the model was trained on {self.n_features} features, but X has {array.shape[1]}; "
                 "give the same columns in the same order"
             )
-        if array.dtype.kind == "f":
+        if is_sparse(array):
+            check_entries(array)
+        elif array.dtype.kind == "f":
             for rows in slices(array.shape[0], _BLOCK_ROWS):
                 bad = ~np.isfinite(array[rows])
                 if bad.any():
@@ -165,3 +175,11 @@ def _mixed(classes: tuple[ClassLabel, ...]) -> bool:
 
 def _describe(array: HostArray) -> str:
     return f"{array.dtype} of shape {array.shape}"
+
+
+def check_entries(X: Any) -> None:
+    """Raise DataError naming row and column of the first NaN or infinity of CSR rows."""
+    bad = np.flatnonzero(~np.isfinite(X.data)) if X.dtype.kind == "f" else np.empty(0, np.int64)
+    if bad.size:
+        row = int(np.searchsorted(X.indptr, bad[0], side="right")) - 1
+        raise DataError(f"X has {X.data[bad[0]]} in row {row}, column {X.indices[bad[0]]}")

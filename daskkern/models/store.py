@@ -8,10 +8,12 @@ import numpy as np
 import zarr
 
 from daskkern.arrays import HostArray
+from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.data.atomic import atomic_group
+from daskkern.data.csr import csr_rows
 from daskkern.data.schema import ClassLabel, Scaling, check_format
-from daskkern.errors import ModelError, SpecError, StoreError
+from daskkern.errors import DataError, ModelError, SpecError, StoreError
 from daskkern.kernels import from_spec
 from daskkern.losses import LOSSES
 from daskkern.models.kernel_model import KernelModel
@@ -19,6 +21,7 @@ from daskkern.models.kernel_model import KernelModel
 FORMAT = "daskkern-model"
 VERSION = 1
 _CHUNK_BYTES = 16 << 20
+_PARTS = ("data", "indices", "indptr")
 _KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
@@ -28,7 +31,7 @@ def save_model(model: KernelModel, path: str | Path, *, overwrite: bool = True) 
     An older model at `path` is replaced when `overwrite` is true; anything else there is never touched.
     """
     with atomic_group(path, kind=FORMAT, overwrite=overwrite) as group:
-        _write(group, "points", model.points)
+        _write_points(group, model.points)
         _write(group, "coef", model.coef)
         group.update_attributes(_attributes(model))
 
@@ -49,9 +52,9 @@ def load_model(source: str | Path | zarr.Group) -> KernelModel:
         return _model(group, attributes, where)
     except ModelError:
         raise
-    except (StoreError, SpecError) as error:
+    except (StoreError, SpecError, DataError) as error:
         raise ModelError(
-            f"the model {where} is damaged: {error}" if isinstance(error, SpecError) else str(error)
+            str(error) if isinstance(error, StoreError) else f"the model {where} is damaged: {error}"
         ) from None
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"the model {where} is damaged: {error}; save it again") from None
@@ -67,16 +70,32 @@ def _open(where: str) -> zarr.Group:
 
 
 def _write(group: zarr.Group, name: str, values: HostArray) -> None:
-    rows = max(1, _CHUNK_BYTES // max(1, values.itemsize * values.shape[1]))
+    width = int(np.prod(values.shape[1:], dtype=np.int64))
+    rows = max(1, _CHUNK_BYTES // max(1, values.itemsize * width))
     array = group.create_array(
         name,
         shape=values.shape,
-        chunks=(min(rows, values.shape[0]), values.shape[1]),
+        chunks=(max(1, min(rows, values.shape[0])), *values.shape[1:]),
         dtype=values.dtype,
         compressors=None,
     )
     for part in slices(values.shape[0], rows):
         array[part] = values[part]
+
+
+def _write_points(group: zarr.Group, points: Any) -> None:
+    """Write dense points as one array, and CSR points as a group in the layout of AnnData."""
+    if not is_sparse(points):
+        _write(group, "points", points)
+        return
+    parts = group.create_group("points")
+    for name in _PARTS:
+        part = getattr(points, name)
+        kept = part if name == "data" else part.astype(np.int64)
+        _write(parts, name, kept)
+    parts.update_attributes(
+        {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [int(n) for n in points.shape]}
+    )
 
 
 def _attributes(model: KernelModel) -> dict[str, Any]:
@@ -101,7 +120,7 @@ def _attributes(model: KernelModel) -> dict[str, Any]:
 
 
 def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> KernelModel:
-    points, coef = _array(group, "points", where), _array(group, "coef", where)
+    points, coef = _points(group, where), _array(group, "coef", where)
     loss, task = attributes["loss"], attributes["task"]
     if loss not in LOSSES or task not in ("classification", "regression"):
         raise ModelError(f"the model {where} is damaged: loss {loss!r} and task {task!r} are not known")
@@ -130,6 +149,29 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
     if classes is not None and coef.shape[1] not in ({1, 2} if len(classes) == 2 else {len(classes)}):
         raise ModelError(f"the model {where} is damaged: {coef.shape[1]} outputs for {len(classes)} classes")
     return model
+
+
+def _points(group: zarr.Group, where: str) -> Any:
+    parts = group.get("points")
+    if not isinstance(parts, zarr.Group):
+        return _array(group, "points", where)
+    arrays = []
+    for name in _PARTS:
+        array = parts.get(name)
+        kinds = (np.float32, np.float64) if name == "data" else (np.int64,)
+        if not isinstance(array, zarr.Array) or array.ndim != 1 or array.dtype not in kinds:
+            raise ModelError(f"the model {where} is damaged: its sparse points have no array {name!r} as expected")
+        if array.nchunks_initialized != array.nchunks:
+            raise ModelError(f"the model {where} is incomplete: chunks of {name!r} are missing; copy or save it again")
+        arrays.append(np.asarray(array[...]))
+    if not np.isfinite(arrays[0]).all():
+        raise ModelError(f"the model {where} is damaged: 'points' holds NaN or infinity")
+    shape: Any = parts.attrs.asdict()["shape"]
+    data, indices, indptr = arrays
+    rows = csr_rows(data, indices, indptr, int(shape[1]), f"the model {where}")
+    if rows.shape[0] != shape[0]:
+        raise ModelError(f"the model {where} is damaged: {rows.shape[0]} points were found, {shape[0]} announced")
+    return rows
 
 
 def _array(group: zarr.Group, name: str, where: str) -> HostArray:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
-from daskkern.backend.communicator import Communicator
+from daskkern.backend.communicator import Communicator, allgather_rows
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import multiply_transposed
 from daskkern.basis import KernelPart
@@ -55,7 +55,7 @@ class EigenProProjector:
         n_head = self.part.columns.n_head
         for batch in self.batches * self.epochs:
             local, order = self._members(batch, comm)
-            X = xp.concatenate(list(comm.allgather(self.rows[local])))[order]
+            X = allgather_rows(self.rows[local], comm)[order]
             wanted = xp.concatenate(list(comm.allgather(h[local])))[order]
             head = xp.empty((batch.size, n_head), h.dtype)
             g = comm.allreduce(self.part.scores(X, t, head)).astype(h.dtype) - wanted

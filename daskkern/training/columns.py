@@ -8,6 +8,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import library_threads
+from daskkern.backend.namespace import to_device
 from daskkern.backend.random import generator
 from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows import Fields, Rows, take
@@ -33,7 +34,7 @@ def is_exact(solver: EigenPro, p: int) -> bool:
 def own_rows(rows: Rows, prepared: Prepared, columns: Columns) -> HostArray:
     """Return the points (p_r, d) of the rank's columns, in their order."""
     if prepared.points is not None:
-        return np.ascontiguousarray(prepared.points[columns.ids])
+        return prepared.points[columns.ids]
     assert prepared.indices is not None
     X = take(rows, prepared.indices[columns.ids], Fields.X).X
     assert X is not None
@@ -86,18 +87,18 @@ def _eigenpro_setup(
     own_S = np.searchsorted(basis.head, columns.ids[:n_head])
     preconditioner = state.part(own_S, dtype, xp)
     directions = xp.asarray((state.vectors * state.damping).astype(dtype))
-    subsample = basis.points(xp.asarray(prepared.subsample))
+    subsample = basis.points(to_device(prepared.subsample, xp))
     heads = tuple(columns.head_blocks)
     if basis.all_rows:
-        damped = basis.kernel.matvec(xp.asarray(points[:n_head]), subsample, directions).astype(dtype)
+        damped = basis.kernel.matvec(to_device(points[:n_head], xp), subsample, directions).astype(dtype)
         order = np.argsort(columns.ids)
         return EigenProSetup(state, preconditioner, damped, None, 1, heads, order, columns.ids[order])
-    damped = basis.kernel.matvec(xp.asarray(points), subsample, directions).astype(dtype)
+    damped = basis.kernel.matvec(to_device(points, xp), subsample, directions).astype(dtype)
     projector: Projector
     if is_exact(solver, basis.n_columns):
         projector = _exact(prepared, rows, comm, xp, task)
     else:
-        projector = _iterative(prepared, state, rows, preconditioner, part, xp.asarray(points), task, xp)
+        projector = _iterative(prepared, state, rows, preconditioner, part, to_device(points, xp), task, xp)
     return EigenProSetup(state, preconditioner, damped, projector, prepared.window, heads)
 
 
@@ -105,7 +106,7 @@ def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, t
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis = prepared.basis
     every = np.arange(basis.n_columns)
-    Z = xp.asarray(own_rows(rows, prepared, Columns(every, 0, ())))
+    Z = to_device(own_rows(rows, prepared, Columns(every, 0, ())), xp)
     deal = column_blocks(basis.n_columns, comm.rank, comm.size, basis.head.size)
     eps = float(np.finfo(task.settings.dtype).eps)
     scale = float(basis.kernel.diagonal(Z).mean())

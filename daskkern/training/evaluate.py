@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.data.csr import FeatureRows
+from daskkern.data.csr_store import CsrReader
 from daskkern.data.schema import ClassLabel
 from daskkern.data.store import Store
 from daskkern.errors import DataError, ModelError
@@ -61,8 +63,13 @@ def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
         )
 
 
-def raw_blocks(store: Store) -> Iterator[HostArray]:
-    """Yield X of `store` block by block, without the scaling that the store records: the model applies its own."""
+def raw_blocks(store: Store) -> Iterator[FeatureRows]:
+    """Yield X of `store`, dense or CSR, in blocks, without the scaling that it records: the model applies its own."""
+    if store.info.is_sparse:
+        reader = CsrReader(store.group["X"], store.info.n_features, f"X of the store {store.path}")
+        for start in range(0, store.info.n_rows, _BLOCK):
+            yield reader.read(start, min(start + _BLOCK, store.info.n_rows))
+        return
     X = store.array("X")
     for start in range(0, store.info.n_rows, _BLOCK):
         yield np.asarray(X[start : start + _BLOCK])
@@ -75,8 +82,8 @@ def score_store(model: KernelModel, store: Store, progress: Progress | None = No
     tally = Tally(model, store.info.classes)
     start = 0
     for X in raw_blocks(store):
-        tally.add(model.scores(model.check(X)), np.asarray(y[start : start + len(X)]))
-        start += len(X)
+        tally.add(model.scores(model.check(X)), np.asarray(y[start : start + X.shape[0]]))
+        start += X.shape[0]
         if progress is not None:
             progress(start, store.info.n_rows)
     return tally.result()

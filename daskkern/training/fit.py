@@ -20,6 +20,7 @@ from daskkern.backend.concurrency import compute_threads, cpu_count
 from daskkern.backend.namespace import namespace_for
 from daskkern.cluster.gang import GangSettings, run_gang
 from daskkern.cluster.membership import choose_workers, live_workers
+from daskkern.data.csr import gather
 from daskkern.errors import ClusterError, DaskkernError
 from daskkern.events import EpochFinished, Event, FitFinished, Listener, silent
 from daskkern.models import KernelModel
@@ -341,10 +342,9 @@ def _model(
 ) -> KernelModel:
     targets, info = prepared.targets, source.info
     p = prepared.basis.n_columns
-    points = np.empty((p, info.n_features), settings.dtype)
+    points = gather([result.points for result in results], [result.ids for result in results])
     coef = np.empty((p, targets.n_outputs), settings.dtype)
     for result in results:
-        points[result.ids] = result.points
         coef[result.ids] = result.coef
     return KernelModel(
         kernel=prepared.basis.kernel,

@@ -20,6 +20,7 @@ HELD_OUT = 2000
 _GRAM_ROWS = 4096
 _LANES = 16  # skinny operands are padded to whole vector registers
 _READERS = 2
+_SPREAD = 128  # sparse columns that are spread at once, and numbers of one line of them
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Sizes:
     device : "cpu" or "gpu"
     auto_batch : bool
         The batch is automatic: with fewer columns it may grow to the limit that bounds its kernel values.
+    entries : int
+        Stored entries of a sparse row; 0 for dense rows. `d` then counts what a row takes, not its features.
     span : int
         Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
     """
@@ -66,6 +69,7 @@ class Sizes:
     device: str = "cpu"
     auto_batch: bool = False
     span: int = 0
+    entries: int = 0
 
     @property
     def own(self) -> int:
@@ -189,6 +193,7 @@ def _steps(z: Sizes) -> dict[str, int]:
     scores = 8 * z.m * _padded(z.c) * 8
     items = {"one batch": left_bytes(z.m, z.d, b) + scores + z.m * z.d * b * (z.device == "gpu")}
     items["tiles"] = workspace_bytes(z.threads, b) if z.device == "cpu" else z.m * own * b
+    items["tiles"] += z.threads * _SPREAD * _SPREAD * z.entries * b
     items["temporary centres"] = 0
     if z.all_rows:
         items["one batch"] += matvec_bytes(z.m, own, z.d, _padded(z.c), b, 0, dealt=True) + z.m * z.own_s * b

@@ -117,6 +117,21 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
     )
 
 
+def entries_per_row(source: Source) -> int:
+    """Return the entries of a sparse row, on average and rounded up; 0 for dense rows."""
+    info = source.info
+    return 0 if info.n_stored is None else -(-info.n_stored // max(1, info.n_rows))
+
+
+def numbers_per_row(source: Source) -> int:
+    """Return how many numbers of the working dtype a row takes: its features, or entries with their column numbers.
+
+    A sparse entry is held as a value, a column number of 4 bytes, and one of 8 bytes for compiled products.
+    """
+    entries = entries_per_row(source)
+    return min(4 * entries + 4, source.info.n_features) if entries else source.info.n_features
+
+
 def most_window_rows(plan: BatchPlan) -> int:
     """Return the most rows of a window, in whole chunks."""
     return plan.chunk_rows * max(plan.chunks_of(window).size for window in range(plan.n_windows))
@@ -137,7 +152,8 @@ def plan_for(
     plan = plan_memory(
         Sizes(
             n=summary.n,
-            d=source.info.n_features,
+            d=numbers_per_row(source),
+            entries=entries_per_row(source),
             c=summary.n_outputs,
             p=summary.p,
             s=summary.s,

@@ -52,9 +52,10 @@ def predict_store(
             values = [decode(scores).astype(np.int64) if coded else model.labels(scores), scores]
             if probable:
                 values.append(model.probabilities(scores))
+            stop = start + X.shape[0]
             for array, value in zip(arrays, values, strict=True):
-                array[start : start + len(X)] = value
-            start += len(X)
+                array[start:stop] = value
+            start = stop
             if progress is not None:
                 progress(start, n)
         classes = None if model.classes is None else list(model.classes)

@@ -16,6 +16,7 @@ from daskkern.data.subset import RowsWithout, original_numbers
 from daskkern.errors import DataError, SpecError
 from daskkern.events import StageFinished
 from daskkern.kernels import Kernel
+from daskkern.kernels.points import as_rows
 from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
 from daskkern.solvers import EigenPro, NystromSGD
@@ -157,7 +158,7 @@ def _columns(rows: Rows, settings: FitSettings) -> LandmarkSet:
     if isinstance(basis, AllRows):
         return LandmarkSet(np.empty((0, rows.n_features), settings.dtype), np.arange(rows.n_rows), None)
     if basis.points is not None:
-        points = np.ascontiguousarray(basis.points, settings.dtype)
+        points = as_rows(basis.points, np.dtype(settings.dtype))
         if points.shape[1] != rows.n_features:
             raise DataError(f"the landmark points have {points.shape[1]} features, the rows {rows.n_features}")
         return LandmarkSet(points[first_occurrences(points)], None, None)

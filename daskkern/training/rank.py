@@ -10,7 +10,7 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.namespace import namespace_for, to_host
+from daskkern.backend.namespace import namespace_for, to_device, to_host
 from daskkern.data import batches as data_batches
 from daskkern.data.rows import Rows
 from daskkern.errors import DivergenceError
@@ -87,7 +87,7 @@ def run_rank(comm: Communicator, task: RankTask, emit: Listener, should_stop: Ca
         emit(stage)
     columns = prepared.basis.split(comm.rank, comm.size)
     points = own_rows(rows, prepared, columns)
-    part = prepared.basis.part(columns, xp.asarray(points))
+    part = prepared.basis.part(columns, to_device(points, xp))
     problem = Problem(
         part,
         settings.loss,
@@ -239,7 +239,7 @@ class _Run:
         assert block.y is not None
         weight = targets.weight(block)
         return Batch(
-            X=None if block.X is None else xp.asarray(block.X),
+            X=None if block.X is None else to_device(block.X, xp),
             y=xp.asarray(targets.encode(block.y)),
             weight=None if weight is None else xp.asarray(weight),
             positions=item.positions,

@@ -15,6 +15,7 @@ from dask.delayed import delayed
 from distributed import Client, Future, get_client, wait
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.data.csr import FeatureRows, is_sparse, stack_rows
 from daskkern.data.rows import ArrayRows, Fields, Rows, StoreRows
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.data.store import StoreSource as StoreLocation
@@ -36,6 +37,8 @@ class SourceInfo:
     feature_names: tuple[str, ...] | None
     n_targets: int
     single_target: bool
+    n_stored: int | None = None
+    """Entries of all sparse rows; None for dense rows."""
 
 
 class Source(ABC):
@@ -67,7 +70,8 @@ class StoreSource(Source):
         """Open the store once to learn what it holds. A local path is made absolute. Raises StoreError."""
         if not isinstance(location, zarr.Group) and "://" not in os.fspath(location):
             location = os.path.abspath(location)
-        info = open_store(location).info
+        store = open_store(location)
+        info = store.info
         known = SourceInfo(
             info.n_rows,
             info.n_features,
@@ -77,6 +81,7 @@ class StoreSource(Source):
             info.feature_names,
             info.n_targets,
             info.n_targets == 1,
+            int(store.array("X/data").shape[0]) if info.is_sparse else None,
         )
         return cls(location, known)
 
@@ -98,7 +103,7 @@ class StoreSource(Source):
 class ArraySource(Source):
     """NumPy arrays of this process."""
 
-    X: HostArray
+    X: FeatureRows
     y: HostArray | None
     weight: HostArray | None
     info: SourceInfo
@@ -149,7 +154,7 @@ def _remote(futures: Sequence[Future[Any]]) -> tuple[RemoteValue, ...]:
     return tuple(RemoteValue(str(future.key)) for future in futures)
 
 
-Triple = tuple[HostArray, HostArray | None, HostArray | None]
+Triple = tuple[FeatureRows, HostArray | None, HostArray | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +197,7 @@ class BlockRows(Rows):
         self.task = info.task  # type: ignore[assignment]
         self.classes, self.has_weight = info.classes, source.has_weight
         self.dtype = np.dtype(dtype)
+        self.n_stored = info.n_stored
         self._blocks = source.blocks
         self._starts: IntArray = np.concatenate([[0], np.cumsum(source.sizes)]).astype(np.int64)
         self._cache: OrderedDict[int, Triple] = OrderedDict()
@@ -217,7 +223,9 @@ class BlockRows(Rows):
             offset = int(self._starts[first])
             parts.append(part[start - offset : end - offset])
             start, first = end, first + 1
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if len(parts) == 1:
+            return parts[0]
+        return stack_rows(parts) if is_sparse(parts[0]) else np.concatenate(parts)
 
     def _block(self, number: int) -> Triple:
         with self._lock:
@@ -234,8 +242,17 @@ class BlockRows(Rows):
         return triple
 
 
-def check_finite(X: HostArray, first_row: int = 0, name: str = "X") -> None:
+def check_finite(X: Any, first_row: int = 0, name: str = "X") -> None:
     """Raise DataError naming row and column of the first NaN or infinity of a float table."""
+    if is_sparse(X):
+        bad = np.flatnonzero(~np.isfinite(X.data)) if X.dtype.kind == "f" else np.empty(0, int)
+        if bad.size:
+            row = int(np.searchsorted(X.indptr, bad[0], side="right")) - 1
+            raise DataError(
+                f"{name} has {X.data[bad[0]]} in row {first_row + row}, column {X.indices[bad[0]]}; "
+                "remove or fill such rows first"
+            )
+        return
     if X.dtype.kind != "f" or bool(np.isfinite(X).all()):
         return
     row, column = np.argwhere(~np.isfinite(X.reshape(X.shape[0], -1)))[0]

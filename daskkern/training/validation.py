@@ -7,7 +7,7 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.namespace import to_host
+from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.data.rows import ArrayRows, Rows, take
 from daskkern.errors import DataError
@@ -61,7 +61,7 @@ class Validation:
         for part in slices(self.rows.n_rows, _BLOCK):
             block = self.rows.read(part.start, part.stop, row_fields(self.rows))
             assert block.y is not None
-            f = to_host(comm.allreduce(problem.part.scores(xp.asarray(block.X), coef)))
+            f = to_host(comm.allreduce(problem.part.scores(to_device(block.X, xp), coef)))
             y = self.targets.encode(block.y)
             weight = self.targets.weight(block)
             w = np.ones(len(y)) if weight is None else weight[:, 0].astype(np.float64)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import Array
+from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import balanced, slices
 from daskkern.kernels import tiled
 from daskkern.kernels.cuda import launch
 from daskkern.kernels.cuda.device import Device
 from daskkern.kernels.formula import Program
-from daskkern.kernels.points import Side, is_sparse
+from daskkern.kernels.points import Side
 from daskkern.kernels.precision import Precision
 
 FEW_FEATURES = 64

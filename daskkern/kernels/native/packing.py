@@ -28,6 +28,8 @@ class Packed:
         First panel, panels, first column, columns, and number of the first chunk, of each block.
     runs : tuple of (slice, slice)
         Columns and their slots.
+    slots, panel : int
+        Columns with those that fill panels up, and columns of one panel.
     """
 
     panels: HostArray | None
@@ -38,6 +40,7 @@ class Packed:
     blocks: IntArray
     runs: tuple[tuple[slice, slice], ...]
     slots: int
+    panel: int
 
     @property
     def chunks(self) -> int:
@@ -67,6 +70,15 @@ class CSRParts:
             np.ascontiguousarray(rows.indices, np.int64),
             np.ascontiguousarray(rows.indptr, np.int64),
             rows.shape,
+        )
+
+    def followed_by(self, later: "CSRParts") -> "CSRParts":
+        """Return these rows followed by others; a copy."""
+        return CSRParts(
+            np.concatenate([self.values, later.values]),
+            np.concatenate([self.columns, later.columns]),
+            np.concatenate([self.starts, self.starts[-1] + later.starts[1:]]),
+            (self.shape[0] + later.shape[0], self.shape[1]),
         )
 
 
@@ -103,19 +115,21 @@ def pack(
     else:
         csr = CSRParts.of(rows)
     squared, norm, inverse = (None if stat is None else _spread(stat, runs, panel, total * panel) for stat in stats)
-    return Packed(panels, csr, squared, norm, inverse, table, _merged(runs), slots)
+    return Packed(panels, csr, squared, norm, inverse, table, _merged(runs), slots, panel)
 
 
 def join_packed(first: Packed, later: Packed) -> Packed:
-    """Return the dense points of both, in panels of their own; both are copied."""
-    assert first.panels is not None
-    assert later.panels is not None
-    panel = first.panels.shape[2]
+    """Return the points of both, in panels of their own; both are copied. Both are dense, or both CSR."""
+    panel = first.panel
     here, there = first.slots // panel, later.slots // panel
     total = here + there + CHUNK
-    panels = aligned((total, *first.panels.shape[1:]), first.panels.dtype)
-    panels[:here] = first.panels[:here]
-    panels[here:] = later.panels
+    panels = csr = None
+    if first.panels is not None and later.panels is not None:
+        panels = aligned((total, *first.panels.shape[1:]), first.panels.dtype)
+        panels[:here] = first.panels[:here]
+        panels[here:] = later.panels
+    if first.csr is not None and later.csr is not None:
+        csr = first.csr.followed_by(later.csr)
     width = max((columns.stop for columns, _ in first.runs), default=0)
     squared, norm, inverse = (
         None if mine is None or theirs is None else np.concatenate([mine[: first.slots], theirs])
@@ -124,7 +138,7 @@ def join_packed(first: Packed, later: Packed) -> Packed:
     moved = [(_moved(columns, width), _moved(slots, first.slots)) for columns, slots in later.runs]
     blocks = np.concatenate([first.blocks, later.blocks + np.array([here, 0, width, 0, first.chunks])])
     return Packed(
-        panels, None, squared, norm, inverse, blocks, _merged([*first.runs, *moved]), first.slots + later.slots
+        panels, csr, squared, norm, inverse, blocks, _merged([*first.runs, *moved]), first.slots + later.slots, panel
     )
 
 
