@@ -27,7 +27,7 @@ FLOORS = {
     "__main__": 12,
     "testing": 13,
 }
-OPTIONAL = {"cupy", "cupyx", "dask_cuda", "rmm", "ucxx", "matplotlib", "pandas"}
+OPTIONAL = {"cupy", "cupyx", "dask_cuda", "rmm", "ucxx", "matplotlib", "pandas", "h5py"}
 
 
 def _name(path: Path) -> str:

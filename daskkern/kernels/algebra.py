@@ -16,8 +16,10 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels import tiled
-from daskkern.kernels.base import Kernel, Spec, positive
+from daskkern.kernels.base import Kernel, Spec
+from daskkern.kernels.engines import Engine, Tiled
 from daskkern.kernels.formula import Expression, Pair
+from daskkern.kernels.parameters import positive
 from daskkern.kernels.points import Left, Points, as_rows, cut_blocks
 from daskkern.kernels.precision import Precision, agreed_dtype
 
@@ -90,6 +92,11 @@ class Composite(Kernel):
 
     def diagonal(self, X: Array) -> Array:
         return self.combine([member.diagonal(X) for member in self.members])
+
+    def _engine(self, left: Left, right: Points, *, same: bool = False) -> Engine:
+        if not right.parts:
+            return super()._engine(left, right, same=same)
+        return Tiled(self._fill(left, right), left.shape[0], right.blocks)
 
     def _fill(self, left: Left, right: Points) -> tiled.Fill:
         if not right.parts:

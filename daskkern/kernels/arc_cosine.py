@@ -5,8 +5,9 @@ from math import pi
 from typing import ClassVar
 
 from daskkern.errors import SpecError
-from daskkern.kernels.base import Kernel, Spec, as_number
+from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.formula import Expression, Pair, arccos, sqrt
+from daskkern.kernels.parameters import as_number
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,7 @@ A new kernel is one class with one formula, in a file of its own, and one row in
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -16,8 +14,9 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse, namespace_of
-from daskkern.errors import DataError, SpecError
+from daskkern.errors import DataError
 from daskkern.kernels import cuda, native, tiled
+from daskkern.kernels.engines import Engine, engine_for, fill_for, is_compiled, is_plain, plain_products
 from daskkern.kernels.formula import PAIR, Expression, Pair, Program, evaluate, program
 from daskkern.kernels.points import (
     Left,
@@ -30,22 +29,11 @@ from daskkern.kernels.points import (
     pick_shift,
     squared_norms,
 )
-from daskkern.kernels.precision import Precision, agreed_dtype, exact_precision, rounded
+from daskkern.kernels.precision import Precision, agreed_dtype, rounded
 
 __all__ = ["Kernel", "Points", "plain_products"]
 
 Spec = Mapping[str, object]
-_plain: ContextVar[bool] = ContextVar("plain", default=False)
-
-
-@contextmanager
-def plain_products() -> Iterator[None]:
-    """Within the context, points are prepared for the NumPy twin of the compiled engine: for tests and comparison."""
-    token = _plain.set(True)
-    try:
-        yield
-    finally:
-        _plain.reset(token)
 
 
 @dataclass(frozen=True)
@@ -135,11 +123,11 @@ class Kernel(ABC):
         Z = as_rows(Z, agreed_dtype(precision, dtype))
         cuts = cut_blocks(Z.shape[0], blocks)
         side = make_side(rounded(self._placed(Z, shift), precision), self.program, left=False)
-        if self._is_native(Z):
+        if is_compiled(self.program, Z):
             packed = native.prepare(side.rows, side.stats, cuts)
             return Points(Z.shape[0], Z.shape[1], Z.dtype, shift, cuts, packed=packed, precision=precision)
         xp = module_of(Z)
-        table = None if xp is np or _plain.get() else cuda.block_table(cuda.device_of(xp), cuts)
+        table = None if xp is np or is_plain() else cuda.block_table(cuda.device_of(xp), cuts)
         return Points(Z.shape[0], Z.shape[1], Z.dtype, shift, cuts, side=side, precision=precision, table=table)
 
     def left(self, X: Array, right: Points) -> Left:
@@ -174,15 +162,7 @@ class Kernel(ABC):
         left, right = self._sides(X, Z)
         xp = self._namespace(left)
         result = xp.empty((left.shape[0], right.size), right.dtype) if out is None else out
-        gpu = self._on_gpu(left, right)
-        if gpu is not None:
-            cuda.block(gpu, result)
-        elif right.packed is not None and left.native is not None and result.strides[1] == result.itemsize:
-            symmetric = Z is X and native.is_mirrored(left.native)
-            make = native.symmetric_block if symmetric else native.block_all
-            make(self.program, left.native, right.packed, result)
-        else:
-            tiled.block(self._fill(left, right), left.shape[0], right.blocks, result)
+        self._engine(left, right, same=Z is X).block(result)
         if Z is X:
             index = xp.arange(left.shape[0])
             result[index, index] = self.diagonal(X)
@@ -219,26 +199,13 @@ class Kernel(ABC):
         """
         left, right = self._sides(X, Z)
         A = self._factor("A", A, right.size, right)
-        gpu = self._on_gpu(left, right)
-        if gpu is not None:
-            return cuda.matvec(gpu, A, head)
-        fused = A.shape[1] <= native.MOST_OUTPUTS and (head is None or head.strides[1] == head.itemsize)
-        if right.packed is not None and left.native is not None and fused:
-            if Z is X and head is None and native.is_mirrored(left.native):
-                return native.symmetric_matvec(self.program, left.native, right.packed, A)
-            return native.matvec(self.program, left.native, right.packed, A, head)
-        return tiled.matvec(self._fill(left, right), left.shape[0], right.blocks, A, head)
+        return self._engine(left, right, same=Z is X).matvec(A, head)
 
     def rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
         """Return ``K(X, Z).T @ G``, shape (p, c), in the dtype of the points, holding one tile a thread."""
         left, right = self._sides(X, Z)
         G = self._factor("G", G, left.shape[0], right)
-        gpu = self._on_gpu(left, right)
-        if gpu is not None:
-            return cuda.rmatvec(gpu, G).astype(right.dtype)
-        if right.packed is not None and left.native is not None and G.shape[1] <= native.MOST_OUTPUTS:
-            return native.rmatvec(self.program, left.native, right.packed, G)
-        return tiled.rmatvec(self._fill(left, right), left.shape[0], right.blocks, G)
+        return self._engine(left, right).rmatvec(G)
 
     def double_product(
         self,
@@ -258,12 +225,7 @@ class Kernel(ABC):
         """
         left, right = self._sides(X, Z)
         V = self._factor("V", V, right.size, right)
-        gpu = self._on_gpu(left, right)
-        if gpu is not None:
-            return cuda.double_product(gpu, V, between)
-        if right.packed is not None and left.native is not None and V.shape[1] <= native.MOST_OUTPUTS:
-            return native.double_product(self.program, left.native, right.packed, V, between)
-        return tiled.double_product(self._fill(left, right), left.shape[0], right.blocks, V, between)
+        return self._engine(left, right).double_product(V, between)
 
     def _sides(self, X: Array | Left, Z: Array | Points) -> tuple[Left, Points]:
         if isinstance(Z, Points):
@@ -280,48 +242,20 @@ class Kernel(ABC):
             raise DataError("sparse rows cannot meet dense points far from the origin; give both dense or both sparse")
         return self.transform(rows - shift)  # in this order: far rows lose digits when they are scaled
 
-    def _is_native(self, Z: Array) -> bool:
-        return module_of(Z) is np and not _plain.get() and native.is_supported(self.program, np.dtype(Z.dtype).itemsize)
-
     def _namespace(self, left: Left) -> ModuleType:
         if left.side is None:
             return np
         return module_of(left.side.rows)
 
-    def _on_gpu(self, left: Left, right: Points) -> cuda.Operands | None:
-        """Return what the CUDA engine takes, or None when another engine has the points."""
-        if right.table is None or left.side is None or right.side is None:
-            return None
-        device, precision = cuda.device_of(module_of(right.side.rows)), right.precision or exact_precision(right.dtype)
-        return cuda.Operands(device, self.program, left.side, right.side, right.blocks, right.table, precision)
+    def _engine(self, left: Left, right: Points, *, same: bool = False) -> Engine:
+        """Return what makes the products of two prepared sides; `same` says that they are the same rows."""
+        return engine_for(self.program, left, right, same=same)
 
     def _fill(self, left: Left, right: Points) -> tiled.Fill:
         """Return what writes one tile of the block."""
-        rows, packed = left.native, right.packed
-        if rows is not None and packed is not None:
-            what = self.program
-            return lambda part, k, out: native.block(what, rows, packed, part, k, out)
-        if left.side is None or right.side is None:
-            raise SpecError("X was prepared for another engine than the points; prepare both in one place")
-        return tiled.formula_fill(self.program, left.side, right.side, right.blocks)
+        return fill_for(self.program, left, right)
 
     def _factor(self, name: str, given: Array, length: int, right: Points) -> Array:
         if len(given.shape) != 2 or given.shape[0] != length:
             raise DataError(f"{name} must have shape ({length}, c) to match the block; found {tuple(given.shape)}")
         return given if given.dtype == right.dtype else given.astype(right.dtype)
-
-
-def as_number(value: object) -> float:
-    """Return `value` as a float, NaN when it is none."""
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return float("nan")
-
-
-def positive(kernel: str, parameter: str, value: float) -> float:
-    """Return `value` as a float, or raise SpecError when it is not a positive finite number."""
-    from_user = as_number(value)
-    if not (np.isfinite(from_user) and from_user > 0):
-        raise SpecError(f"{parameter}={value!r} was asked of the {kernel} kernel; give a positive finite number")
-    return from_user

@@ -12,6 +12,7 @@ from daskkern.backend.tiles import slices
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import tiled
 from daskkern.kernels.base import Kernel, Spec
+from daskkern.kernels.engines import Engine, Tiled
 from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.points import Left, Points, Side, as_rows, cut_blocks
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
@@ -104,6 +105,10 @@ class CallableKernel(Kernel):
             return self._checked(self.diagonal_function(X), (X.shape[0],))
         parts = [self._call(X[rows], X[rows]).diagonal() for rows in slices(X.shape[0], _DIAGONAL_ROWS)]
         return namespace_of(*parts).concatenate(parts) if parts else np.zeros(0, X.dtype)
+
+    def _engine(self, left: Left, right: Points, *, same: bool = False) -> Engine:
+        del same
+        return Tiled(self._fill(left, right), left.shape[0], right.blocks)
 
     def _fill(self, left: Left, right: Points) -> tiled.Fill:
         assert left.side is not None

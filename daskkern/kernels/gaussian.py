@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar, Self
 
-from daskkern.kernels.base import positive
 from daskkern.kernels.formula import Expression, exp
+from daskkern.kernels.parameters import positive
 from daskkern.kernels.radial import RadialKernel
 
 

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels.base import as_number, positive
+from daskkern.kernels.parameters import as_number, positive
 
 Vector = tuple[float, ...]
 Matrix = tuple[Vector, ...]

@@ -5,8 +5,8 @@ from math import sqrt
 from typing import ClassVar
 
 from daskkern.errors import SpecError
-from daskkern.kernels.base import as_number
 from daskkern.kernels.formula import Expression, Pair, exp, maximum
+from daskkern.kernels.parameters import as_number
 from daskkern.kernels.radial import RadialKernel
 
 _WORDS = {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}

@@ -5,8 +5,9 @@ from typing import ClassVar
 
 from daskkern.errors import SpecError
 from daskkern.kernels.arc_cosine import ramp_part, step_part
-from daskkern.kernels.base import Kernel, Spec, as_number
+from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.formula import Expression, Pair, maximum
+from daskkern.kernels.parameters import as_number
 
 _DEEPEST = 16
 

@@ -5,8 +5,9 @@ from typing import ClassVar
 
 from daskkern.arrays import Array
 from daskkern.errors import SpecError
-from daskkern.kernels.base import Kernel, as_number, positive
+from daskkern.kernels.base import Kernel
 from daskkern.kernels.formula import Expression, Pair
+from daskkern.kernels.parameters import as_number, positive
 
 
 @dataclass(frozen=True)

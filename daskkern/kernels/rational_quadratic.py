@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from daskkern.kernels.base import Spec, positive
+from daskkern.kernels.base import Spec
 from daskkern.kernels.formula import Expression, exp, log
+from daskkern.kernels.parameters import positive
 from daskkern.kernels.radial import RadialKernel
 
 _MOST_PRODUCTS = 8
