@@ -66,7 +66,7 @@ def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
 def raw_blocks(store: Store) -> Iterator[FeatureRows]:
     """Yield X of `store`, dense or CSR, in blocks, without the scaling that it records: the model applies its own."""
     if store.info.is_sparse:
-        reader = CsrReader(store.group["X"], store.info.n_features, f"X of the store {store.path}")
+        reader = CsrReader(store.csr_parts(), store.info.n_features, f"X of the store {store.path}")
         for start in range(0, store.info.n_rows, _BLOCK):
             yield reader.read(start, min(start + _BLOCK, store.info.n_rows))
         return

@@ -7,6 +7,7 @@ lives as long as the rank, and on top the largest of its phases: the spectrum, t
 from dataclasses import dataclass
 
 from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS
+from daskkern.kernels import native
 
 Items = tuple[tuple[str, int], ...]
 
@@ -96,9 +97,10 @@ def _share(count: int, p: int, ranks: int) -> int:
     return min(count, -(-count // ranks) + 2 * block_width(p, ranks)) if ranks > 1 else count
 
 
-def workspace_bytes(threads: int, itemsize: int) -> int:
-    """Return what tiles take: one a thread, and its operands."""
-    return threads * 2 * TILE_ROWS * TILE_COLUMNS * itemsize
+def workspace_bytes(threads: int, d: int, itemsize: int) -> int:
+    """Return what tiles of rows with `d` features take, one a thread, in whichever engine takes more."""
+    plain = 2 * TILE_ROWS * TILE_COLUMNS * itemsize
+    return threads * max(plain, native.workspace_bytes(d, native.MOST_OUTPUTS, itemsize))
 
 
 def points_bytes(p: int, d: int, itemsize: int) -> int:
@@ -113,7 +115,7 @@ def left_bytes(m: int, d: int, itemsize: int) -> int:
 
 def block_bytes(m: int, p: int, d: int, itemsize: int, threads: int) -> int:
     """Return the bytes of a kernel block (m, p) while it is made from prepared points."""
-    return m * p * itemsize + left_bytes(m, d, itemsize) + workspace_bytes(threads, itemsize)
+    return m * p * itemsize + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize)
 
 
 def matvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int, *, dealt: bool = False) -> int:
@@ -123,12 +125,12 @@ def matvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int, *,
     """
     groups = _GROUPS if dealt else min(_GROUPS, -(-p // _BLOCK_COLUMNS))
     sums = (groups + 1) * m * c * 8
-    return sums + left_bytes(m, d, itemsize) + workspace_bytes(threads, itemsize) + p * _padded(c) * itemsize
+    return sums + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize) + p * _padded(c) * itemsize
 
 
 def rmatvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int) -> int:
     """Return the bytes of ``K(X, Z)^T G``."""
-    return (p + m) * _padded(c) * itemsize + left_bytes(m, d, itemsize) + workspace_bytes(threads, itemsize)
+    return (p + m) * _padded(c) * itemsize + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize)
 
 
 def spectrum_bytes(s: int, q: int, h: int, d: int, itemsize: int, threads: int) -> int:
@@ -136,13 +138,13 @@ def spectrum_bytes(s: int, q: int, h: int, d: int, itemsize: int, threads: int) 
     inside = s * s * (2 * itemsize + 3 * 8) + 4 * s * q * 8
     outside = h * h * (2 * itemsize + 4 * 8) + h * s * (2 * itemsize + 8) + 3 * h * q * 8 + 3 * s * q * 8
     rows = 2 * points_bytes(s, d, itemsize) + 2 * points_bytes(h, d, itemsize)
-    return max(inside, outside) + rows + workspace_bytes(threads, itemsize)
+    return max(inside, outside) + rows + workspace_bytes(threads, d, itemsize)
 
 
 def nystrom_bytes(p: int, d: int, itemsize: int, threads: int) -> int:
     """Return the bytes of the two p x p eigenproblems of Nystrom-SGD, and of the Gram sums of two tasks."""
     gram = 2 * (block_bytes(_GRAM_ROWS, p, d, itemsize, 1) + 2 * _GRAM_ROWS * p * itemsize + 2 * p * p * 8)
-    return p * p * (6 * 8 + 2 * itemsize) + points_bytes(p, d, itemsize) + gram + workspace_bytes(threads, itemsize)
+    return p * p * (6 * 8 + 2 * itemsize) + points_bytes(p, d, itemsize) + gram + workspace_bytes(threads, d, itemsize)
 
 
 def factor_bytes(p: int, ranks: int, itemsize: int) -> int:
@@ -192,7 +194,7 @@ def _steps(z: Sizes) -> dict[str, int]:
     b, own = z.itemsize, z.own
     scores = 8 * z.m * _padded(z.c) * 8
     items = {"one batch": left_bytes(z.m, z.d, b) + scores + z.m * z.d * b * (z.device == "gpu")}
-    items["tiles"] = workspace_bytes(z.threads, b) if z.device == "cpu" else z.m * own * b
+    items["tiles"] = workspace_bytes(z.threads, z.d, b) if z.device == "cpu" else z.m * own * b
     items["tiles"] += z.threads * _SPREAD * _SPREAD * z.entries * b
     items["temporary centres"] = 0
     if z.all_rows:

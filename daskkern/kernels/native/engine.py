@@ -118,7 +118,7 @@ def symmetric_matvec(what: Program, left: Rows, right: Packed, A: HostArray) -> 
     c, n_blocks = A.shape[1], len(right.blocks)
     A = np.ascontiguousarray(A)
     coefficients = _by_slot(right, A)
-    tile = tile_rows(left.shape[1], c, shape_for(A.dtype.itemsize), sparse=False)
+    tile = tile_rows(left.shape[1], shape_for(A.dtype.itemsize), sparse=False)
     out = np.zeros((left.shape[0], c))
     groups = [range(part.start, part.stop) for part in balanced(n_blocks, max(1, -(-n_blocks // (2 * _UNITS))))]
     partial = np.zeros((len(groups), c, max(right.slots, 1)))
@@ -169,7 +169,7 @@ def stripe_rows(n_features: int, right: Packed, itemsize: int) -> int:
     """Return the rows of K that :func:`double_product` holds a thread: in cache, but for wide rows a whole tile."""
     shape = shape_for(itemsize)
     line = max(right.chunks, 1) * CHUNK * shape.panel * itemsize
-    least = tile_rows(n_features, 1, shape, sparse=False) if n_features >= WIDE else shape.rows
+    least = tile_rows(n_features, shape, sparse=False) if n_features >= WIDE else shape.rows
     return max(least, min(_UNIT_ROWS, _STRIPE_BYTES // line) // shape.rows * shape.rows)
 
 

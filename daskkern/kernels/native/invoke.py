@@ -63,11 +63,11 @@ def shape_for(itemsize: int) -> Shape:
 def workspace_bytes(n_features: int, n_outputs: int, itemsize: int) -> int:
     """Return the bytes of one thread's buffers for dense operands."""
     shape = shape_for(itemsize)
-    rows = tile_rows(n_features, n_outputs, shape, sparse=False)
+    rows = tile_rows(n_features, shape, sparse=False)
     return (rows + shape.rows) * itemsize * (n_features + CHUNK * shape.panel + n_outputs * shape.lanes)
 
 
-def tile_rows(n_features: int, n_outputs: int, shape: Shape, *, sparse: bool) -> int:
+def tile_rows(n_features: int, shape: Shape, *, sparse: bool) -> int:
     """Return rows of a tile: few features want the sums of a tile in the first-level cache, many its packed rows."""
     if sparse:
         return SPARSE_ROWS
@@ -95,7 +95,7 @@ def run_unit(
     values = left.rows.values if isinstance(left.rows, CSRParts) else left.rows
     shape = shape_for(values.itemsize)
     d = left.shape[1]
-    tile = tile_rows(d, c, shape, sparse=sparse_rows or sparse_columns)
+    tile = tile_rows(d, shape, sparse=sparse_rows or sparse_columns)
     tile = min(tile, -(-(part.stop - part.start) // shape.rows) * shape.rows)
     chunks = right.chunks_of(blocks) if stripe else 1
     if stripe:
