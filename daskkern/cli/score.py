@@ -5,19 +5,21 @@ from pathlib import Path
 
 import click
 
-from daskkern.cli.console import progress_bar, say
+from daskkern.cli.console import progress_bar, say, table
 from daskkern.data.store import Store, open_store
 from daskkern.models import load_model
-from daskkern.training.evaluate import Score, score_store
+from daskkern.training.evaluate import score_store
 from daskkern.training.predict import predict_store
+from daskkern.training.tally import Score
 
 
 @click.command("score")
 @click.argument("model")
 @click.argument("store")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def score_command(model: str, store: str, as_json: bool) -> None:
-    """Score MODEL on STORE, in one pass: accuracy and error, or RMSE, MAE and R2."""
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with everything that is known.")
+@click.option("--details", is_flag=True, help="Add the confusion matrix, and how far probabilities can be trusted.")
+def score_command(model: str, store: str, as_json: bool, details: bool) -> None:
+    """Score MODEL on STORE, in one pass: accuracy, error and ROC-AUC, or RMSE, MAE and R2."""
     fitted, rows = load_model(model), open_rows(store)
     with progress_bar() as bar:
         line = bar.add_task("scoring", total=rows.info.n_rows)
@@ -26,6 +28,8 @@ def score_command(model: str, store: str, as_json: bool) -> None:
         click.echo(json.dumps(score.as_dict()))
     else:
         say(describe(score))
+        if details:
+            show_details(score)
 
 
 @click.command("predict")
@@ -51,8 +55,34 @@ def predict_command(model: str, store: str, out: str, overwrite: bool) -> None:
 def describe(score: Score) -> str:
     """Return one line for people."""
     if score.accuracy is not None and score.error is not None:
-        return f"{score.n_rows:,} rows: accuracy {score.accuracy:.2%}, error {score.error:.2%}"
+        line = f"{score.n_rows:,} rows: accuracy {score.accuracy:.2%}, error {score.error:.2%}"
+        if score.roc_auc is not None:
+            line += f", ROC-AUC {score.roc_auc:.4f}"
+        if score.log_loss is not None and score.calibration_error is not None:
+            line += f", log loss {score.log_loss:.4g}, calibration error {score.calibration_error:.2%}"
+        return line
     return f"{score.n_rows:,} rows: RMSE {score.rmse:.6g}, MAE {score.mae:.6g} (target units), R2 {score.r2:.4f}"
+
+
+def show_details(score: Score) -> None:
+    """Print the tables that one line does not hold."""
+    if score.confusion is not None and score.classes is not None:
+        labels = [str(label) for label in score.classes]
+        rows = [(f"true {label}", *map(str, counts)) for label, counts in zip(labels, score.confusion, strict=True)]
+        table("Rows by true and predicted class", ("", *labels), rows)
+        if score.unknown:
+            say(f"{score.unknown:,} rows have labels that the model does not know; they count as errors")
+    if score.calibration is not None:
+        rows = [
+            (
+                f"{part.lower:.0%} to {part.upper:.0%}",
+                f"{part.n_rows:,}",
+                f"{part.confidence:.1%}",
+                f"{part.accuracy:.1%}",
+            )
+            for part in score.calibration
+        ]
+        table("Calibration by the largest probability", ("probability", "rows", "mean probability", "right"), rows)
 
 
 def open_rows(store: str) -> Store:

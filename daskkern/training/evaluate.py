@@ -1,39 +1,19 @@
 """Predictions and scores in one pass over rows of any number: memory is one block."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from daskkern.arrays import HostArray
 from daskkern.data.csr import FeatureRows
 from daskkern.data.csr_store import CsrReader
-from daskkern.data.schema import ClassLabel
 from daskkern.data.store import Store
 from daskkern.errors import DataError, ModelError
-from daskkern.losses import decode
 from daskkern.models import KernelModel
+from daskkern.training.tally import Score, Tally
 
 _BLOCK = 4096
 Progress = Callable[[int, int], None]
 """Called with rows done and rows in all."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """How good a model is on some rows; the fields of the other task are None. Fractions, and target units."""
-
-    n_rows: int
-    accuracy: float | None = None
-    error: float | None = None
-    rmse: float | None = None
-    mae: float | None = None
-    r2: float | None = None
-
-    def as_dict(self) -> dict[str, float | int | None]:
-        """Return the fields that are there; None for a score that is not defined, as R2 of equal targets."""
-        known = {key: value for key, value in vars(self).items() if value is not None}
-        return {key: None if value != value else value for key, value in known.items()}
 
 
 def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
@@ -87,63 +67,3 @@ def score_store(model: KernelModel, store: Store, progress: Progress | None = No
         if progress is not None:
             progress(start, store.info.n_rows)
     return tally.result()
-
-
-class Tally:
-    """Counts what a score needs, block by block. `classes` are the labels that the codes of the rows stand for."""
-
-    def __init__(self, model: KernelModel, classes: tuple[ClassLabel, ...] | None) -> None:
-        self._model = model
-        self._n = 0
-        self._right = 0
-        self._codes = None if model.classes is None else _translate(model.classes, classes)
-        self._absolute = 0.0
-        self._squares = np.zeros(model.coef.shape[1])
-        self._first = np.zeros(model.coef.shape[1])
-        self._second = np.zeros(model.coef.shape[1])
-        self._anchor: HostArray | None = None
-
-    def add(self, scores: HostArray, y: HostArray) -> None:
-        """Count a block of scores (m, c) and targets: codes (m,), or values (m,) or (m, t)."""
-        self._n += len(y)
-        if self._codes is not None:
-            self._right += int((decode(scores) == self._codes[y]).sum())
-            return
-        y = y.reshape(len(y), -1).astype(np.float64)
-        errors = self._model.labels(scores).reshape(len(y), -1) - y
-        self._anchor = y[:1] if self._anchor is None else self._anchor
-        self._squares += (errors**2).sum(axis=0)
-        self._absolute += float(np.abs(errors).sum())
-        self._first += (y - self._anchor).sum(axis=0)
-        self._second += ((y - self._anchor) ** 2).sum(axis=0)
-
-    def result(self) -> Score:
-        """Return the score of all rows added."""
-        if self._n == 0:
-            raise DataError("no rows were given to score")
-        if self._codes is not None:
-            accuracy = self._right / self._n
-            return Score(self._n, accuracy=accuracy, error=1 - accuracy)
-        t = self._first.size
-        spread = self._second - self._first**2 / self._n
-        defined = bool((spread > 0).all())
-        return Score(
-            self._n,
-            rmse=float(self._squares.sum() / (self._n * t)) ** 0.5,
-            mae=self._absolute / (self._n * t),
-            r2=float((1 - self._squares / spread).mean()) if defined else float("nan"),
-        )
-
-
-def _translate(ours: tuple[ClassLabel, ...], theirs: tuple[ClassLabel, ...] | None) -> HostArray:
-    """Return the model's code of each of the rows' codes, or -1 for a label that the model does not know."""
-    if theirs is None:
-        raise DataError("a classifier was to be scored on rows without class labels")
-    known = {label: code for code, label in enumerate(ours)}
-    codes = np.array([known.get(label, -1) for label in theirs], np.int64)
-    if (codes < 0).all():
-        raise DataError(
-            f"none of the labels of the rows ({list(theirs)[:5]}) is a class of the model ({list(ours)[:5]}); "
-            "was the store made from other data?"
-        )
-    return codes

@@ -1,0 +1,35 @@
+"""``daskkern score --details`` and ``--json`` tell all that one pass found out."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.preprocessing import minmax_scale
+
+from daskkern.cli.main import main
+
+
+def _run(capfd: pytest.CaptureFixture[str], *words: object) -> str:
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    out, err = capfd.readouterr()
+    assert end.value.code == 0, err
+    return out
+
+
+def test_tables_and_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    np.savez(tmp_path / "cancer.npz", X=minmax_scale(X), y=np.array(["malignant", "benign"])[y])
+    store, model = tmp_path / "cancer.zarr", tmp_path / "model.zarr"
+    _run(capfd, "ingest", tmp_path / "cancer.npz", "--out", store)
+    words = ["--kernel", "gaussian:1", "--landmarks", 100, "--epochs", 2, "--loss", "logistic", "--workers", 0]
+    _run(capfd, "fit", store, "--out", model, *words)
+    shown = _run(capfd, "score", model, store, "--details")
+    for part in ("accuracy", "ROC-AUC", "log loss", "true malignant", "true benign", "Calibration", "mean probability"):
+        assert part in shown
+    read = json.loads(_run(capfd, "score", model, store, "--json"))
+    assert read["n_rows"] == len(y)
+    assert np.trace(read["confusion"]) == round(read["accuracy"] * len(y))
+    assert read["roc_auc"] > 0.9
