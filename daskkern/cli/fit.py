@@ -6,6 +6,7 @@ from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import say
 from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.data.atomic import check_destination
+from daskkern.data.shuffle_detection import order_note
 from daskkern.errors import DataError, SpecError
 from daskkern.models import save_model
 from daskkern.models.store import FORMAT
@@ -29,6 +30,9 @@ def fit_command(store: str, out: str, validation: str | None, request: FitReques
     if watched is not None and settings.early_stopping is None:
         raise SpecError("--validation was given without --early-stopping, which is what watches it; give both")
     check_destination(out, kind=FORMAT, overwrite=True)
+    note = order_note(source.open("float32"))
+    if note is not None:
+        say(f"note: {note}")
     with where.client() as client, progress(settings.max_epochs) as listener:
         result = fit(source, settings, client=client, validation=watched, listener=listener)
     finish(result, out)
@@ -37,7 +41,7 @@ def fit_command(store: str, out: str, validation: str | None, request: FitReques
 def finish(result: FitResult, out: str) -> None:
     """Write the model and say so."""
     save_model(result.model, out)
-    size = format_bytes(result.model.points.nbytes + result.model.coef.nbytes)
+    size = format_bytes(result.model.nbytes)
     seconds = [epoch.seconds for epoch in result.epochs]
     said = {"interrupted": "interrupted: the model so far", "early_stopping": "stopped early: the best epoch's model"}
     rest = sum(seconds) / max(len(seconds), 1)

@@ -1,9 +1,13 @@
 """``daskkern ingest``: files into a store."""
 
+from contextlib import nullcontext
+
 import click
 
+from daskkern.cli.cluster_options import ClusterRequest
 from daskkern.cli.console import progress_bar, say
 from daskkern.data.ingest import IngestReport, ingest
+from daskkern.errors import SpecError
 
 
 @click.command("ingest")
@@ -13,11 +17,42 @@ from daskkern.data.ingest import IngestReport, ingest
 @click.option("--task", default="auto", show_default=True, help="auto, classification or regression.")
 @click.option("--drop", multiple=True, metavar="NAME", help="Column to leave out.")
 @click.option("--weight", metavar="NAME", help="Column with sample weights.")
-@click.option("--scale", default="none", show_default=True, help="standard, minmax or none; recorded, applied on load.")
+@click.option(
+    "--scale",
+    default="none",
+    show_default=True,
+    help="standard, minmax, maxabs, unit_variance or none; applied on load.",
+)
 @click.option("--chunk-rows", type=int, metavar="N", help="Rows of a chunk.  [default: about 4096]")
 @click.option("--split", type=float, metavar="SHARE", help="Share of the rows that goes to --out-test, such as 0.2.")
 @click.option("--out-test", metavar="STORE", help="Store for the test rows: those split off, or X_test of an npz.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the split.")
+@click.option("--split-validation", type=float, metavar="SHARE", help="Share of the rows for --out-validation.")
+@click.option("--out-validation", metavar="STORE", help="Store for the validation rows.")
+@click.option(
+    "--stratify/--no-stratify", default=True, show_default=True, help="Split every class in the same proportions."
+)
+@click.option(
+    "--shuffle/--no-shuffle",
+    default=None,
+    help="Write training rows in a random order.  [default: if a target is sorted]",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the split and the shuffle.")
+@click.option("--features", metavar="KEY", help="Entry with the features in HDF5 and Zarr files.  [default: X]")
+@click.option(
+    "--index-base", type=click.IntRange(0, 1), help="First feature number in SVMLight files.  [default: guess]"
+)
+@click.option("--categorical", default="refuse", show_default=True, help="Columns of text: refuse, onehot or ordinal.")
+@click.option(
+    "--missing",
+    default="refuse",
+    show_default=True,
+    help="Missing feature values: refuse, mean, most_frequent or constant (0).",
+)
+@click.option("--like", metavar="STORE", help="Give the rows the columns, encoding, scaling and classes of this store.")
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="A running Dask scheduler whose workers read and write in parallel."
+)
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Start N local worker processes to do so.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
 def command(
     sources: tuple[str, ...],
@@ -30,11 +65,30 @@ def command(
     chunk_rows: int | None,
     split: float | None,
     out_test: str | None,
+    split_validation: float | None,
+    out_validation: str | None,
+    stratify: bool,
+    shuffle: bool | None,
     seed: int,
+    features: str | None,
+    index_base: int | None,
+    categorical: str,
+    missing: str,
+    like: str | None,
+    scheduler: str | None,
+    workers: int | None,
     overwrite: bool,
 ) -> None:
-    """Turn files (.npz, a .npy pair, .csv, .parquet) into a store, in bounded memory."""
-    with progress_bar() as bar:
+    """Turn files into a store, in bounded memory.
+
+    .npz, a pair of .npy, .csv, Parquet (also a folder), Arrow, HDF5, AnnData, Zarr and SVMLight files are known.
+    When the command was killed, the same command goes on where it was.
+    """
+    if scheduler is not None and workers is not None:
+        raise SpecError("give one of --scheduler and --workers")
+    debug = bool(click.get_current_context().find_root().params.get("debug"))
+    cluster = ClusterRequest(scheduler, workers, None, debug).client() if scheduler or workers else nullcontext()
+    with cluster as client, progress_bar() as bar:
         line = bar.add_task("ingesting", total=None)
         report = ingest(
             sources,
@@ -50,6 +104,16 @@ def command(
             seed=seed,
             overwrite=overwrite,
             progress=lambda done, total: bar.update(line, completed=done, total=total),
+            shuffle=shuffle,
+            stratify=stratify,
+            split_validation=split_validation,
+            out_validation=out_validation,
+            features=features,
+            index_base=index_base,
+            categorical=categorical,
+            missing=missing,
+            like=like,
+            client=client,
         )
     tell(report)
 
@@ -59,6 +123,8 @@ def tell(report: IngestReport) -> None:
     say(f"{report.path}: {report.n_rows:,} rows x {report.n_features} features")
     if report.test_path is not None:
         say(f"{report.test_path}: {report.n_test_rows or 0:,} rows")
+    if report.validation_path is not None:
+        say(f"{report.validation_path}: {report.n_validation_rows or 0:,} rows")
     say(f"task: {report.task or 'none'} ({report.task_reason})")
     if report.classes is not None:
         shown = ", ".join(repr(label) for label in report.classes[:10])

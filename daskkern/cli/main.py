@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from daskkern import __version__
-from daskkern.cli import demo, ingest
+from daskkern.cli import check, demo, info, ingest, shuffle
 from daskkern.cli.console import run
 from daskkern.cli.fit import fit_command
 from daskkern.cli.plan import plan_command
@@ -21,7 +21,17 @@ def cli(debug: bool) -> None:
     del debug  # read from the context where it matters
 
 
-for _command in (demo.command, ingest.command, plan_command, fit_command, score_command, predict_command):
+for _command in (
+    demo.command,
+    ingest.command,
+    info.command,
+    check.command,
+    shuffle.command,
+    plan_command,
+    fit_command,
+    score_command,
+    predict_command,
+):
     cli.add_command(_command)
 
 

@@ -35,7 +35,7 @@ def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Ite
     StoreError
         When `path` is taken, or is no local folder. Before anything is written, and again before the rename.
     """
-    target = _local(path)
+    target = local_folder(path)
     check_destination(target, kind=kind, overwrite=overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial-{secrets.token_hex(4)}")
@@ -45,14 +45,14 @@ def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Ite
         yield group
         group.update_attributes({"complete": True})
         check_destination(target, kind=kind, overwrite=overwrite)
-        _move_into_place(partial, target)
+        move_into_place(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)  # gone already when all went well
 
 
 def check_destination(path: str | Path, *, kind: str, overwrite: bool) -> None:
     """Raise StoreError when a group of this kind may not be written to `path`."""
-    target = _local(path)
+    target = local_folder(path)
     if not os.path.lexists(target):
         return
     if _kind_at(target) != kind:
@@ -63,7 +63,8 @@ def check_destination(path: str | Path, *, kind: str, overwrite: bool) -> None:
         raise StoreError(f"{target} exists; choose another name, or replace it with --overwrite (overwrite=True)")
 
 
-def _local(path: str | Path) -> Path:
+def local_folder(path: str | Path) -> Path:
+    """Return the absolute path of a folder of this file system; StoreError for URLs and zip files."""
     if "://" in str(path):
         raise StoreError(f"{path} is a URL; write to a local folder and copy that")
     target = Path(os.path.abspath(path))
@@ -83,7 +84,7 @@ def _kind_at(path: Path) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def _move_into_place(partial: Path, target: Path) -> None:
+def move_into_place(partial: Path, target: Path) -> None:
     """Rename `partial` to `target`; an old group there goes away only after the new one has its name."""
     if not target.exists():
         partial.rename(target)

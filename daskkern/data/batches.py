@@ -11,7 +11,7 @@ import numpy as np
 
 from daskkern.arrays import IntArray
 from daskkern.data.plan import BatchPlan, window_positions
-from daskkern.data.rows import ALL, Fields, RowBlock, Rows, empty_block, scatter
+from daskkern.data.rows import ALL, Fields, Gathering, RowBlock, Rows
 from daskkern.errors import SpecError
 
 __all__ = ["Batch", "BatchPlan", "iter_batches"]
@@ -23,7 +23,7 @@ _THREADS = 2  # measured: two hide the decoding of compressed chunks behind the 
 class Batch:
     """One batch: its number in the plan, the global positions of its rows, and the rows, in that order.
 
-    The block is a view of its window: keep a copy, not the view, to keep a few rows for long.
+    A dense block is a view of its window: keep a copy, not the view, to keep a few rows for long.
     """
 
     index: int
@@ -122,16 +122,16 @@ def _load(rows: Rows, plan: BatchPlan, visit: _Visit, fields: Fields, stop: thre
         fields &= ~Fields.X
     positions = window_positions(plan, visit.window)
     slots = np.argsort(positions)  # rows in storage order -> places in the window
-    block = empty_block(rows, len(positions), fields)
+    gathering = Gathering(rows, len(positions), fields)
     done = 0
     for chunk in plan.chunks_of(visit.window).tolist():
         if stop.is_set():
-            break
+            break  # nobody will look at the block
         first = chunk * plan.chunk_rows
         last = min(first + plan.chunk_rows, plan.n_rows)
-        scatter(block, slots[done : done + last - first], rows.read(first, last, fields))
+        gathering.put(slots[done : done + last - first], rows.read(first, last, fields))
         done += last - first
-    return block
+    return gathering.block()
 
 
 def _cut(plan: BatchPlan, visit: _Visit, block: RowBlock) -> Iterator[Batch]:

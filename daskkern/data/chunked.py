@@ -1,13 +1,14 @@
 """Arrays of one Zarr group that grow together, a whole chunk of rows at a time."""
 
-import zlib
 from collections.abc import Mapping
 
 import numpy as np
 import zarr
 
 from daskkern.arrays import HostArray
-from daskkern.data.store import ZarrArray, checksum
+from daskkern.data.checksums import Checksum, combine
+from daskkern.data.csr_store import State, reopened
+from daskkern.data.store import ZarrArray
 from daskkern.errors import DataError, StoreError
 
 
@@ -20,17 +21,19 @@ class ChunkedArrays:
         Where the arrays are made, when their first chunk is written.
     buffers : mapping of str to array
         One chunk (chunk_rows, ...) of each array. The caller fills rows from `fill` on and calls :meth:`commit`.
+    chunk_rows : int
+        Rows of a chunk, also where there are no arrays but rows kept elsewhere to count.
     """
 
-    def __init__(self, group: zarr.Group, buffers: Mapping[str, HostArray]) -> None:
+    def __init__(self, group: zarr.Group, buffers: Mapping[str, HostArray], chunk_rows: int) -> None:
         self.buffers = buffers
         self.fill = 0
         self.n_rows = 0
         """Rows written; those in the buffers are not yet."""
-        self.checksums = dict.fromkeys(buffers, 0)
+        self.sums = {name: Checksum() for name in buffers}
         self._group = group
         self._arrays: dict[str, ZarrArray] = {}
-        self._chunk_rows = len(next(iter(buffers.values())))
+        self._chunk_rows = chunk_rows
 
     @property
     def room(self) -> int:
@@ -64,13 +67,58 @@ class ChunkedArrays:
         self._arrays[name][start : start + len(rows)] = rows
 
     def sum_again(self, name: str) -> None:
-        """Compute the checksum of an array anew from what is stored."""
-        self.checksums[name] = checksum(self._arrays[name], self._chunk_rows)
+        """Compute the checksums of an array anew from what is stored."""
+        self.sums[name] = Checksum()
+        for start in self.starts():
+            self.sums[name].add(self.read(name, start))
 
     @property
     def stored_chunk_rows(self) -> int:
         """Rows of a chunk on disk: fewer than asked when all rows fit in less."""
+        if not self._arrays:
+            return min(self._chunk_rows, self.n_rows)
         return int(next(iter(self._arrays.values())).chunks[0])
+
+    def state(self) -> State:
+        """Return what :meth:`restore` needs beside the chunks that are written."""
+        state = {f"buffer:{name}": buffer[: self.fill].copy() for name, buffer in self.buffers.items()}
+        sums = {f"sums:{name}": total.state() for name, total in self.sums.items()}
+        return {**state, **sums, "counts": np.array([self.n_rows, self.fill], np.int64)}
+
+    def restore(self, state: State) -> None:
+        """Go on after a :meth:`state` of an earlier process, in the same group."""
+        self.n_rows, self.fill = (int(value) for value in state["counts"])
+        self.sums = {name: Checksum.restored(state[f"sums:{name}"]) for name in self.buffers}
+        for name, buffer in self.buffers.items():
+            buffer[: self.fill] = state[f"buffer:{name}"]
+            array = reopened(self._group, name, self.n_rows)
+            if array is not None:
+                self._arrays[name] = array
+
+    def make(self, n_rows: int) -> None:
+        """Make the arrays for rows that others will write; see :meth:`go_on_at`."""
+        rows = min(n_rows, self._chunk_rows)
+        for name, buffer in self.buffers.items():
+            self._arrays[name] = self._create(name, buffer[:rows])
+            self._arrays[name].resize((n_rows, *buffer.shape[1:]))
+
+    def go_on_at(self, start: int) -> None:
+        """Write from row `start` on, where a chunk begins, into arrays that another process made."""
+        self.n_rows = start
+        self._arrays = {name: array for name in self.buffers if (array := reopened(self._group, name, 1)) is not None}
+
+    def leave(self) -> State:
+        """Write what is in the buffers, and return what :meth:`join` needs of these rows."""
+        self._flush()
+        return {f"sums:{name}": total.state() for name, total in self.sums.items()}
+
+    def join(self, state: State, rows: int) -> None:
+        """Count the next `rows` rows, which another process wrote."""
+        for name, buffer in self.buffers.items():
+            part, total = Checksum.restored(state[f"sums:{name}"]), self.sums[name]
+            total.chunks.extend(part.chunks)
+            total.whole = combine(total.whole, part.whole, rows * buffer[0].nbytes)
+        self.n_rows += rows
 
     def _flush(self) -> None:
         if self.fill == 0:
@@ -90,7 +138,7 @@ class ChunkedArrays:
         if array.shape[0] < stop:  # growing by doubling keeps the writes of metadata few
             array.resize((max(stop, 2 * array.shape[0]), *array.shape[1:]))
         array[self.n_rows : stop] = rows
-        self.checksums[name] = zlib.crc32(rows.data, self.checksums[name])
+        self.sums[name].add(rows)
 
     def _create(self, name: str, rows: HostArray) -> ZarrArray:
         return self._group.create_array(
@@ -100,6 +148,7 @@ class ChunkedArrays:
             dtype=rows.dtype,
             compressors=None,  # raw chunks read four times faster than zstd from the page cache
             fill_value=0,
+            overwrite=True,  # of a dead process, from after its last state
             # Chunks of zeros are written too, so that a missing chunk means a damaged store. The setting lives
             # in this object alone, therefore an array is never opened a second time to write to it.
             config={"write_empty_chunks": True},

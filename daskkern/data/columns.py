@@ -12,23 +12,46 @@ import numpy as np
 import numpy.typing as npt
 
 from daskkern.arrays import FloatArray, HostArray
+from daskkern.data.csr import CsrRows, FeatureRows, divide_columns, is_sparse
 from daskkern.errors import SpecError
 
-ScalingKind: TypeAlias = Literal["standard", "minmax", "none"]
-SCALING_KINDS: tuple[ScalingKind, ...] = ("standard", "minmax", "none")
+ScalingKind: TypeAlias = Literal["standard", "minmax", "maxabs", "unit_variance", "none"]
+SCALING_KINDS: tuple[ScalingKind, ...] = ("standard", "minmax", "maxabs", "unit_variance", "none")
+SPARSE_SCALINGS: tuple[ScalingKind, ...] = ("maxabs", "unit_variance", "none")
+"""Those that shift nothing, so that zeros stay zeros and sparse rows sparse."""
+
+WIDE = 1 << 15
+"""Columns beyond which statistics are kept in arrays rather than in attributes."""
 
 _PANEL_BYTES = 1 << 20  # the float64 copy of a panel stays in cache while its moments are taken
 
 
-@dataclass(frozen=True)
+Floats: TypeAlias = tuple[float, ...] | FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class ColumnStatistics:
-    """Mean, standard deviation (divisor n), minimum and maximum of every column, over `count` rows."""
+    """Mean, standard deviation (divisor n), minimum and maximum of every column, over `count` rows.
+
+    Each is a tuple; of very many columns, as sparse data have, an array (d,).
+    """
 
     count: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    min: tuple[float, ...]
-    max: tuple[float, ...]
+    mean: Floats
+    std: Floats
+    min: Floats
+    max: Floats
+
+    def table(self) -> FloatArray:
+        """Return mean, std, min and max as the rows of an array (4, d)."""
+        return np.array([self.mean, self.std, self.min, self.max], dtype=np.float64)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ColumnStatistics):
+            return NotImplemented
+        return self.count == other.count and np.array_equal(self.table(), other.table())
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Moments:
@@ -41,11 +64,13 @@ class Moments:
         self._min = np.full(n_columns, np.inf)
         self._max = np.full(n_columns, -np.inf)
 
-    def update(self, block: HostArray) -> bool:
-        """Add the rows of `block` (m, n_columns) and return True when all of them are finite.
+    def update(self, block: FeatureRows) -> bool:
+        """Add the rows of `block` (m, n_columns), dense or CSR, and return True when all of them are finite.
 
         After False the moments are meaningless: the caller is expected to refuse the data.
         """
+        if is_sparse(block):
+            return self._update_sparse(block)
         rows = max(1, _PANEL_BYTES // max(1, 8 * block.shape[1]))
         return all(self._update_panel(block[i : i + rows]) for i in range(0, len(block), rows))
 
@@ -58,13 +83,51 @@ class Moments:
         values = panel.astype(np.float64)
         mean = values.mean(axis=0)
         values -= mean
-        total = self._count + len(panel)
-        delta = mean - self._mean
-        self._squares += np.einsum("ij,ij->j", values, values)
-        self._squares += delta * delta * (self._count * len(panel) / total)
-        self._mean += delta * (len(panel) / total)
-        self._count = total
+        self._merge(len(panel), mean, np.einsum("ij,ij->j", values, values))
         return True
+
+    def _update_sparse(self, block: CsrRows) -> bool:
+        values, columns, d = block.data.astype(np.float64), block.indices, len(self._mean)
+        if not np.isfinite(values).all():
+            return False
+        m = block.shape[0]
+        if m == 0:
+            return True
+        stored = np.bincount(columns, minlength=d)
+        mean = np.bincount(columns, values, minlength=d) / m
+        centred = values - mean[columns]
+        squares = np.bincount(columns, centred * centred, minlength=d) + (m - stored) * mean * mean
+        low, high = np.where(stored < m, 0.0, np.inf), np.where(stored < m, 0.0, -np.inf)
+        np.minimum.at(low, columns, values)
+        np.maximum.at(high, columns, values)
+        self._min, self._max = np.minimum(self._min, low), np.maximum(self._max, high)
+        self._merge(m, mean, squares)
+        return True
+
+    def _merge(self, m: int, mean: FloatArray, squares: FloatArray) -> None:
+        """Add m rows of which the means and the sums of squared deviations are known."""
+        total = self._count + m
+        delta = mean - self._mean
+        self._squares += squares + delta * delta * (self._count * m / total)
+        self._mean += delta * (m / total)
+        self._count = total
+
+    def state(self) -> FloatArray:
+        """Return everything as an array (5, n_columns), for :meth:`restore`."""
+        count = np.full_like(self._mean, self._count)
+        return np.array([count, self._mean, self._squares, self._min, self._max])
+
+    def restore(self, state: FloatArray) -> None:
+        """Go on after a :meth:`state`."""
+        count, self._mean, self._squares, self._min, self._max = state.copy()
+        self._count = int(count[0])
+
+    def add(self, state: FloatArray) -> None:
+        """Add the rows that other moments have seen, given their :meth:`state`."""
+        count, mean, squares, low, high = state
+        if count[0] > 0:
+            self._min, self._max = np.minimum(self._min, low), np.maximum(self._max, high)
+            self._merge(int(count[0]), mean, squares)
 
     def result(self) -> ColumnStatistics:
         """Return the statistics of all rows seen. A column of one value has exactly std 0 and that mean."""
@@ -73,6 +136,8 @@ class Moments:
         constant = self._min == self._max  # rounding in the mean must not pass for spread
         std = np.where(constant, 0.0, np.sqrt(self._squares / self._count))
         mean = np.where(constant, self._min, self._mean)
+        if len(mean) > WIDE:
+            return ColumnStatistics(self._count, mean, std, self._min, self._max)
         return ColumnStatistics(self._count, _floats(mean), _floats(std), _floats(self._min), _floats(self._max))
 
 
@@ -88,29 +153,36 @@ class Scaling:
     def of(cls, kind: str, statistics: ColumnStatistics) -> "Scaling":
         """Return the scaling of one kind for columns with these statistics; no spread gives scale 1.
 
-        ``"standard"`` gives mean 0 and standard deviation 1, ``"minmax"`` the range 0 to 1.
+        ``"standard"`` gives mean 0 and standard deviation 1, ``"minmax"`` the range 0 to 1. ``"maxabs"`` divides by
+        the largest absolute value and ``"unit_variance"`` by the standard deviation; neither shifts, as scikit-learn's
+        ``MaxAbsScaler`` and ``StandardScaler(with_mean=False)``.
         """
         check_scaling_kind(kind)
         if kind == "none":
             return cls()
-        if kind == "standard":
-            shift, scale = np.asarray(statistics.mean), np.asarray(statistics.std)
-        else:
-            shift = np.asarray(statistics.min)
-            scale = np.asarray(statistics.max) - shift
-        scale = np.where(scale > 0, scale, 1.0)
-        return cls("standard" if kind == "standard" else "minmax", _floats(shift), _floats(scale))
+        low, high, std = np.asarray(statistics.min), np.asarray(statistics.max), np.asarray(statistics.std)
+        shift, scale = {
+            "standard": (np.asarray(statistics.mean), std),
+            "minmax": (low, high - low),
+            "maxabs": (np.zeros_like(low), np.maximum(np.abs(low), np.abs(high))),
+            "unit_variance": (np.zeros_like(low), std),
+        }[kind]
+        known = next(name for name in SCALING_KINDS if name == kind)
+        return cls(known, _floats(shift), _floats(np.where(scale > 0, scale, 1.0)))
 
-    def apply(self, X: HostArray, dtype: npt.DTypeLike, *, overwrite: bool = False) -> HostArray:
-        """Return the rows `X` (m, d) scaled, as float `dtype`.
+    def apply(self, X: FeatureRows, dtype: npt.DTypeLike, *, overwrite: bool = False) -> FeatureRows:
+        """Return the rows `X` (m, d), dense or CSR, scaled, as float `dtype`.
 
         `X` itself is returned when there is nothing to do. It is modified only with `overwrite`, which saves
-        the copy when `X` already has the dtype. Wide integers and float64 are scaled in float64 first, because
-        float32 would round away what is left after the shift.
+        the copy when `X` already has the dtype. A shift of sparse rows raises SpecError. Wide integers and float64
+        are scaled in float64 first, because float32 would round away what is left after the shift.
         """
         dtype = np.dtype(dtype)
         if self.kind == "none":
             return X.astype(dtype, copy=False)
+        if is_sparse(X):
+            check_sparse_scaling(self.kind)
+            return divide_columns(X, self._vectors[1], dtype)
         wide = X.dtype == np.float64 or (X.dtype.kind in "iu" and X.dtype.itemsize > 2)
         scaled = X.astype(np.float64 if wide else dtype, copy=not overwrite)
         shift, scale = self._vectors
@@ -127,6 +199,17 @@ def check_scaling_kind(kind: str) -> None:
     """Raise SpecError unless `kind` is the name of a scaling."""
     if kind not in SCALING_KINDS:
         raise SpecError(f"scale {kind!r} was asked; choose one of {', '.join(SCALING_KINDS)}")
+
+
+def check_sparse_scaling(kind: str) -> None:
+    """Raise SpecError unless a scaling of this kind keeps sparse rows sparse."""
+    check_scaling_kind(kind)
+    if kind not in SPARSE_SCALINGS:
+        raise SpecError(
+            f"scale {kind!r} was asked of sparse rows, but it shifts columns, which would make every zero a number; "
+            "say maxabs (divide by the largest absolute value), unit_variance (divide by the standard deviation, "
+            "without centring) or none"
+        )
 
 
 def _floats(values: HostArray) -> tuple[float, ...]:

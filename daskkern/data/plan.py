@@ -59,7 +59,7 @@ class BatchPlan:
         cls, rows: Rows, batch_size: int, seed: int = 0, window_bytes: int = DEFAULT_WINDOW_BYTES
     ) -> "BatchPlan":
         """Return the plan for `rows` whose windows hold about `window_bytes` of float32 features."""
-        window_rows = max(1, window_bytes // (4 * rows.n_features))
+        window_rows = max(1, window_bytes // rows.row_bytes)
         return cls(rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows)
 
     @property

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.data.csr import CsrRows, FeatureRows, as_csr, gather_rows, is_sparse
+from daskkern.data.csr_store import CsrReader
 from daskkern.data.schema import ClassLabel, Task
 from daskkern.data.store import Store, read_array
 from daskkern.errors import DataError, SpecError, StoreError
@@ -32,14 +34,14 @@ class RowBlock:
     Attributes
     ----------
     X : (m, d) float32 or float64
-        Features, scaling already applied.
+        Features, scaling already applied: a NumPy array, or a ``scipy.sparse.csr_array`` of sparse rows.
     y : (m,) int64 or (m, t) float64
         Class codes, or regression targets.
     weight : (m,) float64
         Weights of the rows.
     """
 
-    X: HostArray | None
+    X: FeatureRows | None
     y: HostArray | None
     weight: HostArray | None
 
@@ -61,6 +63,8 @@ class Rows(ABC):
         Whether rows have weights.
     dtype : dtype
         Of the blocks of ``X``: float32 or float64.
+    n_stored : int or None
+        Entries of all sparse rows, about; None for dense rows.
     """
 
     n_rows: int
@@ -71,6 +75,19 @@ class Rows(ABC):
     classes: tuple[ClassLabel, ...] | None
     has_weight: bool
     dtype: np.dtype[np.floating]
+    n_stored: int | None = None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether blocks of ``X`` are CSR rows."""
+        return self.n_stored is not None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the features of a row in float32, on the average; at least 1."""
+        if self.n_stored is None:
+            return 4 * self.n_features
+        return 8 * (self.n_stored // max(1, self.n_rows) + 1)
 
     def read(self, start: int, stop: int, fields: Fields = ALL) -> RowBlock:
         """Return the rows from `start` to `stop` (excluded). What is not in `fields` is not decoded."""
@@ -83,7 +100,7 @@ class Rows(ABC):
         )
 
     @abstractmethod
-    def _read_features(self, start: int, stop: int) -> HostArray: ...
+    def _read_features(self, start: int, stop: int) -> FeatureRows: ...
 
     @abstractmethod
     def _read_targets(self, start: int, stop: int) -> HostArray: ...
@@ -97,7 +114,8 @@ class ArrayRows(Rows):
 
     Parameters
     ----------
-    X : (n, d) array of real numbers
+    X : (n, d) array of real numbers, or sparse matrix
+        Anything sparse but canonical CSR is converted once.
     y : None, (n,) int codes, or (n,) or (n, t) floats
         Codes when `classes` is given, regression targets otherwise.
     weight : None or (n,) array
@@ -111,7 +129,7 @@ class ArrayRows(Rows):
 
     def __init__(
         self,
-        X: HostArray,
+        X: FeatureRows,
         y: HostArray | None = None,
         *,
         weight: HostArray | None = None,
@@ -122,8 +140,11 @@ class ArrayRows(Rows):
         if X.ndim != 2 or X.dtype.kind not in "fiub":
             raise DataError(f"X is {X.dtype} of shape {X.shape}; a table of real numbers (rows, features) was expected")
         for name, array in (("y", y), ("weight", weight)):
-            if array is not None and len(array) != len(X):
-                raise DataError(f"{name} has {len(array)} rows, but X has {len(X)}")
+            if array is not None and len(array) != X.shape[0]:
+                raise DataError(f"{name} has {len(array)} rows, but X has {X.shape[0]}")
+        if is_sparse(X):
+            X = as_csr(X)
+            self.n_stored = int(X.nnz)
         self.dtype = _float_dtype(dtype)
         self.n_rows, self.n_features = X.shape
         self.chunk_rows = max(1, min(chunk_rows, self.n_rows))
@@ -137,7 +158,7 @@ class ArrayRows(Rows):
         self.n_targets = 0 if y is None else 1 if y.ndim == 1 else y.shape[1]
         self._X, self._y, self._weight = X, y, weight
 
-    def _read_features(self, start: int, stop: int) -> HostArray:
+    def _read_features(self, start: int, stop: int) -> FeatureRows:
         return self._X[start:stop].astype(self.dtype, copy=False)
 
     def _read_targets(self, start: int, stop: int) -> HostArray:
@@ -168,11 +189,18 @@ class StoreRows(Rows):
         self.chunk_rows = info.chunk_rows
         self.task, self.classes, self.has_weight = info.task, info.classes, info.has_weight
         self._scaling, self._path = info.scaling, store.path
-        self._X = store.array("X")
+        self._X = None if info.is_sparse else store.array("X")
+        self._csr = (
+            CsrReader(store.csr_parts(), info.n_features, f"X of the store {store.path}") if info.is_sparse else None
+        )
+        self.n_stored = None if self._csr is None else self._csr.n_stored
         self._y = store.array("y") if info.task is not None else None
         self._weight = store.array("weight") if info.has_weight else None
 
-    def _read_features(self, start: int, stop: int) -> HostArray:
+    def _read_features(self, start: int, stop: int) -> FeatureRows:
+        if self._csr is not None:
+            return self._scaling.apply(self._csr.read(start, stop), self.dtype)
+        assert self._X is not None
         X = read_array(self._X, start, stop)
         return self._scaling.apply(X, self.dtype, overwrite=bool(X.flags.owndata))
 
@@ -196,7 +224,7 @@ def take(rows: Rows, positions: IntArray, fields: Fields = ALL) -> RowBlock:
     positions = np.asarray(positions, dtype=np.int64)
     if positions.ndim != 1 or (positions.size and not 0 <= positions.min() <= positions.max() < rows.n_rows):
         raise SpecError(f"row positions from 0 to {rows.n_rows - 1} were expected")
-    result = empty_block(rows, len(positions), fields)
+    gathering = Gathering(rows, len(positions), fields)
     order = np.argsort(positions, kind="stable")
     in_order = positions[order]
     cuts = np.flatnonzero(np.diff(in_order // rows.chunk_rows)) + 1  # where the next chunk begins
@@ -205,31 +233,56 @@ def take(rows: Rows, positions: IntArray, fields: Fields = ALL) -> RowBlock:
             wanted = positions[slots]
             start = int(wanted[0])
             part = rows.read(start, int(wanted[-1]) + 1, fields)
-            scatter(result, slots, part, wanted - start)
-    return result
+            gathering.put(slots, part, wanted - start)
+    return gathering.block()
 
 
-def empty_block(rows: Rows, m: int, fields: Fields) -> RowBlock:
-    """Return an uninitialised block for `m` rows, with the parts that `fields` names and `rows` has."""
-    wants_y = Fields.y in fields and rows.task is not None
-    y = None
-    if wants_y and rows.task == "classification":
-        y = np.empty(m, np.int64)
-    elif wants_y:
-        y = np.empty((m, rows.n_targets), np.float64)
-    return RowBlock(
-        X=np.empty((m, rows.n_features), rows.dtype) if Fields.X in fields else None,
-        y=y,
-        weight=np.empty(m, np.float64) if Fields.weight in fields and rows.has_weight else None,
-    )
+class Gathering:
+    """A block of `m` rows put together from parts, in any order. Holds the block; of sparse rows, twice at the end.
+
+    Parameters
+    ----------
+    rows : Rows
+        Where the parts come from.
+    m : int
+        Rows of the block; each of them must be put once.
+    fields : Fields
+        The parts of the rows to gather, as far as `rows` has them.
+    """
+
+    def __init__(self, rows: Rows, m: int, fields: Fields) -> None:
+        self._rows, self._wants_X = rows, Fields.X in fields
+        self._X = np.empty((m, rows.n_features), rows.dtype) if self._wants_X and not rows.is_sparse else None
+        self._y, self._weight = _targets_like(rows, m, fields), None
+        if Fields.weight in fields and rows.has_weight:
+            self._weight = np.empty(m, np.float64)
+        self._parts: list[CsrRows] = []
+        self._slots: list[IntArray] = []
+
+    def put(self, slots: IntArray, part: RowBlock, places: IntArray | slice = slice(None)) -> None:
+        """Make the rows of `part` at `places` the rows `slots` of the block, every field that both have."""
+        for into, values in ((self._X, part.X), (self._y, part.y), (self._weight, part.weight)):
+            if into is not None and values is not None:
+                into[slots] = values[places]
+        if self._wants_X and self._X is None:
+            assert part.X is not None
+            self._parts.append(part.X if isinstance(places, slice) and places == slice(None) else part.X[places])
+            self._slots.append(slots)
+
+    def block(self) -> RowBlock:
+        """Return the block, when every row was put."""
+        X: FeatureRows | None = self._X
+        if self._wants_X and X is None:
+            slots = np.concatenate([*self._slots, np.empty(0, np.int64)])
+            X = gather_rows(self._parts, np.argsort(slots), self._rows.n_features, self._rows.dtype)
+            self._parts.clear()
+        return RowBlock(X, self._y, self._weight)
 
 
-def scatter(target: RowBlock, slots: IntArray, source: RowBlock, places: IntArray | slice = slice(None)) -> None:
-    """Put the rows of `source` at `places` into the rows `slots` of `target`, every part that both have."""
-    pairs = ((target.X, source.X), (target.y, source.y), (target.weight, source.weight))
-    for into, values in pairs:
-        if into is not None and values is not None:
-            into[slots] = values[places]
+def _targets_like(rows: Rows, m: int, fields: Fields) -> HostArray | None:
+    if Fields.y not in fields or rows.task is None:
+        return None
+    return np.empty(m, np.int64) if rows.task == "classification" else np.empty((m, rows.n_targets), np.float64)
 
 
 def _float_dtype(dtype: npt.DTypeLike) -> np.dtype[np.floating]:

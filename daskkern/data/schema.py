@@ -1,9 +1,9 @@
 """What a daskkern store holds, as a value: :class:`StoreInfo`, its attributes in Zarr, and their validation.
 
-A store is a Zarr v3 group: ``X`` (n, d), ``y`` ((n,) int64 class codes or (n, t) float64 targets) and optionally
-``weight`` (n,) float64, all chunked by the same number of rows. Values are kept as they came, except that
-float64 features are stored as float32. Everything else is in the attributes, which are read as hostile
-input: plain JSON, every entry checked, nothing unpickled.
+A store is a Zarr v3 group: ``X`` (n, d), an array or a group of CSR parts, ``y`` ((n,) int64 class codes or (n, t)
+float64 targets) and optionally ``weight`` (n,) float64, all chunked by the same number of rows. Values are kept as
+they came, except that float64 features are stored as float32. Everything else is in the attributes, which are read
+as hostile input: plain JSON, every entry checked, nothing unpickled.
 """
 
 import math
@@ -11,13 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from daskkern.data.columns import SCALING_KINDS, ColumnStatistics, Scaling, ScalingKind
+import numpy as np
+
+from daskkern.arrays import FloatArray
+from daskkern.data.columns import SCALING_KINDS, SPARSE_SCALINGS, WIDE, ColumnStatistics, Scaling, ScalingKind
+from daskkern.data.encoding import Encoding, encoding_from_json, feature_names_of
 from daskkern.errors import StoreError
 
 __all__ = ["FORMAT", "VERSION", "ClassLabel", "ColumnStatistics", "Scaling", "StoreInfo", "Task"]
 
 FORMAT = "daskkern-store"
 VERSION = 1
+SOURCE_KEY = "source_key"
+"""The attribute with a digest of the sources and settings that a store was ingested from."""
+STATISTICS = "column_statistics"
+"""The array (4, d) with mean, std, min and max of very many columns."""
 
 Task: TypeAlias = Literal["classification", "regression"]
 ClassLabel: TypeAlias = str | int | float | bool
@@ -49,6 +57,10 @@ class StoreInfo:
         Whether rows have weights.
     checksums : mapping of str to int
         CRC-32 of the bytes of each array, rows in order.
+    is_sparse : bool
+        Whether `X` is a group of CSR parts rather than an array.
+    encoding : tuple of ColumnEncoding or None
+        How the columns of the source became features; None when they are the columns as they were.
     """
 
     n_rows: int
@@ -65,6 +77,8 @@ class StoreInfo:
     scaling: Scaling
     has_weight: bool
     checksums: Mapping[str, int]
+    is_sparse: bool = False
+    encoding: Encoding | None = None
 
     def feature_name(self, column: int) -> str:
         """Return the name of a feature, for messages: its own, or ``column 3``."""
@@ -83,7 +97,7 @@ class StoreInfo:
             "class_counts": _list(self.class_counts),
             "feature_names": _list(self.feature_names),
             "target_names": _list(self.target_names),
-            "statistics": _statistics_to_json(self.statistics),
+            "statistics": ({"array": STATISTICS} if self.n_features > WIDE else _statistics_to_json(self.statistics)),
             "target_statistics": _statistics_to_json(self.target_statistics),
             "scaling": {
                 "kind": self.scaling.kind,
@@ -92,11 +106,15 @@ class StoreInfo:
             },
             "has_weight": self.has_weight,
             "checksums": dict(self.checksums),
+            "layout": "csr" if self.is_sparse else "dense",
+            "encoding": None if self.encoding is None else [column.to_json() for column in self.encoding],
         }
 
     @classmethod
-    def from_attributes(cls, attributes: Mapping[str, Any], where: str) -> "StoreInfo":
-        """Read and check the attributes of the store at `where`.
+    def from_attributes(
+        cls, attributes: Mapping[str, Any], where: str, statistics: FloatArray | None = None
+    ) -> "StoreInfo":
+        """Read and check the attributes of the store at `where`; `statistics` (4, d) where an array holds them.
 
         Raises
         ------
@@ -104,7 +122,7 @@ class StoreInfo:
             A sentence that names the first thing that is wrong.
         """
         check_format(attributes, FORMAT, VERSION, where)
-        return _Reader(attributes, where).info()
+        return _Reader(attributes, where, statistics).info()
 
 
 def check_format(attributes: Mapping[str, Any], kind: str, version: int, where: str) -> None:
@@ -129,9 +147,10 @@ def check_format(attributes: Mapping[str, Any], kind: str, version: int, where: 
 class _Reader:
     """Takes one attribute after the other and checks it; every complaint names the store and the attribute."""
 
-    def __init__(self, attributes: Mapping[str, Any], where: str) -> None:
+    def __init__(self, attributes: Mapping[str, Any], where: str, statistics: FloatArray | None) -> None:
         self._attributes = attributes
         self._where = where
+        self._kept = statistics
 
     def info(self) -> StoreInfo:
         n_rows, d = self._count("n_rows", least=1), self._count("n_features", least=1)
@@ -140,6 +159,7 @@ class _Reader:
         if (task is None) != (t == 0) or (task == "classification" and t != 1):
             self._refuse("n_targets", f"{t} targets do not go with task {task!r}")
         classes, counts = self._classes(task, n_rows)
+        sparse = self._attributes.get("layout", "dense") != "dense" and self._choice("layout", ("csr",)) == "csr"
         return StoreInfo(
             n_rows=n_rows,
             n_features=d,
@@ -152,9 +172,11 @@ class _Reader:
             target_names=self._names("target_names", t),
             statistics=self._statistics("statistics", n_rows, d),
             target_statistics=self._statistics("target_statistics", n_rows, t) if task == "regression" else None,
-            scaling=self._scaling(d),
+            scaling=self._scaling(d, sparse),
             has_weight=self._choice("has_weight", (True, False)),
             checksums=self._checksums(),
+            is_sparse=sparse,
+            encoding=self._encoding(d),
         )
 
     def _refuse(self, name: str, found: str) -> NoReturn:
@@ -212,10 +234,14 @@ class _Reader:
 
     def _statistics(self, name: str, n_rows: int, width: int) -> ColumnStatistics:
         entry = self._mapping(name)
+        if name == "statistics" and entry.get("array") == STATISTICS:
+            if self._kept is None or self._kept.shape != (4, width) or not np.isfinite(self._kept).all():
+                self._refuse(name, f"the array {STATISTICS!r} is missing or unsound")
+            return ColumnStatistics(n_rows, *self._kept)
         mean, std, low, high = (self._list(name, entry.get(k), float, width) for k in ("mean", "std", "min", "max"))
         return ColumnStatistics(n_rows, mean, std, low, high)
 
-    def _scaling(self, width: int) -> Scaling:
+    def _scaling(self, width: int, sparse: bool) -> Scaling:
         entry = self._mapping("scaling")
         kind: ScalingKind | None = next((k for k in SCALING_KINDS if k == entry.get("kind")), None)
         if kind is None:
@@ -225,7 +251,17 @@ class _Reader:
         scale = self._list("scaling", entry.get("scale"), float, length)
         if any(value <= 0 for value in scale):
             self._refuse("scaling", "a scale is not positive")
+        if sparse and kind not in SPARSE_SCALINGS:
+            self._refuse("scaling", f"{kind} shifts columns, which sparse rows do not allow")
         return Scaling(kind, shift, scale)
+
+    def _encoding(self, width: int) -> Encoding | None:
+        if self._attributes.get("encoding") is None:
+            return None
+        encoding = encoding_from_json(self._attributes["encoding"])
+        if encoding is None or len(feature_names_of(encoding)) != width:
+            self._refuse("encoding", f"columns that make {width} features were expected")
+        return encoding
 
     def _checksums(self) -> Mapping[str, int]:
         entry = self._mapping("checksums")

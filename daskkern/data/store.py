@@ -5,6 +5,7 @@ import json
 import os
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,8 +16,9 @@ from zarr.abc.store import Store as AbstractStore
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, ZipStore
 
-from daskkern.arrays import HostArray
-from daskkern.data.schema import StoreInfo
+from daskkern.arrays import FloatArray, HostArray
+from daskkern.data.csr_store import PARTS
+from daskkern.data.schema import STATISTICS, StoreInfo
 from daskkern.errors import StoreError
 
 StoreSource: TypeAlias = str | os.PathLike[str] | zarr.Group
@@ -32,35 +34,52 @@ class Store:
     path: str
 
     def array(self, name: str) -> ZarrArray:
-        """Return the Zarr array ``"X"``, ``"y"`` or ``"weight"``."""
+        """Return the Zarr array ``"X"`` (of sparse rows ``"X/data"`` and such), ``"y"`` or ``"weight"``."""
         return _array(self.group, name, self.path)
+
+    def array_names(self) -> tuple[str, ...]:
+        """Return the names of the arrays that hold the rows, as :meth:`array` takes them."""
+        features = tuple(f"X/{part}" for part in PARTS) if self.info.is_sparse else ("X",)
+        return (
+            *features,
+            *(["y"] if self.info.task is not None else []),
+            *(["weight"] if self.info.has_weight else []),
+        )
+
+    def csr_parts(self) -> Mapping[str, ZarrArray]:
+        """Return the parts of sparse rows."""
+        return {part: self.array(f"X/{part}") for part in PARTS}
 
     def fingerprint(self) -> str:
         """Return a short digest that tells this data from other data, whatever the store is called.
 
         It covers shapes, dtype, the attributes and through them the checksums of the rows; no row is read.
         """
-        X = self.array("X")
-        identity = {"shape": X.shape, "dtype": str(X.dtype), **self.info.to_attributes()}
+        X = self.array("X/data" if self.info.is_sparse else "X")
+        shape = (self.info.n_rows, self.info.n_features)
+        identity = {"shape": shape, "dtype": str(X.dtype), **self.info.to_attributes()}
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
     def verify(self) -> None:
         """Read everything and raise StoreError when an array differs from what was written."""
         for name, expected in self.info.checksums.items():
-            if checksum(self.array(name), self.info.chunk_rows) != expected:
+            array = self.array(name)
+            if checksum(array, array.chunks[0]) != expected:
                 raise StoreError(
                     f"array {name!r} of the store {self.path} is not what was written (its checksum differs); "
                     "copy the store again or ingest the data again"
                 )
 
 
-def open_store(source: StoreSource) -> Store:
+def open_store(source: StoreSource, *, chunks_present: bool = True) -> Store:
     """Open a store for reading and check that it is whole.
 
     Parameters
     ----------
     source : str, path or zarr.Group
         A folder, a zip file of one, a URL that fsspec knows (``s3://...``, ``memory://...``), or an open group.
+    chunks_present : bool
+        Refuse the store when a chunk is missing, which Zarr would read as zeros.
 
     Raises
     ------
@@ -68,15 +87,23 @@ def open_store(source: StoreSource) -> Store:
         When it is missing, no daskkern store, of a newer schema, half-written, damaged or incomplete.
     """
     group, path = _open_group(source)
-    info = StoreInfo.from_attributes(group.attrs.asdict(), path)
-    shapes: dict[str, tuple[int, ...]] = {"X": (info.n_rows, info.n_features)}
+    info = StoreInfo.from_attributes(group.attrs.asdict(), path, _statistics(group, path))
+    shapes: dict[str, tuple[int, ...]] = {}
+    if info.is_sparse:
+        _check_csr(group, info, path)
+    else:
+        shapes["X"] = (info.n_rows, info.n_features)
     if info.task is not None:
         shapes["y"] = (info.n_rows,) if info.task == "classification" else (info.n_rows, info.n_targets)
     if info.has_weight:
         shapes["weight"] = (info.n_rows,)
     for name, shape in shapes.items():
         _check_array(_array(group, name, path), name, shape, info, path)
-    return Store(info, group, path)
+    store = Store(info, group, path)
+    if chunks_present:
+        for name in store.array_names():
+            _refuse_missing_chunk(store.array(name), name, path)
+    return store
 
 
 def checksum(array: ZarrArray, chunk_rows: int) -> int:
@@ -157,6 +184,35 @@ def _check_array(array: ZarrArray, name: str, shape: tuple[int, ...], info: Stor
             f"array {name!r} of the store {path} has chunks {array.chunks}, but its attributes say "
             f"{info.chunk_rows} rows; ingest the data again"
         )
+
+
+def _statistics(group: zarr.Group, path: str) -> FloatArray | None:
+    try:
+        present = STATISTICS in group
+    except Exception as error:  # damaged metadata: zarr raises many types
+        raise StoreError(f"array {STATISTICS!r} of the store {path} is damaged: {error}; ingest again") from error
+    if not present:
+        return None
+    array = _array(group, STATISTICS, path)
+    _refuse_missing_chunk(array, STATISTICS, path)
+    return read_array(array, 0, 4).astype(np.float64)
+
+
+def _check_csr(group: zarr.Group, info: StoreInfo, path: str) -> None:
+    """Check that the parts of sparse rows are there, whole and of lengths that go together."""
+    parts = {name: _array(group, f"X/{name}", path) for name in PARTS}
+    lengths = {name: array.shape for name, array in parts.items()}
+    if lengths["indptr"] != (info.n_rows + 1,) or lengths["data"] != lengths["indices"] or len(lengths["data"]) != 1:
+        raise StoreError(
+            f"the parts of X of the store {path} have the shapes {lengths}, which make no {info.n_rows} sparse rows; "
+            "ingest the data again"
+        )
+    for name, array in parts.items():
+        if array.dtype.kind not in ("fiu" if name == "data" else "iu"):
+            raise StoreError(f"array 'X/{name}' of the store {path} holds {array.dtype} values; ingest the data again")
+
+
+def _refuse_missing_chunk(array: ZarrArray, name: str, path: str) -> None:
     missing = _missing_chunk(array)
     if missing is not None:
         raise StoreError(

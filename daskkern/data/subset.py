@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.data.csr import FeatureRows
 from daskkern.data.rows import Fields, Rows
 
 
@@ -20,8 +21,10 @@ class RowsWithout(Rows):
         self.n_features, self.n_targets = rows.n_features, rows.n_targets
         self.chunk_rows, self.task, self.classes = min(rows.chunk_rows, self.n_rows), rows.task, rows.classes
         self.has_weight, self.dtype = rows.has_weight, rows.dtype
+        if rows.n_stored is not None:
+            self.n_stored = rows.n_stored * self.n_rows // rows.n_rows
 
-    def _read_features(self, start: int, stop: int) -> HostArray:
+    def _read_features(self, start: int, stop: int) -> FeatureRows:
         block, keep = self._span(start, stop, Fields.X)
         return block.X[keep]
 

@@ -266,3 +266,40 @@ def test_an_interrupt_leaves_a_model(workers, tmp_path, capfd):
     assert "interrupted: the model so far is in" in out
     assert (tmp_path / "m.zarr").is_dir()
     assert run(capfd, "score", tmp_path / "m.zarr", tmp_path / "d.zarr")[0] == 0
+
+
+def test_plan_tells_the_time_and_what_it_is_made_of(stores, capfd):
+    code, out, err = run(capfd, "plan", stores[0], "--landmarks", 50, "--workers", 0)
+    assert code == 0, err
+    for words in ("time, estimated", "set-up", "first epoch", "later epochs, each", "the fit of 10 epochs"):
+        assert words in out
+    assert "An estimate from a calibration of this machine" in out
+    assert "kernel blocks:" in out
+
+
+def test_plan_refuses_with_numbers_and_remedies(stores, capfd):
+    code, _, err = run(capfd, "plan", stores[0], "--landmarks", 80, "--memory", "290MB", "--workers", 0)
+    assert code == 1
+    assert "would do: (1)" in err
+    assert "a memory limit of" in err
+
+
+def test_where_blocks_are_kept_is_set_and_told(stores, capfd, tmp_path):
+    for asked, said in (("disk", "kept on disk as asked"), ("never", "computed again in every epoch")):
+        code, _, err = run(
+            capfd, "fit", stores[0], "--landmarks", 50, "--workers", 0, "--set", f"keep_blocks={asked}",
+            "--set", f"scratch={tmp_path}", "--out", tmp_path / "kept.zarr",
+        )  # fmt: skip
+        assert code == 0, err
+        assert said in err
+    code, _, err = run(capfd, "plan", stores[0], "--set", "keep_blocks=tape")
+    assert code == 2
+    assert "keep_blocks='tape'" in err
+
+
+@pytest.mark.cluster
+def test_plan_measures_on_the_workers_of_a_cluster(stores, capfd, cluster2):
+    code, out, err = run(capfd, "plan", stores[0], "--landmarks", 50, "--scheduler", cluster2)
+    assert code == 0, err
+    assert "a calibration of 2 workers at once" in out
+    assert "memory of one rank of 2" in out

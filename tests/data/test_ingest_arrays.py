@@ -13,7 +13,7 @@ import pytest
 import daskkern
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import IngestReport, ingest
-from daskkern.data.ingest.split import Split
+from daskkern.data.ingest.split import TEST, Split, SplitSettings
 from daskkern.data.rows import RowBlock, StoreRows
 from daskkern.data.store import open_store
 from daskkern.errors import DataError, SpecError, StoreError
@@ -208,7 +208,7 @@ def _with(value: float, row: int, column: int) -> HostArray:
         (_bad(), {"target": ("y", "X")}, "one entry holds all"),
         (_bad(), {"drop": ["a"]}, "--drop names columns"),
         (_bad(), {"task": "clustering"}, "task 'clustering' was asked; choose one of auto, classification"),
-        (_bad(), {"scale": "log"}, "scale 'log' was asked; choose one of standard, minmax, none"),
+        (_bad(), {"scale": "log"}, "scale 'log' was asked; choose one of standard, minmax, maxabs"),
         (_bad(), {"split": 0.5}, "say --out-test STORE"),
         (_bad(y=np.zeros(6, int)), {}, "same label 0; classification needs two classes"),
         (_bad(y=np.arange(6)), {}, "6 different values in 6 rows.*--task"),
@@ -306,7 +306,7 @@ def test_sources_that_cannot_be(tmp_path: Path) -> None:
         ([], "no source"),
         ("nowhere.npz", "there is no file nowhere.npz"),
         (str(tmp_path / "*.npz"), "no file matches"),
-        (str(tmp_path), "is a folder; name the files in it"),
+        (str(tmp_path), "is a folder without Parquet files; name the files in it"),
     ):
         with pytest.raises(DataError, match=words):
             ingest(sources, out)
@@ -363,9 +363,11 @@ def test_a_label_that_only_the_test_part_has_is_refused(tmp_path: Path, left: Le
     y[::2] = 1
     y[7] = 2
     np.savez(tmp_path / "d.npz", X=np.ones((40, 1)), y=y)
-    seed = next(seed for seed in range(60) if Split(0.5, 40, seed).is_test(7, 8)[0])
+    one = np.zeros(40, np.int64)
+    splits = (Split(SplitSettings(0.5, stratify=False, seed=seed), [40]).deal(one) for seed in range(60))
+    seed = next(seed for seed, parts in enumerate(splits) if parts[7] == TEST)
     with pytest.raises(DataError, match="label 2 is so rare"):
-        ingest(tmp_path / "d.npz", tmp_path / "s", split=0.5, seed=seed, out_test=tmp_path / "t")
+        ingest(tmp_path / "d.npz", tmp_path / "s", split=0.5, seed=seed, out_test=tmp_path / "t", stratify=False)
     assert left() == ["d.npz"]
 
 

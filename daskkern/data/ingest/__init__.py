@@ -1,5 +1,6 @@
-"""Turning files into stores: one pass over each file, in bounded memory, whole or not at all."""
+"""Turning files and dask collections into stores: in bounded memory, whole or not at all."""
 
+from daskkern.data.ingest.dask_tables import DaskArrays
 from daskkern.data.ingest.run import IngestReport, ingest
 
-__all__ = ["IngestReport", "ingest"]
+__all__ = ["DaskArrays", "IngestReport", "ingest"]

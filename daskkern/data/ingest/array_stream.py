@@ -53,29 +53,36 @@ class StoredArray:
     scratch: Path
     seekable: bool
 
-    def blocks(self, rows: int) -> Generator[HostArray]:
-        """Yield the array in order, `rows` entries of the first axis at a time; each block is a new array."""
-        if self.header.fortran and len(self.header.shape) > 1:
-            return self._column_major(rows)
-        return self._row_major(rows)
+    def blocks(self, rows: int, start: int = 0) -> Generator[HostArray]:
+        """Yield the array in order, `rows` entries of the first axis at a time, from entry `start` on.
 
-    def _row_major(self, rows: int) -> Generator[HostArray]:
+        Each block is a new array.
+        """
+        if self.header.fortran and len(self.header.shape) > 1:
+            return self._column_major(rows, start)
+        return self._row_major(rows, start)
+
+    def _row_major(self, rows: int, first: int) -> Generator[HostArray]:
         header = self.header
         with closing(self.open()) as stream:
-            _skip(stream, header.offset)
-            for start in range(0, header.shape[0], rows):
+            before = header.offset + first * header.row_bytes
+            if self.seekable:
+                stream.seek(before)
+            else:
+                _skip(stream, before)
+            for start in range(first, header.shape[0], rows):
                 block = np.empty((min(rows, header.shape[0] - start), *header.row_shape), header.dtype)
                 self._fill(stream, block)
                 yield block
 
-    def _column_major(self, rows: int) -> Generator[HostArray]:
+    def _column_major(self, rows: int, first: int) -> Generator[HostArray]:
         """Read pieces of every column. What cannot be sought in, a compressed member, is unpacked to disk first."""
         header = self.header
         if len(header.shape) != 2:
             raise DataError(f"{self.name} is stored in column order; save it with numpy.ascontiguousarray")
         n, item = header.shape[0], header.dtype.itemsize
         with self._seekable() as stream:
-            for start in range(0, n, rows):
+            for start in range(first, n, rows):
                 columns = np.empty((header.shape[1], min(rows, n - start)), header.dtype)
                 for j, column in enumerate(columns):
                     stream.seek(header.offset + (j * n + start) * item)
@@ -155,5 +162,5 @@ def _check_size(header: ArrayHeader, found: int, name: str) -> None:
 
 
 def _skip(stream: IO[bytes], count: int) -> None:
-    while count > 0 and (data := stream.read(count)):
+    while count > 0 and (data := stream.read(min(count, _STEP))):
         count -= len(data)

@@ -88,7 +88,8 @@ class _Archive:
         X, y, weight = self._array(f"X{suffix}"), self._target(suffix), self._weight(suffix)
         assert X is not None
         table, notes = _table(str(self._path), X, y, weight)
-        return replace(table, task_hint=self._task(), pieces=_guarded(self._path, table.pieces)), notes
+        rows = _guarded(self._path, table)
+        return replace(table, task_hint=self._task(), pieces=lambda: rows(0), pieces_from=rows, starts=(0,)), notes
 
     def _target(self, suffix: str) -> StoredArray | None:
         asked = self._request.target
@@ -171,27 +172,29 @@ def _table(
         target_kind=None if y is None else kind_of(y.header.dtype, y.name),
         n_targets=t,
         has_weight=weight is not None,
-        pieces=lambda: _pieces(source, X, y, weight),
+        pieces=lambda: _pieces(source, X, y, weight, 0),
+        pieces_from=lambda start: _pieces(source, X, y, weight, start),
     )
     flattened = f"{X.name}: rows of shape {shape[1:]} were flattened to {d} features"
     return table, (flattened,) if len(shape) > 2 else ()
 
 
-def _pieces(source: str, X: StoredArray, y: StoredArray | None, weight: StoredArray | None) -> Iterator[Piece]:
+def _pieces(
+    source: str, X: StoredArray, y: StoredArray | None, weight: StoredArray | None, first: int
+) -> Iterator[Piece]:
     rows = block_rows(sum(array.header.row_bytes for array in (X, y, weight) if array is not None))
-    first = 0
     with ExitStack() as stack:
-        streams = [_open_blocks(stack, array, rows) for array in (X, y, weight)]
+        streams = [_open_blocks(stack, array, rows, first) for array in (X, y, weight)]
         for block in streams[0]:
             targets, weights = (next(stream, None) for stream in streams[1:])
             yield Piece(source, first, block.reshape(len(block), -1), _as_targets(targets), weights)
             first += len(block)
 
 
-def _open_blocks(stack: ExitStack, array: StoredArray | None, rows: int) -> Iterator[HostArray]:
+def _open_blocks(stack: ExitStack, array: StoredArray | None, rows: int, first: int) -> Iterator[HostArray]:
     if array is None:
         return iter(())
-    blocks = array.blocks(rows)
+    blocks = array.blocks(rows, first)
     stack.callback(blocks.close)  # closes the file when a pass is left half-way
     return blocks
 
@@ -204,12 +207,12 @@ def _as_targets(y: HostArray | None) -> HostArray | None:
     return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
 
 
-def _guarded(path: Path, pieces: Callable[[], Iterator[Piece]]) -> Callable[[], Iterator[Piece]]:
-    """Return `pieces` with damage that shows only while inflating told as a sentence."""
+def _guarded(path: Path, table: Table) -> Callable[[int], Iterator[Piece]]:
+    """Return the rows of `table` from any on, with damage that shows only while inflating told as a sentence."""
 
-    def guarded() -> Iterator[Piece]:
+    def guarded(start: int) -> Iterator[Piece]:
         try:
-            yield from pieces()
+            yield from table.rows_from(start)
         except _DAMAGE as error:
             raise _damaged(path, error) from error
 

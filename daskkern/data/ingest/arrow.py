@@ -12,28 +12,25 @@ from daskkern.errors import DataError
 _LABEL_LENGTH = 256  # a longer text is no class label, and NumPy would pad every label to its length
 
 
-def piece_of(batch: pa.RecordBatch, columns: Columns, dtype: "np.dtype[np.generic]", source: str, first: int) -> Piece:
-    """Return the rows of a batch, whose first row is row `first` of `source`; features become `dtype`."""
-    for name in columns.all:
-        _refuse_missing(batch.column(name), name, source, first)
-    X = np.empty((len(columns.features), batch.num_rows), dtype)
-    for row, name in zip(X, columns.features, strict=True):
-        row[:] = to_numpy(batch.column(name))
+def piece_of(batch: pa.RecordBatch, X: HostArray, columns: Columns, source: str, first: int) -> Piece:
+    """Return the rows of a batch, whose first row is row `first` of `source` and whose features `X` are (m, d)."""
+    for name in columns.all[len(columns.features) :]:
+        refuse_missing(batch.column(name), name, source, first)
     targets = [to_numpy(batch.column(name), f"column {name!r} of {source}") for name in columns.targets]
     return Piece(
         source=source,
         first=first,
-        X=X.T,  # (m, d), in column order
+        X=X,
         y=None if not targets else targets[0] if len(targets) == 1 else np.stack(targets, axis=1),
         weight=to_numpy(batch.column(columns.weight)) if columns.weight else None,
     )
 
 
 def to_numpy(array: pa.Array, name: str = "") -> HostArray:
-    """Return the values of a column without missing values: numbers, truth values, or strings of a fixed width."""
+    """Return the values of a column: numbers, truth values, or strings of a fixed width. Missing numbers become NaN."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if pa.types.is_decimal(array.type):
+    if pa.types.is_decimal(array.type) or (array.null_count and pa.types.is_boolean(array.type)):
         array = array.cast(pa.float64())
     if not is_text(array.type):
         values: HostArray = array.to_numpy(zero_copy_only=False)
@@ -63,7 +60,8 @@ def is_number(kind: pa.DataType) -> bool:
     return any(check(kind) for check in known)
 
 
-def _refuse_missing(array: pa.Array, name: str, source: str, first: int) -> None:
+def refuse_missing(array: pa.Array, name: str, source: str, first: int) -> None:
+    """Raise DataError when a column misses a value, naming its row."""
     missing = pc.is_null(array)
     if is_text(array.type) and not pa.types.is_dictionary(array.type):
         missing = pc.or_(missing, pc.equal(pc.fill_null(array, ""), ""))
@@ -71,5 +69,5 @@ def _refuse_missing(array: pa.Array, name: str, source: str, first: int) -> None
     if where >= 0:
         raise DataError(
             f"row {first + where} of {source} (counted from 0) has no value in column {name!r}; fill in missing "
-            "values or remove such rows first"
+            "values (of features: --missing mean, most_frequent or constant) or remove such rows"
         )

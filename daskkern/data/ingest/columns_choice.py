@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daskkern.data.ingest.tables import Request
+from daskkern.data.schema import StoreInfo
 from daskkern.errors import DataError
 
 _SHOWN = 12  # column names listed in a message
@@ -35,6 +36,8 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
     twice = sorted({name for name in names if list(names).count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
         raise DataError(f"{source} has more than one column named {twice[0]!r}; give every column a name of its own")
+    if request.like is not None:
+        return _choose_like(names, request, request.like, source)
     if request.target is None:
         raise DataError(
             f"which column of {source} is the target? Say --target NAME; the columns are {_listed(names)}"
@@ -52,6 +55,32 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
     if not features:
         raise DataError(f"no column of {source} is left as a feature; drop fewer columns")
     return Columns(features, request.target, request.weight)
+
+
+def source_columns(like: StoreInfo) -> tuple[str, ...]:
+    """Return the columns of the source that a store was made from; empty when they had no names."""
+    if like.encoding is not None:
+        return tuple(column.name for column in like.encoding)
+    return like.feature_names or ()
+
+
+def _choose_like(names: Sequence[str], request: Request, like: StoreInfo, source: str) -> Columns:
+    """Return the columns by the roles that they had for another store; further columns are left out."""
+    features = source_columns(like)
+    if not features:
+        raise DataError(
+            f"the store to be like has no column names, so {source} cannot be matched to it; leave out --like"
+        )
+    target = request.target
+    if target is None:
+        known = like.target_names or ()
+        target = known if set(known) <= set(names) else ()
+    for name in (*features, *target, *([request.weight] if request.weight else [])):
+        if name not in names:
+            raise DataError(
+                f"{source} has no column {name!r}, which the store to be like was made with{_meant(name, names)}"
+            )
+    return Columns(features, target, request.weight)
 
 
 def check_same_columns(first: Sequence[str], names: Sequence[str], source: str, first_source: str) -> None:

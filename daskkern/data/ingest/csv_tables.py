@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from daskkern.data.ingest.arrow import piece_of
+from daskkern.data.ingest.categories import Encoder, missing_like, plain_encoding, survey_categories
 from daskkern.data.ingest.columns_choice import Columns, check_same_columns, choose_columns
-from daskkern.data.ingest.tables import Parts, Piece, Request, Table, TargetKind, concatenate
+from daskkern.data.ingest.tables import Parts, Piece, Request, Table, TargetKind, block_rows, concatenate
 from daskkern.errors import DataError
 
 _MISSING = ["", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"]
@@ -38,10 +39,38 @@ def open_csv(paths: Sequence[Path], request: Request) -> Parts:
     names = [_header(path) for path in paths]
     columns = choose_columns(names[0], request, str(paths[0]))
     for path, others in zip(paths[1:], names[1:], strict=True):
-        check_same_columns(names[0], others, str(path), str(paths[0]))
+        if request.like is None:
+            check_same_columns(names[0], others, str(path), str(paths[0]))
+        choose_columns(others, request, str(path))
     files = [_File(path, tuple(others)) for path, others in zip(paths, names, strict=True)]
     kinds, counts = _survey(files, columns, request)
-    return Parts(concatenate([file.table(columns, kinds, n) for file, n in zip(files, counts, strict=True)]))
+    encoder = _encoder(files, columns, request)
+    return Parts(concatenate([file.table(columns, kinds, encoder, n) for file, n in zip(files, counts, strict=True)]))
+
+
+def _encoder(files: Sequence["_File"], columns: Columns, request: Request) -> Encoder:
+    absent = tuple(_MISSING)
+    if request.like is not None:
+        encoding = request.like.encoding or plain_encoding(columns.features, {})
+        return Encoder(encoding, missing_like(encoding), absent)
+    if request.categorical == "refuse":
+        return Encoder(plain_encoding(columns.features, {}), request.missing, absent)
+    texts = _text_features(files, columns)
+    batches = (batch for file in files for batch in file.batches(dict.fromkeys(texts, pa.string()), texts))
+    source = str(files[0].path)
+    known = survey_categories(batches, texts, request.categorical, request.missing, absent, source) if texts else {}
+    return Encoder(plain_encoding(columns.features, known), request.missing, absent)
+
+
+def _text_features(files: Sequence["_File"], columns: Columns) -> list[str]:
+    """Return the feature columns that hold anything but numbers."""
+    surveys = {name: _KindSurvey() for name in columns.features}
+    for file in files:
+        for batch in file.batches(dict.fromkeys(surveys, pa.string()), list(surveys)):
+            for name, survey in surveys.items():
+                survey.update(batch.column(name))
+    numbers = ("integer", "float")
+    return [name for name, survey in surveys.items() if not survey.could_be(numbers)]
 
 
 def _survey(
@@ -84,6 +113,10 @@ class _KindSurvey:
         """The narrowest kind that fits every value."""
         return self._possible[0] if self._possible else "text"
 
+    def could_be(self, kinds: Sequence[str]) -> bool:
+        """Whether every value fits one of `kinds`."""
+        return any(kind in self._possible for kind in kinds)
+
     def update(self, values: pa.Array) -> None:
         present = values.filter(pc.invert(pc.is_in(values, pa.array(_MISSING))))
         self._possible = [kind for kind in self._possible if _fits(present, kind)]
@@ -105,28 +138,33 @@ class _File:
     path: Path
     names: tuple[str, ...]
 
-    def table(self, columns: Columns, kinds: tuple[TargetKind, ...], n_rows: int | None) -> Table:
+    def table(self, columns: Columns, kinds: tuple[TargetKind, ...], encoder: Encoder, n_rows: int | None) -> Table:
         mixed: TargetKind = "text" if "text" in kinds else "float"
         return Table(
             source=str(self.path),
             n_rows=n_rows,
-            n_features=len(columns.features),
+            n_features=len(encoder.feature_names),
             dtype=np.dtype(np.float32),
             target_kind=None if not kinds else kinds[0] if len(kinds) == 1 else mixed,
             n_targets=len(columns.targets),
             has_weight=columns.weight is not None,
-            pieces=lambda: self._pieces(columns, kinds),
-            feature_names=columns.features,
+            pieces=lambda: self._pieces(columns, kinds, encoder),
+            feature_names=encoder.feature_names,
             target_names=columns.targets or None,
+            encoding=encoder.recorded,
+            starts=(0,),
         )
 
-    def _pieces(self, columns: Columns, kinds: tuple[TargetKind, ...]) -> Iterator[Piece]:
+    def _pieces(self, columns: Columns, kinds: tuple[TargetKind, ...], encoder: Encoder) -> Iterator[Piece]:
         types = dict.fromkeys(columns.all, pa.float64())
+        types.update({column.name: pa.string() for column in encoder.encoding if column.kind != "number"})
         types.update({name: _TYPES[kind] for name, kind in zip(columns.targets, kinds, strict=True)})
         first = 0
         for batch in self.batches(types, columns.all):
-            yield piece_of(batch, columns, np.dtype(np.float64), str(self.path), first)
-            first += batch.num_rows
+            for part in _narrow(batch, len(encoder.feature_names)):
+                X = encoder.features(part, np.dtype(np.float64), str(self.path), first)
+                yield piece_of(part, X, columns, str(self.path), first)
+                first += part.num_rows
 
     def batches(self, types: dict[str, pa.DataType], wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the wanted columns block by block; what Arrow complains about becomes a sentence."""
@@ -138,6 +176,13 @@ class _File:
                 yield from reader
         except (pa.ArrowException, OSError, EOFError) as error:
             _explain(error, self.path, self.names)
+
+
+def _narrow(batch: pa.RecordBatch, n_features: int) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in parts whose features, many when categories are one-hot, stay small."""
+    rows = block_rows(8 * n_features)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
 
 
 def _open(path: Path, convert: "pa.csv.ConvertOptions") -> "pa.csv.CSVStreamingReader":

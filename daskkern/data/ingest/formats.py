@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from daskkern.data.ingest.array_tables import open_npy, open_npz
+from daskkern.data.ingest.arrow_files import open_arrow
 from daskkern.data.ingest.csv_tables import open_csv
+from daskkern.data.ingest.hdf5_files import open_hdf5
 from daskkern.data.ingest.parquet_tables import open_parquet
+from daskkern.data.ingest.svm_tables import open_svm
 from daskkern.data.ingest.tables import Parts, Request
+from daskkern.data.ingest.zarr_files import open_zarr
 from daskkern.errors import DataError
 
 
@@ -27,6 +31,12 @@ FORMATS = (
     Format("npy", (".npy",), open_npy),
     Format("csv", (".csv", ".csv.gz"), open_csv),
     Format("parquet", (".parquet", ".pq"), open_parquet),
+    Format("hdf5", (".h5", ".hdf5", ".h5ad"), open_hdf5),
+    Format("zarr", (".zarr",), open_zarr),
+    Format("arrow", (".arrow", ".feather", ".arrows", ".ipc"), open_arrow),
+    Format(
+        "svmlight", tuple(f"{name}{gz}" for gz in ("", ".gz") for name in (".svm", ".libsvm", ".svmlight")), open_svm
+    ),
 )
 
 
@@ -46,8 +56,8 @@ def find_files(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
 
 
 def _expand(name: str) -> list[Path]:
-    if os.path.isdir(name):
-        raise DataError(f"{name} is a folder; name the files in it, for example '{name}/*.csv'")
+    if os.path.isdir(name) and not is_zarr(Path(name)):
+        return _inside(Path(name))
     if os.path.exists(name):
         return [Path(name)]
     if not glob.has_magic(name):
@@ -58,7 +68,32 @@ def _expand(name: str) -> list[Path]:
     return [Path(path) for path in found]
 
 
+def is_zarr(path: Path) -> bool:
+    """Return whether a folder is a Zarr array or group, of version 2 or 3."""
+    return any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray"))
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder and its folders, as other programs write data sets; sorted."""
+    suffixes = (".parquet", ".pq")
+    found = sorted(path for path in folder.rglob("*") if path.name.lower().endswith(suffixes) and path.is_file())
+    visible = [path for path in found if not path.name.startswith((".", "_"))]
+    if not visible:
+        raise DataError(
+            f"{folder} is a folder without Parquet files; name the files in it, for example '{folder}/*.csv'"
+        )
+    partitioned = next((part for path in visible for part in path.relative_to(folder).parts[:-1] if "=" in part), None)
+    if partitioned is not None:
+        raise DataError(
+            f"{folder} keeps a column in the names of its folders ({partitioned}), which would be lost; write it as "
+            "plain files, or name the files to ingest without that column"
+        )
+    return visible
+
+
 def _format_of(path: Path) -> Format:
+    if path.is_dir() and is_zarr(path):
+        return next(known for known in FORMATS if known.name == "zarr")
     for known in FORMATS:
         if path.name.lower().endswith(known.suffixes):
             return known

@@ -33,6 +33,15 @@ class LabelCoder:
             raise too_many(f"more than {self._limit} different values")
         return np.asarray(known, np.int64)[inverse]
 
+    @property
+    def labels(self) -> tuple[ClassLabel, ...]:
+        """The labels by code so far."""
+        return tuple(self._codes)
+
+    def go_on(self, labels: Sequence[ClassLabel]) -> None:
+        """Begin with labels that were coded before."""
+        self._codes = {label: code for code, label in enumerate(labels)}
+
     def finish(self) -> tuple[tuple[ClassLabel, ...], IntArray]:
         """Return the labels in ascending order, and the place ``recode[code]`` of each code among them.
 
@@ -53,6 +62,11 @@ class KnownLabels:
 
     def __init__(self, classes: Sequence[ClassLabel]) -> None:
         self._codes = {label: code for code, label in enumerate(classes)}
+        self.labels = tuple(classes)
+
+    def go_on(self, labels: Sequence[ClassLabel]) -> None:
+        """Do nothing: the classes are known from the start."""
+        del labels
 
     def encode(self, values: HostArray) -> IntArray:
         """Return the codes (m,) of labels (m,).

@@ -1,47 +1,135 @@
-"""Which rows go to the test part: seeded, exact, and decided without looking at more than a group of rows."""
+"""Which rows go to the test and validation parts: seeded, exact for every class, and decided in bounded memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from daskkern.arrays import IntArray
 from daskkern.backend.random import generator
 from daskkern.errors import DataError, SpecError
 
-_STREAM = 0xDA7A_0005
+TRAIN, TEST, VALIDATION = 0, 1, 2
+
+_STREAMS = {TEST: 0xDA7A_0005, VALIDATION: 0xDA7A_0008}
 _GROUP = 1024
 
 
-class Split:
-    """Deals rows to training and test, group by group of consecutive rows.
+@dataclass(frozen=True)
+class SplitSettings:
+    """What was asked: the shares of the rows that leave the training part, and whether each class gives its share."""
 
-    Each group gives its share, so that after any number of whole groups the test part is within one row of its
-    fraction, and ``round(fraction * n_rows)`` at the end. Which rows of a group is a seeded draw. So the split
-    depends on (n_rows, fraction, seed) alone, not on how the rows are read.
-    """
+    test: float | None = None
+    validation: float | None = None
+    stratify: bool = True
+    seed: int = 0
 
-    def __init__(self, fraction: float, n_rows: int, seed: int) -> None:
-        if not 0 < fraction < 1:
-            raise SpecError(f"a split of {fraction:g} was asked; give the test part as a fraction between 0 and 1")
-        self._fraction, self._n_rows, self._seed = fraction, n_rows, seed
-        self.n_test = self._quota(n_rows)
-        if not 0 < self.n_test < n_rows:
-            raise DataError(
-                f"a split of {fraction:g} puts {self.n_test} of {n_rows} rows into the test part; both parts need rows"
+    def __post_init__(self) -> None:
+        for name, share in (("split", self.test), ("validation split", self.validation)):
+            if share is not None and not 0 < share < 1:
+                raise SpecError(f"a {name} of {share:g} was asked; give that part as a fraction between 0 and 1")
+        if (self.test or 0) + (self.validation or 0) >= 1:
+            raise SpecError(
+                f"a split of {self.test:g} and a validation split of {self.validation:g} were asked, which leave no "
+                "rows for training; give shares that together are less than 1"
             )
 
-    def is_test(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
-        """Return for the rows from `start` to `stop` whether each belongs to the test part."""
-        groups = range(start // _GROUP, -(-stop // _GROUP))
-        masks = np.concatenate([self._group(number) for number in groups])
-        offset = start - groups.start * _GROUP
-        return masks[offset : offset + stop - start]
+    @property
+    def is_wanted(self) -> bool:
+        """Whether any rows leave the training part."""
+        return self.test is not None or self.validation is not None
 
-    def _quota(self, rows: int) -> int:
-        return round(self._fraction * rows)
+
+class Split:
+    """Deals rows, asked for in order, to the parts TRAIN, TEST and VALIDATION.
+
+    Each stratum gives its share of each part, within one row; all together give ``round(share * rows)``. A stratum
+    keeps at least one row for training. Which of its rows leave is a seeded draw, group by group of consecutive
+    rows of the stratum. So the split depends on the strata of the rows, the shares and the seed alone, not on how
+    the rows are read.
+
+    Parameters
+    ----------
+    settings : SplitSettings
+    counts : sequence of int
+        Rows of each stratum: class counts, or the number of all rows.
+    """
+
+    def __init__(self, settings: SplitSettings, counts: Sequence[int]) -> None:
+        rest = np.asarray(counts, np.int64)
+        self._parts: list[tuple[int, list[_Draw]]] = []
+        self.sizes = {TEST: 0, VALIDATION: 0}
+        for part, share in ((TEST, settings.test), (VALIDATION, settings.validation)):
+            if share is None:
+                continue
+            chosen = apportion(share, counts, np.maximum(rest - 1, 0))
+            self._check(part, share, int(chosen.sum()), sum(counts))
+            streams = [(_STREAMS[part], stratum) for stratum in range(len(counts))]
+            draws = [_Draw(int(k), int(n), settings.seed, s) for k, n, s in zip(chosen, rest, streams, strict=True)]
+            self._parts.append((part, draws))
+            self.sizes[part] = int(chosen.sum())
+            rest = rest - chosen
+
+    def deal(self, strata: IntArray) -> npt.NDArray[np.uint8]:
+        """Return the part (m,) of the next m rows, which belong to `strata` (m,)."""
+        parts = np.zeros(len(strata), np.uint8)
+        for stratum in np.unique(strata):
+            rows = np.flatnonzero(strata == stratum)
+            for part, draws in self._parts:
+                leaves = draws[stratum].next(len(rows))
+                parts[rows[leaves]] = part
+                rows = rows[~leaves]
+        return parts
+
+    def _check(self, part: int, share: float, size: int, n_rows: int) -> None:
+        if size == 0:
+            name = "test" if part == TEST else "validation"
+            raise DataError(f"a split of {share:g} puts 0 of {n_rows} rows into the {name} part; all parts need rows")
+
+
+def apportion(share: float, counts: Sequence[int], most: IntArray) -> IntArray:
+    """Return how many rows each stratum gives: its share within one row, `most` at most, ``round(share * n)`` in all.
+
+    Whole rows go by the largest remainder (Hamilton's method); a tie goes to the earlier stratum.
+    """
+    exact = share * np.asarray(counts, np.float64)
+    chosen = np.minimum(np.floor(exact).astype(np.int64), most)
+    open_seats = round(share * sum(counts)) - int(chosen.sum())
+    wishes = np.where(chosen < np.minimum(most, np.ceil(exact)), exact - chosen, -1.0)
+    order = np.argsort(-wishes, kind="stable")[: max(0, open_seats)]
+    chosen[order[wishes[order] > 0]] += 1
+    return chosen
+
+
+class _Draw:
+    """Says of the rows of one stratum, asked for in order, which `k` of its `n` are chosen."""
+
+    def __init__(self, k: int, n: int, seed: int, stream: tuple[int, int]) -> None:
+        self._k, self._n, self._seed, self._stream = k, n, seed, stream
+        self._done = 0
+        self._mask = np.zeros(0, np.bool_)  # of the group that the next row is in
+
+    def next(self, rows: int) -> npt.NDArray[np.bool_]:
+        """Return for the next rows whether each is chosen."""
+        parts = []
+        while rows:
+            within = self._done % _GROUP
+            if within == 0:
+                self._mask = self._group(self._done // _GROUP)
+            part = self._mask[within : within + rows]
+            parts.append(part)
+            self._done += len(part)
+            rows -= len(part)
+        return np.concatenate([*parts, np.zeros(0, np.bool_)])
 
     def _group(self, number: int) -> npt.NDArray[np.bool_]:
         start = number * _GROUP
-        stop = min(start + _GROUP, self._n_rows)
-        keys = generator(self._seed, _STREAM, number).bit_generator.random_raw(stop - start)
-        mask = np.zeros(stop - start, bool)
+        stop = min(start + _GROUP, self._n)
+        keys = generator(self._seed, *self._stream, number).bit_generator.random_raw(stop - start)
+        mask = np.zeros(stop - start, np.bool_)
         mask[np.argsort(keys, kind="stable")[: self._quota(stop) - self._quota(start)]] = True
         return mask
+
+    def _quota(self, rows: int) -> int:
+        return self._k * rows // self._n

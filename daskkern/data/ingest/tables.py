@@ -8,6 +8,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.data.csr import FeatureRows
+from daskkern.data.encoding import CategoricalChoice, Encoding, MissingChoice
+from daskkern.data.schema import StoreInfo
 from daskkern.errors import DataError
 
 BLOCK_BYTES = 8 << 20
@@ -21,7 +24,9 @@ class Request:
     """What the caller asked of a reader.
 
     `target` is None when nothing was said, and empty when the data has no targets. `scratch` is a folder with room
-    for temporary files; `count` asks for the number of rows to be known before the first piece.
+    for temporary files; `count` asks for the number of rows to be known before the first piece. `features` names the
+    key of the features in files of named arrays. `index_base` is the number of the first feature in SVMLight files,
+    None to guess. `like` is what a store holds whose columns, encoding and classes the rows must have.
     """
 
     target: tuple[str, ...] | None
@@ -30,22 +35,31 @@ class Request:
     task: str
     scratch: Path
     count: bool
+    features: str | None = None
+    index_base: int | None = None
+    categorical: CategoricalChoice = "refuse"
+    missing: MissingChoice = "refuse"
+    like: StoreInfo | None = None
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive rows of one file, from row `first` of it: X (m, d), y (m,) or (m, t), weight (m,)."""
+    """Consecutive rows of one file, from row `first` of it: X (m, d) dense or CSR, y (m,) or (m, t), weight (m,)."""
 
     source: str
     first: int
-    X: HostArray
+    X: FeatureRows
     y: HostArray | None
     weight: HostArray | None
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of one or more files. `n_rows` is None while it is unknown; `pieces()` starts a new pass."""
+    """Rows of one or more files. `n_rows` is None while it is unknown; `pieces()` starts a new pass.
+
+    `pieces_from(start)`, where a format has it, starts one at a later row without reading those before. That is
+    cheap at the rows `starts` only, such as those where a file or a row group begins; None means at any row.
+    """
 
     source: str
     n_rows: int | None
@@ -58,6 +72,16 @@ class Table:
     feature_names: tuple[str, ...] | None = None
     target_names: tuple[str, ...] | None = None
     task_hint: str | None = None
+    is_sparse: bool = False
+    encoding: Encoding | None = None
+    pieces_from: Callable[[int], Iterator[Piece]] | None = None
+    starts: tuple[int, ...] | None = None
+
+    def rows_from(self, start: int) -> Iterator[Piece]:
+        """Start a pass at row `start`: at once where the format allows, else by reading over what comes before."""
+        if self.pieces_from is not None:
+            return self.pieces_from(start)
+        return self.pieces() if start == 0 else _skipped(self.pieces(), start)
 
     def feature_name(self, column: int) -> str:
         """Return how messages call a feature."""
@@ -93,9 +117,13 @@ def concatenate(tables: Sequence[Table]) -> Table:
     counts = [table.n_rows for table in tables if table.n_rows is not None]
     kinds = {table.target_kind for table in tables}
 
-    def pieces() -> Iterator[Piece]:
+    def pieces_from(start: int) -> Iterator[Piece]:
         for table in tables:
-            yield from table.pieces()
+            if table.n_rows is not None and start >= table.n_rows:
+                start -= table.n_rows
+                continue
+            yield from table.rows_from(start)
+            start = 0
 
     return replace(
         first,
@@ -103,15 +131,46 @@ def concatenate(tables: Sequence[Table]) -> Table:
         n_rows=sum(counts) if len(counts) == len(tables) else None,
         dtype=np.result_type(*(table.dtype for table in tables)),
         target_kind=first.target_kind if len(kinds) == 1 else "float",
-        pieces=pieces,
+        pieces=lambda: pieces_from(0),
+        pieces_from=pieces_from if len(counts) == len(tables) else None,
+        starts=_starts(tables),
     )
+
+
+def _starts(tables: Sequence[Table]) -> tuple[int, ...] | None:
+    if all(table.starts is None for table in tables):
+        return None
+    starts, offset = [], 0
+    for table in tables:
+        starts += [offset + start for start in table.starts or (0,)]
+        offset += table.n_rows or 0
+    return tuple(starts)
+
+
+def _skipped(pieces: Iterator[Piece], start: int) -> Iterator[Piece]:
+    """Yield the pieces without the first `start` rows."""
+    for piece in pieces:
+        m = piece.X.shape[0]
+        if start >= m:
+            start -= m
+            continue
+        yield piece if start == 0 else _rows_after(piece, start)
+        start = 0
+
+
+def _rows_after(piece: Piece, start: int) -> Piece:
+    y = None if piece.y is None else piece.y[start:]
+    weight = None if piece.weight is None else piece.weight[start:]
+    return Piece(piece.source, piece.first + start, piece.X[start:], y, weight)
 
 
 def _check_alike(first: Table, other: Table) -> None:
     numbers = {"integer", "float"}
     same_kind = first.target_kind == other.target_kind or {first.target_kind, other.target_kind} == numbers
     for what, alike, found in (
+        ("layout", first.is_sparse == other.is_sparse, (_layout(first), _layout(other))),
         ("features", first.n_features == other.n_features, (first.n_features, other.n_features)),
+        ("names of features", first.feature_names == other.feature_names, _differing(first, other)),
         ("targets", first.n_targets == other.n_targets, (first.n_targets, other.n_targets)),
         ("kind of target", same_kind, (first.target_kind, other.target_kind)),
         ("task", first.task_hint == other.task_hint, (first.task_hint, other.task_hint)),
@@ -122,6 +181,16 @@ def _check_alike(first: Table, other: Table) -> None:
                 f"{first.source} and {other.source} do not belong together: their {what} differ "
                 f"({found[0]} and {found[1]}); ingest them apart"
             )
+
+
+def _differing(first: Table, other: Table) -> tuple[object, object]:
+    """Return the first feature names that differ, for a message."""
+    pairs = zip(first.feature_names or (), other.feature_names or (), strict=False)
+    return next((pair for pair in pairs if pair[0] != pair[1]), ("named", "not named"))
+
+
+def _layout(table: Table) -> str:
+    return "sparse" if table.is_sparse else "dense"
 
 
 def block_rows(row_bytes: int) -> int:

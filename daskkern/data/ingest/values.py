@@ -3,23 +3,40 @@
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray
+from daskkern.data.csr import CsrRows, FeatureRows, as_csr
 from daskkern.data.ingest.tables import Piece, Table
 from daskkern.errors import DataError
 
 
-def features_of(piece: Piece, table: Table) -> HostArray:
-    """Return the features of a piece in the dtype of the store, row after row in memory, all finite."""
+def features_of(piece: Piece, table: Table) -> FeatureRows:
+    """Return the features of a piece in the dtype of the store, row after row in memory or CSR, all finite."""
+    if table.is_sparse:
+        return _sparse_features(piece, table)
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused just below
         X = np.ascontiguousarray(piece.X, dtype=table.dtype)
     if not _all_finite(X):
         row, column = (int(i) for i in np.argwhere(~np.isfinite(X))[0])
-        found = float(piece.X[row, column])
-        if np.isfinite(found):
-            problem, remedy = f"{found:g}, which float32 cannot hold", "rescale the column"
-        else:
-            problem, remedy = f"{found}, which is no finite number", "fill in such values or remove the rows"
-        raise DataError(f"{_place(piece, row)} has {problem}, in feature column {table.feature_name(column)}; {remedy}")
+        raise _unusable(piece, table, row, column, float(piece.X[row, column]))
     return X
+
+
+def _sparse_features(piece: Piece, table: Table) -> CsrRows:
+    X = as_csr(piece.X)
+    with np.errstate(over="ignore"):
+        rows = X.astype(table.dtype, copy=False)
+    if not _all_finite(rows.data):
+        entry = int(np.flatnonzero(~np.isfinite(rows.data))[0])
+        row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
+        raise _unusable(piece, table, row, int(X.indices[entry]), float(X.data[entry]))
+    return rows
+
+
+def _unusable(piece: Piece, table: Table, row: int, column: int, found: float) -> DataError:
+    if np.isfinite(found):
+        problem, remedy = f"{found:g}, which {table.dtype} cannot hold", "rescale the column"
+    else:
+        problem, remedy = f"{found}, which is no finite number", "fill in such values (--missing) or remove the rows"
+    return DataError(f"{_place(piece, row)} has {problem}, in feature column {table.feature_name(column)}; {remedy}")
 
 
 def quantities_of(piece: Piece, table: Table) -> FloatArray:

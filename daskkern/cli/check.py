@@ -1,0 +1,53 @@
+"""``daskkern check``: whether a store is whole."""
+
+import json
+
+import click
+
+from daskkern.cli.console import progress_bar, say
+from daskkern.data.check import CheckReport, check_store
+from daskkern.errors import StoreError
+
+
+@click.command("check")
+@click.argument("store")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="Findings to list.")
+def command(store: str, as_json: bool, most: int) -> None:
+    """Read every chunk of STORE and name what is missing, damaged or contradictory. Exit code 1 when something is."""
+    with progress_bar() as bar:
+        line = bar.add_task("checking", total=None)
+        report = check_store(store, progress=lambda done, total: bar.update(line, completed=done, total=total))
+    if as_json:
+        click.echo(json.dumps(as_dict(report, most)))
+    else:
+        for text in lines(report, most):
+            say(text)
+    if not report.is_whole:
+        raise StoreError(f"the store {report.path} is damaged; the first finding: {report.findings[0].sentence}")
+
+
+def as_dict(report: CheckReport, most: int) -> dict[str, object]:
+    """Return the report as JSON values, with the first findings."""
+    return {
+        "path": report.path,
+        "whole": report.is_whole,
+        "n_chunks": report.n_chunks,
+        "n_bytes": report.n_bytes,
+        "seconds": report.seconds,
+        "n_findings": len(report.findings),
+        "findings": [{"key": finding.key, "sentence": finding.sentence} for finding in report.findings[:most]],
+    }
+
+
+def lines(report: CheckReport, most: int) -> list[str]:
+    """Return the report for people."""
+    read = f"{report.n_chunks:,} chunks, {report.n_bytes:,} bytes read in {report.seconds:.2g} s"
+    if report.is_whole:
+        return [f"whole: {read}"]
+    rest = len(report.findings) - most
+    return [
+        f"damaged: {read}",
+        *(finding.sentence for finding in report.findings[:most]),
+        *([f"and {rest} more"] if rest > 0 else []),
+    ]

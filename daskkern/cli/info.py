@@ -1,0 +1,130 @@
+"""``daskkern info``: what a store holds."""
+
+import dataclasses
+import json
+
+import click
+
+from daskkern.cli.console import OUT, say, table
+from daskkern.data.info import QUANTILES, StoreDescription, TargetDescription, describe_store
+from daskkern.training.memory import format_bytes
+
+_BAR = 30
+_CLASSES, _COLUMNS, _TARGETS = 20, 10, 5
+
+
+@click.command("info")
+@click.argument("store")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with every column.")
+def command(store: str, as_json: bool) -> None:
+    """Show what STORE holds: sizes, classes or targets, chunks, statistics and where it came from."""
+    description = describe_store(store)
+    if as_json:
+        found = dataclasses.asdict(description)
+        click.echo(json.dumps({**found, "n_bytes": description.n_bytes, "stored_bytes": description.stored_bytes}))
+        return
+    for name, value in summary(description):
+        say(f"{name}: {value}")
+    for title, columns, rows in _tables(description):
+        if OUT.is_terminal:
+            table(title, columns, rows)
+        else:
+            say(f"{title}:")
+            for row in rows:
+                cells = (f"{column} {cell}" for column, cell in zip(columns[1:], row[1:], strict=True))
+                say("  ".join(("", row[0], *cells)).rstrip())
+
+
+def summary(d: StoreDescription) -> list[tuple[str, str]]:
+    """Return the facts that take one line each, as names and values."""
+    density = "" if d.density is None else f", sparse, {d.density:.3g} of the entries stored"
+    lines = [
+        ("store", f"{d.path} (version {d.version})"),
+        ("rows", f"{d.n_rows:,} of {d.n_features:,} features ({d.dtype}{density})"),
+        ("task", _task(d)),
+        ("chunks", f"{d.chunk_rows:,} rows each, {sum(array.n_chunks for array in d.arrays):,} of all arrays"),
+        ("bytes", f"{format_bytes(d.n_bytes)}, on disk {format_bytes(d.stored_bytes)}"),
+        ("scaling", f"{d.scaling}" + ("" if d.scaling == "none" else " (applied when rows are read)")),
+    ]
+    if d.weight is not None:
+        w = d.weight
+        lines.append(("weights", f"from {w.min:.4g} to {w.max:.4g}, mean {w.mean:.4g}, {w.n_zero:,} are 0"))
+    if d.task is not None:
+        lines.append(("order", f"{'sorted by' if d.is_sorted else 'not sorted by'} target ({d.sorted_share:.0%})"))
+    if d.n_constant:
+        lines.append(("constant features", f"{d.n_constant:,}"))
+    return [*lines, *((f"made: {key}", _plain(value)) for key, value in d.provenance.items() if value is not None)]
+
+
+def _task(d: StoreDescription) -> str:
+    if d.task == "classification" and d.classes is not None:
+        return f"classification, {len(d.classes):,} classes"
+    return "none" if d.task is None else f"{d.task}, {d.n_targets} target{'s' * (d.n_targets > 1)}"
+
+
+def _plain(value: object) -> str:
+    return ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)
+
+
+_Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+
+
+def _tables(d: StoreDescription) -> list[_Table]:
+    tables = [_arrays(d)]
+    if d.classes is not None and d.class_counts is not None:
+        tables.append(_classes(d))
+    for target in d.targets[:_TARGETS]:
+        tables += [_quantiles(target), _histogram(target)]
+    tables.append(_columns(d))
+    return tables
+
+
+def _arrays(d: StoreDescription) -> _Table:
+    rows: list[tuple[str, ...]] = [
+        (
+            array.name,
+            " x ".join(str(length) for length in array.shape),
+            array.dtype,
+            " x ".join(str(length) for length in array.chunks),
+            ", ".join(array.compressors) or "none",
+            format_bytes(array.stored_bytes),
+        )
+        for array in d.arrays
+    ]
+    return "arrays", ("array", "shape", "dtype", "chunk", "compression", "on disk"), rows
+
+
+def _classes(d: StoreDescription) -> _Table:
+    pairs = list(zip(d.classes or (), d.class_counts or (), strict=True))
+    most = max(count for _, count in pairs)
+    rows: list[tuple[str, ...]] = [
+        (repr(label), f"{count:,}", f"{count / d.n_rows:.2%}", _bar(count, most)) for label, count in pairs
+    ]
+    title = f"classes, the first {_CLASSES} of {len(rows):,}" if len(rows) > _CLASSES else "classes"
+    return title, ("label", "rows", "share", ""), rows[:_CLASSES]
+
+
+def _quantiles(target: TargetDescription) -> _Table:
+    cells = [(f"{q:.0%}", f"{value:.6g}") for q, value in zip(QUANTILES, target.quantiles, strict=True)]
+    rows: list[tuple[str, ...]] = [("mean", f"{target.mean:.6g}"), ("std", f"{target.std:.6g}"), *cells]
+    return f"{target.name}, quantiles of {target.n_sampled:,} rows", ("", "value"), rows
+
+
+def _histogram(target: TargetDescription) -> _Table:
+    most = max(target.counts)
+    edges = [f"{edge:.4g}" for edge in target.edges]
+    rows: list[tuple[str, ...]] = [
+        (f"{low} to {high}", f"{count:,}", _bar(count, most))
+        for low, high, count in zip(edges[:-1], edges[1:], target.counts, strict=True)
+    ]
+    return f"{target.name}, histogram", ("range", "rows", ""), rows
+
+
+def _columns(d: StoreDescription) -> _Table:
+    rows = [(c.name, *(f"{value:.6g}" for value in (c.mean, c.std, c.min, c.max))) for c in d.columns[:_COLUMNS]]
+    title = f"features, the first {_COLUMNS} of {d.n_features:,}" if d.n_features > _COLUMNS else "features"
+    return title, ("feature", "mean", "std", "min", "max"), rows
+
+
+def _bar(count: int, most: int) -> str:
+    return "#" * round(_BAR * count / max(1, most))

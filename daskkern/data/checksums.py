@@ -1,0 +1,73 @@
+"""CRC-32 of an array and of each of its chunks, from one pass over the bytes.
+
+The checksum of a whole is computed from those of its parts: appending n bytes to a message multiplies its CRC by
+``x**(8 n)`` modulo the CRC's polynomial over GF(2), and adds the CRC of the new bytes.
+
+References
+----------
+zlib, ``crc32_combine`` (Mark Adler), which does the same.
+"""
+
+import zlib
+from functools import lru_cache
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+
+_POLYNOMIAL = 0xEDB88320  # of CRC-32, bits reversed: the highest bit is the coefficient of x**0
+
+
+class Checksum:
+    """Sums chunks as they are written: `chunks` one by one, `whole` all together."""
+
+    def __init__(self) -> None:
+        self.whole = 0
+        self.chunks: list[int] = []
+
+    def add(self, chunk: HostArray) -> None:
+        """Add the bytes of a contiguous chunk."""
+        self.add_sum(zlib.crc32(chunk.data), chunk.nbytes)
+
+    def add_sum(self, crc: int, n_bytes: int) -> None:
+        """Add a chunk of which only the CRC-32 and the size are at hand."""
+        self.chunks.append(crc)
+        self.whole = combine(self.whole, crc, n_bytes)
+
+    def state(self) -> HostArray:
+        """Return the sums so far as one array, for :meth:`restored`."""
+        return np.array([self.whole, *self.chunks], np.uint32)
+
+    @classmethod
+    def restored(cls, state: HostArray) -> "Checksum":
+        """Return the sums of a :meth:`state`."""
+        result = cls()
+        result.whole, *result.chunks = (int(value) for value in state)
+        return result
+
+
+def combine(first: int, second: int, second_length: int) -> int:
+    """Return the CRC-32 of two messages in sequence, from the CRC-32 of each and the bytes of the second."""
+    return _product(_shift(second_length), first) ^ second
+
+
+@lru_cache(maxsize=64)
+def _shift(n_bytes: int) -> int:
+    """Return ``x**(8 n_bytes)`` modulo the polynomial, by repeated squaring."""
+    power, square, exponent = 1 << 31, 1 << 30, 8 * n_bytes  # the polynomials 1 and x
+    while exponent:
+        if exponent & 1:
+            power = _product(power, square)
+        square = _product(square, square)
+        exponent >>= 1
+    return power
+
+
+def _product(a: int, b: int) -> int:
+    """Return the product of two polynomials over GF(2), modulo the CRC's."""
+    product = 0
+    for place in range(31, -1, -1):
+        if a >> place & 1:
+            product ^= b
+        b = b >> 1 ^ (_POLYNOMIAL if b & 1 else 0)
+    return product

@@ -1,0 +1,103 @@
+"""Sparse rows in memory: SciPy's CSR arrays, made canonical, checked, and gathered in any order."""
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.namespace import is_sparse
+from daskkern.errors import DataError
+
+__all__ = [
+    "CsrRows",
+    "FeatureRows",
+    "as_csr",
+    "csr_rows",
+    "divide_columns",
+    "gather",
+    "gather_rows",
+    "is_sparse",
+    "stack_rows",
+]
+
+CsrRows: TypeAlias = Any
+"""A :class:`scipy.sparse.csr_array` (m, d); SciPy has no types."""
+FeatureRows: TypeAlias = HostArray | CsrRows
+"""Features of rows (m, d): a NumPy array, or CSR rows."""
+
+
+def _scipy() -> ModuleType:
+    """Return SciPy's sparse package, which a saved model of dense points is served without."""
+    import scipy.sparse  # optional package
+
+    return scipy.sparse
+
+
+def as_csr(X: CsrRows) -> CsrRows:
+    """Return sparse rows as a csr_array with sorted column numbers, each once a row; `X` is not modified."""
+    rows = _scipy().csr_array(X)
+    if not rows.has_canonical_format:
+        rows = rows.copy()  # shares its parts with X
+        rows.sum_duplicates()  # sorts, too
+    return rows
+
+
+def csr_rows(data: HostArray, indices: HostArray, indptr: HostArray, n_features: int, where: str) -> CsrRows:
+    """Return CSR rows of parts that somebody else wrote; `indptr` (m + 1,) begins with 0.
+
+    Raises
+    ------
+    DataError
+        When the parts make no rows of `n_features` columns: compiled products would read outside of memory.
+    """
+    lengths = np.diff(indptr)
+    sound = (
+        len(data) == len(indices)
+        and int(indptr[0]) == 0
+        and int(indptr[-1]) == len(data)
+        and (lengths.size == 0 or lengths.min() >= 0)
+        and (indices.size == 0 or (indices.min() >= 0 and indices.max() < n_features))
+    )
+    if not sound:
+        raise DataError(
+            f"{where} holds no sound CSR rows of {n_features} features (indptr, indices and data do not go together); "
+            "write it again"
+        )
+    index = np.int32 if max(len(data), n_features) < 2**31 else np.int64
+    parts = (data, indices.astype(index, copy=False), indptr.astype(index, copy=False))
+    return _scipy().csr_array(parts, shape=(len(lengths), n_features))
+
+
+def gather_rows(parts: Sequence[CsrRows], order: IntArray, n_features: int, dtype: npt.DTypeLike) -> CsrRows:
+    """Return the rows of `parts`, one part after the other, in the order that ``order`` (m,) says; a copy."""
+    if not parts:
+        return _scipy().csr_array((0, n_features), dtype=dtype)
+    stacked = parts[0] if len(parts) == 1 else _scipy().vstack(parts, format="csr")
+    return stacked[order]
+
+
+def gather(parts: Sequence[FeatureRows], numbers: Sequence[IntArray]) -> FeatureRows:
+    """Return one table of rows (n, d) of its parts, whose rows belong at the places `numbers`; a copy."""
+    places = np.concatenate(numbers)
+    if is_sparse(parts[0]):
+        order = np.empty(places.size, np.int64)
+        order[places] = np.arange(places.size)
+        return gather_rows(parts, order, parts[0].shape[1], parts[0].dtype)
+    table = np.empty((places.size, parts[0].shape[1]), parts[0].dtype)
+    for part, own in zip(parts, numbers, strict=True):
+        table[own] = part
+    return table
+
+
+def stack_rows(parts: Sequence[CsrRows]) -> CsrRows:
+    """Return CSR rows, one part after the other; a copy."""
+    return _scipy().csr_array(_scipy().vstack(parts, format="csr"))
+
+
+def divide_columns(X: CsrRows, scale: HostArray, dtype: npt.DTypeLike) -> CsrRows:
+    """Return CSR rows with every column divided by its entry of `scale` (d,), as `dtype`."""
+    data = (X.data / scale[X.indices]).astype(dtype, copy=False)
+    return _scipy().csr_array((data, X.indices, X.indptr), shape=X.shape)

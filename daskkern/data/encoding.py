@@ -1,0 +1,105 @@
+"""How columns of a table became features: numbers as they are, categories one-hot or as ordinals, gaps filled.
+
+An encoding is decided once, on training data, and recorded in the store; whatever is ingested like that store or
+predicted by its model goes through the same one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from daskkern.errors import SpecError
+
+CategoricalChoice: TypeAlias = Literal["refuse", "onehot", "ordinal"]
+MissingChoice: TypeAlias = Literal["refuse", "mean", "most_frequent", "constant"]
+ColumnKind: TypeAlias = Literal["number", "onehot", "ordinal"]
+
+CATEGORICAL_CHOICES: tuple[CategoricalChoice, ...] = ("refuse", "onehot", "ordinal")
+MISSING_CHOICES: tuple[MissingChoice, ...] = ("refuse", "mean", "most_frequent", "constant")
+_KINDS: tuple[ColumnKind, ...] = ("number", "onehot", "ordinal")
+
+
+@dataclass(frozen=True)
+class ColumnEncoding:
+    """How one column of the source becomes features.
+
+    Attributes
+    ----------
+    name : str
+        Of the column in the source; ``"column 3"`` where columns have no names.
+    kind : "number", "onehot" or "ordinal"
+        A number is one feature, kept as it is. A category is one feature for each of `categories`, 1 where it is
+        that one and 0 elsewhere, or one feature with its position among them.
+    categories : tuple of str
+        In ascending order; empty for numbers.
+    fill : float, str or None
+        What a missing value is replaced by: a number, or one of the categories. None refuses missing values.
+    """
+
+    name: str
+    kind: ColumnKind = "number"
+    categories: tuple[str, ...] = ()
+    fill: float | str | None = None
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features that the column becomes."""
+        if self.kind == "onehot":
+            return tuple(f"{self.name}={category}" for category in self.categories)
+        return (self.name,)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the column is kept as it is."""
+        return self.kind == "number" and self.fill is None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON that :func:`encoding_from_json` reads."""
+        return {"name": self.name, "kind": self.kind, "categories": list(self.categories), "fill": self.fill}
+
+
+Encoding: TypeAlias = tuple[ColumnEncoding, ...]
+
+
+def encoding_from_json(value: object) -> Encoding | None:
+    """Return the encoding that a list of JSON objects describes; None when it describes none."""
+    if not isinstance(value, list) or not value:
+        return None
+    columns = [_column(item) for item in value]
+    known = tuple(column for column in columns if column is not None)
+    return known if len(known) == len(columns) else None
+
+
+def _column(item: object) -> ColumnEncoding | None:
+    if not isinstance(item, Mapping):
+        return None
+    name, categories, fill = item.get("name"), item.get("categories"), item.get("fill")
+    kind = next((known for known in _KINDS if known == item.get("kind")), None)
+    if kind is None or not isinstance(name, str) or not isinstance(categories, list):
+        return None
+    if not all(isinstance(category, str) for category in categories):
+        return None
+    if kind == "number":
+        sound = not categories and (fill is None or (isinstance(fill, int | float) and not isinstance(fill, bool)))
+        return ColumnEncoding(name, kind, (), None if fill is None else float(fill)) if sound else None
+    sound = len(categories) > 0 and len(set(categories)) == len(categories) and (fill is None or fill in categories)
+    return ColumnEncoding(name, kind, tuple(categories), fill) if sound else None
+
+
+def check_choices(categorical: str, missing: str) -> tuple[CategoricalChoice, MissingChoice]:
+    """Return both choices by type. Raises SpecError unless they are names of choices."""
+    for asked, known, option in (
+        (categorical, CATEGORICAL_CHOICES, "categorical"),
+        (missing, MISSING_CHOICES, "missing"),
+    ):
+        if asked not in known:
+            raise SpecError(f"{option} {asked!r} was asked; choose one of {', '.join(known)}")
+    return (
+        next(choice for choice in CATEGORICAL_CHOICES if choice == categorical),
+        next(choice for choice in MISSING_CHOICES if choice == missing),
+    )
+
+
+def feature_names_of(encoding: Sequence[ColumnEncoding]) -> tuple[str, ...]:
+    """Return the names of all features, in order."""
+    return tuple(name for column in encoding for name in column.feature_names)

@@ -1,0 +1,280 @@
+"""Tables out of files of named arrays that are read by slices: HDF5, Zarr, and AnnData in either of them.
+
+Both libraries open a file as a group of arrays and groups with attributes, so one reader serves both. Rows are
+read a block at a time, along the chunks of the file.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.data.csr import FeatureRows
+from daskkern.data.csr_store import CsrReader
+from daskkern.data.ingest.annotations import Annotation, annotation, texts
+from daskkern.data.ingest.tables import Parts, Piece, Request, Table, block_rows, kind_of
+from daskkern.data.writer import stored_dtype
+from daskkern.errors import DataError
+
+Node: TypeAlias = Any
+"""A group or an array of h5py or Zarr: neither has types that the other shares."""
+Opener: TypeAlias = Callable[[], AbstractContextManager[Node]]
+
+_FEATURES, _TARGETS = ("X", "data", "features"), ("y", "target", "targets", "labels")
+_SPARSE = "csr_matrix"
+_BLOCK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class KeyedFile:
+    """A file of named arrays; `open` gives its root for as long as it is needed."""
+
+    path: Path
+    open: Opener
+
+
+def open_keyed(files: Sequence[KeyedFile], request: Request, join: Callable[[list[Table]], Table]) -> Parts:
+    """Return the rows of files: X and y by their usual names, or those that --features and --target name.
+
+    In AnnData files (those with ``obs``), --target, --weight and the features to --drop name columns of ``obs`` and
+    entries of ``var``.
+    """
+    tables = []
+    for file in files:
+        with file.open() as root:
+            tables.append(_Layout.of(file, root, request).table())
+    return Parts(join(tables))
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the rows of a file lie."""
+
+    file: KeyedFile
+    features: str
+    targets: tuple[str, ...]
+    weight: str | None
+    n_rows: int
+    n_features: int
+    dtype: "np.dtype[np.generic]"
+    is_sparse: bool
+    chunk_rows: int
+    names: tuple[str, ...] | None
+    target_kinds: tuple[str, ...]
+    n_targets: int
+    kept: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, file: KeyedFile, root: Node, request: Request) -> "_Layout":
+        is_annotated = "obs" in root and not hasattr(root["obs"], "shape")
+        features = request.features or _usual(root, _FEATURES, file, "--features KEY")
+        X = _node(root, features, file)
+        n_rows, n_features, dtype, sparse = _shape_of(X, features, file)
+        targets = _targets(root, request, is_annotated, file)
+        columns = [_column(root, name, file) for name in (*targets, *_weight(request, is_annotated))]
+        for column in columns:
+            if column.shape[:1] != (n_rows,):
+                raise DataError(
+                    f"{features!r} of {file.path} has {n_rows} rows, but {column.name!r} has shape {column.shape}: "
+                    "rows must agree"
+                )
+        names = _feature_names(root) if is_annotated else None
+        kept = _kept_like(names, request.like.feature_names, file) if request.like else _kept(names, request.drop, file)
+        weight = _weight(request, is_annotated)
+        described = columns[: len(targets)]
+        kinds = tuple(kind_of(column.dtype, f"{column.name!r} of {file.path}") for column in described)
+        width = sum(column.shape[1] if len(column.shape) == 2 else 1 for column in described)
+        return cls(
+            file,
+            features,
+            targets,
+            weight[0] if weight else None,
+            n_rows,
+            n_features if kept is None else len(kept),
+            dtype,
+            sparse,
+            1 if sparse or not getattr(X, "chunks", None) else int(X.chunks[0]),
+            names if names is None or kept is None else tuple(names[j] for j in kept),
+            kinds,
+            width,
+            kept,
+        )
+
+    def table(self) -> Table:
+        kinds = set(self.target_kinds)
+        kind = (
+            None if not kinds else self.target_kinds[0] if len(kinds) == 1 else "text" if "text" in kinds else "float"
+        )
+        return Table(
+            source=str(self.file.path),
+            n_rows=self.n_rows,
+            n_features=self.n_features,
+            dtype=stored_dtype(self.dtype),
+            target_kind=kind,  # type: ignore[arg-type]  # kind_of gave them
+            n_targets=self.n_targets,
+            has_weight=self.weight is not None,
+            pieces=lambda: self._pieces(0),
+            feature_names=self.names,
+            target_names=tuple(name.rpartition("/")[2] for name in self.targets) if self.names else None,
+            is_sparse=self.is_sparse,
+            pieces_from=self._pieces,
+        )
+
+    def _pieces(self, start: int) -> Iterator[Piece]:
+        source = str(self.file.path)
+        with self.file.open() as root:
+            reader = self._reader(root)
+            columns = [_column(root, name, self.file) for name in self.targets]
+            weight = None if self.weight is None else _column(root, self.weight, self.file)
+            step = self._step(root)
+            while start < self.n_rows:
+                stop = min(self.n_rows, (start // step + 1) * step)
+                X = reader(start, stop)
+                y = [column.read(start, stop) for column in columns]
+                yield Piece(
+                    source,
+                    start,
+                    X if self.kept is None else X[:, list(self.kept)],
+                    _joined(y),
+                    None if weight is None else weight.read(start, stop),
+                )
+                start = stop
+
+    def _step(self, root: Node) -> int:
+        """Return how many rows are read at once: whole chunks of the file, about 8 MiB."""
+        if self.is_sparse:
+            n_stored = int(root[self.features]["data"].shape[0])
+            return max(1, block_rows(12 * max(1, n_stored // max(1, self.n_rows))))
+        rows = block_rows(self.dtype.itemsize * self.n_features)
+        return max(1, rows // self.chunk_rows) * self.chunk_rows if rows >= self.chunk_rows else rows
+
+    def _reader(self, root: Node) -> Callable[[int, int], FeatureRows]:
+        X, native = root[self.features], self.dtype.newbyteorder("=")
+        where = f"{self.features!r} of {self.file.path}"
+        if self.is_sparse:
+            csr = CsrReader(X, int(X.attrs["shape"][1]), where)
+            return lambda start, stop: csr.read(start, stop).astype(native, copy=False)
+        return lambda start, stop: _slice(X, start, stop, where).astype(native, copy=False)
+
+
+def _slice(array: Node, start: int, stop: int, where: str) -> HostArray:
+    try:
+        rows = np.asarray(array[start:stop])
+    except Exception as error:  # damaged chunks and missing filters: both libraries raise many types
+        raise DataError(
+            f"rows {start} to {stop} of {where} cannot be read ({type(error).__name__}: {error})"
+        ) from error
+    return rows.reshape(len(rows), -1)
+
+
+def _shape_of(X: Node, name: str, file: KeyedFile) -> tuple[int, int, "np.dtype[np.generic]", bool]:
+    if not hasattr(X, "shape"):
+        encoding = X.attrs.get("encoding-type")
+        if encoding != _SPARSE or "shape" not in X.attrs:
+            raise DataError(
+                f"{name!r} of {file.path} is a group of encoding {encoding!r}; an array or a csr_matrix was expected "
+                "(give another with --features, or convert a csc_matrix with X.tocsr() before writing)"
+            )
+        n_rows, d = (int(length) for length in X.attrs["shape"])
+        if X["indptr"].shape != (n_rows + 1,):
+            raise DataError(f"{name!r} of {file.path} is no sound csr_matrix: its indptr does not fit {n_rows} rows")
+        return n_rows, d, _number(X["data"].dtype, name, file), True
+    if len(X.shape) < 2 or 0 in X.shape[1:]:
+        raise DataError(f"{name!r} of {file.path} has shape {tuple(X.shape)}; rows of features (n, d) were expected")
+    return int(X.shape[0]), int(np.prod(X.shape[1:])), _number(X.dtype, name, file), False
+
+
+def _number(dtype: "np.dtype[np.generic]", name: str, file: KeyedFile) -> "np.dtype[np.generic]":
+    if dtype.kind not in "fiub":
+        raise DataError(
+            f"{name!r} of {file.path} holds {dtype} values; features are real numbers, so encode them first"
+        )
+    return dtype
+
+
+def _usual(root: Node, names: Sequence[str], file: KeyedFile, option: str) -> str:
+    found = [name for name in names if name in root]
+    if not found:
+        entries = ", ".join(sorted(map(str, root))[:12]) or "nothing"
+        raise DataError(f"{file.path} holds {entries}, but no {names[0]!r}; name the array with {option}")
+    return found[0]
+
+
+def _node(root: Node, name: str, file: KeyedFile) -> Node:
+    if name not in root:
+        raise DataError(f"{file.path} has no entry {name!r}; it has {', '.join(sorted(map(str, root))[:12])}")
+    return root[name]
+
+
+def _targets(root: Node, request: Request, is_annotated: bool, file: KeyedFile) -> tuple[str, ...]:
+    asked = request.target
+    if asked is None and request.like is not None and is_annotated:
+        known = tuple(f"obs/{name}" for name in request.like.target_names or ())
+        return known if all(name in root for name in known) else ()
+    if asked is None:
+        if is_annotated:
+            shown = ", ".join(sorted(name for name in map(str, root["obs"]) if not name.startswith("_"))[:12])
+            raise DataError(f"which column of obs of {file.path} is the target? Say --target NAME; there are {shown}")
+        return (_usual(root, _TARGETS, file, "--target KEY"),)
+    return tuple(f"obs/{name}" if is_annotated and f"obs/{name}" in root else name for name in asked)
+
+
+def _weight(request: Request, is_annotated: bool) -> tuple[str, ...]:
+    if request.weight is None:
+        return ()
+    return (f"obs/{request.weight}",) if is_annotated else (request.weight,)
+
+
+def _column(root: Node, name: str, file: KeyedFile) -> Annotation:
+    return annotation(_node(root, name, file), name, str(file.path))
+
+
+def _feature_names(root: Node) -> tuple[str, ...] | None:
+    """Return the names of the features of an AnnData file: the index of ``var``."""
+    if "var" not in root:
+        return None
+    key = root["var"].attrs.get("_index", "_index")
+    if key not in root["var"]:
+        return None
+    return tuple(texts(root["var"][key], 0, int(root["var"][key].shape[0])).tolist())
+
+
+def _kept(names: tuple[str, ...] | None, drop: Sequence[str], file: KeyedFile) -> tuple[int, ...] | None:
+    """Return the numbers of the features that are not dropped; None when all are kept."""
+    if not drop:
+        return None
+    if names is None:
+        raise DataError(f"--drop names columns, but the arrays of {file.path} have no column names; leave it out")
+    unknown = sorted(set(drop) - set(names))
+    if unknown:
+        raise DataError(f"{file.path} has no feature {unknown[0]!r} to drop; check the name")
+    kept = tuple(j for j, name in enumerate(names) if name not in set(drop))
+    if not kept:
+        raise DataError(f"no feature of {file.path} is left; drop fewer")
+    return kept
+
+
+def _kept_like(
+    names: tuple[str, ...] | None, wanted: tuple[str, ...] | None, file: KeyedFile
+) -> tuple[int, ...] | None:
+    """Return where the features of another store are among those of a file; None when they are all, in order."""
+    if names is None or wanted is None or names == wanted:
+        return None
+    places = {name: j for j, name in enumerate(names)}
+    missing = [name for name in wanted if name not in places]
+    if missing:
+        raise DataError(f"{file.path} has no feature {missing[0]!r}, which the store to be like was made with")
+    return tuple(places[name] for name in wanted)
+
+
+def _joined(columns: Sequence[HostArray]) -> HostArray | None:
+    if not columns:
+        return None
+    if len(columns) == 1:
+        y = columns[0]
+        return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    return np.column_stack(columns)

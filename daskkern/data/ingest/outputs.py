@@ -1,0 +1,41 @@
+"""Where the parts of the rows go: checked before anything is read."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from daskkern.data.atomic import check_destination
+from daskkern.data.ingest.split import TEST, TRAIN, VALIDATION, SplitSettings
+from daskkern.data.ingest.tables import Parts
+from daskkern.data.schema import FORMAT
+from daskkern.errors import SpecError
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+def check_outputs(outputs: Mapping[int, PathLike], overwrite: bool) -> None:
+    """Check that the stores of the parts may be written, and differ."""
+    names: dict[str, str] = {}
+    for part, path in outputs.items():
+        check_destination(Path(path), kind=FORMAT, overwrite=overwrite)
+        name = {TRAIN: "training", TEST: "test", VALIDATION: "validation"}[part]
+        other = names.setdefault(os.path.realpath(path), name)
+        if other != name:
+            raise SpecError(f"{path} was given for both {other} and {name} rows; name two stores")
+
+
+def check_split(parts: Parts, split: SplitSettings, outputs: Mapping[int, PathLike]) -> None:
+    """Check that every part of the rows has a store, and every store a part."""
+    for part, share, option, name in (
+        (TEST, split.test, "--split", "test"),
+        (VALIDATION, split.validation, "--split-validation", "validation"),
+    ):
+        given = part == TEST and parts.test is not None
+        if share is None and part in outputs and not given:
+            lacks = f": {parts.train.source} has no X_test" if part == TEST else ""
+            raise SpecError(f"nothing would go to {outputs[part]}{lacks}; say {option} 0.2")
+        if share is not None and part not in outputs:
+            raise SpecError(f"a {name} part of {share:g} was asked, but not where its rows go; say --out-{name} STORE")
+        if share is not None and given:
+            raise SpecError(f"{parts.train.source} already has a test part (X_test); leave out --split")

@@ -1,0 +1,140 @@
+"""``info``, ``check``, ``shuffle`` and the splits of ``ingest`` on the command line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daskkern.cli import info
+from daskkern.cli.main import main
+from daskkern.data.rows import StoreRows
+from daskkern.data.store import open_store
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    def command(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            main([str(word) for word in words])
+        out, err = capfd.readouterr()
+        assert isinstance(end.value.code, int)
+        return end.value.code, out, err
+
+    return command
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Rows sorted by label."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(["ant", "bee", "cat"], [500, 300, 200])
+    np.savez(tmp_path / "d.npz", X=rng.normal(size=(1000, 4)), y=y)
+    return tmp_path / "d.npz"
+
+
+@pytest.fixture
+def store(run: Run, source: Path, tmp_path: Path) -> Path:
+    code, out, err = run("ingest", source, "--out", tmp_path / "s", "--chunk-rows", 100)
+    assert code == 0, err
+    assert "target is sorted: rows are shuffled (--no-shuffle keeps the order)" in out
+    return tmp_path / "s"
+
+
+def test_ingest_splits_in_three_by_class(run: Run, source: Path, tmp_path: Path) -> None:
+    code, out, err = run(
+        "ingest", source, "--out", tmp_path / "s", "--split", 0.2, "--out-test", tmp_path / "t",
+        "--split-validation", 0.1, "--out-validation", tmp_path / "v", "--no-shuffle",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "200 rows" in out
+    assert "100 rows" in out
+    counts = [open_store(tmp_path / name).info.class_counts for name in "stv"]
+    assert counts == [(350, 210, 140), (100, 60, 40), (50, 30, 20)]
+    assert "sorted" not in out
+
+
+def test_no_shuffle_keeps_the_order(run: Run, source: Path, tmp_path: Path) -> None:
+    code, out, _ = run("ingest", source, "--out", tmp_path / "s", "--chunk-rows", 100, "--no-shuffle")
+    assert code == 0
+    assert "sorted" not in out
+    rows = StoreRows(open_store(tmp_path / "s"))
+    y = rows.read(0, 1000).y
+    assert y is not None
+    assert (np.diff(y) >= 0).all()
+
+
+def test_info_as_lines_and_as_json(run: Run, store: Path) -> None:
+    code, out, _ = run("info", store)
+    assert code == 0
+    for words in (
+        "rows: 1,000 of 4 features (float32)", "classification, 3 classes", "'ant'  rows 500  share 50.00%",
+        "scaling: none", "not sorted by target", "made: by: daskkern", "d.npz", "shuffled with seed: 0",
+    ):  # fmt: skip
+        assert words in out
+    assert "\x1b" not in out
+    code, out, _ = run("info", store, "--json")
+    found = json.loads(out)
+    assert found["class_counts"] == [500, 300, 200]
+    assert found["n_bytes"] == 1000 * (4 * 4 + 8)
+
+
+def test_info_on_a_terminal_draws_tables(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(info.OUT, "_force_terminal", True)
+    code, out, _ = run("info", store)
+    assert code == 0
+    assert "┃" in out
+
+
+def test_check_names_the_bad_chunk_and_fails(run: Run, store: Path) -> None:
+    code, out, _ = run("check", store)
+    assert code == 0
+    assert "whole: 20 chunks, 24,000 bytes read in" in out
+    for number in (3, 7):
+        chunk = store / "X" / "c" / str(number) / "0"
+        chunk.write_bytes(chunk.read_bytes()[:-1] + b"!")
+    code, out, err = run("check", store)
+    assert code == 1
+    assert "is damaged; the first finding: chunk X/c/3/0 was changed" in err
+    assert "chunk X/c/3/0 was changed" in out
+    assert "chunk X/c/7/0 was changed" in out
+    code, out, _ = run("check", store, "--most", 1)
+    assert "and 1 more" in out
+    code, out, _ = run("check", store, "--json")
+    assert code == 1
+    found = json.loads(out)
+    assert found["whole"] is False
+    assert [finding["key"] for finding in found["findings"]] == ["X/c/3/0", "X/c/7/0"]
+
+
+def test_shuffle_writes_another_order(run: Run, store: Path, tmp_path: Path) -> None:
+    code, out, err = run("shuffle", store, "--out", tmp_path / "t", "--seed", 4, "--memory", "1MB")
+    assert code == 0, err
+    assert "1,000 rows in a random order (seed 4)" in out
+    assert open_store(tmp_path / "t").info.class_counts == (500, 300, 200)
+    assert run("shuffle", store, "--out", tmp_path / "t")[0] == 1
+    assert run("shuffle", store, "--out", store, "--overwrite")[0] == 0
+    assert run("shuffle", store, "--out", tmp_path / "u", "--memory", "much")[0] == 2
+
+
+@pytest.mark.parametrize("command", ["info", "check"])
+def test_what_is_no_store_is_one_line(run: Run, tmp_path: Path, command: str) -> None:
+    code, _, err = run(command, tmp_path / "none")
+    assert code == 1
+    assert len(err.strip().splitlines()) == 1
+    assert "there is no store" in err
+
+
+def test_a_fit_on_sorted_rows_says_so(
+    run: Run, source: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daskkern.data.shuffle_detection.DEFAULT_WINDOW_BYTES", 4000)
+    assert run("ingest", source, "--out", tmp_path / "u", "--chunk-rows", 100, "--no-shuffle")[0] == 0
+    options = ("--kernel", "gaussian:2", "--landmarks", 20, "--epochs", 1, "--workers", 0, "--out", tmp_path / "m")
+    code, out, err = run("fit", tmp_path / "u", *options)
+    assert code == 0, err
+    assert sum("note: the target is sorted" in line for line in out.splitlines()) == 1
+    assert "target is sorted" not in run("fit", store, *options)[1]
