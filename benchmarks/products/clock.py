@@ -13,8 +13,9 @@ from typing import Any
 
 from products.machine import OthersLoad
 
-_PAUSE_S = 0.03  # idle threads of one library's pool spin for milliseconds and would disturb the next contender
-_WARM_S = 0.5  # products faster than this are preceded by an untimed one: it wakes the library's threads
+_PAUSE_S = 0.1  # idle threads of one library's pool spin for some 30 ms and would disturb the next contender
+_WARM_S = 0.5  # products faster than this are preceded by untimed ones: they wake threads and the processor's clock
+_LONG_ENOUGH_S = 0.1  # a turn repeats its product for at least this long, warming up and timed, and takes the mean
 _LEAST_TURNS = 3
 _OTHERS_CORES, _OTHERS_S = 0.1, 0.03  # what others may use in an undisturbed turn; the system counts in steps of 10 ms
 _SLOW_S = 4.0  # a contender this slow is timed once
@@ -44,14 +45,28 @@ class Turn:
 
 
 def timed(contender: Contender, warm: bool = False) -> tuple[float, Any]:
-    """Return the seconds of one product, and the product; with `warm` another, untimed one goes before."""
+    """Return the seconds of one product, and the product; with `warm` untimed ones go before."""
     with contender.threads():
         time.sleep(_PAUSE_S)
         if warm:
-            contender.product()
-        begun = time.perf_counter()
-        result = contender.product()
-        return time.perf_counter() - begun, result
+            _repeated(contender)
+        return _repeated(contender) if warm else _once(contender)
+
+
+def _once(contender: Contender) -> tuple[float, Any]:
+    begun = time.perf_counter()
+    result = contender.product()
+    return time.perf_counter() - begun, result
+
+
+def _repeated(contender: Contender) -> tuple[float, Any]:
+    """Return the mean seconds of as many products as fill the least time, and the last product."""
+    begun, count = time.perf_counter(), 0
+    while True:
+        result, count = contender.product(), count + 1
+        spent = time.perf_counter() - begun
+        if spent >= _LONG_ENOUGH_S:
+            return spent / count, result
 
 
 def warmed_up(contender: Contender) -> tuple[float, Any]:
@@ -92,7 +107,7 @@ def _turn(contender: Contender, warm: bool) -> Turn:
 def _repeats(first: float, share_s: float, most: int) -> int:
     if first > _SLOW_S:
         return 0
-    turn = _PAUSE_S + (2 if first < _WARM_S else 1) * first
+    turn = _PAUSE_S + (2 * max(first, _LONG_ENOUGH_S) if first < _WARM_S else first)
     return min(most, max(_LEAST_TURNS, int(share_s / turn)))
 
 
