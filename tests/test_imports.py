@@ -27,7 +27,17 @@ FLOORS = {
     "__main__": 12,
     "testing": 13,
 }
-OPTIONAL = {"cupy", "cupyx", "dask_cuda", "rmm", "ucxx", "matplotlib", "pandas", "h5py"}
+OPTIONAL = {
+    "cupy",
+    "cupyx",
+    "dask_cuda",
+    "rmm",
+    "ucxx",
+    "matplotlib",
+    "pandas",
+    "h5py",
+    "scipy",
+}  # a predictor does without scipy
 
 
 def _name(path: Path) -> str:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import dask
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
@@ -100,9 +101,14 @@ def _check(scheduler: str | None, workers: int | None, gpus: Any, threads_per_wo
 
 @contextmanager
 def _attached(address: str, timeout_s: float) -> Iterator[Client]:
+    scheduler = dask.config.get("scheduler", None)
     try:
         client = Client(address, timeout=timeout_s)
     except (OSError, TimeoutError, ValueError) as error:
+        # A client that failed leaves its mark: Dask would look for it in every later computation.
+        dask.config.config.pop("scheduler", None)
+        if scheduler is not None:
+            dask.config.set(scheduler=scheduler)
         raise ClusterError(
             f"no Dask scheduler answers at {address} ({error}); see that it runs, or start one with 'dask scheduler'"
         ) from error

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
 import ranks
 from distributed import Client
@@ -74,8 +75,10 @@ def test_a_dead_scheduler_is_told_in_a_sentence(capfd: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("address", ["nonsense://here", "tcp://127.0.0.1", "tcp://127.0.0.1:99999999"])
 def test_an_address_that_is_none_is_told_in_a_sentence(address: str) -> None:
+    scheduler = dask.config.get("scheduler", None)
     with pytest.raises(ClusterError, match="no Dask scheduler answers"), connect(address, timeout_s=1):
         pass
+    assert dask.config.get("scheduler", None) == scheduler, "Dask would look for the client that failed"
 
 
 @pytest.mark.parametrize(
