@@ -31,6 +31,11 @@ from daskkern.training.sources import Source, StoreSource, check_finite
 class KernelEstimator(BaseEstimator):
     """Common ground of the estimators; not used by itself."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def __sklearn_clone__(self) -> "KernelEstimator":
         """Return an unfitted copy that shares the client: a connection cannot be copied."""
         parameters = self.get_params(deep=False)

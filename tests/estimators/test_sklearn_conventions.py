@@ -17,6 +17,7 @@ from daskkern.solvers import EigenPro
 
 _REASONS = {
     "check_sample_weight_equivalence_on_dense_data": (
+    "check_sample_weight_equivalence_on_sparse_data": (
         "a stochastic method meets repeated rows in other batches than weighted ones; the two agree at the optimum, "
         "see test_integer_weights_mean_repeated_rows"
     ),
