@@ -27,17 +27,8 @@ FLOORS = {
     "__main__": 12,
     "testing": 13,
 }
-OPTIONAL = {
-    "cupy",
-    "cupyx",
-    "dask_cuda",
-    "rmm",
-    "ucxx",
-    "matplotlib",
-    "pandas",
-    "h5py",
-    "scipy",
-}  # a predictor does without scipy
+OPTIONAL = {"cupy", "cupyx", "dask_cuda", "rmm", "ucxx", "matplotlib", "pandas", "h5py"}
+SPARED = {"scipy"}  # needed for training, but a saved model of dense points is served without it
 
 
 def _name(path: Path) -> str:
