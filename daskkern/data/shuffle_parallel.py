@@ -6,12 +6,11 @@ store is the one that :func:`daskkern.data.shuffle.shuffle_store` writes, whatev
 """
 
 import os
+import shutil
 import zlib
-from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import zarr
@@ -20,6 +19,7 @@ from distributed import Client
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.atomic import check_destination, local_folder
 from daskkern.data.checksums import Checksum
+from daskkern.data.dealt import check_wanted, run_tasks
 from daskkern.data.provenance import recorded
 from daskkern.data.records import write_records
 from daskkern.data.schema import FORMAT, STATISTICS, StoreInfo
@@ -57,6 +57,17 @@ class _Scattered:
     folder: Path
     sizes: IntArray
     form: RowFormat
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The task of one worker: its rows of the source in pass one, of the output in pass two."""
+
+    job: _Shuffle
+    number: int
+    limits: tuple[int, int]
+    scattered: tuple[_Scattered, ...] = ()
+    """What pass one left."""
 
 
 def shuffle_store_on(
@@ -98,21 +109,12 @@ def shuffle_store_on(
         job = _Shuffle(location, work, seed, memory)
         group = _make_arrays(store, job.target)
         ranges = _chunk_ranges(store.info, _TASKS_PER_WORKER * max(1, len(client.nthreads())))
-        jobs = [job] * len(ranges)
-        scattered = tuple(_run(client, _scatter, jobs, range(len(ranges)), ranges))
-        _complete(store, group, _run(client, _gather, jobs, [scattered] * len(ranges), ranges), seed)
+        parts = [_Part(job, number, limits) for number, limits in enumerate(ranges)]
+        scattered = tuple(run_tasks(client, _scatter, parts, work))
+        parts = [replace(part, scattered=scattered) for part in parts]
+        _complete(store, group, run_tasks(client, _gather, parts, work), seed)
         put_in_place(job.target, out, overwrite=overwrite)
     return open_store(Path(out))
-
-
-def _run(client: Client, function: Callable[..., Any], *arguments: Collection[Any]) -> list[Any]:
-    """Return what a function gives on the workers; on an error or interrupt cancel the rest."""
-    futures = client.map(function, *arguments, pure=False)
-    try:
-        return list(client.gather(futures))
-    except BaseException:
-        client.cancel(futures)
-        raise
 
 
 def _chunk_ranges(info: StoreInfo, n_tasks: int) -> list[tuple[int, int]]:
@@ -122,19 +124,25 @@ def _chunk_ranges(info: StoreInfo, n_tasks: int) -> list[tuple[int, int]]:
     return [(int(a), min(int(b), info.n_rows)) for a, b in pairwise(cuts)]
 
 
-def _scatter(job: _Shuffle, part: int, limits: tuple[int, int]) -> _Scattered:
+def _scatter(part: _Part) -> _Scattered:
     """Pass one: append a range of rows to new buckets."""
+    job, limits, folder = part.job, part.limits, part.job.folder(part.number)
+    check_wanted(job.work)
+    shutil.rmtree(folder, ignore_errors=True)  # of a worker that was lost
     rows = StoredRows(open_store(job.source))
     n_bytes = rows.info.n_rows * rows.row_bytes
-    buckets = Buckets(job.folder(part), n_bytes, job.seed, job.memory, first_row=limits[0])
+    buckets = Buckets(folder, n_bytes, job.seed, job.memory, first_row=limits[0])
     step = rows.info.chunk_rows * max(1, buckets.load_bytes // (rows.info.chunk_rows * rows.row_bytes))
     for start in range(*limits, step):
+        check_wanted(job.work)
         buckets.append(rows.read(start, min(start + step, limits[1])))
-    return _Scattered(job.folder(part), buckets.sizes(), RowFormat.of(rows.read(0, 1)))
+    return _Scattered(folder, buckets.sizes(), RowFormat.of(rows.read(0, 1)))
 
 
-def _gather(job: _Shuffle, scattered: tuple[_Scattered, ...], limits: tuple[int, int]) -> dict[str, list[HostArray]]:
+def _gather(part: _Part) -> dict[str, list[HostArray]]:
     """Pass two: write the chunks of a range of rows in the order of the keys; return the CRC-32 of each chunk."""
+    job, limits, scattered = part.job, part.limits, part.scattered
+    check_wanted(job.work)
     group = zarr.open_group(job.target, mode="r+", zarr_format=3)
     ends = np.cumsum(sum(part.sizes for part in scattered))
     info = open_store(job.source).info
@@ -149,6 +157,7 @@ def _gather(job: _Shuffle, scattered: tuple[_Scattered, ...], limits: tuple[int,
         at, stop = max(limits[0] - first, 0), min(limits[1] - first, len(order))
         while at < stop:
             step = min(missing, stop - at)
+            check_wanted(job.work)
             pending.append(rows.take(order[at : at + step]))
             at, missing = at + step, missing - step
             if missing == 0:

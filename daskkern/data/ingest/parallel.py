@@ -15,6 +15,7 @@ import zarr
 from distributed import Client
 
 from daskkern.data.csr_store import State
+from daskkern.data.dealt import check_wanted, run_tasks
 from daskkern.data.ingest.labels import AUTO_LIMIT, KnownLabels, LabelCoder
 from daskkern.data.ingest.stream import LabelEncoder, Progress, check_classes, checked_blocks
 from daskkern.data.ingest.tables import Table
@@ -70,17 +71,15 @@ def ingest_parts(
     folder = os.fspath(writer.partial.folder)
     n_workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
     bounds = part_bounds(table.n_rows, writer.chunk_rows, table.starts, _PARTS_PER_WORKER * n_workers)
-    futures = [
-        client.submit(_write, Part(table, decision, classes, folder, writer.chunk_rows, *bound), pure=False, retries=2)
-        for bound in bounds
-    ]
-    try:
-        results: list[tuple[State, tuple[ClassLabel, ...]]] = []
-        for future, (_, stop) in zip(futures, bounds, strict=True):
-            results.append(future.result())
-            progress(stop, table.n_rows)
-    finally:
-        client.cancel(futures)
+    parts = [Part(table, decision, classes, folder, writer.chunk_rows, *bound) for bound in bounds]
+    written = 0
+
+    def tell(number: int) -> None:
+        nonlocal written
+        written += bounds[number][1] - bounds[number][0]
+        progress(written, table.n_rows)
+
+    results = run_tasks(client, _write, parts, writer.partial.folder, tell)
     _join(writer, table, decision, classes, bounds, results)
 
 
@@ -124,6 +123,7 @@ def _write(part: Part) -> tuple[State, tuple[ClassLabel, ...]]:
     coder: LabelEncoder = fresh if part.classes is None else KnownLabels(part.classes)
     done = part.start
     for block in checked_blocks(table, part.decision, coder, part.start):
+        check_wanted(folder)
         kept = block.first(part.stop - done)
         kept.append_to(writer)
         done += kept.X.shape[0]

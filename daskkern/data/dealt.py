@@ -1,0 +1,68 @@
+"""Tasks that the workers of a cluster run on files of one folder, and that have all ended when the caller goes on.
+
+Dask does not stop a task that runs: cancelling makes the scheduler forget it, and it goes on writing. So a file in
+the folder says that nobody wants the rest, tasks look for it between blocks, and the caller waits for them.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from distributed import Client, as_completed, wait
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+_SIGN = "unwanted"
+_RETRIES = 2
+_PATIENCE = 60.0  # seconds for running tasks to look; a worker that hangs must not hold up the error
+
+
+def run_tasks(
+    client: Client,
+    function: Callable[[Job], Result],
+    jobs: Sequence[Job],
+    folder: Path,
+    finished: Callable[[int], None] = lambda number: None,
+) -> list[Result]:
+    """Return ``function(job)`` for each job, in their order, from the workers.
+
+    Parameters
+    ----------
+    client : Client
+    function : callable
+        Calls :func:`check_wanted` on `folder` every few seconds. May be run twice where a worker is lost.
+    jobs : sequence
+    folder : Path
+        That all workers see; the caller removes it after an error.
+    finished : callable
+        Is called with the number of each job that ends, in any order.
+
+    Raises
+    ------
+    Exception
+        The first error of a task. By then no task runs.
+    """
+    futures = [client.submit(function, job, pure=False, retries=_RETRIES) for job in jobs]
+    numbers = {future.key: number for number, future in enumerate(futures)}
+    results: dict[int, Result] = {}
+    try:
+        for future, result in as_completed(futures, loop=client.loop, with_results=True):
+            number = numbers[future.key]
+            results[number] = result
+            finished(number)
+    except BaseException:
+        (folder / _SIGN).touch()
+        with suppress(Exception), client.as_current():
+            wait(futures, timeout=_PATIENCE)
+        raise
+    finally:
+        client.cancel(futures)
+    return [results[number] for number in range(len(jobs))]
+
+
+def check_wanted(folder: Path) -> None:
+    """Raise InterruptedError when the caller of :func:`run_tasks` wants no more of what is written to `folder`."""
+    if (folder / _SIGN).exists() or not folder.exists():
+        raise InterruptedError(f"what was being written to {folder} is no longer wanted")
