@@ -15,7 +15,6 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 _SIGN = "unwanted"
-_RETRIES = 2
 _PATIENCE = 60.0  # seconds for running tasks to look; a worker that hangs must not hold up the error
 
 
@@ -44,7 +43,7 @@ def run_tasks(
     Exception
         The first error of a task. By then no task runs.
     """
-    futures = [client.submit(function, job, pure=False, retries=_RETRIES) for job in jobs]
+    futures = [client.submit(function, job, pure=False) for job in jobs]
     numbers = {future.key: number for number, future in enumerate(futures)}
     results: dict[int, Result] = {}
     try:
