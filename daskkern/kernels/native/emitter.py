@@ -132,19 +132,36 @@ class Emitter:
         self.b.position_at_end(after)
         return results
 
-    def total(self, x: Value) -> Value:
-        """Return the sum of a vector's lanes as a float64, added in pairs."""
+    def totals(self, vectors: Sequence[Value]) -> Value:
+        """Return the sum of each vector's lanes, as a vector of float64: halves added to halves, down to one lane.
+
+        The vectors share instructions: two that are half done fill one register. Each sum has the same bits whatever
+        the others are, and however many.
+        """
         lanes = self.shape.lanes
-        wide = x if self.element is F64 else self.b.fpext(x, ir.VectorType(F64, lanes))
+        wide = ir.VectorType(F64, lanes)
+        parts = [x if self.element is F64 else self.b.fpext(x, wide) for x in vectors]
+        if self.element is not F64:  # twice as wide as a register
+            parts, lanes = [self._halve([x], 1, lanes) for x in parts], lanes // 2
+        sums = 1  # in each part
         while lanes > 1:
-            lanes //= 2
-            low, high = (
-                self.b.shuffle_vector(
-                    wide,
-                    ir.Constant(wide.type, ir.Undefined),
-                    ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(first, first + lanes))),
-                )
-                for first in (0, lanes)
-            )
-            wide = self.b.fadd(low, high)
-        return self.b.extract_element(wide, ir.IntType(32)(0))
+            pairs = 2 if len(parts) > 1 else 1
+            parts = [self._halve(parts[k : k + pairs], sums, lanes) for k in range(0, len(parts), pairs)]
+            sums, lanes = sums * pairs, lanes // 2
+        while len(parts) > 1:
+            order = range(2 * sums)
+            parts = [self._pick(parts[k], parts[k + 1], order) for k in range(0, len(parts), 2)]
+            sums *= 2
+        return parts[0]
+
+    def _halve(self, parts: Sequence[Value], sums: int, lanes: int) -> Value:
+        """Add the upper to the lower half of all sums in one or two vectors, and return them in one."""
+        starts = [k * lanes for k in range(sums * len(parts))]
+        half = range(lanes // 2)
+        low = self._pick(parts[0], parts[-1], [start + k for start in starts for k in half])
+        high = self._pick(parts[0], parts[-1], [start + lanes // 2 + k for start in starts for k in half])
+        return self.b.fadd(low, high)
+
+    def _pick(self, first: Value, second: Value, lanes: Sequence[int]) -> Value:
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+        return self.b.shuffle_vector(first, second, mask)

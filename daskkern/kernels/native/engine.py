@@ -17,6 +17,7 @@ MOST_OUTPUTS = 32
 """Columns of A or G up to which a product is fused with the block; wider ones go to BLAS, tile by tile."""
 _UNITS = 8  # units of work at least, where there is enough work
 _UNIT_ROWS = 480
+_EVEN = 4  # units of rows come in fours: two or four threads end together
 _STRIPE_BYTES = 4 << 20
 _MIRROR = 64  # features from which half of a symmetric block is computed and the other half copied
 _TOGETHER = 4  # blocks whose tiles a symmetric product holds at once
@@ -205,6 +206,8 @@ def _units(left: Rows, right: Packed) -> tuple[list[slice], list[range]]:
     else:
         most = MOST_ROWS if left.shape[1] >= WIDE else _UNIT_ROWS
     parts = balanced(left.shape[0], most)
+    if len(parts) > _EVEN:
+        parts = balanced(left.shape[0], -(-left.shape[0] // (-(-len(parts) // _EVEN) * _EVEN)))
     wanted = min(len(right.blocks), max(1, -(-_UNITS // max(len(parts), 1))))
     count = len(right.blocks)
     groups = [range(count * k // wanted, count * (k + 1) // wanted) for k in range(wanted)] if count else []

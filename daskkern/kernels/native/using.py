@@ -81,10 +81,16 @@ class Using(Frame):
     def _flush(self, first: Value, rows: Value) -> None:
         """Add the block's sums, lane by lane until now, to the float64 scores."""
         e = self.e
-        with e.loop(0, rows) as i, e.loop(0, self.n["n_outputs"]) as c:
-            held = e.at(self.p["lanes"], e.times(e.b.add(e.times(i, self.n["n_outputs"]), c), self.shape.lanes))
-            place = e.at(self.sums, e.times(e.b.add(first, i), self.n["out_stride"]), c)
-            e.b.store(e.b.fadd(e.b.load(place), e.total(e.load(held))), place)
+        with e.loop(0, rows) as i:
+            held = e.at(self.p["lanes"], e.times(e.times(i, self.n["n_outputs"]), self.shape.lanes))
+            line = e.at(self.sums, e.times(e.b.add(first, i), self.n["out_stride"]))
+            self._in_groups(self.n["n_outputs"], (4, 1), lambda c, count: self._flush_group(held, line, c, count))
+
+    def _flush_group(self, held: Value, line: Value, c: Value, count: int) -> None:
+        e, lanes = self.e, self.shape.lanes
+        sums = e.totals([e.load(held, e.times(c, lanes), u * lanes) for u in range(count)])
+        place = e.b.bitcast(e.at(line, c), ir.VectorType(F64, count).as_pointer())
+        e.b.store(e.b.fadd(e.b.load(place, align=8), sums), place, align=8)
 
     def _scores(self, row: Value, chunk: Chunk) -> None:
         """lanes[row + i][c] += K[row + i] * A[:, c], for all outputs in groups that fill the registers."""
