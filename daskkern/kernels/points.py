@@ -9,7 +9,7 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse, namespace_of
-from daskkern.backend.tiles import slices, within
+from daskkern.backend.tiles import balanced, for_each, slices, within
 from daskkern.errors import DataError
 from daskkern.kernels.formula import Program
 from daskkern.kernels.native import CSRParts, Packed, join_packed
@@ -21,7 +21,9 @@ BLOCK_COLUMNS = 512
 _LARGEST_BLOCK = 1024
 _SHIFT_SAMPLE = 512
 _SHIFT_RATIO = 100.0
-_NORM_ROWS = 4096
+_NORM_GROUP = 1 << 18  # elements that are worth a thread
+_NORM_ELEMENTS_GPU = 1 << 24
+_NORM_ELEMENTS = 1 << 18  # of squares held at once on the host, a thread: they stay in cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,10 +215,15 @@ def squared_norms(X: Array) -> Array:
     if is_sparse(X):
         return module_of(X).asarray(X.multiply(X).sum(axis=1)).reshape(-1).astype(X.dtype)
     xp = namespace_of(X)
-    norms = xp.empty(X.shape[0], X.dtype)
-    with np.errstate(over="ignore"):
-        for rows in slices(X.shape[0], _NORM_ROWS):
-            norms[rows] = (X[rows] * X[rows]).sum(axis=1)
+    norms, d = xp.empty(X.shape[0], X.dtype), max(1, X.shape[1])
+    step = max(1, (_NORM_ELEMENTS if xp is np else _NORM_ELEMENTS_GPU) // d)
+
+    def one(group: slice) -> None:
+        with np.errstate(over="ignore"):
+            for rows in within(group, step):
+                norms[rows] = (X[rows] * X[rows]).sum(axis=1)
+
+    for_each(balanced(X.shape[0], max(1, _NORM_GROUP // d)) if xp is np else [slice(0, X.shape[0])], one)
     return norms
 
 

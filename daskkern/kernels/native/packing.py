@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.tiles import balanced, for_each
 from daskkern.kernels.native.shape import CHUNK
 
 _ALIGNMENT = 64
+_GROUP = 1 << 18  # elements that are worth a thread
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,7 @@ def pack(
     if isinstance(rows, np.ndarray):
         panels = aligned((total, d, panel), rows.dtype)
         panels[first[-1] :] = 0
-        for k, block in enumerate(blocks):
-            _fill(panels[first[k] : first[k + 1]], rows[block])
+        for_each(_shares(blocks, d), lambda part: _fill_blocks(panels, rows, blocks, first, part))
     else:
         csr = CSRParts.of(rows)
     squared, norm, inverse = (None if stat is None else _spread(stat, runs, panel, total * panel) for stat in stats)
@@ -156,6 +157,17 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> HostArray:
     raw = np.empty(size + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def _shares(blocks: Sequence[slice], d: int) -> list[slice]:
+    """Return the blocks in groups that are worth a thread."""
+    elements = sum(block.stop - block.start for block in blocks) * max(d, 1)
+    return balanced(len(blocks), max(1, -(-len(blocks) // max(1, elements // _GROUP))))
+
+
+def _fill_blocks(panels: HostArray, rows: HostArray, blocks: Sequence[slice], first: IntArray, part: slice) -> None:
+    for k in range(part.start, part.stop):
+        _fill(panels[first[k] : first[k + 1]], rows[blocks[k]])
 
 
 def _fill(panels: HostArray, rows: HostArray) -> None:
