@@ -65,11 +65,54 @@ class FitFinished:
     seconds: float
 
 
-Event: TypeAlias = FitStarted | StageFinished | BatchFinished | EpochFinished | FitFinished
+@dataclass(frozen=True)
+class FitResumed:
+    """The ranks, `size` of them, go on after `batch` batches of epoch number `epoch`."""
+
+    epoch: int
+    batch: int
+    size: int
+
+
+@dataclass(frozen=True)
+class WorkersLost:
+    """A gang has broken up: `reason` says why in one sentence. Attempt number `attempt` to form another begins."""
+
+    reason: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class WorkersJoined:
+    """The gang grows: it will be formed anew, with `size` ranks, when the ranks that run have committed."""
+
+    size: int
+
+
+Event: TypeAlias = (
+    FitStarted
+    | StageFinished
+    | BatchFinished
+    | EpochFinished
+    | FitFinished
+    | FitResumed
+    | WorkersLost
+    | WorkersJoined
+)
 Listener: TypeAlias = Callable[[Event], None]
 
 _KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind for kind in (FitStarted, StageFinished, BatchFinished, EpochFinished, FitFinished)
+    kind.__name__: kind
+    for kind in (
+        FitStarted,
+        StageFinished,
+        BatchFinished,
+        EpochFinished,
+        FitFinished,
+        FitResumed,
+        WorkersLost,
+        WorkersJoined,
+    )
 }
 
 

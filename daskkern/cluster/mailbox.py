@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from daskkern.arrays import HostArray
+from daskkern.cluster.vault import Vault
 from daskkern.cluster.wire import unpack
 from daskkern.errors import CommunicatorClosedError
 
@@ -46,6 +47,7 @@ class Mailbox:
     def __init__(self, membership: Membership) -> None:
         self.membership = membership
         self.stop_requested = False
+        self.regroup_requested = False
         self._reason: str | None = None
         self._parcels: dict[tuple[int, int], Parcel] = {}  # (sequence, source)
         self._changed = threading.Condition()
@@ -119,14 +121,19 @@ class Registry:
     except that a rank's thread looks up its own."""
 
     mailboxes: dict[str, Mailbox] = field(default_factory=dict)
+    vaults: dict[str, Vault] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    """The latest epoch of each fit that is not over, also where no rank runs at the moment."""
 
     def open(self, membership: Membership) -> bool:
         """Begin an epoch of a fit. An older epoch is aborted; False when this one is not newer."""
+        if self.epochs.get(membership.fit, -1) >= membership.epoch:
+            return False
+        self.epochs[membership.fit] = membership.epoch
+        self.vaults.setdefault(membership.fit, Vault())
         previous = self.mailboxes.get(membership.fit)
         mailbox = Mailbox(membership)
         if previous is not None:
-            if previous.membership.epoch >= membership.epoch:
-                return False
             previous.abort(f"epoch {membership.epoch} of fit {membership.fit} has begun")
             mailbox.stop_requested = previous.stop_requested
         self.mailboxes[membership.fit] = mailbox
@@ -156,6 +163,24 @@ class Registry:
         mailbox = self.mailboxes.get(fit)
         if mailbox is not None:
             mailbox.stop_requested = True
+
+    def regroup(self, fit: str, epoch: int) -> None:
+        """Ask the rank of `fit` to commit and return, so that a gang of other ranks can go on."""
+        mailbox = self.find(fit, epoch)
+        if mailbox is not None:
+            mailbox.regroup_requested = True
+
+    def standing(self, fit: str) -> tuple[int, int]:
+        """Return the latest epoch of `fit` known here, and the steps of the commit kept here; -1 for none."""
+        vault = self.vaults.get(fit)
+        kept = None if vault is None else vault.latest
+        return self.epochs.get(fit, -1), -1 if kept is None else kept.steps
+
+    def forget(self, fit: str) -> None:
+        """End whatever is here of `fit`: it is over."""
+        self.close(fit)
+        self.vaults.pop(fit, None)
+        self.epochs.pop(fit, None)
 
     def abort(self, fit: str, epoch: int | None, reason: str) -> None:
         """Abort `epoch` of `fit`; whatever epoch is open when it is None."""

@@ -13,7 +13,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from daskkern.cluster.mailbox import Membership, Registry
 from daskkern.errors import ClusterError
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised whenever the messages change, so that two versions never talk to each other by accident."""
 
 PLUGIN_NAME = f"daskkern_collectives_{PROTOCOL}"
@@ -35,6 +35,9 @@ class CollectivesPlugin(WorkerPlugin):
             "abort": self._abort,
             "stop": self._stop,
             "close": self._close,
+            "regroup": self._regroup,
+            "standing": self._standing,
+            "forget": self._forget,
         }
         worker.handlers.update({f"daskkern_{verb}": handler for verb, handler in handlers.items()})
 
@@ -67,6 +70,15 @@ class CollectivesPlugin(WorkerPlugin):
 
     def _close(self, fit: str, epoch: int | None = None) -> None:
         self.registry.close(fit, epoch)
+
+    def _regroup(self, fit: str, epoch: int) -> None:
+        self.registry.regroup(fit, epoch)
+
+    def _standing(self, fit: str) -> tuple[int, int]:
+        return self.registry.standing(fit)
+
+    def _forget(self, fit: str) -> None:
+        self.registry.forget(fit)
 
 
 def install(client: Client) -> None:

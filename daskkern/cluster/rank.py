@@ -18,12 +18,13 @@ from threadpoolctl import threadpool_limits
 
 from daskkern.backend.communicator import Communicator
 from daskkern.cluster.communicator import DaskCommunicator
+from daskkern.cluster.desk import Desk
 from daskkern.cluster.plugin import registry_of
 from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
-from daskkern.events import BatchFinished, Event, Listener, silent, to_message
+from daskkern.events import BatchFinished, Event, silent, to_message
 
-RankMain: TypeAlias = Callable[[Communicator, Any, Listener, Callable[[], bool]], Any]
-"""``rank_main(communicator, payload, emit, should_stop) -> result``, a function that workers can import."""
+RankMain: TypeAlias = Callable[[Communicator, Any, Desk], Any]
+"""``rank_main(communicator, payload, desk) -> result``, a function that workers can import."""
 
 _BATCH_INTERVAL_S = 0.1
 
@@ -71,11 +72,16 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
             hearsay=True,
         )
     communicator = DaskCommunicator(worker, mailbox, order.collective_timeout_s)
-    emit = _EventSender(worker, order.topic) if order.rank == 0 else silent
+    desk = Desk(
+        emit=_EventSender(worker, order.topic) if order.rank == 0 else silent,
+        should_stop=lambda: mailbox.stop_requested or mailbox.reason is not None,
+        should_regroup=lambda: mailbox.regroup_requested,
+        vault=registry.vaults[order.fit],
+    )
     try:
         communicator.start(order.start_timeout_s)
         with _THREADS.limited_to(worker.state.nthreads):
-            value = rank_main(communicator, payload, emit, lambda: mailbox.stop_requested or mailbox.reason is not None)
+            value = rank_main(communicator, payload, desk)
         return RankResult(value)
     except BaseException as error:  # a SystemExit, too, must not leave the peers waiting
         hearsay = isinstance(error, CommunicatorClosedError) and mailbox.reason is not None

@@ -7,6 +7,7 @@ from daskkern.errors import SpecError
 from daskkern.solvers.base import Batch, Problem, Solver
 from daskkern.solvers.eigenpro import EigenPro
 from daskkern.solvers.nystrom_sgd import NystromSGD
+from daskkern.solvers.snapshot import Shard, Snapshot
 
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in (EigenPro, NystromSGD)}
 
@@ -29,4 +30,4 @@ def parse_solver(solver: str | Solver[Any]) -> Solver[Any]:
     raise SpecError(f"solver {solver!r} is unknown{hint} Known solvers: auto, {', '.join(SOLVERS)}")
 
 
-__all__ = ["SOLVERS", "Batch", "EigenPro", "NystromSGD", "Problem", "Solver", "parse_solver"]
+__all__ = ["SOLVERS", "Batch", "EigenPro", "NystromSGD", "Problem", "Shard", "Snapshot", "Solver", "parse_solver"]

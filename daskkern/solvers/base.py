@@ -4,15 +4,17 @@ A solver knows arrays and a communicator. It knows neither Dask nor Zarr nor fil
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray
+from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.basis import KernelPart
 from daskkern.losses import Loss, Smooth
+from daskkern.solvers.snapshot import Shard, Snapshot
 
 State = TypeVar("State")
 
@@ -102,6 +104,17 @@ class Solver(ABC, Generic[State]):
     def finish(self, problem: Problem, state: State, comm: Communicator) -> Array:
         """Return this rank's coefficients (p_r, c) of the model that `state` stands for, at the end of an epoch."""
 
+    @abstractmethod
+    def snapshot(self, problem: Problem, state: State) -> Snapshot | None:
+        """Return this rank's part of all that :meth:`restore` needs, without copies; None within a window."""
+
+    @abstractmethod
+    def restore(self, problem: Problem, saved: Snapshot) -> State:
+        """Return this rank's part of a whole snapshot, which may come from any number of ranks.
+
+        The steps that follow give the same bits as those after the snapshot. Raises DataError when it does not fit.
+        """
+
 
 def loss_and_gradient(problem: Problem, scores: Array, batch: Batch) -> tuple[float, Array]:
     """Return the summed loss and g (m, c), both with the sample weights inside."""
@@ -152,3 +165,12 @@ class TailAverage:
     def value(self, iterate: Array) -> Array:
         """Return the mean, or `iterate` when averaging has not begun."""
         return iterate if self.mean is None else self.mean
+
+    def shards(self, ids: IntArray) -> dict[str, Shard]:
+        """Return the mean, whose rows are numbered by `ids`, for a snapshot; nothing before averaging has begun."""
+        return {} if self.mean is None else {"mean": Shard(ids, self.mean)}
+
+    def restored(self, saved: Snapshot, ids: IntArray, xp: ModuleType) -> "TailAverage":
+        """Return the average as a snapshot has it; without one that began too early for the run that goes on."""
+        count = int(saved.numbers["averaged"]) if saved.numbers["step"] >= self.start else 0
+        return replace(self, count=count, mean=xp.asarray(saved.rows("mean", ids)) if count else None)

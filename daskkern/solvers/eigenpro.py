@@ -21,7 +21,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
-from daskkern.backend.communicator import Communicator
+from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import multiply_blocks, multiply_transposed
 from daskkern.errors import SpecError
@@ -37,6 +37,7 @@ from daskkern.solvers.base import (
     loss_and_gradient,
     smoothness_of,
 )
+from daskkern.solvers.snapshot import Shard, Snapshot
 
 _STRIPES = 12  # pieces of a batch over which sums are taken, the same for 1, 2, 3, 4, 6 and 12 ranks
 
@@ -189,6 +190,27 @@ class EigenPro(Solver[EigenProRun]):
         # Within a window `working` lacks the temporary centres: an interrupted run falls back on the last projection.
         whole = state.working if problem.extra.projector is None else state.a
         return state.average.value(whole)
+
+    def snapshot(self, problem: Problem, state: EigenProRun) -> Snapshot | None:
+        if state.in_window:
+            return None
+        ids = problem.part.columns.ids
+        head = ids[: problem.part.columns.n_head]
+        shards = {"working": Shard(ids, state.working), "at_S": Shard(head, state.at_S), **state.average.shards(ids)}
+        return Snapshot(shards, numbers={"step": state.step, "averaged": state.average.count})
+
+    def restore(self, problem: Problem, saved: Snapshot) -> EigenProRun:
+        fresh = self.init(problem, SerialCommunicator())
+        xp, ids = namespace_of(fresh.working), problem.part.columns.ids
+        working = xp.asarray(saved.rows("working", ids))
+        return replace(
+            fresh,
+            a=working,
+            working=working,
+            at_S=xp.asarray(saved.rows("at_S", ids[: problem.part.columns.n_head])),
+            step=int(saved.numbers["step"]),
+            average=fresh.average.restored(saved, ids, xp),
+        )
 
 
 def _step_all_rows(

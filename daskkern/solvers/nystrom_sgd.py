@@ -14,13 +14,16 @@ Pfahler and Morik, "Nystrom-SGD", ECML PKDD 2018, section 5, equation 25 and alg
 from dataclasses import dataclass
 from typing import ClassVar
 
-from daskkern.arrays import Array
-from daskkern.backend.communicator import Communicator
+import numpy as np
+
+from daskkern.arrays import Array, IntArray
+from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import multiply, multiply_blocks, multiply_transposed, multiply_transposed_blocks
-from daskkern.errors import SpecError
+from daskkern.errors import DataError, SpecError
 from daskkern.preconditioners import NystromPart, NystromState
 from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, is_whole, loss_and_gradient, smoothness_of
+from daskkern.solvers.snapshot import Shard, Snapshot
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,29 @@ class NystromSGD(Solver[NystromRun]):
         xp = namespace_of(state.w)
         whole = xp.concatenate(list(comm.allgather(state.average.value(state.w))))
         return multiply(setup.part.M, whole, xp)
+
+    def snapshot(self, problem: Problem, state: NystromRun) -> Snapshot:
+        numbers = {"step": state.step, "averaged": state.average.count}
+        ids = _numbers(problem)
+        if problem.extra.features is None:
+            return Snapshot({"A": Shard(ids, state.A), **state.average.shards(ids)}, {"w": state.w}, numbers)
+        return Snapshot({"w": Shard(ids, state.w), **state.average.shards(ids)}, {}, numbers)
+
+    def restore(self, problem: Problem, saved: Snapshot) -> NystromRun:
+        fresh = self.init(problem, SerialCommunicator())
+        xp, ids, step = namespace_of(fresh.w), _numbers(problem), int(saved.numbers["step"])
+        average = fresh.average.restored(saved, ids, xp)
+        if problem.extra.features is None:
+            if "w" not in saved.whole or saved.whole["w"].shape != fresh.w.shape:
+                raise DataError("a saved state does not fit this Nystrom-SGD: its weights have another shape")
+            return NystromRun(xp.asarray(saved.whole["w"]), xp.asarray(saved.rows("A", ids)), step, average)
+        return NystromRun(xp.asarray(saved.rows("w", ids)), fresh.A, step, average)
+
+
+def _numbers(problem: Problem) -> IntArray:
+    """Return the global numbers of the rows of what this rank iterates on: its columns, or its eigenfeatures."""
+    features = problem.extra.features
+    return problem.part.columns.ids if features is None else np.arange(features.start, features.stop)
 
 
 def _streamed(

@@ -104,6 +104,15 @@ class Patience:
         self._patience, self._tol = patience, tol
         self._best_score, self._best_epoch = -np.inf, 0
 
+    @property
+    def mark(self) -> tuple[float, int] | None:
+        """The best score so far and the epoch that had it, or None before the first."""
+        return None if self.best is None else (float(self._best_score), self._best_epoch)
+
+    def restore(self, best: Array, score: float, epoch: int) -> None:
+        """Go on from what :attr:`best` and :attr:`mark` were."""
+        self.best, self._best_score, self._best_epoch = best, score, epoch
+
     def exhausted(self, watched: Watched, epoch: int, coef: Array) -> bool:
         """Take note of an epoch and return whether it was one too many without an improvement."""
         score = watched.score if watched.score == watched.score else -watched.loss  # R2 of equal targets is not defined

@@ -1,0 +1,66 @@
+"""The state of a run as plain named arrays: what a checkpoint holds, and what is dealt anew when ranks change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import to_host
+from daskkern.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """Rows `values` (k, ...) of an array that is cut over the ranks; `ids` (k,) int64 are their global numbers."""
+
+    ids: IntArray
+    values: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A state between two windows.
+
+    Attributes
+    ----------
+    shards : mapping from name to Shard
+        Arrays by row. On a rank its own rows; in a whole snapshot all, in the order of their numbers.
+    whole : mapping from name to array
+        Arrays that every rank has.
+    numbers : mapping from name to float
+        Counters and factors, the same on every rank.
+    """
+
+    shards: Mapping[str, Shard] = field(default_factory=dict)
+    whole: Mapping[str, Array] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def gather(self, comm: Communicator) -> "Snapshot":
+        """Return the snapshot of all ranks, on the host; a copy. Every rank must call it."""
+        shards = {name: _gathered(shard, comm) for name, shard in sorted(self.shards.items())}
+        return Snapshot(shards, {name: np.array(to_host(array)) for name, array in self.whole.items()}, self.numbers)
+
+    def rows(self, name: str, ids: IntArray) -> HostArray:
+        """Return the rows (k, ...) of a whole snapshot's array with these global numbers; a copy.
+
+        Raises
+        ------
+        DataError
+            When it does not have them all.
+        """
+        shard = self.shards.get(name)
+        if shard is None:
+            raise DataError(f"a saved state has no array {name!r}; it was written by another solver or version")
+        at = np.minimum(np.searchsorted(shard.ids, ids), max(len(shard.ids) - 1, 0))
+        if len(ids) and not (len(shard.ids) and np.array_equal(shard.ids[at], ids)):
+            raise DataError(f"the array {name!r} of a saved state lacks rows that are asked; the basis was another one")
+        return to_host(shard.values)[at]
+
+
+def _gathered(shard: Shard, comm: Communicator) -> Shard:
+    ids = np.concatenate([to_host(part) for part in comm.allgather(np.asarray(shard.ids, np.int64))])
+    values = np.concatenate([to_host(part) for part in comm.allgather(shard.values)])
+    order = np.argsort(ids, kind="stable")
+    return Shard(ids[order], values[order])

@@ -1,0 +1,225 @@
+"""Checkpoints: commits in a Zarr group, each a subgroup of its own that counts once it is marked complete.
+
+No renames are needed, so that any place Zarr can write to will do. A new commit is written beside the old one, marked,
+and only then is the old one removed: whatever stops the writer, the group holds a whole commit, if it ever had one.
+"""
+
+import json
+import logging
+import os
+import time
+import zlib
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.errors import GroupNotFoundError
+
+from daskkern.arrays import HostArray
+from daskkern.errors import StoreError
+from daskkern.training.commits import Commit, Position, snapshot_of
+
+FORMAT = "daskkern-checkpoint"
+VERSION = 1
+
+_log = logging.getLogger("daskkern")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a checkpoint holds: its last whole commit, and the run that wrote it."""
+
+    commit: Commit
+    run: str
+
+
+def read_checkpoint(location: str, fingerprint: str) -> Found | None:
+    """Return the last whole commit at `location`, or None where there is no checkpoint or none is whole.
+
+    Raises
+    ------
+    StoreError
+        When something else is there, when a commit is damaged, or when it was made with other data, settings or
+        schema than `fingerprint` tells; the message names the differences.
+    """
+    group = _open(location)
+    if group is None:
+        return None
+    differences = _differences(_record(group.attrs.get("fingerprint")), json.loads(fingerprint))
+    if differences:
+        raise StoreError(
+            f"the checkpoint {location} was made by another fit: {'; '.join(differences)}; resume with what it was "
+            "made with, or remove it"
+        )
+    whole = [name for name in _commits(group) if group[name].attrs.get("complete") is True]
+    if not whole:
+        return None
+    return Found(_read(group, max(whole), location), str(group.attrs.get("run", "")))
+
+
+def is_checkpoint(location: str) -> bool:
+    """Return whether a checkpoint is at `location`. Raises StoreError when something else is."""
+    return _open(location) is not None
+
+
+def remove_checkpoint(location: str) -> None:
+    """Remove the checkpoint at `location`, if there is one; anything else is not touched."""
+    group = _open(location)
+    if group is not None:
+        for name in list(group.group_keys()):
+            del group[name]
+        zarr.open_group(store=location, mode="w", zarr_format=3)
+        _remove_empty(location)
+
+
+class CheckpointWriter:
+    """Writes commits in the background, one after the other; a commit that comes while one is written is left out.
+
+    Parameters
+    ----------
+    location : str
+    run, fingerprint : str
+        Who writes, and what a reader must agree on (JSON).
+    interval_s : float
+        Least seconds between two of them.
+
+    Raises
+    ------
+    StoreError
+        When the location cannot be written to, or something else is there. Later failures are logged, and raised at
+        the end: a full disk must not end a fit that goes well.
+    """
+
+    def __init__(self, location: str, run: str, fingerprint: str, interval_s: float) -> None:
+        self._location, self._interval_s = location, interval_s
+        self._head = {"format": FORMAT, "version": VERSION, "run": run, "fingerprint": json.loads(fingerprint)}
+        self._next = time.monotonic() + interval_s
+        self._pool = ThreadPoolExecutor(1, "daskkern-checkpoint")
+        self._writing: Future[None] | None = None
+        _open(location)  # raises when something else is there
+
+    def __enter__(self) -> "CheckpointWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._pool.shutdown(wait=True)
+        failure = None if self._writing is None else self._writing.exception()
+        if failure is not None and error is None:
+            raise StoreError(f"the checkpoint {self._location} could not be written: {failure}") from failure
+
+    def offer(self, commit: Commit, *, at_once: bool) -> None:
+        """Write a commit when it is time, or `at_once`. Returns without waiting, but for a commit under way."""
+        busy = self._writing is not None and not self._writing.done()
+        if not at_once and (busy or time.monotonic() < self._next):
+            return
+        self._settle()
+        self._next = time.monotonic() + self._interval_s
+        self._writing = self._pool.submit(self._write, commit)
+
+    def _settle(self) -> None:
+        if self._writing is not None and (failure := self._writing.exception()) is not None:
+            _log.warning("the checkpoint %s could not be written: %s", self._location, failure)
+
+    def _write(self, commit: Commit) -> None:
+        group = zarr.open_group(store=self._location, mode="a", zarr_format=3)
+        group.update_attributes(self._head)
+        earlier = _commits(group)
+        name = f"commit-{max((_number(known) for known in earlier), default=0) + 1:09d}"
+        part = group.create_group(name, attributes={"complete": False})
+        sums = {key: _put(part, key, values) for key, values in commit.arrays().items()}
+        part.update_attributes(
+            {
+                "numbers": dict(commit.snapshot.numbers),
+                "position": commit.position.to_json(),
+                "crc32": sums,
+                "complete": True,
+            }
+        )
+        for known in earlier:
+            del group[known]
+
+
+def _put(group: zarr.Group, key: str, values: HostArray) -> int:
+    values = np.ascontiguousarray(values)
+    group.create_array(key, data=values, compressors=None)
+    return zlib.crc32(values.data)
+
+
+def _commits(group: zarr.Group) -> list[str]:
+    return sorted(name for name in group.group_keys() if name.startswith("commit-") and _number(name) >= 0)
+
+
+def _number(name: str) -> int:
+    digits = name.removeprefix("commit-")
+    return int(digits) if digits.isdigit() else -1
+
+
+def _open(location: str) -> zarr.Group | None:
+    try:
+        group = zarr.open_group(store=location, mode="r", zarr_format=3)
+    except (FileNotFoundError, GroupNotFoundError):
+        if "://" not in location and os.path.isdir(location) and not os.listdir(location):
+            return None
+        if "://" not in location and os.path.lexists(location):
+            raise StoreError(f"{location} exists and is no checkpoint; choose another place for it") from None
+        return None
+    except Exception as error:  # zarr raises many types for what it cannot read
+        raise StoreError(f"the checkpoint {location} cannot be read: {type(error).__name__}: {error}") from error
+    if group.attrs.get("format") not in (FORMAT, None) or (group.attrs.get("format") is None and len(list(group))):
+        raise StoreError(f"{location} holds {group.attrs.get('format', 'another Zarr group')!r}, not a checkpoint")
+    if group.attrs.get("version", VERSION) != VERSION:
+        raise StoreError(
+            f"the checkpoint {location} has version {group.attrs.get('version')!r}, this daskkern reads {VERSION}; "
+            "resume with the daskkern that wrote it, or remove it"
+        )
+    return group if "format" in group.attrs else None
+
+
+def _read(group: zarr.Group, name: str, location: str) -> Commit:
+    part = group[name]
+    assert isinstance(part, zarr.Group)
+    try:
+        sums = dict(_record(part.attrs["crc32"]))
+        arrays = {key: np.asarray(part[key][...]) for key in sums}  # type: ignore[index]
+        damaged = [key for key in sums if zlib.crc32(np.ascontiguousarray(arrays[key]).data) != sums[key]]
+        if damaged:
+            raise StoreError(f"the checkpoint {location} is damaged: {name}/{damaged[0]} has another checksum; remove it")
+        numbers = _record(part.attrs["numbers"])
+        return Commit(snapshot_of(arrays, numbers), Position.from_json(str(part.attrs["position"])))
+    except StoreError:
+        raise
+    except Exception as error:  # missing keys, cut files
+        raise StoreError(
+            f"the checkpoint {location} cannot be read ({name}: {type(error).__name__}: {error}); remove it"
+        ) from error
+
+
+def _record(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
+    """Return what differs, in words, over two levels of keys."""
+    found = []
+    for key in sorted({*theirs, *ours}):
+        there, here = theirs.get(key), ours.get(key)
+        if isinstance(there, dict) and isinstance(here, dict):
+            found += [f"{key} {text}" for text in _differences(there, here)]
+        elif there != here:
+            found.append(f"{key} was {there!r} and is {here!r}")
+    return found
+
+
+def _remove_empty(location: str) -> None:
+    """Remove the folder of a checkpoint that holds nothing any more."""
+    if "://" in location:
+        return
+    for name in ("zarr.json", ""):
+        path = os.path.join(location, name)
+        if os.path.isfile(path):
+            os.remove(path)
+        elif os.path.isdir(path) and not os.listdir(path):
+            os.rmdir(path)

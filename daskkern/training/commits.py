@@ -1,0 +1,128 @@
+"""A commit: the whole model state at the end of a window, and where in the run that was.
+
+Every rank keeps the last commit in its worker's memory, so that any survivor can give it to a gang that is formed
+anew; the first rank may write it to a checkpoint, too.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.errors import StoreError
+from daskkern.events import EpochFinished
+from daskkern.solvers import Shard, Snapshot
+
+_HEADER = "header"
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a run is, after `steps` steps: `batch` batches of epoch number `epoch` are done.
+
+    The losses of their `seen` rows sum up to `loss`; `epochs` are the epochs that have ended; `best` is the best validation score so far
+    and the epoch that had it.
+    """
+
+    steps: int = 0
+    epoch: int = 1
+    batch: int = 0
+    loss: float = 0.0
+    seen: int = 0
+    epochs: tuple[EpochFinished, ...] = ()
+    best: tuple[float, int] | None = None
+    reason: str = ""
+    """Why the run ended; empty while it goes on."""
+
+    def to_json(self) -> str:
+        """Return the position as text; NaN and infinity are written as Python's json does."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Position":
+        """Rebuild a position. Raises StoreError for any other text."""
+        try:
+            values = json.loads(text)
+            values["epochs"] = tuple(EpochFinished(**epoch) for epoch in values["epochs"])
+            values["best"] = None if values["best"] is None else (float(values["best"][0]), int(values["best"][1]))
+            position = cls(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"the position in a checkpoint cannot be read: {error}") from error
+        for name in ("steps", "epoch", "batch", "seen"):
+            if not isinstance(getattr(position, name), int) or getattr(position, name) < 0:
+                raise StoreError(f"the position in a checkpoint has {name} {getattr(position, name)!r}")
+        return position
+
+
+@dataclass(frozen=True, eq=False)
+class Commit:
+    """A whole snapshot and its position."""
+
+    snapshot: Snapshot
+    position: Position = field(default_factory=Position)
+
+    def arrays(self) -> dict[str, HostArray]:
+        """Return the arrays by the names that :func:`snapshot_of` knows."""
+        named: dict[str, HostArray] = {}
+        for name, shard in self.snapshot.shards.items():
+            named |= {f"ids/{name}": shard.ids, f"shard/{name}": np.asarray(shard.values)}
+        return named | {f"whole/{name}": np.asarray(values) for name, values in self.snapshot.whole.items()}
+
+    def to_bytes(self) -> HostArray:
+        """Return the commit as bytes (uint8): a zip of plain arrays, without pickles."""
+        header = json.dumps({"numbers": dict(self.snapshot.numbers), "position": self.position.to_json()})
+        stream = io.BytesIO()
+        np.savez(stream, **self.arrays(), **{_HEADER: np.frombuffer(header.encode(), np.uint8)})  # type: ignore[arg-type]
+        return np.frombuffer(stream.getvalue(), np.uint8)
+
+    @classmethod
+    def from_bytes(cls, data: HostArray) -> "Commit":
+        """Rebuild a commit. Raises StoreError when the bytes are not one."""
+        try:
+            with np.load(io.BytesIO(data.tobytes()), allow_pickle=False) as arrays:
+                header = json.loads(arrays[_HEADER].tobytes())
+                return cls(
+                    snapshot_of({name: arrays[name] for name in arrays.files}, header["numbers"]),
+                    Position.from_json(header["position"]),
+                )
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise StoreError(f"a commit cannot be read: {error}") from error
+
+
+def snapshot_of(arrays: Mapping[str, HostArray], numbers: Mapping[str, float]) -> Snapshot:
+    """Return the snapshot whose arrays are named "ids/...", "shard/..." and "whole/..."."""
+    shards = {
+        name.removeprefix("shard/"): Shard(arrays[name.replace("shard/", "ids/", 1)], arrays[name])
+        for name in arrays
+        if name.startswith("shard/")
+    }
+    whole = {name.removeprefix("whole/"): arrays[name] for name in arrays if name.startswith("whole/")}
+    return Snapshot(shards, whole, {name: float(value) for name, value in numbers.items()})
+
+
+def latest_of_all(data: HostArray | None, steps: int, comm: Communicator) -> HostArray | None:
+    """Return the latest commit that any rank holds, on all ranks; None where there is none. A collective.
+
+    Parameters
+    ----------
+    data : uint8 array or None
+        What this rank holds.
+    steps : int
+        Steps that it is the state after.
+    """
+    mine = np.array([[0 if data is None else data.size, steps]], np.int64)
+    held = np.concatenate([np.asarray(part) for part in comm.allgather(mine)])
+    best = int(np.argmax(np.where(held[:, 0] > 0, held[:, 1], -1)))
+    size = int(held[best, 0])
+    if size == 0 or (held == held[best]).all():
+        return data
+    words = np.zeros(-(-size // 8), np.int64)  # collectives carry numbers
+    if comm.rank == best:
+        assert data is not None
+        words.view(np.uint8)[:size] = data
+    return comm.broadcast(words, best).view(np.uint8)[:size]

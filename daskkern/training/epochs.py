@@ -1,0 +1,201 @@
+"""The epochs of one rank: from the first step, or from the last commit, to the end or to the next change of ranks."""
+
+import time
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.communicator import Communicator
+from daskkern.cluster.desk import Desk
+from daskkern.errors import DivergenceError
+from daskkern.events import BatchFinished, EpochFinished, FitResumed
+from daskkern.solvers import Problem, Shard, Snapshot, Solver
+from daskkern.training.commits import Commit, Position
+from daskkern.training.feed import Feed, close
+from daskkern.training.keeper import Keeper
+from daskkern.training.settings import FitSettings
+from daskkern.training.validation import Patience, Validation, Watched
+
+REGROUPING = "regrouping"
+"""The reason of epochs that have not ended: a gang of other ranks goes on from the commit."""
+
+_ASK_EVERY = 8
+_BEST = "best"  # the coefficients with the best validation score, in a snapshot
+
+
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """How the epochs ended: this rank's coefficients (p_r, c), epochs begun, and why."""
+
+    coef: Array
+    epochs: int
+    reason: str
+
+
+@dataclass(eq=False)
+class Epochs:
+    """Steps a solver through its epochs, and commits between its windows.
+
+    Every rank makes one and calls :meth:`run`. `desk` says what is wished, `keeper` keeps commits.
+    """
+
+    comm: Communicator
+    settings: FitSettings
+    problem: Problem
+    feed: Feed
+    validation: Validation | None
+    desk: Desk
+    keeper: Keeper
+    xp: ModuleType
+    patience: Patience | None = None
+    _stop: bool = False
+    _regroup: bool = False
+    _due: bool = False
+    _regroup_asked: bool = False
+    _whole: tuple[Any, Position] = field(init=False)
+    """The last state between windows, and where that was."""
+
+    def run(self, saved: Commit | None) -> Ended:
+        """Run from the beginning or from a commit to the end.
+
+        Raises
+        ------
+        DivergenceError
+            When the loss is no number any more.
+        """
+        early = self.settings.early_stopping
+        if early is not None and self.validation is not None:
+            self.patience = Patience(early.patience, early.tol)
+        self._whole = state, position = self._begin(saved)
+        while not position.reason:
+            state, position = self._epoch(state, position)
+            if self._stop or self._regroup:
+                break
+        if self._stop or position.reason:
+            self._commit()
+        reason = "interrupted" if self._stop else position.reason or REGROUPING
+        return Ended(self._result(state), min(position.epoch, self.settings.max_epochs), reason)
+
+    @property
+    def _solver(self) -> Solver[Any]:
+        return self.settings.solver
+
+    def _begin(self, saved: Commit | None) -> tuple[Any, Position]:
+        if saved is None:
+            return self._solver.init(self.problem, self.comm), Position()
+        position, ids = saved.position, self.problem.part.columns.ids
+        if self.patience is not None and position.best is not None:
+            self.patience.restore(self.xp.asarray(saved.snapshot.rows(_BEST, ids)), *position.best)
+        if position.reason == "max_epochs" and position.epoch <= self.settings.max_epochs:
+            position = replace(position, reason="")  # more epochs are wanted than that run had
+        self.desk.emit(FitResumed(position.epoch, position.batch, self.comm.size))
+        return self._solver.restore(self.problem, saved.snapshot), position
+
+    def _epoch(self, state: Any, position: Position) -> tuple[Any, Position]:
+        """Run one epoch from where `position` is in it, to the start of the next or to where a wish was granted."""
+        begun, sent = time.perf_counter(), self.comm.bytes_sent
+        state, position = self._batches(state, position, begun)
+        if self._regroup:
+            return state, position
+        watched = Watched(float("nan"), float("nan"))
+        if self.validation is not None and not self._stop:
+            coef = self._solver.finish(self.problem, state, self.comm)
+            watched = self.validation.score(self.problem, coef, self.comm, self.xp)
+        epoch = EpochFinished(
+            position.epoch,
+            position.loss / max(position.seen, 1),
+            time.perf_counter() - begun,
+            watched.loss,
+            watched.score,
+            self.comm.bytes_sent - sent,
+        )
+        self.desk.emit(epoch)
+        if self._stop:
+            return state, position
+        reason = "max_epochs" if position.epoch == self.settings.max_epochs else ""
+        if self.patience is not None and self.patience.exhausted(watched, position.epoch, coef):
+            reason = "early_stopping"
+        position = Position(
+            steps=position.steps,
+            epoch=position.epoch + 1,
+            epochs=(*position.epochs, epoch),
+            best=None if self.patience is None else self.patience.mark,
+            reason=reason,
+        )
+        self._passed(state, position)
+        return state, position
+
+    def _batches(self, state: Any, position: Position, begun: float) -> tuple[Any, Position]:
+        n_batches, earlier = self.feed.plan.n_batches, position.seen
+        stream = self.feed.batches(position.epoch, position.batch)
+        try:
+            for batch in stream:
+                if position.batch % _ASK_EVERY == 0:
+                    self._ask()
+                if self._stop:
+                    return state, position
+                state, loss = self._solver.step(self.problem, state, batch, self.comm)
+                position = replace(
+                    position,
+                    steps=position.steps + 1,
+                    batch=position.batch + 1,
+                    loss=position.loss + loss,
+                    seen=position.seen + batch.size,
+                )
+                if not np.isfinite(loss):
+                    raise DivergenceError(
+                        f"the loss became {loss} in epoch {position.epoch}, batch {position.batch}: the iteration "
+                        "diverged; take a smaller batch_size, a larger kernel length scale or alpha, or scaled features"
+                    )
+                del batch  # its block goes before the next one is made
+                rate = (position.seen - earlier) / (time.perf_counter() - begun)
+                mean = position.loss / position.seen
+                self.desk.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate))
+                if self._passed(state, position):
+                    return state, position
+        finally:
+            close(stream)
+        return state, position
+
+    def _ask(self) -> None:
+        """Agree with the other ranks on what is wished."""
+        wishes = (self.desk.should_stop(), self.desk.should_regroup(), self.comm.rank == 0 and self.keeper.due())
+        agreed = self.comm.allreduce(np.array(wishes, float)) > 0
+        self._stop = bool(agreed[0])
+        self._due = bool(agreed[1:].any())
+        self._regroup_asked = bool(agreed[1])
+
+    def _passed(self, state: Any, position: Position) -> bool:
+        """Note a state between windows, commit it when that is due, and return whether the ranks end here."""
+        if self._solver.snapshot(self.problem, state) is None:
+            return False
+        self._whole = state, position
+        if not self._due:
+            return False
+        self._due = False
+        self._commit()
+        self._regroup = self._regroup_asked and self.keeper.wanted
+        return self._regroup
+
+    def _commit(self) -> None:
+        """Keep the last state between windows. A collective."""
+        if not self.keeper.wanted:
+            return
+        begun = time.perf_counter()
+        state, position = self._whole
+        snapshot = self._solver.snapshot(self.problem, state)
+        assert snapshot is not None
+        shards = dict(snapshot.shards)
+        if self.patience is not None and self.patience.best is not None:
+            shards[_BEST] = Shard(self.problem.part.columns.ids, self.patience.best)
+        whole = Snapshot(shards, snapshot.whole, snapshot.numbers).gather(self.comm)
+        last = self._stop or bool(position.reason)
+        self.keeper.keep(Commit(whole, position), time.perf_counter() - begun, last=last)
+
+    def _result(self, state: Any) -> Array:
+        if self.patience is not None and self.patience.best is not None:
+            return self.patience.best
+        return self._solver.finish(self.problem, state, self.comm)

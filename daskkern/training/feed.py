@@ -1,0 +1,137 @@
+"""The batches of a rank: rows read ahead, encoded, with their kernel block from where it is kept or made anew."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import to_device
+from daskkern.data import batches as data_batches
+from daskkern.data.plan import BatchPlan
+from daskkern.data.rows import Rows
+from daskkern.events import Listener, StageFinished
+from daskkern.solvers import Batch, NystromSGD, Problem
+from daskkern.training.features import FeatureRows
+from daskkern.training.kept import keep_blocks
+from daskkern.training.memory import MemoryPlan
+from daskkern.training.prepare import Prepared
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import row_fields
+
+
+class Feed:
+    """What a rank's solver is fed with.
+
+    Parameters
+    ----------
+    memory : MemoryPlan
+        Says what may be kept.
+    prepared : Prepared
+    settings : FitSettings
+    rows : Rows
+        The training rows.
+    problem : Problem
+    features : str or None
+        Where the stored eigenfeatures of Nystrom-SGD are, which take the place of rows.
+    emit : callable
+    xp : module
+    """
+
+    def __init__(
+        self,
+        memory: MemoryPlan,
+        prepared: Prepared,
+        settings: FitSettings,
+        rows: Rows,
+        problem: Problem,
+        features: str | None,
+        emit: Listener,
+        xp: ModuleType,
+    ) -> None:
+        self.plan: BatchPlan = prepared.plan
+        self._prepared, self._problem, self._emit, self._xp = prepared, problem, emit, xp
+        self._stored = features is not None
+        self._rows = rows
+        if features is not None:
+            self._rows = FeatureRows(rows, features, problem.extra.features, settings.dtype)
+        self._whole = isinstance(settings.solver, NystromSGD) or not prepared.basis.all_rows
+        self._blocks = keep_blocks(memory, settings, xp)
+        self._batches: dict[int, Batch] | None = {} if memory.keeps_rows and not self._stored else None
+        self._told = False
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the epoch's batches from number `start` of its order on, with their kernel block if one is wanted."""
+        order = self.plan.order(epoch)[start:].tolist()
+        self._blocks.begin(order)
+        if self._blocks.failed and not self._told:
+            self._told = True
+            self._emit(StageFinished("kept blocks", 0.0, "the disk is full: what was not written is computed again"))
+        kept = self._batches
+        if kept is not None and all(index in kept for index in order):
+            for index in order:
+                batch = kept[index]
+                yield replace(batch, phi=self._block(index, batch), last=index == order[-1])
+        else:
+            yield from self._read(epoch, start)
+
+    def close(self) -> None:
+        """Let go of kept blocks, and of their file."""
+        self._blocks.close()
+
+    def _read(self, epoch: int, start: int) -> Iterator[Batch]:
+        """Yield batches as they are read, and keep them where the plan has room for all rows."""
+        needs_rows = self._prepared.window > 1
+
+        def wanted(index: int) -> bool:
+            return self._stored or needs_rows or not self._blocks.has(index)
+
+        fields = row_fields(self._rows)
+        stream = data_batches.iter_batches(
+            self._rows, self.plan, epoch, fields=fields, start=start, wanted_X=wanted
+        )
+        number = start
+        try:
+            for item in stream:
+                number += 1
+                index, batch = item.index, self._encode(item, number == self.plan.n_batches)
+                del item  # its window goes before another one is read
+                if self._batches is not None:
+                    self._batches[index] = batch
+                yield replace(batch, phi=self._block(index, batch))
+                del batch
+        finally:
+            close(stream)
+
+    def _encode(self, item: data_batches.Batch, last: bool) -> Batch:
+        """Return rows as read in the form of the solver, without a kernel block."""
+        block, targets, xp = item.block, self._prepared.targets, self._xp
+        assert block.y is not None
+        weight = targets.weight(block)
+        return Batch(
+            X=None if block.X is None else to_device(block.X, xp),
+            y=xp.asarray(targets.encode(block.y)),
+            weight=None if weight is None else xp.asarray(weight),
+            positions=item.positions,
+            phi=None,
+            last=last,
+        )
+
+    def _block(self, index: int, batch: Batch) -> Array | None:
+        if self._stored:
+            return batch.X
+        if self._blocks.has(index):
+            return self._blocks.get(index)
+        part = self._problem.part
+        out = self._blocks.place((batch.size, part.points.size))
+        if out is None:
+            return part.block(batch.X) if self._whole else None
+        part.block(batch.X, out)
+        self._blocks.put(index, out)
+        return out
+
+
+def close(stream: Iterator[Any]) -> None:
+    """End a generator now, and with it the threads that read ahead for it."""
+    done: Callable[[], None] = getattr(stream, "close", lambda: None)
+    done()

@@ -1,0 +1,92 @@
+"""How the progress of a fit is kept: in the memory of the workers, and in a checkpoint."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from daskkern.cluster.vault import Vault
+from daskkern.errors import SpecError
+from daskkern.training.checkpoint import CheckpointWriter, read_checkpoint
+from daskkern.training.commits import Commit
+
+_SHARE = 50.0  # time between commits in units of what one costs: 2% of the run at most
+
+
+@dataclass(frozen=True)
+class Safety:
+    """What is kept of a fit that runs.
+
+    Attributes
+    ----------
+    in_memory : bool
+        Each worker keeps the last commit, so that survivors can go on.
+    commit_s : float
+        Least seconds between commits.
+    checkpoint : str or None
+        Zarr location of the checkpoint, which every worker can write to.
+    checkpoint_s : float
+        Least seconds between two writings of it.
+    resume : bool
+        Begin with what the checkpoint holds.
+    run : str
+        Name of this run in the checkpoint; what another run left there is used only to resume.
+    fingerprint : str
+        JSON of what the fit depends on: data, settings, schema. A checkpoint of anything else is refused.
+    """
+
+    in_memory: bool = False
+    commit_s: float = 2.0
+    checkpoint: str | None = None
+    checkpoint_s: float = 30.0
+    resume: bool = False
+    run: str = ""
+    fingerprint: str = "{}"
+
+    def __post_init__(self) -> None:
+        for name in ("commit_s", "checkpoint_s"):
+            if not getattr(self, name) >= 0:
+                raise SpecError(f"{name}={getattr(self, name)!r} was given; it is a number of seconds, 0 or more")
+        if self.resume and self.checkpoint is None:
+            raise SpecError("a fit was asked to resume, but from nowhere; give the location of its checkpoint")
+
+    def saved(self) -> Commit | None:
+        """Return the commit in the checkpoint when this run may begin with it. Raises StoreError."""
+        if self.checkpoint is None:
+            return None
+        found = read_checkpoint(self.checkpoint, self.fingerprint)
+        return found.commit if found is not None and (self.resume or found.run == self.run) else None
+
+
+class Keeper:
+    """Keeps the commits of one rank; see :class:`Safety`."""
+
+    def __init__(self, safety: Safety, vault: Vault, writer: CheckpointWriter | None) -> None:
+        self.wanted = safety.in_memory or safety.checkpoint is not None
+        self._vault = vault if safety.in_memory else None
+        self._writer, self._interval_s = writer, safety.commit_s
+        self._next = time.monotonic() + safety.commit_s
+
+    def due(self) -> bool:
+        """Return whether it is time for a commit."""
+        return self.wanted and time.monotonic() >= self._next
+
+    def keep(self, commit: Commit, seconds: float, *, last: bool) -> None:
+        """Keep a whole commit that took `seconds` to gather. The next one is due so much later that it costs 2%."""
+        begun = time.perf_counter()
+        if self._vault is not None:
+            self._vault.put(commit.position.steps, commit.to_bytes())
+        if self._writer is not None:
+            self._writer.offer(commit, at_once=last)
+        cost = seconds + time.perf_counter() - begun
+        self._next = time.monotonic() + max(self._interval_s, _SHARE * cost)
+
+
+@contextmanager
+def open_keeper(safety: Safety, vault: Vault, rank: int) -> Iterator[Keeper]:
+    """Yield the keeper of a rank; the first one writes the checkpoint, and waits for it in the end."""
+    if safety.checkpoint is None or rank != 0:
+        yield Keeper(safety, vault, None)
+        return
+    with CheckpointWriter(safety.checkpoint, safety.run, safety.fingerprint, safety.checkpoint_s) as writer:
+        yield Keeper(safety, vault, writer)
