@@ -90,14 +90,7 @@ class WorkersJoined:
 
 
 Event: TypeAlias = (
-    FitStarted
-    | StageFinished
-    | BatchFinished
-    | EpochFinished
-    | FitFinished
-    | FitResumed
-    | WorkersLost
-    | WorkersJoined
+    FitStarted | StageFinished | BatchFinished | EpochFinished | FitFinished | FitResumed | WorkersLost | WorkersJoined
 )
 Listener: TypeAlias = Callable[[Event], None]
 

@@ -1,5 +1,7 @@
 """``daskkern fit``."""
 
+import os
+
 import click
 
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
@@ -11,7 +13,9 @@ from daskkern.errors import DataError, SpecError
 from daskkern.models import save_model
 from daskkern.models.store import FORMAT
 from daskkern.monitor.progress import progress
+from daskkern.training.checkpoint import remove_checkpoint
 from daskkern.training.fit import FitResult, fit
+from daskkern.training.keeper import Safety
 from daskkern.training.memory import format_bytes
 from daskkern.training.sources import StoreSource
 
@@ -20,9 +24,25 @@ from daskkern.training.sources import StoreSource
 @click.argument("store")
 @click.option("--out", required=True, metavar="MODEL", help="Where to write the model; an older model is replaced.")
 @click.option("--validation", metavar="STORE", help="Rows to watch for --early-stopping.")
+@click.option(
+    "--checkpoint",
+    metavar="PLACE",
+    help="Where to keep the progress, all workers must reach it; default: MODEL.checkpoint, removed when the fit ends.",
+)
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint, if there is one.")
+@click.option("--overwrite", is_flag=True, help="Begin anew although there is a checkpoint of an earlier fit.")
 @fit_options
 @cluster_options
-def fit_command(store: str, out: str, validation: str | None, request: FitRequest, where: ClusterRequest) -> None:
+def fit_command(
+    store: str,
+    out: str,
+    validation: str | None,
+    checkpoint: str | None,
+    resume: bool,
+    overwrite: bool,
+    request: FitRequest,
+    where: ClusterRequest,
+) -> None:
     """Train a kernel machine on STORE and write the model."""
     source = open_source(store)
     settings = request.settings(source.info.task)
@@ -33,9 +53,15 @@ def fit_command(store: str, out: str, validation: str | None, request: FitReques
     note = order_note(source.open("float32"))
     if note is not None:
         say(f"note: {note}")
+    place = checkpoint or f"{os.path.abspath(out)}.checkpoint"
+    safety = Safety(checkpoint=place, resume=resume, overwrite=overwrite)
     with where.client() as client, progress(settings.max_epochs) as listener:
-        result = fit(source, settings, client=client, validation=watched, listener=listener)
+        result = fit(source, settings, client=client, validation=watched, listener=listener, safety=safety)
     finish(result, out)
+    if result.finished.reason == "interrupted":
+        say(f"go on with --resume: the progress is in {place}")
+    elif checkpoint is None:
+        remove_checkpoint(place)
 
 
 def finish(result: FitResult, out: str) -> None:

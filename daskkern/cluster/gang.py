@@ -6,21 +6,24 @@
 import queue
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from distributed import Client, Future
+from distributed import Client, Future, KilledWorker
 
+from daskkern.cluster.epoch import GangOrder
+from daskkern.cluster.members import Pulse
 from daskkern.cluster.membership import choose_workers, live_workers, tell_workers
 from daskkern.cluster.plugin import install
 from daskkern.cluster.rank import RankMain
-from daskkern.cluster.supervisor import STARTED, GangOrder, GangReport, supervise
+from daskkern.cluster.supervisor import STARTED, GangReport, PerRank, Reform, payloads_for, supervise
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Listener, from_message, silent
 
+_ENDED = "supervisor"  # key of the message that a supervisor's task has ended
 _TICK_S = 0.1
 _LOOK_S = 0.5
 _PRIORITY = 10
@@ -42,6 +45,16 @@ class GangSettings:
         How long to wait until all ranks run; a worker may be busy with other tasks.
     stop_grace_s
         How long the ranks may go on after an interrupt before they are aborted.
+    silence_s
+        A worker of which the scheduler has heard nothing for so long is taken for lost: it hangs, or is cut off.
+    rejoin_s
+        How long to wait for as many workers as before, when some were lost, before going on with fewer.
+    idle_s
+        How long to wait when no worker is left.
+    retries
+        How often in a row, without any progress, a gang that lost workers is formed anew; 0 gives up at once.
+    elastic
+        Whether workers that join the cluster join the gang, as long as there are no more than `n_ranks`.
     """
 
     n_ranks: int | None = None
@@ -49,18 +62,18 @@ class GangSettings:
     collective_timeout_s: float = 60.0
     start_timeout_s: float = 60.0
     stop_grace_s: float = 60.0
+    silence_s: float = 15.0
+    rejoin_s: float = 10.0
+    idle_s: float = 300.0
+    retries: int = 5
+    elastic: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("collective_timeout_s", "start_timeout_s", "stop_grace_s"):
+        for name in ("collective_timeout_s", "start_timeout_s", "stop_grace_s", "silence_s", "rejoin_s", "idle_s"):
             if not getattr(self, name) > 0:
                 raise SpecError(f"{name}={getattr(self, name)!r} was given; it is a positive number of seconds")
-
-
-@dataclass(frozen=True)
-class PerRank:
-    """A payload for each rank, in rank order, where one for all does not do."""
-
-    payloads: tuple[Any, ...]
+        if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
+            raise SpecError(f"retries={self.retries!r} was given; it is a whole number of 0 or more")
 
 
 def run_gang(
@@ -71,13 +84,18 @@ def run_gang(
     name: str,
     settings: GangSettings = GangSettings(),
     listener: Listener = silent,
+    reform: Reform | None = None,
 ) -> list[Any]:
-    """Run ``rank_main(communicator, payload, emit, should_stop)`` on each worker and return the results by rank.
+    """Run ``rank_main(communicator, payload, desk)`` on each worker and return the results by rank.
 
-    `rank_main` is a function that the workers can import. What rank 0 gives to `emit` reaches `listener`, in
-    order and in this thread. The first interrupt (Ctrl-C) makes ``should_stop()`` true on every rank, soon but
+    `rank_main` is a function that the workers can import. What rank 0 gives to ``desk.emit`` reaches `listener`, in
+    order and in this thread. The first interrupt (Ctrl-C) makes ``desk.should_stop()`` true on every rank, soon but
     not in the same step, and waits for the results; the second aborts. Ranks agree on when to stop by a
     collective of their own.
+
+    When workers are lost, the ranks are aborted, and `rank_main` begins again on those that are left and those that
+    came back; it finds what it put into ``desk.vault``, on each worker that it ran on before. A rank that finds
+    ``desk.should_regroup()`` true leaves a commit and returns ``Regroup()``: more workers have come.
 
     Parameters
     ----------
@@ -85,44 +103,49 @@ def run_gang(
         What each rank is given: the same object, or a :class:`PerRank`.
     name
         What the dashboard calls the fit.
+    reform
+        Makes the payload for other workers than the first; None keeps it.
 
     Raises
     ------
     ClusterError
-        When the gang cannot run, or a worker is lost.
+        When the gang cannot run, or workers were lost more often than `settings` allows.
     DaskkernError
         What a rank raised, by its own type. Other exceptions of a rank come as ClusterError, with their text
         and traceback in a note.
     """
-    addresses = choose_workers(client, settings.n_ranks, settings.workers, (rank_main, payload))
-    payloads = _payloads(payload, len(addresses))
+    addresses = choose_workers(client, settings.n_ranks, settings.workers, (rank_main, payload, reform))
+    try:
+        payloads_for(payload, len(addresses))
+    except ClusterError as error:
+        raise SpecError(str(error)) from None
     install(client)
     fit = uuid.uuid4().hex[:12]
+    alive = live_workers(client)
     order = GangOrder(
         fit,
         name,
         f"daskkern-{fit}",
         addresses,
+        None if settings.workers is None else tuple(str(alive[address]["name"]) for address in addresses),
+        settings.n_ranks,
         settings.collective_timeout_s,
         settings.start_timeout_s,
+        settings.silence_s,
+        settings.rejoin_s,
+        settings.idle_s,
+        settings.retries,
+        settings.elastic and not isinstance(payload, PerRank),
     )
     attendance = _Attendance(client, order, settings, listener)
     try:
-        attendance.begin(rank_main, payloads)
+        attendance.begin(rank_main, payload, reform)
         report = attendance.wait()
     finally:
         attendance.end()
     if report.error is not None:
         raise report.error
     return list(report.values)
-
-
-def _payloads(payload: Any, size: int) -> tuple[Any, ...]:
-    if not isinstance(payload, PerRank):
-        return (payload,) * size
-    if len(payload.payloads) != size:
-        raise SpecError(f"{len(payload.payloads)} payloads were given for {size} ranks; one for each is needed")
-    return tuple(payload.payloads)
 
 
 class _Attendance:
@@ -133,29 +156,42 @@ class _Attendance:
         self._order = order
         self._settings = settings
         self._listener = listener
-        self._messages: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
         self._future: Future[Any] | None = None
+        self._home: str | None = None
+        self._alone_since: float | None = None
+        self._supervisors = 0
+        self._pulse = Pulse(settings.silence_s, "")
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
         self._stop_deadline: float | None = None
 
-    def begin(self, rank_main: RankMain, payloads: Sequence[Any]) -> None:
+    def begin(self, rank_main: RankMain, payload: Any, reform: Reform | None) -> None:
         """Subscribe to the fit's events and submit its supervisor."""
-        order = self._order
         messages = self._messages  # all that the handler holds: the client keeps it for ever
-        self._client.subscribe_topic(order.topic, lambda event: messages.put(event[1]))
+        self._client.subscribe_topic(self._order.topic, lambda event: messages.put(event[1]))
+        self._work = rank_main, payload, reform
+        self._supervise()
+
+    def _supervise(self) -> None:
+        """Submit a supervisor. Dask runs it again elsewhere when its worker is lost."""
+        rank_main, payload, reform = self._work
+        self._home = None
         self._future = self._client.submit(
             supervise,
             rank_main,
-            payloads,
-            order,
-            key=order.key("supervisor", 0),
-            workers=[order.addresses[0]],
-            allow_other_workers=False,
+            payload,
+            self._order,
+            reform,
+            key=self._order.key("supervisor", self._supervisors),
+            workers=[self._order.addresses[0]],
+            allow_other_workers=True,
             pure=False,
             retries=0,
             priority=_PRIORITY,
         )
-        self._future.add_done_callback(lambda _: self._messages.put(None))
+        self._supervisors += 1
+        number, messages = self._supervisors, self._messages
+        self._future.add_done_callback(lambda _: messages.put({_ENDED: number}))
 
     def wait(self) -> GangReport:
         """Return the report, passing events on meanwhile. An interrupt becomes a request to stop."""
@@ -176,45 +212,62 @@ class _Attendance:
             except queue.Empty:
                 pass
             else:
-                if message is None:
-                    return self._report()
-                self._pass_on(message)
+                if message.get(_ENDED) == self._supervisors:
+                    report = self._report()
+                    if report is not None:
+                        return report
+                elif _ENDED not in message:
+                    self._pass_on(message)
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _LOOK_S
                 self._look()
 
     def _pass_on(self, message: Mapping[str, Any]) -> None:
         fields = {key: value for key, value in message.items() if key != "worker"}  # which the scheduler adds
-        if fields == STARTED:
-            self._start_deadline = None
+        if STARTED in fields:
+            self._start_deadline, self._home = None, str(fields[STARTED])
         else:
             self._listener(from_message(fields))
 
     def _look(self) -> None:
-        """Raise when nothing can come of waiting any longer."""
-        now, home = time.monotonic(), self._order.addresses[0]
+        """Raise when nothing can come of waiting any longer; take over from a supervisor that hangs."""
+        now, name = time.monotonic(), self._order.name
         if self._stop_deadline is not None:
             self._ask_to_stop()  # again: the ranks may not have been there the first time
         if self._stop_deadline is not None and now > self._stop_deadline:
             raise ClusterError(
-                f"fit '{self._order.name}' was asked to stop and has not within {self._settings.stop_grace_s:g} s; "
-                "it was aborted"
+                f"fit '{name}' was asked to stop and has not within {self._settings.stop_grace_s:g} s; it was aborted"
             )
-        if home not in live_workers(self._client):
-            raise ClusterError(
-                f"worker {home} (rank 0), which supervised fit '{self._order.name}', left the cluster: killed, out of "
-                "memory, retired or cut off; see its log, give it more memory if that was the reason, and fit again"
-            )
+        alive = live_workers(self._client)
+        silent = self._pulse.silent(alive)
+        self._look_for_workers(bool(alive.keys() - silent))
+        if self._home in silent:
+            assert self._future is not None
+            self._client.cancel([self._future])  # it ends when it finds out
+            self._supervise()
         if self._start_deadline is not None and now > self._start_deadline:
             raise ClusterError(
-                f"worker {home} did not start fit '{self._order.name}' within {self._settings.start_timeout_s:g} s: it "
-                "is busy with other tasks or paused for memory; wait for them, add workers, or raise start_timeout_s"
+                f"no worker started fit '{name}' within {self._settings.start_timeout_s:g} s: they are busy with other "
+                "tasks or paused for memory; wait for them, add workers, or raise start_timeout_s"
+            )
+
+    def _look_for_workers(self, any_left: bool) -> None:
+        if any_left:
+            self._alone_since = None
+            return
+        now = time.monotonic()
+        self._alone_since = self._alone_since or now
+        if self._settings.retries == 0 or now - self._alone_since > self._settings.idle_s:
+            raise ClusterError(
+                f"all workers have left the cluster while fit '{self._order.name}' was running, and none came in "
+                f"{now - self._alone_since:.0f} s; start workers, and fit again"
             )
 
     def _ask_to_stop(self) -> None:
-        tell_workers(self._client, self._order.addresses, "stop", fit=self._order.fit)
+        tell_workers(self._client, list(live_workers(self._client)), "stop", fit=self._order.fit)
 
-    def _report(self) -> GangReport:
+    def _report(self) -> GangReport | None:
+        """Return what the supervisor returned, or None when its worker was lost with it: Dask runs it again."""
         assert self._future is not None
         patience_s = 10.0
         while True:
@@ -223,11 +276,13 @@ class _Attendance:
             except TimeoutError:  # a large result, or its worker went with it
                 self._look()
                 patience_s *= 2
+            except KilledWorker:  # it stood in for many
+                self._supervise()
+                return None
             except (Exception, CancelledError) as error:
                 live_workers(self._client)  # raises, and says it better, when the scheduler is gone
                 raise ClusterError(
-                    f"fit '{self._order.name}' could not be supervised at {self._order.addresses[0]}: "
-                    f"{type(error).__name__}: {error}"
+                    f"fit '{self._order.name}' could not be supervised: {type(error).__name__}: {error}"
                 ) from error
             else:
                 assert isinstance(report, GangReport)
@@ -235,7 +290,7 @@ class _Attendance:
 
     def end(self) -> None:
         """Release everything that the fit holds on the cluster, in every case."""
-        with suppress(OSError, TimeoutError, RuntimeError, ValueError):  # the scheduler may be gone
+        with suppress(OSError, TimeoutError, RuntimeError, ValueError, ClusterError):  # the scheduler may be gone
             self._client.unsubscribe_topic(self._order.topic)
             if self._future is not None:
                 self._client.cancel([self._future])

@@ -7,7 +7,18 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitStarted, Listener, StageFinished
+from daskkern.events import (
+    BatchFinished,
+    EpochFinished,
+    Event,
+    FitFinished,
+    FitResumed,
+    FitStarted,
+    Listener,
+    StageFinished,
+    WorkersJoined,
+    WorkersLost,
+)
 
 
 @contextmanager
@@ -29,7 +40,8 @@ class _Line:
 
     def __init__(self, bar: Progress, task: TaskID, max_epochs: int) -> None:
         self._bar, self._task, self._max_epochs = bar, task, max_epochs
-        self._begun: float | None = None
+        self._begun: tuple[float, int] | None = None
+        """When this run was first heard of in an epoch, and how many batches were behind it then."""
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -45,15 +57,25 @@ class _Line:
                 self._batch(event)
             case EpochFinished():
                 self._say(_epoch_line(event, self._max_epochs))
+            case FitResumed():
+                self._begun = None
+                self._say(
+                    f"  going on after batch {event.batch} of epoch {event.epoch}, on {event.size} "
+                    f"rank{'s' * (event.size > 1)}"
+                )
+            case WorkersLost():
+                self._say(f"  {event.reason}; forming the gang anew (attempt {event.attempt})")
+            case WorkersJoined():
+                self._say(f"  more workers are there: going on with {event.size} ranks")
             case FitFinished():
                 self._bar.update(self._task, state=f"ended: {event.reason}")
 
     def _batch(self, event: BatchFinished) -> None:
         now = time.monotonic()
-        self._begun = now if self._begun is None else self._begun
         done = (event.epoch - 1) * event.n_batches + event.batch
+        self._begun = self._begun or (now, done)
         total = self._max_epochs * event.n_batches
-        left = (now - self._begun) / max(done - 1, 1) * (total - done)
+        left = (now - self._begun[0]) / max(done - self._begun[1], 1) * (total - done)
         self._bar.update(
             self._task,
             description=f"epoch {event.epoch}/{self._max_epochs}",

@@ -104,7 +104,9 @@ class CheckpointWriter:
     def __enter__(self) -> "CheckpointWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._pool.shutdown(wait=True)
         failure = None if self._writing is None else self._writing.exception()
         if failure is not None and error is None:
@@ -186,7 +188,9 @@ def _read(group: zarr.Group, name: str, location: str) -> Commit:
         arrays = {key: np.asarray(part[key][...]) for key in sums}  # type: ignore[index]
         damaged = [key for key in sums if zlib.crc32(np.ascontiguousarray(arrays[key]).data) != sums[key]]
         if damaged:
-            raise StoreError(f"the checkpoint {location} is damaged: {name}/{damaged[0]} has another checksum; remove it")
+            raise StoreError(
+                f"the checkpoint {location} is damaged: {name}/{damaged[0]} has another checksum; remove it"
+            )
         numbers = _record(part.attrs["numbers"])
         return Commit(snapshot_of(arrays, numbers), Position.from_json(str(part.attrs["position"])))
     except StoreError:

@@ -126,3 +126,13 @@ class FeatureRows(Rows):
         weight = self._rows.read(start, stop, Fields.weight).weight
         assert weight is not None
         return weight
+
+
+@contextmanager
+def features_for(source: Source, settings: FitSettings, prepared: Prepared) -> Iterator[str | None]:
+    """Yield where the eigenfeatures of stored Nystrom-SGD are, or None for every other fit."""
+    if isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings):
+        with stored_features(source, settings, prepared) as path:
+            yield path
+    else:
+        yield None

@@ -87,9 +87,7 @@ class Feed:
             return self._stored or needs_rows or not self._blocks.has(index)
 
         fields = row_fields(self._rows)
-        stream = data_batches.iter_batches(
-            self._rows, self.plan, epoch, fields=fields, start=start, wanted_X=wanted
-        )
+        stream = data_batches.iter_batches(self._rows, self.plan, epoch, fields=fields, start=start, wanted_X=wanted)
         number = start
         try:
             for item in stream:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from daskkern.cluster.vault import Vault
 from daskkern.errors import SpecError
+from daskkern.events import EpochFinished
 from daskkern.training.checkpoint import CheckpointWriter, read_checkpoint
 from daskkern.training.commits import Commit
 
@@ -28,7 +29,9 @@ class Safety:
     checkpoint_s : float
         Least seconds between two writings of it.
     resume : bool
-        Begin with what the checkpoint holds.
+        Begin with what the checkpoint holds, if there is one.
+    overwrite : bool
+        Replace the checkpoint of an earlier run, which is refused otherwise.
     run : str
         Name of this run in the checkpoint; what another run left there is used only to resume.
     fingerprint : str
@@ -40,6 +43,7 @@ class Safety:
     checkpoint: str | None = None
     checkpoint_s: float = 30.0
     resume: bool = False
+    overwrite: bool = False
     run: str = ""
     fingerprint: str = "{}"
 
@@ -56,6 +60,11 @@ class Safety:
             return None
         found = read_checkpoint(self.checkpoint, self.fingerprint)
         return found.commit if found is not None and (self.resume or found.run == self.run) else None
+
+    def saved_epochs(self) -> tuple[EpochFinished, ...]:
+        """Return the epochs that the checkpoint has behind it."""
+        saved = self.saved() if self.resume else None
+        return () if saved is None else saved.position.epochs
 
 
 class Keeper:

@@ -17,6 +17,7 @@ from daskkern.training.epochs import REGROUPING, Epochs
 from daskkern.training.feed import Feed
 from daskkern.training.keeper import Safety, open_keeper
 from daskkern.training.memory import MemoryPlan
+from daskkern.training.outlook import PreparedSummary
 from daskkern.training.prepare import Prepared, training_rows
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import RemoteValue, Source
@@ -40,6 +41,8 @@ class RankTask:
         Where the stored eigenfeatures of Nystrom-SGD are.
     safety : Safety
         How its progress is kept.
+    summary : PreparedSummary or None
+        What plans for other ranks are made from.
     """
 
     source: Source
@@ -50,6 +53,7 @@ class RankTask:
     threads: int
     features: str | None = None
     safety: Safety = Safety()
+    summary: PreparedSummary | None = None
 
 
 @dataclass(frozen=True, eq=False)

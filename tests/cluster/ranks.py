@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,9 @@ from distributed import get_worker
 from threadpoolctl import threadpool_info
 
 from daskkern.backend.communicator import Communicator
+from daskkern.cluster.desk import Desk, Regroup
 from daskkern.errors import DataError
-from daskkern.events import BatchFinished, EpochFinished, Listener, StageFinished
-
-Stop = Callable[[], bool]
+from daskkern.events import BatchFinished, EpochFinished, FitResumed, StageFinished
 
 SHAPES = [(0,), (), (1,), (3, 0), (7,), (128, 5), (40, 30, 4), (600, 1000)]
 """The last has more bytes than the limit from which sums are taken in segments, in float64."""
@@ -24,7 +22,7 @@ def contribution(rank: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.asarray(1000 * rng.standard_normal(shape)).astype(dtype)
 
 
-def all_collectives(comm: Communicator, dtype: str, emit: Listener, should_stop: Stop) -> list[Any]:
+def all_collectives(comm: Communicator, dtype: str, desk: Desk) -> list[Any]:
     """Run each collective on each shape and return what came, as bytes where bits matter."""
     found = []
     for shape in SHAPES:
@@ -43,7 +41,7 @@ def all_collectives(comm: Communicator, dtype: str, emit: Listener, should_stop:
     return found
 
 
-def many_steps(comm: Communicator, steps: int, emit: Listener, should_stop: Stop) -> float:
+def many_steps(comm: Communicator, steps: int, desk: Desk) -> float:
     x = np.ones(1000)
     for _ in range(steps):
         y = comm.allreduce(x)
@@ -52,64 +50,64 @@ def many_steps(comm: Communicator, steps: int, emit: Listener, should_stop: Stop
     return float(x.sum())
 
 
-def strided(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> np.ndarray:
+def strided(comm: Communicator, payload: Any, desk: Desk) -> np.ndarray:
     return comm.allreduce(np.arange(24.0).reshape(4, 6)[::2, ::-3])
 
 
-def uneven_gather(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> list[np.ndarray]:
+def uneven_gather(comm: Communicator, payload: Any, desk: Desk) -> list[np.ndarray]:
     return list(comm.allgather(np.full((comm.rank, 2), comm.rank, "float32")))
 
 
-def different_shapes(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> Any:
+def different_shapes(comm: Communicator, payload: Any, desk: Desk) -> Any:
     return comm.allreduce(np.zeros(3 + comm.rank))
 
 
-def different_collectives(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> Any:
+def different_collectives(comm: Communicator, payload: Any, desk: Desk) -> Any:
     x = np.zeros(3)
     return comm.allreduce(x) if comm.rank == 0 else comm.allgather(x)
 
 
-def wrong_dtype(comm: Communicator, dtype: str, emit: Listener, should_stop: Stop) -> Any:
+def wrong_dtype(comm: Communicator, dtype: str, desk: Desk) -> Any:
     return comm.allreduce(np.zeros(3, dtype))
 
 
-def silent_peer(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> Any:
+def silent_peer(comm: Communicator, payload: Any, desk: Desk) -> Any:
     if comm.rank == comm.size - 1:
-        while not should_stop():
+        while not desk.should_stop():
             time.sleep(0.01)
         return None
     return comm.allreduce(np.zeros(3))
 
 
-def counted(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> int:
+def counted(comm: Communicator, payload: Any, desk: Desk) -> int:
     comm.allreduce(np.zeros(10))
     return comm.bytes_sent
 
 
-def own_payload(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> tuple[int, Any]:
+def own_payload(comm: Communicator, payload: Any, desk: Desk) -> tuple[int, Any]:
     return comm.rank, payload
 
 
-def raises_data_error(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> Any:
+def raises_data_error(comm: Communicator, payload: Any, desk: Desk) -> Any:
     comm.barrier()
     if comm.rank == 1:
         raise DataError("row 7 of X has a NaN; drop it")
     return comm.allreduce(np.zeros(3))
 
 
-def raises_zero_division(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> Any:
+def raises_zero_division(comm: Communicator, payload: Any, desk: Desk) -> Any:
     if comm.rank == comm.size - 1:
         return 1 // 0
     return comm.allreduce(np.zeros(3))
 
 
-def exits(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> Any:
+def exits(comm: Communicator, payload: Any, desk: Desk) -> Any:
     if comm.rank == 0:
         raise SystemExit(3)
     return comm.allreduce(np.zeros(3))
 
 
-def dies(comm: Communicator, victim: int, emit: Listener, should_stop: Stop) -> Any:
+def dies(comm: Communicator, victim: int, desk: Desk) -> Any:
     """Step along until rank `victim` kills its process."""
     for step in range(100_000):
         comm.allreduce(np.zeros(100))
@@ -118,13 +116,13 @@ def dies(comm: Communicator, victim: int, emit: Listener, should_stop: Stop) -> 
     return None
 
 
-def until_stopped(comm: Communicator, folder: str | None, emit: Listener, should_stop: Stop) -> int:
+def until_stopped(comm: Communicator, folder: str | None, desk: Desk) -> int:
     """Step until the ranks agree to stop; leave a file in `folder` when running and another when done."""
     steps = 0
     if folder is not None:
         open(os.path.join(folder, f"running-{comm.rank}"), "w").close()
     try:
-        while comm.allreduce(np.array([float(should_stop())]))[0] == 0:
+        while comm.allreduce(np.array([float(desk.should_stop())]))[0] == 0:
             steps += 1
             time.sleep(0.005)
         return steps
@@ -133,30 +131,30 @@ def until_stopped(comm: Communicator, folder: str | None, emit: Listener, should
             open(os.path.join(folder, f"done-{comm.rank}"), "w").close()
 
 
-def until_aborted(comm: Communicator, folder: str, emit: Listener, should_stop: Stop) -> int:
+def until_aborted(comm: Communicator, folder: str, desk: Desk) -> int:
     """Like `until_stopped`, and deaf to the request."""
-    return until_stopped(comm, folder, emit, lambda: False)
+    return until_stopped(comm, folder, Desk(desk.emit))
 
 
-def never_stops(comm: Communicator, seconds: float, emit: Listener, should_stop: Stop) -> None:
+def never_stops(comm: Communicator, seconds: float, desk: Desk) -> None:
     time.sleep(seconds)
 
 
-def emits(comm: Communicator, n_batches: int, emit: Listener, should_stop: Stop) -> None:
-    emit(StageFinished("landmarks", 0.5, f"rank {comm.rank}"))
+def emits(comm: Communicator, n_batches: int, desk: Desk) -> None:
+    desk.emit(StageFinished("landmarks", 0.5, f"rank {comm.rank}"))
     for epoch in (1, 2):
         for batch in range(1, n_batches + 1):
-            emit(BatchFinished(epoch, batch, n_batches, 1.0 / batch, 10.0))
+            desk.emit(BatchFinished(epoch, batch, n_batches, 1.0 / batch, 10.0))
             comm.barrier()
-        emit(EpochFinished(epoch, 0.25, 1.0))
+        desk.emit(EpochFinished(epoch, 0.25, 1.0))
 
 
-def blas_threads(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> tuple[int, list[int]]:
+def blas_threads(comm: Communicator, payload: Any, desk: Desk) -> tuple[int, list[int]]:
     counts = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
     return get_worker().state.nthreads, counts
 
 
-def meets_ordinary_tasks(comm: Communicator, payload: Any, emit: Listener, should_stop: Stop) -> int:
+def meets_ordinary_tasks(comm: Communicator, payload: Any, desk: Desk) -> int:
     """Step until an ordinary task has run on the same worker."""
     worker = get_worker()
     steps = 0
@@ -168,6 +166,35 @@ def meets_ordinary_tasks(comm: Communicator, payload: Any, emit: Listener, shoul
         time.sleep(0.005)
 
 
-def emits_and_waits(comm: Communicator, folder: str, emit: Listener, should_stop: Stop) -> int:
-    emit(StageFinished("waiting", 0.0))
-    return until_stopped(comm, folder, emit, should_stop)
+def emits_and_waits(comm: Communicator, folder: str, desk: Desk) -> int:
+    desk.emit(StageFinished("waiting", 0.0))
+    return until_stopped(comm, folder, desk)
+
+
+def counts(comm: Communicator, steps: int, desk: Desk) -> tuple[int, float, list[int]] | Regroup:
+    """Add 1 a step, commit every 5, and go on from the latest commit of any rank. Returns size, sum and starts."""
+    kept = desk.vault.latest
+    held = np.concatenate(comm.allgather(np.array([[-1 if kept is None else kept.steps]], np.int64)))
+    start, total = int(held.max()), 0.0
+    if start >= 0:
+        mine = np.zeros(1) if kept is None else np.frombuffer(kept.data.tobytes(), float).copy()
+        total = float(comm.broadcast(mine, int(held.argmax()))[0])
+    start = max(start, 0)
+    desk.emit(FitResumed(1, start, comm.size))
+    for step in range(start, steps):
+        total += float(comm.allreduce(np.ones(1))[0]) / comm.size
+        time.sleep(0.01)
+        if step % 5 == 4:
+            desk.vault.put(step + 1, np.frombuffer(np.array([total]).tobytes(), np.uint8))
+            desk.emit(BatchFinished(1, step + 1, steps, total, float(comm.size)))
+            if comm.allreduce(np.array([float(desk.should_regroup())]))[0] > 0:
+                return Regroup()
+    return comm.size, total, start
+
+
+def dies_always(comm: Communicator, payload: Any, desk: Desk) -> None:
+    """Die on rank 0 at once, however often it is tried."""
+    comm.barrier()
+    if comm.rank == 0:
+        os._exit(3)
+    comm.barrier()

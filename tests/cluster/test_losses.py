@@ -12,7 +12,7 @@ import ranks
 from distributed import Client
 from test_gang import assert_nothing_left
 
-from daskkern.cluster.gang import run_gang
+from daskkern.cluster.gang import GangSettings, run_gang
 from daskkern.errors import ClusterError
 from daskkern.testing.cluster import local_cluster, wait_until
 
@@ -50,7 +50,7 @@ def test_a_killed_worker_ends_the_fit_and_leaves_the_cluster_usable(victim: int)
     with local_cluster(3) as client:
         started = time.monotonic()
         with pytest.raises(ClusterError, match=rf"\(rank {victim}\).* left the cluster"):
-            run_gang(client, ranks.dies, victim, name="lost")
+            run_gang(client, ranks.dies, victim, name="lost", settings=GangSettings(retries=0))
         assert time.monotonic() - started < 10
         client.wait_for_workers(3, timeout=30)  # the nanny's replacement
         assert run_gang(client, ranks.many_steps, 20, name="again") == [1000.0] * 3
@@ -65,7 +65,7 @@ def test_a_retired_worker_ends_the_fit(tmp_path: Path) -> None:
             client.retire_workers([address])
 
         with pytest.raises(ClusterError, match="left the cluster"):
-            run_gang(client, ranks.emits, 100_000, name="retired", listener=retire)
+            run_gang(client, ranks.emits, 100_000, name="retired", settings=GangSettings(retries=0), listener=retire)
 
 
 def test_killing_the_client_ends_its_ranks(client2: Client, cluster2: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, Landmarks
+from daskkern.cluster.desk import Desk
 from daskkern.data.schema import Scaling
 from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitStarted, silent
@@ -74,7 +75,9 @@ class Fit:
 
         def work(comm: Communicator) -> RankResult:
             task = RankTask(self.source, self.settings, self.prepared, None, memory, 1, self.features)
-            return run_rank(comm, task, listen if comm.rank == 0 else silent, stop)
+            result = run_rank(comm, task, Desk(listen if comm.rank == 0 else silent, stop))
+            assert isinstance(result, RankResult)
+            return result
 
         return run_threads(ranks, work)
 

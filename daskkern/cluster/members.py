@@ -1,0 +1,134 @@
+"""Who can be a rank of one fit: the workers that may be, are alive, and are heard of."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Client
+
+from daskkern.cluster.membership import ask_scheduler, live_workers
+from daskkern.errors import ClusterError
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the workers know of a fit: its latest epoch, and the steps of the latest commit; -1 for none."""
+
+    epoch: int
+    steps: int
+
+
+@dataclass
+class Pulse:
+    """Tells which workers have been silent for long, by what the scheduler last heard of each.
+
+    Only changes count, measured on this process's own clock: the scheduler's may be another one. While nothing is
+    heard of `own`, the worker of this very process, it is the scheduler that is slow, and nobody counts as silent.
+    """
+
+    silence_s: float
+    own: str
+    _heard: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def silent(self, workers: Mapping[str, Mapping[str, Any]]) -> set[str]:
+        """Return the addresses that nothing was heard of for `silence_s`."""
+        now = time.monotonic()
+        for address, worker in workers.items():
+            seen = float(worker.get("last_seen", 0.0))
+            if address not in self._heard or self._heard[address][0] != seen:
+                self._heard[address] = (seen, now)
+        quiet = {address for address in workers if now - self._heard[address][1] > self.silence_s}
+        own = self._heard.get(self.own)
+        return set() if own is not None and now - own[1] > self.silence_s / 3 else quiet
+
+
+@dataclass
+class Members:
+    """The workers of a cluster that may be ranks of one fit.
+
+    Parameters
+    ----------
+    client : Client
+    fit : str
+    allowed : tuple of str or None
+        Names of the workers that may be used; a worker that is restarted keeps its name and changes its address. None
+        is all.
+    most : int or None
+        Ranks at most.
+    pulse : Pulse
+    """
+
+    client: Client
+    fit: str
+    allowed: tuple[str, ...] | None
+    most: int | None
+    pulse: Pulse
+    rejected: set[str] = field(default_factory=set)
+    """Workers that joined but cannot be used."""
+
+    def usable(self) -> tuple[str, ...]:
+        """Return the addresses that could be ranks now, in the order in which they joined the cluster."""
+        alive = live_workers(self.client)
+        silent = self.pulse.silent(alive)
+        return tuple(
+            address
+            for address, worker in alive.items()
+            if address not in silent | self.rejected and (self.allowed is None or str(worker["name"]) in self.allowed)
+        )
+
+    def lost(self, addresses: Iterable[str]) -> dict[int, str]:
+        """Return, by rank, those of `addresses` that have left or gone silent."""
+        alive = live_workers(self.client)
+        gone = self.pulse.silent(alive)
+        return {rank: a for rank, a in enumerate(addresses) if a not in alive or a in gone}
+
+    def pick(self, before: Collection[str]) -> tuple[str, ...]:
+        """Return the addresses for a new gang: those of the one before first, at most as many as are wanted."""
+        usable = self.usable()
+        kept = [address for address in before if address in usable]
+        return tuple([*kept, *(address for address in usable if address not in before)][: self.most])
+
+    def standing(self) -> Standing:
+        """Ask the usable workers what they know of the fit."""
+        usable = self.usable()
+        if not usable:
+            return Standing(-1, -1)
+        answers = ask_scheduler(
+            self.client,
+            "broadcast",
+            msg={"op": "daskkern_standing", "fit": self.fit},
+            workers=list(usable),
+            on_error="return",
+        )
+        known = [answer for answer in answers.values() if isinstance(answer, list | tuple) and len(answer) == 2]
+        return Standing(max((a[0] for a in known), default=-1), max((a[1] for a in known), default=-1))
+
+    def forget(self) -> None:
+        """Let all usable workers forget the fit."""
+        usable = self.usable()
+        if usable:
+            message = {"op": "daskkern_forget", "fit": self.fit}
+            ask_scheduler(self.client, "broadcast", msg=message, workers=list(usable), on_error="return")
+
+    def gather(self, before: Collection[str], wanted: int, rejoin_s: float, idle_s: float) -> tuple[str, ...]:
+        """Wait for workers, and return the addresses of a new gang.
+
+        Returns at once when `wanted` are there, after `rejoin_s` with those that are, and after `idle_s` without any
+        raises ClusterError.
+        """
+        begun = time.monotonic()
+        while True:
+            picked = self.pick(before)
+            waited = time.monotonic() - begun
+            if len(picked) >= wanted or (picked and waited >= rejoin_s):
+                return picked
+            if not picked and waited >= idle_s:
+                raise ClusterError(
+                    f"no worker was left to go on with the fit, and none came in {idle_s:g} s; start workers and fit "
+                    "again with resume"
+                )
+            time.sleep(0.1)

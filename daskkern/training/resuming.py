@@ -1,0 +1,88 @@
+"""What a checkpoint is compared by: the data, the settings and the schema of the fit that it belongs to."""
+
+import json
+import uuid
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.data.csr import is_sparse
+from daskkern.data.store import open_store
+from daskkern.errors import StoreError
+from daskkern.training.checkpoint import is_checkpoint, remove_checkpoint
+from daskkern.training.keeper import Safety
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import ArraySource, Source, StoreSource
+
+_CHANGEABLE = ("max_epochs",)  # a run may go on for longer than it was meant to
+
+
+def named(safety: Safety, source: Source, settings: FitSettings, validation: Source | None) -> Safety:
+    """Return `safety` with the name of a new run and the fingerprint of the fit.
+
+    A checkpoint of another fit is refused now, and so is one that would be overwritten unasked.
+
+    Raises
+    ------
+    StoreError
+        With the differences.
+    """
+    if safety.checkpoint is None:
+        return safety
+    ready = replace(safety, run=uuid.uuid4().hex, fingerprint=fingerprint(source, settings, validation))
+    if not safety.resume and is_checkpoint(safety.checkpoint):
+        if not safety.overwrite:
+            raise StoreError(
+                f"a checkpoint of an earlier fit is at {safety.checkpoint}; go on from it with --resume (resume=True), "
+                "or begin anew with --overwrite (overwrite=True)"
+            )
+        remove_checkpoint(safety.checkpoint)
+    ready.saved()
+    return ready
+
+
+def fingerprint(source: Source, settings: FitSettings, validation: Source | None) -> str:
+    """Return what decides the course of a fit, as JSON."""
+    chosen = {key: value for key, value in settings.summary().items() if key not in _CHANGEABLE}
+    record = {
+        "settings": chosen,
+        "data": _data(source),
+        "validation": None if validation is None else _data(validation),
+    }
+    return json.dumps(record, sort_keys=True, default=str)
+
+
+def _data(source: Source) -> dict[str, Any]:
+    info = source.info
+    known: dict[str, Any] = {
+        "n_samples": info.n_rows,
+        "n_features": info.n_features,
+        "n_targets": info.n_targets,
+        "task": info.task,
+        "classes": None if info.classes is None else [str(label) for label in info.classes],
+        "scaling": None if info.scaling is None else zlib.crc32(repr(info.scaling).encode()),
+    }
+    if isinstance(source, StoreSource):
+        known["checksums"] = dict(open_store(source.location).info.checksums)
+    elif isinstance(source, ArraySource):
+        known["checksums"] = {"X": _sum(source.X), "y": _sum(source.y), "weight": _sum(source.weight)}
+    return known
+
+
+def _sum(values: Any) -> int | None:
+    if values is None:
+        return None
+    parts = (values.data, values.indices, values.indptr) if is_sparse(values) else (values,)
+    total = 0
+    for part in parts:
+        total = zlib.crc32(_bytes(np.asarray(part)), total)
+    return total
+
+
+def _bytes(part: HostArray) -> bytes | memoryview:
+    if part.dtype.kind == "O":
+        return repr(part.tolist()).encode()
+    return np.ascontiguousarray(part).data.cast("B") if part.size else b""

@@ -1,0 +1,188 @@
+"""Whatever happens to workers, the gang is formed anew and goes on from the last commit."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import ranks
+from distributed import Client
+from test_gang import assert_nothing_left
+
+from daskkern.cluster.gang import GangSettings, run_gang
+from daskkern.errors import ClusterError, SpecError
+from daskkern.events import BatchFinished, Event, FitResumed, WorkersJoined, WorkersLost
+from daskkern.testing.cluster import local_cluster, wait_until, worker_pids
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+QUICK = GangSettings(silence_s=3.0, rejoin_s=8.0, idle_s=20.0)
+STEPS = 150
+
+
+class Story:
+    """Listens to a fit, and does something once at a given step."""
+
+    def __init__(self, at: int, deed: Callable[[], object]) -> None:
+        self.events: list[Event] = []
+        self._at, self._deed, self._done = at, deed, False
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, BatchFinished) and event.batch >= self._at and not self._done:
+            self._done = True
+            threading.Thread(target=self._deed, daemon=True).start()
+
+    def kinds(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def addresses(client: Client) -> list[str]:
+    return list(client.run(lambda: None))
+
+
+def kill(*pids: int, how: int = signal.SIGKILL) -> None:
+    for pid in pids:
+        os.kill(pid, how)
+
+
+def check_story(story: Story, size: int, found: list[tuple[int, float, list[int]]]) -> None:
+    """Assert that the count is that of an undisturbed run, after one loss, and that it did not begin anew."""
+    assert [result[:2] for result in found] == [(size, float(STEPS))] * size
+    assert len(story.kinds(WorkersLost)) == 1
+    resumed = story.kinds(FitResumed)
+    assert len(resumed) == 2
+    assert resumed[-1].batch >= 25
+    assert resumed[-1].size == size
+
+
+@pytest.mark.parametrize("victims", [(0,), (1,), (2,), (1, 2), (0, 2)], ids=str)
+def test_killed_workers_come_back_and_the_count_goes_on(victims: tuple[int, ...]) -> None:
+    with local_cluster(3) as client:
+        pids = list(worker_pids(client).values())
+        story = Story(30, lambda: kill(*(pids[victim] for victim in victims)))
+        found = run_gang(client, ranks.counts, STEPS, name="killed", settings=QUICK, listener=story)
+        check_story(story, 3, found)
+        assert_nothing_left(client)
+
+
+def test_all_workers_killed_at_once_begin_anew() -> None:
+    with local_cluster(2) as client:
+        pids = list(worker_pids(client).values())
+        story = Story(30, lambda: kill(*pids))
+        found = run_gang(client, ranks.counts, STEPS, name="all", settings=QUICK, listener=story)
+        assert [result[:2] for result in found] == [(2, float(STEPS))] * 2
+        assert_nothing_left(client)
+
+
+def test_fewer_workers_go_on_when_none_comes_back() -> None:
+    with local_cluster(3) as client:
+        story = Story(30, lambda: client.retire_workers([addresses(client)[1]]))
+        found = run_gang(
+            client, ranks.counts, STEPS, name="retired", settings=replace(QUICK, rejoin_s=1.0), listener=story
+        )
+        check_story(story, 2, found)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_that_hangs_is_left_behind(victim: int) -> None:
+    """With victim 0 it is the supervisor's own worker, so that the client must find another supervisor."""
+    with local_cluster(3) as client:
+        pids = list(worker_pids(client).values())
+        story = Story(30, lambda: kill(pids[victim], how=signal.SIGSTOP))
+        try:
+            settings = replace(QUICK, rejoin_s=1.0)
+            found = run_gang(client, ranks.counts, STEPS, name="hung", settings=settings, listener=story)
+        finally:
+            kill(pids[victim], how=signal.SIGCONT)
+        assert [result[:2] for result in found] == [(2, float(STEPS))] * 2
+        assert story.kinds(FitResumed)[-1].batch >= 25
+
+
+def test_workers_that_join_are_used() -> None:
+    with local_cluster(1) as client:
+        story = Story(10, lambda: client.cluster.scale(2))
+        found = run_gang(client, ranks.counts, 1200, name="grows", settings=QUICK, listener=story)
+        assert [result[:2] for result in found] == [(2, 1200.0)] * 2
+        assert [event.size for event in story.kinds(WorkersJoined)] == [2]
+        assert not story.kinds(WorkersLost)
+
+
+def test_a_gang_that_is_not_elastic_stays_as_it_is() -> None:
+    with local_cluster(1) as client:
+        story = Story(10, lambda: client.cluster.scale(2))
+        for settings in (replace(QUICK, elastic=False), replace(QUICK, n_ranks=1)):
+            found = run_gang(client, ranks.counts, 600, name="stays", settings=settings, listener=story)
+            assert [result[0] for result in found] == [1]
+
+
+def test_attempts_without_progress_are_bounded() -> None:
+    with local_cluster(2) as client:
+        story = Story(0, lambda: None)
+        with pytest.raises(ClusterError, match="left the cluster"):
+            run_gang(
+                client, ranks.dies_always, None, name="hopeless", settings=replace(QUICK, retries=2), listener=story
+            )
+        assert [event.attempt for event in story.kinds(WorkersLost)] == [1, 2]
+
+
+def test_a_cluster_that_lost_all_workers_for_good_ends_the_fit() -> None:
+    with local_cluster(2) as client:
+        story = Story(30, lambda: client.cluster.scale(0))
+        started = time.monotonic()
+        with pytest.raises(ClusterError, match=r"none came in|could not be supervised"):
+            run_gang(client, ranks.counts, STEPS, name="gone", settings=replace(QUICK, idle_s=3.0), listener=story)
+        assert time.monotonic() - started < 30
+
+
+def test_named_workers_keep_their_name_when_they_are_restarted() -> None:
+    with local_cluster(3) as client:
+        before = worker_pids(client)
+        chosen = list(before)[1:]
+        story = Story(30, lambda: kill(before[chosen[0]]))
+        settings = replace(QUICK, workers=tuple(chosen))
+        found = run_gang(client, ranks.counts, STEPS, name="named", settings=settings, listener=story)
+        check_story(story, 2, found)
+
+
+def test_many_losses_with_progress_between_them_are_no_matter() -> None:
+    with local_cluster(2) as client:
+        stop = threading.Event()
+        killer = threading.Thread(target=_kill_now_and_then, args=(client, stop), daemon=True)
+        killer.start()
+        try:
+            found = run_gang(client, ranks.counts, 900, name="soak", settings=replace(QUICK, retries=3))
+        finally:
+            stop.set()
+            killer.join()
+        assert [result[1] for result in found] == [900.0] * len(found)
+        wait_until(lambda: len(addresses(client)) == 2, timeout_s=20, what="two workers")
+        assert_nothing_left(client)
+
+
+def _kill_now_and_then(client: Client, stop: threading.Event) -> None:
+    turn = 0
+    while not stop.wait(2.5):
+        try:
+            pids = list(worker_pids(client).values())
+            kill(pids[turn % len(pids)])
+        except (OSError, IndexError, ValueError):
+            continue
+        turn += 1
+
+
+@contextmanager
+def refused(**settings: object) -> Iterator[None]:
+    with pytest.raises(SpecError, match="was given"):
+        GangSettings(**settings)
+    yield
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for settings in ({"silence_s": 0}, {"rejoin_s": -1}, {"idle_s": 0}, {"retries": -1}, {"retries": 1.5}):
+        with refused(**settings):
+            pass

@@ -1,0 +1,259 @@
+"""A run that ends at a commit and goes on from it, on any number of ranks, is the run that was never interrupted."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_ranks_of_a_fit import Fit, _settings, _source
+
+from daskkern.arrays import HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.threads import run_threads
+from daskkern.basis import AllRows, BasisSpec, Landmarks
+from daskkern.cluster.desk import Desk, Regroup
+from daskkern.cluster.vault import Vault
+from daskkern.errors import StoreError
+from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed, silent
+from daskkern.losses import Squared
+from daskkern.solvers import EigenPro, NystromSGD, Solver
+from daskkern.training.checkpoint import is_checkpoint, read_checkpoint, remove_checkpoint
+from daskkern.training.commits import Commit, Position
+from daskkern.training.features import stored_features
+from daskkern.training.keeper import Safety
+from daskkern.training.memory import MemoryPlan
+from daskkern.training.rank import RankResult, RankTask, run_rank
+from daskkern.training.settings import EarlyStopping
+
+WAYS = {
+    "all rows": (AllRows(), EigenPro(averaging=0.7)),
+    "window of 1": (Landmarks(40), EigenPro(window=1, averaging=0.7)),
+    "window of 2": (Landmarks(40), EigenPro(window=2)),
+    "projections by EigenPro": (Landmarks(40), EigenPro(projection="eigenpro")),
+    "nystrom": (Landmarks(40), NystromSGD(mode="streamed", averaging=0.7)),
+}
+ways = pytest.mark.parametrize(("basis", "solver"), WAYS.values(), ids=WAYS)
+
+
+@dataclass
+class Runs:
+    """A fit whose gang is formed anew as often as asked, with the commits that its ranks keep."""
+
+    fit: Fit
+    safety: Safety = Safety(in_memory=True, commit_s=0.0)
+    vaults: dict[int, Vault] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+
+    def run(self, ranks: int, until: int | None = None, lost: tuple[int, ...] = ()) -> list[RankResult | Regroup]:
+        """Run on `ranks` ranks, to the end or until batch number `until` has been seen. `lost` vaults are empty."""
+        for rank in lost:
+            self.vaults.pop(rank, None)
+        seen: list[int] = []
+
+        def listen(event: Event) -> None:
+            self.events.append(event)
+            if isinstance(event, BatchFinished):
+                seen.append(1)
+
+        def work(comm: Communicator) -> RankResult | Regroup:
+            memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=comm.rank == 1, budget=1 << 40)
+            vault = self.vaults.setdefault(comm.rank, Vault())
+            desk = Desk(
+                listen if comm.rank == 0 else silent,
+                should_regroup=lambda: until is not None and len(seen) >= until,
+                vault=vault,
+            )
+            fit = self.fit
+            task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, fit.features, self.safety)
+            return run_rank(comm, task, desk)
+
+        return run_threads(ranks, work)
+
+    def scores(self, ranks: int, **how: object) -> HostArray:
+        """Return the values at all rows of the model after the last of the runs."""
+        return self.fit.scores(self.run(ranks, **how))
+
+
+def _fit(basis: BasisSpec, solver: Solver[object], **changes: object) -> Fit:
+    settings = replace(_settings(basis, solver), batch_size=8, **changes)
+    return Fit.of(_source(weighted=True), settings)
+
+
+@pytest.fixture(autouse=True)
+def _ask_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
+    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+
+
+@ways
+def test_a_run_in_three_parts_has_the_same_bits(basis: BasisSpec, solver: Solver[object]) -> None:
+    fit = _fit(basis, solver)
+    whole = fit.scores(fit.results(2))
+    runs = Runs(fit)
+    for until in (5, 20):
+        assert all(isinstance(result, Regroup) for result in runs.run(2, until=until))
+    np.testing.assert_array_equal(runs.scores(2), whole)
+    resumed = [event for event in runs.events if isinstance(event, FitResumed)]
+    assert len(resumed) == 2
+    assert resumed[0].epoch == 1
+    assert resumed[0].batch > 0
+    assert [event.epoch for event in runs.events if isinstance(event, EpochFinished)] == [1, 2, 3]
+
+
+@ways
+def test_ranks_may_become_more_and_fewer(basis: BasisSpec, solver: Solver[object]) -> None:
+    fit = _fit(basis, solver)
+    whole = fit.scores(fit.results(1))
+    runs = Runs(fit)
+    runs.run(2, until=4)
+    runs.run(3, until=9, lost=(0,))
+    runs.run(1, until=9, lost=(1, 2))
+    found = runs.scores(2, lost=(1,))
+    np.testing.assert_allclose(found, whole, rtol=0, atol=1e-9 * np.abs(whole).max())
+
+
+def test_stored_eigenfeatures_go_on_too() -> None:
+    fit = _fit(Landmarks(40), NystromSGD(mode="streamed", averaging=0.5))
+    with stored_features(fit.source, fit.settings, fit.prepared) as path:
+        fit = replace(fit, features=path)
+        whole = fit.scores(fit.results(2))
+        runs = Runs(fit)
+        runs.run(2, until=11)
+        np.testing.assert_array_equal(runs.scores(2), whole)
+        runs = Runs(fit)
+        runs.run(3, until=11)
+        np.testing.assert_allclose(runs.scores(1), whole, rtol=0, atol=1e-9 * np.abs(whole).max())
+
+
+def test_the_best_epoch_survives(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = _fit(Landmarks(40), EigenPro(window=2), early_stopping=EarlyStopping(0.2, 2), max_epochs=8)
+    whole = fit.results(2)
+    runs = Runs(fit)
+    for until in (20, 20, 20):
+        runs.run(2, until=until)
+    last = runs.run(2)
+    assert [result.reason for result in last] == [result.reason for result in whole]
+    assert [result.epochs for result in last] == [result.epochs for result in whole]
+    np.testing.assert_array_equal(fit.scores(last), fit.scores(whole))
+
+
+def test_a_finished_run_is_not_run_again() -> None:
+    runs = Runs(_fit(Landmarks(40), EigenPro()))
+    first = runs.scores(2)
+    count = sum(isinstance(event, BatchFinished) for event in runs.events)
+    np.testing.assert_array_equal(runs.scores(2), first)
+    assert sum(isinstance(event, BatchFinished) for event in runs.events) == count
+    assert sum(isinstance(event, FitFinished) for event in runs.events) == 2
+
+
+def test_ranks_that_keep_nothing_do_not_regroup() -> None:
+    fit = _fit(Landmarks(40), EigenPro())
+    runs = Runs(fit, Safety(in_memory=False))
+    np.testing.assert_array_equal(runs.scores(2, until=3), fit.scores(fit.results(2)))
+
+
+@ways
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_checkpoint_continues_exactly(basis: BasisSpec, solver: Solver[object], ranks: int, tmp_path: Path) -> None:
+    fit = _fit(basis, solver)
+    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="one")
+    Runs(fit, safety).run(ranks, until=13)
+    found = read_checkpoint(safety.checkpoint, "{}")
+    assert found.run == "one"
+    assert found.commit.position.steps > 0
+    again = Runs(fit, replace(safety, resume=True, run="two"))
+    np.testing.assert_array_equal(again.scores(ranks), fit.scores(fit.results(ranks)))
+    assert any(isinstance(event, FitResumed) for event in again.events)
+    assert len(list((tmp_path / "c").glob("commit-*"))) == 1
+
+
+def test_more_epochs_than_planned_continue_the_same_run(tmp_path: Path) -> None:
+    short = _fit(Landmarks(40), EigenPro(window=2), max_epochs=2)
+    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    Runs(short, safety).run(2)
+    long = replace(short, settings=replace(short.settings, max_epochs=6))
+    found = Runs(long, replace(safety, resume=True)).scores(2)
+    np.testing.assert_array_equal(found, long.scores(long.results(2)))
+
+
+def test_a_stop_leaves_a_checkpoint_of_the_last_window(tmp_path: Path) -> None:
+    fit = _fit(Landmarks(40), EigenPro(window=3))
+    safety = Safety(commit_s=1e9, checkpoint=str(tmp_path / "c"), checkpoint_s=1e9)
+    seen: list[Event] = []
+
+    def work(comm: Communicator) -> object:
+        memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
+        stop: Callable[[], bool] = lambda: sum(isinstance(e, BatchFinished) for e in seen) >= 8  # noqa: E731
+        desk = Desk(seen.append if comm.rank == 0 else silent, stop)
+        return run_rank(comm, RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, safety), desk)
+
+    results = run_threads(2, work)
+    assert {result.reason for result in results} == {"interrupted"}
+    assert read_checkpoint(safety.checkpoint, "{}").commit.position.steps == 6
+    found = Runs(fit, replace(safety, resume=True)).scores(2)
+    np.testing.assert_array_equal(found, fit.scores(fit.results(2)))
+
+
+def test_what_is_not_this_fits_checkpoint_is_refused(tmp_path: Path) -> None:
+    fit = _fit(Landmarks(40), EigenPro())
+    place = tmp_path / "c"
+    safety = Safety(commit_s=0.0, checkpoint=str(place), checkpoint_s=0.0, fingerprint='{"data": {"n": 1}, "seed": 3}')
+    Runs(fit, safety).run(1)
+    with pytest.raises(StoreError, match="data n was 1 and is 2; seed was 3 and is None"):
+        read_checkpoint(str(place), '{"data": {"n": 2}}')
+    commit = next(place.glob("commit-*"))
+    chunk = next(path for path in commit.rglob("c/*/*") if path.is_file())
+    data = bytearray(chunk.read_bytes())
+    data[3] ^= 64
+    chunk.write_bytes(data)
+    with pytest.raises(StoreError, match="is damaged"):
+        read_checkpoint(str(place), safety.fingerprint)
+    chunk.unlink()
+    with pytest.raises(StoreError, match=r"is damaged|cannot be read"):
+        read_checkpoint(str(place), safety.fingerprint)
+    remove_checkpoint(str(place))
+    assert not place.exists()
+    assert not is_checkpoint(str(place))
+    place.mkdir()
+    (place / "mine.txt").write_text("kept")
+    with pytest.raises(StoreError, match="is no checkpoint"):
+        read_checkpoint(str(place), "{}")
+    with pytest.raises(StoreError, match="is no checkpoint"):
+        remove_checkpoint(str(place))
+    assert (place / "mine.txt").exists()
+
+
+def test_an_unfinished_commit_does_not_count(tmp_path: Path) -> None:
+    fit = _fit(Landmarks(40), EigenPro())
+    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    Runs(fit, safety).run(1, until=5)
+    before = read_checkpoint(safety.checkpoint, "{}").commit
+    newer = tmp_path / "c" / "commit-999999999"
+    newer.mkdir()
+    (newer / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {"complete": false}}')
+    after = read_checkpoint(safety.checkpoint, "{}").commit
+    assert after.position == before.position
+    remove_checkpoint(safety.checkpoint)
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_commit_survives_its_bytes() -> None:
+    runs = Runs(_fit(Landmarks(40), EigenPro(averaging=1.0)))
+    runs.run(2, until=6)
+    data = runs.vaults[0].latest.data
+    assert bytes(data) == bytes(runs.vaults[1].latest.data)
+    commit = Commit.from_bytes(data)
+    assert bytes(commit.to_bytes()) == bytes(data)
+    with pytest.raises(StoreError, match="cannot be read"):
+        Commit.from_bytes(data[:100])
+    with pytest.raises(StoreError, match="cannot be read"):
+        Position.from_json('{"epoch": 1}')
+
+
+def test_regression_with_a_ridge_goes_on_too() -> None:
+    settings = replace(_settings(AllRows(), EigenPro(), Squared()), batch_size=8)
+    fit = Fit.of(_source(regression=True), settings)
+    runs = Runs(fit)
+    runs.run(2, until=7)
+    np.testing.assert_array_equal(runs.scores(2), fit.scores(fit.results(2)))
