@@ -21,7 +21,7 @@ from daskkern.cluster.plugin import install
 from daskkern.cluster.rank import RankMain
 from daskkern.cluster.supervisor import STARTED, GangReport, PerRank, Reform, payloads_for, supervise
 from daskkern.errors import ClusterError, SpecError
-from daskkern.events import Listener, from_message, silent
+from daskkern.events import BatchFinished, Listener, from_message, silent
 
 _ENDED = "supervisor"  # key of the message that a supervisor's task has ended
 _TICK_S = 0.1
@@ -161,6 +161,7 @@ class _Attendance:
         self._home: str | None = None
         self._alone_since: float | None = None
         self._supervisors = 0
+        self._progress = False
         self._pulse = Pulse(settings.silence_s, "")
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
         self._stop_deadline: float | None = None
@@ -183,8 +184,7 @@ class _Attendance:
             self._order,
             reform,
             key=self._order.key("supervisor", self._supervisors),
-            workers=[self._order.addresses[0]],
-            allow_other_workers=True,
+            workers=self._heard_of(),
             pure=False,
             retries=0,
             priority=_PRIORITY,
@@ -192,6 +192,13 @@ class _Attendance:
         self._supervisors += 1
         number, messages = self._supervisors, self._messages
         self._future.add_done_callback(lambda _: messages.put({_ENDED: number}))
+
+    def _heard_of(self) -> list[str] | None:
+        """Return the workers that do not hang, where some do. No restriction otherwise: with one, even a loose one,
+        Dask does not run the task on workers that come later."""
+        alive = live_workers(self._client)
+        silent = self._pulse.silent(alive)
+        return [address for address in alive if address not in silent] if silent else None
 
     def wait(self) -> GangReport:
         """Return the report, passing events on meanwhile. An interrupt becomes a request to stop."""
@@ -227,7 +234,9 @@ class _Attendance:
         if STARTED in fields:
             self._start_deadline, self._home = None, str(fields[STARTED])
         else:
-            self._listener(from_message(fields))
+            event = from_message(fields)
+            self._progress = self._progress or isinstance(event, BatchFinished)
+            self._listener(event)
 
     def _look(self) -> None:
         """Raise when nothing can come of waiting any longer; take over from a supervisor that hangs."""
@@ -276,7 +285,13 @@ class _Attendance:
             except TimeoutError:  # a large result, or its worker went with it
                 self._look()
                 patience_s *= 2
-            except KilledWorker:  # it stood in for many
+            except KilledWorker as error:  # its workers died again and again
+                if not self._progress:
+                    raise ClusterError(
+                        f"fit '{self._order.name}' lost all its workers again and again before it made any progress; "
+                        "see their logs: too little memory is the usual reason"
+                    ) from error
+                self._progress = False
                 self._supervise()
                 return None
             except (Exception, CancelledError) as error:

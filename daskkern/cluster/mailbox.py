@@ -130,7 +130,7 @@ class Registry:
         if self.epochs.get(membership.fit, -1) >= membership.epoch:
             return False
         self.epochs[membership.fit] = membership.epoch
-        self.vaults.setdefault(membership.fit, Vault())
+        self.vaults.setdefault(membership.fit, Vault()).epoch = membership.epoch
         previous = self.mailboxes.get(membership.fit)
         mailbox = Mailbox(membership)
         if previous is not None:
@@ -171,10 +171,10 @@ class Registry:
             mailbox.regroup_requested = True
 
     def standing(self, fit: str) -> tuple[int, int]:
-        """Return the latest epoch of `fit` known here, and the steps of the commit kept here; -1 for none."""
+        """Return the latest epoch of `fit` known here, and the epoch of the commit kept here; -1 for none."""
         vault = self.vaults.get(fit)
         kept = None if vault is None else vault.latest
-        return self.epochs.get(fit, -1), -1 if kept is None else kept.steps
+        return self.epochs.get(fit, -1), -1 if kept is None else kept.epoch
 
     def forget(self, fit: str) -> None:
         """End whatever is here of `fit`: it is over."""

@@ -16,10 +16,10 @@ from daskkern.errors import ClusterError
 
 @dataclass(frozen=True)
 class Standing:
-    """What the workers know of a fit: its latest epoch, and the steps of the latest commit; -1 for none."""
+    """What the workers know of a fit: its latest epoch, and the epoch of the latest commit; -1 for none."""
 
     epoch: int
-    steps: int
+    committed: int
 
 
 @dataclass

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from daskkern.backend.communicator import Communicator
 from daskkern.cluster.communicator import DaskCommunicator
 from daskkern.cluster.desk import Desk
+from daskkern.cluster.mailbox import Mailbox
 from daskkern.cluster.plugin import registry_of
 from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
 from daskkern.events import BatchFinished, Event, silent, to_message
@@ -79,7 +80,7 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
         vault=registry.vaults[order.fit],
     )
     try:
-        communicator.start(order.start_timeout_s)
+        _start(communicator, mailbox, order.start_timeout_s)
         with _THREADS.limited_to(worker.state.nthreads):
             value = rank_main(communicator, payload, desk)
         return RankResult(value)
@@ -90,6 +91,17 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
     finally:
         communicator.close()
         worker.loop.add_callback(registry.close, order.fit, order.epoch)
+
+
+def _start(communicator: DaskCommunicator, mailbox: Mailbox, timeout_s: float) -> None:
+    """Wait for all ranks. That one does not come is final: its worker is alive and busy, and trying again would not
+    help."""
+    try:
+        communicator.start(timeout_s)
+    except CommunicatorClosedError as error:
+        if mailbox.reason is not None:
+            raise
+        raise ClusterError(str(error)) from None
 
 
 def _described(error: BaseException, rank: int, address: str, name: str) -> DaskkernError:

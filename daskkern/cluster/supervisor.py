@@ -45,7 +45,7 @@ class GangReport:
 
 
 def payloads_for(payload: Any, size: int) -> tuple[Any, ...]:
-    """Return the payload of each of `size` ranks. Raises ClusterError where each has its own, and their number differs."""
+    """Return the payload of each of `size` ranks. Raises ClusterError where each has its own, but of another number."""
     if not isinstance(payload, PerRank):
         return (payload,) * size
     if len(payload.payloads) != size:
@@ -80,15 +80,16 @@ class _Watch:
     ) -> None:
         self._worker, self._client, self._order, self._members = worker, client, order, members
         self._rank_main, self._payload, self._reform = rank_main, payload, reform
-        self._attempts, self._steps = 0, -1
 
     def run(self) -> GangReport:
-        """Form gangs until one ends, or too many have broken without a commit between them."""
+        """Form gangs until one ends, or too many in a row have broken without a commit."""
         order = self._order
         found = self._members.standing()
         number, addresses = found.epoch + 1, order.addresses
-        _absolve(self._client, str(self._worker.get_current_task()))
         if number > 0:
+            name = order.name
+            loss = ClusterError(f"the worker that supervised fit '{name}' left the cluster or hangs; see its log")
+            self._count(loss, number)
             addresses = self._regather(addresses)
         while True:
             outcome, wanted = self._one(number, addresses)
@@ -100,7 +101,7 @@ class _Watch:
                 self._tell(WorkersJoined(len(addresses)))
             else:
                 assert outcome.error is not None
-                self._count(outcome.error)
+                self._count(outcome.error, number + 1)
                 addresses = self._regather(addresses)
             number += 1
 
@@ -119,15 +120,16 @@ class _Watch:
             with suppress(ClusterError, OSError, RuntimeError):  # without a scheduler, the workers end by themselves
                 epoch.end()
 
-    def _count(self, error: DaskkernError) -> None:
-        """Note that a gang broke. Raises its error when that was once too often since the last commit."""
-        steps = self._members.standing().steps
-        self._attempts = 1 if steps > self._steps else self._attempts + 1
-        self._steps = max(steps, self._steps)
-        if self._attempts > self._order.retries:
+    def _count(self, error: DaskkernError, number: int) -> None:
+        """Note that epoch `number` will follow one that broke. Raises its error after too many without a commit."""
+        committed = self._members.standing().committed
+        attempt = number - max(committed, 0)
+        if attempt > self._order.retries:
             self._members.forget()
             raise error
-        self._tell(WorkersLost(str(error), self._attempts))
+        if committed >= 0 and attempt == 1:
+            _absolve(self._client, str(self._worker.get_current_task()))
+        self._tell(WorkersLost(str(error), attempt))
 
     def _regather(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """Return the addresses of the next gang, whose payload they can do."""

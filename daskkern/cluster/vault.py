@@ -8,16 +8,18 @@ from daskkern.arrays import HostArray
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A commit as bytes (uint8), and how many steps it is the state after."""
+    """A commit as bytes (uint8), how many steps it is the state after, and the epoch of the gang that made it."""
 
     steps: int
     data: HostArray
+    epoch: int
 
 
 class Vault:
-    """Holds one commit, the latest. Thread-safe."""
+    """Holds one commit, the latest. Thread-safe. `epoch` is that of the gang that runs."""
 
     def __init__(self) -> None:
+        self.epoch = 0
         self._lock = threading.Lock()
         self._kept: Kept | None = None
 
@@ -30,4 +32,4 @@ class Vault:
         """Keep a commit, unless a later one is here."""
         with self._lock:
             if self._kept is None or self._kept.steps <= steps:
-                self._kept = Kept(steps, data)
+                self._kept = Kept(steps, data, self.epoch)

@@ -7,6 +7,7 @@ and only then is the old one removed: whatever stops the writer, the group holds
 import json
 import logging
 import os
+import shutil
 import time
 import zlib
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -61,18 +62,21 @@ def read_checkpoint(location: str, fingerprint: str) -> Found | None:
 
 
 def is_checkpoint(location: str) -> bool:
-    """Return whether a checkpoint is at `location`. Raises StoreError when something else is."""
-    return _open(location) is not None
+    """Return whether a checkpoint with a whole commit is at `location`. Raises StoreError when something else is."""
+    group = _open(location)
+    return group is not None and any(group[name].attrs.get("complete") is True for name in _commits(group))
 
 
 def remove_checkpoint(location: str) -> None:
-    """Remove the checkpoint at `location`, if there is one; anything else is not touched."""
-    group = _open(location)
-    if group is not None:
-        for name in list(group.group_keys()):
-            del group[name]
-        zarr.open_group(store=location, mode="w", zarr_format=3)
-        _remove_empty(location)
+    """Remove the checkpoint at `location`, if there is one; anything else is refused with StoreError."""
+    if _open(location) is None:
+        return
+    if "://" not in location:
+        shutil.rmtree(location)
+        return
+    group = zarr.open_group(store=location, mode="r+", zarr_format=3)
+    for name in _commits(group):
+        del group[name]
 
 
 class CheckpointWriter:
@@ -215,15 +219,3 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
         elif there != here:
             found.append(f"{key} was {there!r} and is {here!r}")
     return found
-
-
-def _remove_empty(location: str) -> None:
-    """Remove the folder of a checkpoint that holds nothing any more."""
-    if "://" in location:
-        return
-    for name in ("zarr.json", ""):
-        path = os.path.join(location, name)
-        if os.path.isfile(path):
-            os.remove(path)
-        elif os.path.isdir(path) and not os.listdir(path):
-            os.rmdir(path)

@@ -25,8 +25,8 @@ _HEADER = "header"
 class Position:
     """How far a run is, after `steps` steps: `batch` batches of epoch number `epoch` are done.
 
-    The losses of their `seen` rows sum up to `loss`; `epochs` are the epochs that have ended; `best` is the best validation score so far
-    and the epoch that had it.
+    The losses of their `seen` rows sum up to `loss`; `epochs` are the epochs that have ended; `best` is the best
+    validation score so far and the epoch that had it.
     """
 
     steps: int = 0
@@ -75,7 +75,12 @@ class Commit:
 
     def to_bytes(self) -> HostArray:
         """Return the commit as bytes (uint8): a zip of plain arrays, without pickles."""
-        header = json.dumps({"numbers": dict(self.snapshot.numbers), "position": self.position.to_json()})
+        header = json.dumps(
+            {
+                "numbers": {name: float(n) for name, n in self.snapshot.numbers.items()},
+                "position": self.position.to_json(),
+            }
+        )
         stream = io.BytesIO()
         np.savez(stream, **self.arrays(), **{_HEADER: np.frombuffer(header.encode(), np.uint8)})  # type: ignore[arg-type]
         return np.frombuffer(stream.getvalue(), np.uint8)

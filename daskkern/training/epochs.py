@@ -77,7 +77,8 @@ class Epochs:
         if self._stop or position.reason:
             self._commit()
         reason = "interrupted" if self._stop else position.reason or REGROUPING
-        return Ended(self._result(state), min(position.epoch, self.settings.max_epochs), reason)
+        begun = position.epoch - 1 if position.reason else position.epoch
+        return Ended(self._result(state), begun, reason)
 
     @property
     def _solver(self) -> Solver[Any]:

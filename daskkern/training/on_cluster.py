@@ -1,4 +1,4 @@
-"""A fit on the workers of a Dask cluster: what is asked of them before, what they are given, and again when they change."""
+"""A fit on the workers of a cluster: what they are asked before, what they are given, and again when they change."""
 
 import itertools
 import time
@@ -56,8 +56,7 @@ def fit_on(
         holds_out(settings, validation),
         key=_key("prepare"),
         pure=False,
-        workers=list(workers),
-        allow_other_workers=True,  # it may be wanted again when these are gone
+        workers=None if gang.workers is None else list(workers),  # pinned, it could not run again when they are gone
         retries=0,
     )
     try:

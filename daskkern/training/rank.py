@@ -2,7 +2,7 @@
 
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
@@ -52,7 +52,7 @@ class RankTask:
     memory: MemoryPlan
     threads: int
     features: str | None = None
-    safety: Safety = Safety()
+    safety: Safety = field(default_factory=Safety)
     summary: PreparedSummary | None = None
 
 

@@ -41,7 +41,7 @@ class Runs:
     """A fit whose gang is formed anew as often as asked, with the commits that its ranks keep."""
 
     fit: Fit
-    safety: Safety = Safety(in_memory=True, commit_s=0.0)
+    safety: Safety = field(default_factory=lambda: Safety(in_memory=True, commit_s=0.0))
     vaults: dict[int, Vault] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
