@@ -3,7 +3,6 @@
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
-import asyncio
 import queue
 import re
 import time
@@ -13,6 +12,7 @@ from typing import Any
 
 from distributed import Client, Future, Worker
 
+from daskkern.cluster.calls import call_workers
 from daskkern.cluster.desk import Regroup
 from daskkern.cluster.members import Members
 from daskkern.cluster.membership import live_workers
@@ -242,21 +242,10 @@ class Epoch:
         self._tell(verb, {a: message for a in self.addresses if a in alive and a not in hushed})
 
     def _tell(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> dict[str, Exception]:
-        """Send each address its message, all at the same time, and return what went wrong where."""
-        errors: dict[str, Exception] = {}
-
-        async def send(address: str, message: dict[str, Any]) -> None:
-            call = getattr(self.worker.rpc(address), f"daskkern_{verb}")
-            try:
-                await asyncio.wait_for(call(fit=self.order.fit, epoch=self.number, **message), _RPC_S)
-            except Exception as error:
-                errors[address] = error
-
-        async def send_all() -> None:
-            await asyncio.gather(*(send(address, message) for address, message in messages.items()))
-
-        self.client.sync(send_all)
-        return errors
+        """Send each address its message, fenced, and return what went wrong where."""
+        fence = {"fit": self.order.fit, "epoch": self.number}
+        fenced = {address: {**fence, **message} for address, message in messages.items()}
+        return call_workers(self.worker, self.client, verb, fenced, _RPC_S).errors
 
     def _loss(self, lost: dict[int, str]) -> ClusterError:
         members = ", ".join(f"{address} (rank {rank})" for rank, address in lost.items())

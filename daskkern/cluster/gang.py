@@ -273,7 +273,9 @@ class _Attendance:
             )
 
     def _ask_to_stop(self) -> None:
-        tell_workers(self._client, list(live_workers(self._client)), "stop", fit=self._order.fit)
+        alive = live_workers(self._client)
+        silent = self._pulse.silent(alive)
+        tell_workers(self._client, [a for a in alive if a not in silent], "stop", fit=self._order.fit)
 
     def _report(self) -> GangReport | None:
         """Return what the supervisor returned, or None when its worker was lost with it: Dask runs it again."""

@@ -3,15 +3,19 @@
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
+import math
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from distributed import Client
+from distributed import Client, Worker
 
-from daskkern.cluster.membership import ask_scheduler, live_workers
+from daskkern.cluster.calls import call_workers
+from daskkern.cluster.membership import live_workers
 from daskkern.errors import ClusterError
+
+_ANSWER_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,12 @@ class Pulse:
         own = self._heard.get(self.own)
         return set() if own is not None and now - own[1] > self.silence_s / 3 else quiet
 
+    def hush(self, addresses: Iterable[str]) -> None:
+        """Count these workers as silent until the scheduler hears of them again."""
+        for address in addresses:
+            if address in self._heard:
+                self._heard[address] = (self._heard[address][0], -math.inf)
+
 
 @dataclass
 class Members:
@@ -52,6 +62,8 @@ class Members:
 
     Parameters
     ----------
+    worker : Worker
+        That asks.
     client : Client
     fit : str
     allowed : tuple of str or None
@@ -62,6 +74,7 @@ class Members:
     pulse : Pulse
     """
 
+    worker: Worker
     client: Client
     fit: str
     allowed: tuple[str, ...] | None
@@ -93,26 +106,17 @@ class Members:
         return tuple([*kept, *(address for address in usable if address not in before)][: self.most])
 
     def standing(self) -> Standing:
-        """Ask the usable workers what they know of the fit."""
-        usable = self.usable()
-        if not usable:
-            return Standing(-1, -1)
-        answers = ask_scheduler(
-            self.client,
-            "broadcast",
-            msg={"op": "daskkern_standing", "fit": self.fit},
-            workers=list(usable),
-            on_error="return",
-        )
-        known = [answer for answer in answers.values() if isinstance(answer, list | tuple) and len(answer) == 2]
+        """Ask the usable workers what they know of the fit. One that does not answer counts as silent from now on."""
+        messages = {address: {"fit": self.fit} for address in self.usable()}
+        answers = call_workers(self.worker, self.client, "standing", messages, _ANSWER_S)
+        self.pulse.hush(answers.errors)
+        known = [answer for answer in answers.values.values() if isinstance(answer, list | tuple) and len(answer) == 2]
         return Standing(max((a[0] for a in known), default=-1), max((a[1] for a in known), default=-1))
 
     def forget(self) -> None:
         """Let all usable workers forget the fit."""
-        usable = self.usable()
-        if usable:
-            message = {"op": "daskkern_forget", "fit": self.fit}
-            ask_scheduler(self.client, "broadcast", msg=message, workers=list(usable), on_error="return")
+        messages = {address: {"fit": self.fit} for address in self.usable()}
+        call_workers(self.worker, self.client, "forget", messages, _ANSWER_S)
 
     def gather(self, before: Collection[str], wanted: int, rejoin_s: float, idle_s: float) -> tuple[str, ...]:
         """Wait for workers, and return the addresses of a new gang.

@@ -57,7 +57,7 @@ def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Refor
     """Run a fit to its end. The body of the supervisor's task."""
     secede()
     worker, client = get_worker(), get_client()
-    members = Members(client, order.fit, order.allowed, order.most, Pulse(order.silence_s, worker.address))
+    members = Members(worker, client, order.fit, order.allowed, order.most, Pulse(order.silence_s, worker.address))
     watch = _Watch(worker, client, order, members, rank_main, payload, reform)
     try:
         return watch.run()
