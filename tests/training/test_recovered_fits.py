@@ -1,0 +1,145 @@
+"""Workers die in mid-fit, and the fit ends with the answer of the undisturbed one."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import daskkern
+from daskkern import AllRows, Landmarks
+from daskkern.cluster.gang import GangSettings
+from daskkern.errors import StoreError
+from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
+from daskkern.kernels import Gaussian
+from daskkern.losses import SquaredHinge
+from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.testing.cluster import local_cluster, worker_pids
+from daskkern.training.fit import FitResult, fit
+from daskkern.training.keeper import Safety
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import Source, StoreSource
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+QUICK = GangSettings(silence_s=3.0, rejoin_s=8.0, idle_s=20.0)
+EPOCHS = 10
+OFTEN = Safety(commit_s=0.0)
+CASES = {
+    "landmarks": (Landmarks(300), EigenPro(window=3)),
+    "all rows": (AllRows(), EigenPro()),
+    "nystrom streamed": (Landmarks(200), NystromSGD(mode="streamed")),
+    "nystrom stored": (Landmarks(200), NystromSGD(mode="stored")),
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> StoreSource:
+    folder = tmp_path_factory.mktemp("recovered")
+    X, y = load_digits(return_X_y=True)
+    np.savez(folder / "digits.npz", X=X.astype(np.uint8), y=y)
+    daskkern.ingest([str(folder / "digits.npz")], folder / "digits.zarr", chunk_rows=200, scale="minmax")
+    return StoreSource.at(str(folder / "digits.zarr"))
+
+
+def settings_for(case: str, max_epochs: int = EPOCHS) -> FitSettings:
+    basis, solver = CASES[case]
+    return FitSettings(Gaussian(1.5), SquaredHinge(), basis, solver, max_epochs=max_epochs, batch_size=32, device="cpu")
+
+
+class Killer:
+    """Kills workers once, at the first batch of an epoch."""
+
+    def __init__(self, epoch: int, deed: Callable[[], None]) -> None:
+        self.events: list[Event] = []
+        self._epoch, self._deed, self._done = epoch, deed, False
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, BatchFinished) and event.epoch >= self._epoch and not self._done:
+            self._done = True
+            threading.Thread(target=self._deed, daemon=True).start()
+
+    def kinds(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def killed(source: Source, settings: FitSettings, workers: int, victim: int, **how: object) -> tuple[FitResult, Killer]:
+    with local_cluster(workers) as client:
+        pids = list(worker_pids(client).values())
+        killer = Killer(3, lambda: os.kill(pids[victim], signal.SIGKILL))
+        result = fit(source, settings, client=client, listener=killer, gang=QUICK, **how)
+    return result, killer
+
+
+@pytest.mark.parametrize(
+    ("case", "workers", "victim"),
+    [
+        ("landmarks", 2, 0),
+        ("all rows", 2, 1),
+        ("nystrom streamed", 3, 2),
+        ("nystrom stored", 2, 1),
+    ],
+)
+def test_a_killed_worker_changes_not_a_bit(case: str, workers: int, victim: int, source: StoreSource) -> None:
+    settings = settings_for(case)
+    with local_cluster(workers) as client:
+        expected = fit(source, settings, client=client)
+    found, killer = killed(source, settings, workers, victim, safety=OFTEN)
+    np.testing.assert_array_equal(found.model.coef, expected.model.coef)
+    assert killer.kinds(WorkersLost)
+    assert [epoch.epoch for epoch in found.epochs] == list(range(1, EPOCHS + 1))
+    resumed = killer.kinds(FitResumed)
+    assert resumed, "it began anew instead of going on"
+    assert resumed[-1].epoch > 1
+    np.testing.assert_array_equal([e.loss for e in found.epochs], [e.loss for e in expected.epochs])
+
+
+def test_fewer_workers_give_the_same_scores(source: StoreSource) -> None:
+    settings = settings_for("landmarks")
+    expected = fit(source, settings)
+    with local_cluster(3) as client:
+        retired = next(iter(worker_pids(client)))
+        killer = Killer(3, lambda: client.retire_workers([retired]))
+        found = fit(source, settings, client=client, listener=killer, gang=replace(QUICK, rejoin_s=0.5), safety=OFTEN)
+    assert killer.kinds(FitResumed)[-1].size == 2
+    X = load_digits(return_X_y=True)[0]
+    want, got = expected.model.scores(X), found.model.scores(X)
+    assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
+
+
+def test_workers_that_join_take_part(source: StoreSource) -> None:
+    settings = settings_for("landmarks", max_epochs=60)
+    with local_cluster(1) as client:
+        killer = Killer(3, lambda: client.cluster.scale(2))
+        found = fit(source, settings, client=client, listener=killer, gang=QUICK, safety=OFTEN)
+    assert [event.size for event in killer.kinds(FitResumed)] == [2]
+    expected = fit(source, settings)
+    X = load_digits(return_X_y=True)[0]
+    want, got = expected.model.scores(X), found.model.scores(X)
+    assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
+
+
+def test_a_cluster_that_is_gone_leaves_a_checkpoint_to_go_on_from(source: StoreSource, tmp_path: Path) -> None:
+    settings = settings_for("landmarks")
+    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    with local_cluster(2) as client:
+        killer, impatient = Killer(3, lambda: client.cluster.scale(0)), replace(QUICK, idle_s=2.0)
+        with pytest.raises(daskkern.errors.ClusterError):
+            fit(source, settings, client=client, listener=killer, gang=impatient, safety=safety)
+    with pytest.raises(StoreError, match="go on from it with --resume"):
+        fit(source, settings, safety=safety)
+    with pytest.raises(StoreError, match=r"was made by another fit: settings alpha was 0.0 and is 0.5"):
+        fit(source, replace(settings, alpha=0.5), safety=replace(safety, resume=True))
+    with local_cluster(2) as client:
+        killer = Killer(99, lambda: None)
+        found = fit(source, settings, client=client, listener=killer, gang=QUICK, safety=replace(safety, resume=True))
+        assert killer.kinds(FitResumed)[0].epoch > 1
+        expected = fit(source, settings, client=client)
+    np.testing.assert_array_equal(found.model.coef, expected.model.coef)
+    assert [epoch.epoch for epoch in found.epochs] == list(range(1, EPOCHS + 1))
