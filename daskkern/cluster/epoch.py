@@ -12,7 +12,7 @@ from typing import Any
 
 from distributed import Client, Future, Worker
 
-from daskkern.cluster.calls import call_workers
+from daskkern.cluster.calls import Answers, call_workers
 from daskkern.cluster.desk import Regroup
 from daskkern.cluster.members import Members
 from daskkern.cluster.membership import live_workers
@@ -67,13 +67,15 @@ class Outcome:
     """How an epoch ended: with the ranks' values in rank order, or with an error.
 
     `broken` says that the error lies in the cluster, so that another gang may do better; `grows` that the ranks
-    committed and returned because more workers are there.
+    committed and returned because more workers are there; `superseded` that a later epoch has begun, of another
+    supervisor.
     """
 
     values: tuple[Any, ...] = ()
     error: DaskkernError | None = None
     broken: bool = False
     grows: bool = False
+    superseded: bool = False
 
 
 @dataclass
@@ -97,13 +99,13 @@ class Epoch:
         self._joined: dict[str, float] = {}
         self._asked_to_grow = False
 
-    def start(self, rank_main: RankMain, payloads: Sequence[Any]) -> ClusterError | None:
-        """Open the mailboxes on all members, then submit the ranks. Returns why that cannot be done."""
+    def start(self, rank_main: RankMain, payloads: Sequence[Any]) -> Outcome | None:
+        """Open the mailboxes on all members, then submit the ranks. Returns an outcome when that cannot be done."""
         order = self.order
         keys = [order.key("rank", rank, self.number) for rank in range(len(self.addresses))]
-        problem = self._open(keys)
-        if problem is not None:
-            return problem
+        hindrance = self._open(keys)
+        if hindrance is not None:
+            return hindrance
         for rank, (address, key) in enumerate(zip(self.addresses, keys, strict=True)):
             rank_order = RankOrder(
                 order.fit, self.number, rank, order.topic, order.collective_timeout_s, order.start_timeout_s
@@ -225,14 +227,18 @@ class Epoch:
             gone = set(self._lost())
         return Outcome(error=error, broken=broken)
 
-    def _open(self, keys: Sequence[str]) -> ClusterError | None:
+    def _open(self, keys: Sequence[str]) -> Outcome | None:
         """Open the mailboxes of all members. They must all be there before the first rank sends anything."""
         messages = [{"rank": rank, "addresses": self.addresses, "task": key} for rank, key in enumerate(keys)]
-        for address, error in self._tell("open", dict(zip(self.addresses, messages, strict=True))).items():
-            return ClusterError(
+        answers = self._tell("open", dict(zip(self.addresses, messages, strict=True)))
+        if False in answers.values.values():
+            return Outcome(superseded=True)
+        for address, error in answers.errors.items():
+            problem = ClusterError(
                 f"worker {address} cannot be reached from {self.worker.address} ({error!r}); workers must be "
                 "able to connect to each other: see the network, or restart that worker"
             )
+            return Outcome(error=problem, broken=True)
         return None
 
     def _tell_survivors(self, verb: str, **message: Any) -> None:
@@ -241,11 +247,11 @@ class Epoch:
         hushed = self.members.pulse.silent(alive)
         self._tell(verb, {a: message for a in self.addresses if a in alive and a not in hushed})
 
-    def _tell(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> dict[str, Exception]:
-        """Send each address its message, fenced, and return what went wrong where."""
+    def _tell(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> Answers:
+        """Send each address its message, fenced, and return the answers."""
         fence = {"fit": self.order.fit, "epoch": self.number}
         fenced = {address: {**fence, **message} for address, message in messages.items()}
-        return call_workers(self.worker, self.client, verb, fenced, _RPC_S).errors
+        return call_workers(self.worker, self.client, verb, fenced, _RPC_S)
 
     def _loss(self, lost: dict[int, str]) -> ClusterError:
         members = ", ".join(f"{address} (rank {rank})" for rank, address in lost.items())

@@ -158,11 +158,13 @@ class _Attendance:
         self._listener = listener
         self._messages: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
         self._future: Future[Any] | None = None
+        self._superseded: Future[Any] | None = None
+        """A supervisor that hangs. It is let go only when the next one has begun: so it knows, and clears nothing."""
         self._home: str | None = None
         self._alone_since: float | None = None
         self._supervisors = 0
         self._progress = False
-        self._pulse = Pulse(settings.silence_s, "")
+        self._pulse = Pulse(2 * settings.silence_s, "")  # the supervisor sees a silent worker first
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
         self._stop_deadline: float | None = None
 
@@ -233,10 +235,16 @@ class _Attendance:
         fields = {key: value for key, value in message.items() if key != "worker"}  # which the scheduler adds
         if STARTED in fields:
             self._start_deadline, self._home = None, str(fields[STARTED])
+            self._release_superseded()
         else:
             event = from_message(fields)
             self._progress = self._progress or isinstance(event, BatchFinished)
             self._listener(event)
+
+    def _release_superseded(self) -> None:
+        if self._superseded is not None:
+            self._client.cancel([self._superseded])
+            self._superseded = None
 
     def _look(self) -> None:
         """Raise when nothing can come of waiting any longer; take over from a supervisor that hangs."""
@@ -250,9 +258,8 @@ class _Attendance:
         alive = live_workers(self._client)
         silent = self._pulse.silent(alive)
         self._look_for_workers(bool(alive.keys() - silent))
-        if self._home in silent:
-            assert self._future is not None
-            self._client.cancel([self._future])  # it ends when it finds out
+        if self._home in silent and self._superseded is None:
+            self._superseded = self._future
             self._supervise()
         if self._start_deadline is not None and now > self._start_deadline:
             raise ClusterError(
@@ -309,5 +316,6 @@ class _Attendance:
         """Release everything that the fit holds on the cluster, in every case."""
         with suppress(OSError, TimeoutError, RuntimeError, ValueError, ClusterError):  # the scheduler may be gone
             self._client.unsubscribe_topic(self._order.topic)
+            self._release_superseded()
             if self._future is not None:
                 self._client.cancel([self._future])

@@ -176,8 +176,10 @@ class Registry:
         kept = None if vault is None else vault.latest
         return self.epochs.get(fit, -1), -1 if kept is None else kept.epoch
 
-    def forget(self, fit: str) -> None:
-        """End whatever is here of `fit`: it is over."""
+    def forget(self, fit: str, epoch: int) -> None:
+        """End whatever is here of `fit`: it was over after `epoch`. Nothing happens where a later one has begun."""
+        if self.epochs.get(fit, -1) > epoch:
+            return
         self.close(fit)
         self.vaults.pop(fit, None)
         self.epochs.pop(fit, None)

@@ -113,9 +113,9 @@ class Members:
         known = [answer for answer in answers.values.values() if isinstance(answer, list | tuple) and len(answer) == 2]
         return Standing(max((a[0] for a in known), default=-1), max((a[1] for a in known), default=-1))
 
-    def forget(self) -> None:
-        """Let all usable workers forget the fit."""
-        messages = {address: {"fit": self.fit} for address in self.usable()}
+    def forget(self, epoch: int) -> None:
+        """Let all usable workers forget the fit, which was over after `epoch`."""
+        messages = {address: {"fit": self.fit, "epoch": epoch} for address in self.usable()}
         call_workers(self.worker, self.client, "forget", messages, _ANSWER_S)
 
     def gather(self, before: Collection[str], wanted: int, rejoin_s: float, idle_s: float) -> tuple[str, ...]:

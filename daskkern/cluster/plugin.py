@@ -77,8 +77,8 @@ class CollectivesPlugin(WorkerPlugin):
     def _standing(self, fit: str) -> tuple[int, int]:
         return self.registry.standing(fit)
 
-    def _forget(self, fit: str) -> None:
-        self.registry.forget(fit)
+    def _forget(self, fit: str, epoch: int) -> None:
+        self.registry.forget(fit, epoch)
 
 
 def install(client: Client) -> None:

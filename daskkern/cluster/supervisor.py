@@ -84,8 +84,7 @@ class _Watch:
     def run(self) -> GangReport:
         """Form gangs until one ends, or too many in a row have broken without a commit."""
         order = self._order
-        found = self._members.standing()
-        number, addresses = found.epoch + 1, order.addresses
+        number, addresses = self._members.standing().epoch + 1, order.addresses
         if number > 0:
             name = order.name
             loss = ClusterError(f"the worker that supervised fit '{name}' left the cluster or hangs; see its log")
@@ -93,8 +92,11 @@ class _Watch:
             addresses = self._regather(addresses)
         while True:
             outcome, wanted = self._one(number, addresses)
+            if outcome.superseded:
+                return GangReport(error=ClusterError(f"another supervisor has taken over fit '{order.name}'"))
             if not wanted or not (outcome.broken or outcome.grows):
-                self._forget(number, wanted)
+                with suppress(ClusterError):
+                    self._members.forget(number)
                 return GangReport(outcome.values, outcome.error)
             if outcome.grows:
                 addresses = self._grown(addresses)
@@ -110,11 +112,10 @@ class _Watch:
         payloads = payloads_for(self._payload, len(addresses))
         epoch = Epoch(self._worker, self._client, self._order, self._members, addresses, number)
         try:
-            problem = epoch.start(self._rank_main, payloads)
-            if problem is not None:
-                return Outcome(error=problem, broken=True), not epoch.unwanted()
-            self._worker.log_event(self._order.topic, {STARTED: self._worker.address})
-            outcome = epoch.watch()
+            outcome = epoch.start(self._rank_main, payloads)
+            if outcome is None:
+                self._worker.log_event(self._order.topic, {STARTED: self._worker.address})
+                outcome = epoch.watch()
             return outcome, not epoch.unwanted()
         finally:
             with suppress(ClusterError, OSError, RuntimeError):  # without a scheduler, the workers end by themselves
@@ -125,7 +126,7 @@ class _Watch:
         committed = self._members.standing().committed
         attempt = number - max(committed, 0)
         if attempt > self._order.retries:
-            self._members.forget()
+            self._members.forget(number - 1)
             raise error
         if committed >= 0 and attempt == 1:
             _absolve(self._client, str(self._worker.get_current_task()))
@@ -149,12 +150,6 @@ class _Watch:
             self._members.rejected |= set(picked) - set(before)
             return self._regather(before)
         return picked
-
-    def _forget(self, number: int, wanted: bool) -> None:
-        """Forget the fit, unless nobody waits because another supervisor has taken it over."""
-        with suppress(ClusterError):
-            if wanted or self._members.standing().epoch <= number:
-                self._members.forget()
 
     def _tell(self, event: Event) -> None:
         self._worker.log_event(self._order.topic, to_message(event))

@@ -12,7 +12,7 @@ import numpy as np
 import zarr
 from dask.base import compute
 from dask.delayed import delayed
-from distributed import Client, Future, get_client, wait
+from distributed import Client, Future, get_client, get_worker, wait
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.csr import FeatureRows, is_sparse, stack_rows
@@ -20,9 +20,10 @@ from daskkern.data.rows import ArrayRows, Fields, Rows, StoreRows
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.data.store import StoreSource as StoreLocation
 from daskkern.data.store import open_store
-from daskkern.errors import DaskkernError, DataError, SpecError
+from daskkern.errors import ClusterError, DaskkernError, DataError, SpecError
 
 _CACHED_BLOCKS = 8
+_PATIENCE_S = (3.0, 10.0, 30.0, 60.0)
 
 
 @dataclass(frozen=True)
@@ -142,12 +143,34 @@ class RemoteValue:
     key: str
 
     def fetch(self) -> Any:
-        """Return the value, moved to this worker from the one that has it. Raises what its task raised."""
-        # A Future that is made, not received, must be told that its task has ended: else it waits for ever.
-        outcome: Any = Future(self.key, get_client(), state="memory").result()  # type: ignore[arg-type]
+        """Return the value, moved to this worker from one that has it. Raises what its task raised.
+
+        Raises
+        ------
+        ClusterError
+            When no worker gives it: those that had it are gone.
+        """
+        try:
+            outcome: Any = get_worker().data[self.key]
+        except KeyError:
+            outcome = self._gathered()
         if isinstance(outcome, DaskkernError):
             raise outcome
         return outcome
+
+    def _gathered(self) -> Any:
+        """Ask again and again: when a worker is lost while it is asked, Dask may wait for ever for the next answer."""
+        for patience_s in _PATIENCE_S:
+            # A Future that is made, not received, must be told that its task has ended: else it waits for ever.
+            future: Future[Any] = Future(self.key, get_client(), state="memory")  # type: ignore[arg-type]
+            try:
+                return future.result(timeout=patience_s)
+            except TimeoutError:
+                continue
+        raise ClusterError(
+            f"{self.key} was wanted by worker {get_worker().address}, but no worker gave it in {sum(_PATIENCE_S):g} s: "
+            "those that had it are gone; fit again"
+        )
 
 
 def _remote(futures: Sequence[Future[Any]]) -> tuple[RemoteValue, ...]:
