@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.csr import canonical, flaw
 from daskkern.backend.namespace import is_sparse
 from daskkern.errors import DataError
 
@@ -38,11 +39,7 @@ def _scipy() -> ModuleType:
 
 def as_csr(X: CsrRows) -> CsrRows:
     """Return sparse rows as a csr_array with sorted column numbers, each once a row; `X` is not modified."""
-    rows = _scipy().csr_array(X)
-    if not rows.has_canonical_format:
-        rows = rows.copy()  # shares its parts with X
-        rows.sum_duplicates()  # sorts, too
-    return rows
+    return canonical(_scipy().csr_array(X))
 
 
 def csr_rows(data: HostArray, indices: HostArray, indptr: HostArray, n_features: int, where: str) -> CsrRows:
@@ -53,22 +50,15 @@ def csr_rows(data: HostArray, indices: HostArray, indptr: HostArray, n_features:
     DataError
         When the parts make no rows of `n_features` columns: compiled products would read outside of memory.
     """
-    lengths = np.diff(indptr)
-    sound = (
-        len(data) == len(indices)
-        and int(indptr[0]) == 0
-        and int(indptr[-1]) == len(data)
-        and (lengths.size == 0 or lengths.min() >= 0)
-        and (indices.size == 0 or (indices.min() >= 0 and indices.max() < n_features))
-    )
-    if not sound:
+    shape = (len(indptr) - 1, n_features)
+    if not len(data) == len(indices) == int(indptr[-1]) or flaw(data, indices, indptr, shape) is not None:
         raise DataError(
             f"{where} holds no sound CSR rows of {n_features} features (indptr, indices and data do not go together); "
             "write it again"
         )
     index = np.int32 if max(len(data), n_features) < 2**31 else np.int64
     parts = (data, indices.astype(index, copy=False), indptr.astype(index, copy=False))
-    return _scipy().csr_array(parts, shape=(len(lengths), n_features))
+    return _scipy().csr_array(parts, shape=shape)
 
 
 def gather_rows(parts: Sequence[CsrRows], order: IntArray, n_features: int, dtype: npt.DTypeLike) -> CsrRows:
