@@ -14,7 +14,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.data.checksums import Checksum
 from daskkern.data.chunked import ChunkedArrays
 from daskkern.data.columns import WIDE, Moments, Scaling, check_scaling_kind, check_sparse_scaling
-from daskkern.data.csr import CsrRows, FeatureRows, as_csr, is_sparse
+from daskkern.data.csr import CsrRows, FeatureRows, as_csr, first_not_finite, is_sparse
 from daskkern.data.csr_store import CsrWriter, State, part_of
 from daskkern.data.encoding import Encoding
 from daskkern.data.provenance import Provenance
@@ -214,11 +214,11 @@ class StoreWriter:
         with np.errstate(over="ignore"):
             X = X.astype(self._dtype, copy=False)
         if not self._moments.update(X):
-            bad = int(np.flatnonzero(~np.isfinite(X.data))[0])
-            row = int(np.searchsorted(X.indptr, bad, side="right")) - 1
+            bad = first_not_finite(X)
+            assert bad is not None
             raise DataError(
                 f"X holds an unusable value (NaN, infinite, or beyond the range of {self._dtype}) in row "
-                f"{self._csr.n_rows + row} (counted from 0), column {int(X.indices[bad])}"
+                f"{self._csr.n_rows + bad[0]} (counted from 0), column {bad[1]}"
             )
         self._csr.append(X)
 
