@@ -17,7 +17,7 @@ from daskkern.data.csr import FeatureRows
 from daskkern.data.csr_store import CsrReader
 from daskkern.data.ingest.annotations import Annotation, annotation, texts
 from daskkern.data.ingest.tables import Parts, Piece, Request, Table, block_rows, kind_of
-from daskkern.data.writer import stored_dtype
+from daskkern.data.layout import stored_dtype
 from daskkern.errors import DataError
 
 Node: TypeAlias = Any
