@@ -31,7 +31,6 @@ from daskkern.errors import DataError
 Opener: TypeAlias = Callable[[], AbstractContextManager[Node]]
 
 _SPARSE = "csr_matrix"
-_BLOCK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
