@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import zarr
 
-from daskkern.arrays import HostArray
+from daskkern.arrays import HostArray, IntArray
 from daskkern.data.checksums import Checksum, combine
 from daskkern.data.csr_store import State, reopened
 from daskkern.data.store import ZarrArray
@@ -62,15 +62,29 @@ class ChunkedArrays:
         """Return the first rows of the chunks."""
         return range(0, self.n_rows, self._chunk_rows)
 
-    def replace(self, name: str, start: int, rows: HostArray) -> None:
-        """Overwrite the chunk of an array that begins at row `start`."""
-        self._arrays[name][start : start + len(rows)] = rows
+    def recode(self, name: str, recode: IntArray, first: int = 0) -> None:
+        """Replace every code c of an array by ``recode[c]``, from row `first` on, where a chunk begins."""
+        for start in range(first, self.n_rows, self._chunk_rows):
+            codes = self.read(name, start)
+            self._arrays[name][start : start + len(codes)] = recode[codes]
 
     def sum_again(self, name: str) -> None:
         """Compute the checksums of an array anew from what is stored."""
         self.sums[name] = Checksum()
         for start in self.starts():
             self.sums[name].add(self.read(name, start))
+
+    def counts(self, name: str, n_classes: int) -> tuple[int, ...]:
+        """Return the rows of each class code of an array, after :meth:`settle`. Raises DataError for other codes."""
+        counts = np.zeros(n_classes, np.int64)
+        for start in self.starts():
+            codes = self.read(name, start)
+            if codes.min() < 0 or codes.max() >= n_classes:
+                raise DataError(
+                    f"class codes from 0 to {n_classes - 1} were expected, found {codes.min()} to {codes.max()}"
+                )
+            counts += np.bincount(codes, minlength=n_classes)
+        return tuple(int(count) for count in counts)
 
     @property
     def stored_chunk_rows(self) -> int:

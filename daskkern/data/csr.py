@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.csr import canonical, flaw
 from daskkern.backend.namespace import is_sparse
 from daskkern.errors import DataError
 
@@ -17,6 +18,7 @@ __all__ = [
     "as_csr",
     "csr_rows",
     "divide_columns",
+    "first_not_finite",
     "gather",
     "gather_rows",
     "is_sparse",
@@ -38,11 +40,7 @@ def _scipy() -> ModuleType:
 
 def as_csr(X: CsrRows) -> CsrRows:
     """Return sparse rows as a csr_array with sorted column numbers, each once a row; `X` is not modified."""
-    rows = _scipy().csr_array(X)
-    if not rows.has_canonical_format:
-        rows = rows.copy()  # shares its parts with X
-        rows.sum_duplicates()  # sorts, too
-    return rows
+    return canonical(_scipy().csr_array(X))
 
 
 def csr_rows(data: HostArray, indices: HostArray, indptr: HostArray, n_features: int, where: str) -> CsrRows:
@@ -53,22 +51,24 @@ def csr_rows(data: HostArray, indices: HostArray, indptr: HostArray, n_features:
     DataError
         When the parts make no rows of `n_features` columns: compiled products would read outside of memory.
     """
-    lengths = np.diff(indptr)
-    sound = (
-        len(data) == len(indices)
-        and int(indptr[0]) == 0
-        and int(indptr[-1]) == len(data)
-        and (lengths.size == 0 or lengths.min() >= 0)
-        and (indices.size == 0 or (indices.min() >= 0 and indices.max() < n_features))
-    )
-    if not sound:
+    shape = (len(indptr) - 1, n_features)
+    if not len(data) == len(indices) == int(indptr[-1]) or flaw(data, indices, indptr, shape) is not None:
         raise DataError(
             f"{where} holds no sound CSR rows of {n_features} features (indptr, indices and data do not go together); "
             "write it again"
         )
     index = np.int32 if max(len(data), n_features) < 2**31 else np.int64
     parts = (data, indices.astype(index, copy=False), indptr.astype(index, copy=False))
-    return _scipy().csr_array(parts, shape=(len(lengths), n_features))
+    return _scipy().csr_array(parts, shape=shape)
+
+
+def first_not_finite(X: CsrRows) -> tuple[int, int, Any] | None:
+    """Return row, column and value of the first NaN or infinity among the entries of CSR rows; None without one."""
+    bad = np.flatnonzero(~np.isfinite(X.data)) if X.dtype.kind == "f" else np.empty(0, np.int64)
+    if not bad.size:
+        return None
+    at = int(bad[0])
+    return int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at]), X.data[at]
 
 
 def gather_rows(parts: Sequence[CsrRows], order: IntArray, n_features: int, dtype: npt.DTypeLike) -> CsrRows:

@@ -6,14 +6,14 @@ they came, except that float64 features are stored as float32. Everything else i
 as hostile input: plain JSON, every entry checked, nothing unpickled.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from daskkern.arrays import FloatArray
+from daskkern.data.attributes import Attributes, is_whole
 from daskkern.data.columns import SCALING_KINDS, SPARSE_SCALINGS, WIDE, ColumnStatistics, Scaling, ScalingKind
 from daskkern.data.encoding import Encoding, encoding_from_json, feature_names_of
 from daskkern.errors import StoreError
@@ -144,143 +144,92 @@ def check_format(attributes: Mapping[str, Any], kind: str, version: int, where: 
         )
 
 
-class _Reader:
-    """Takes one attribute after the other and checks it; every complaint names the store and the attribute."""
+class _Reader(Attributes):
+    """Takes what makes a :class:`StoreInfo`, and checks that its parts go together."""
 
     def __init__(self, attributes: Mapping[str, Any], where: str, statistics: FloatArray | None) -> None:
-        self._attributes = attributes
-        self._where = where
+        super().__init__(attributes, where)
         self._kept = statistics
 
     def info(self) -> StoreInfo:
-        n_rows, d = self._count("n_rows", least=1), self._count("n_features", least=1)
-        t = self._count("n_targets", least=0)
-        task = self._choice("task", ("classification", "regression", None))
+        n_rows, d = self.count("n_rows", least=1), self.count("n_features", least=1)
+        t = self.count("n_targets", least=0)
+        task = self.choice("task", ("classification", "regression", None))
         if (task is None) != (t == 0) or (task == "classification" and t != 1):
-            self._refuse("n_targets", f"{t} targets do not go with task {task!r}")
+            self.refuse("n_targets", f"{t} targets do not go with task {task!r}")
         classes, counts = self._classes(task, n_rows)
-        sparse = self._attributes.get("layout", "dense") != "dense" and self._choice("layout", ("csr",)) == "csr"
+        sparse = self.given("layout", "dense") != "dense" and self.choice("layout", ("csr",)) == "csr"
         return StoreInfo(
             n_rows=n_rows,
             n_features=d,
             n_targets=t,
-            chunk_rows=self._count("chunk_rows", least=1),
+            chunk_rows=self.count("chunk_rows", least=1),
             task=task,
             classes=classes,
             class_counts=counts,
-            feature_names=self._names("feature_names", d),
-            target_names=self._names("target_names", t),
+            feature_names=self.names("feature_names", d),
+            target_names=self.names("target_names", t),
             statistics=self._statistics("statistics", n_rows, d),
             target_statistics=self._statistics("target_statistics", n_rows, t) if task == "regression" else None,
             scaling=self._scaling(d, sparse),
-            has_weight=self._choice("has_weight", (True, False)),
+            has_weight=self.choice("has_weight", (True, False)),
             checksums=self._checksums(),
             is_sparse=sparse,
             encoding=self._encoding(d),
         )
 
-    def _refuse(self, name: str, found: str) -> NoReturn:
-        raise StoreError(
-            f"the store {self._where} is damaged: attribute {name!r} is not what it should be ({found}); "
-            "ingest the data again"
-        )
-
-    def _get(self, name: str) -> Any:
-        if name not in self._attributes:
-            self._refuse(name, "it is missing")
-        return self._attributes[name]
-
-    def _count(self, name: str, least: int) -> int:
-        value = self._get(name)
-        if not _is_int(value) or not least <= value < 2**62:
-            self._refuse(name, f"{value!r:.80} is no whole number of {least} or more")
-        return int(value)
-
-    def _choice(self, name: str, choices: tuple[Any, ...]) -> Any:
-        value = self._get(name)
-        if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
-            self._refuse(name, f"{value!r:.80} is none of {choices}")
-        return value
-
-    def _list(self, name: str, value: Any, kind: type, length: int) -> tuple[Any, ...]:
-        if not isinstance(value, list) or len(value) != length or not all(_is(item, kind) for item in value):
-            self._refuse(name, f"a list of {length} {kind.__name__} values was expected")
-        return tuple(kind(item) for item in value)
-
-    def _mapping(self, name: str) -> Mapping[str, Any]:
-        value = self._get(name)
-        if not isinstance(value, dict):
-            self._refuse(name, f"{value!r:.80} is no mapping")
-        return dict(value)
-
-    def _names(self, name: str, length: int) -> tuple[str, ...] | None:
-        value = self._get(name)
-        return None if value is None else self._list(name, value, str, length)
-
     def _classes(self, task: str | None, n_rows: int) -> tuple[tuple[ClassLabel, ...] | None, tuple[int, ...] | None]:
         if task != "classification":
             return None, None
-        entry = self._mapping("classes")
+        entry = self.mapping("classes")
         kind, values = _LABEL_KINDS.get(str(entry.get("kind"))), entry.get("values")
         if kind is None or not isinstance(values, list) or not values:
-            self._refuse("classes", "a kind and a list of labels were expected")
-        labels = self._list("classes", values, kind, len(values))
+            self.refuse("classes", "a kind and a list of labels were expected")
+        labels = self.values("classes", values, kind, len(values))
         if len(set(labels)) != len(labels):
-            self._refuse("classes", "a label occurs twice")
-        counts = self._list("class_counts", self._get("class_counts"), int, len(labels))
+            self.refuse("classes", "a label occurs twice")
+        counts = self.values("class_counts", self.get("class_counts"), int, len(labels))
         if min(counts) < 0 or sum(counts) != n_rows:
-            self._refuse("class_counts", f"the counts do not add up to {n_rows} rows")
+            self.refuse("class_counts", f"the counts do not add up to {n_rows} rows")
         return labels, counts
 
     def _statistics(self, name: str, n_rows: int, width: int) -> ColumnStatistics:
-        entry = self._mapping(name)
+        entry = self.mapping(name)
         if name == "statistics" and entry.get("array") == STATISTICS:
             if self._kept is None or self._kept.shape != (4, width) or not np.isfinite(self._kept).all():
-                self._refuse(name, f"the array {STATISTICS!r} is missing or unsound")
+                self.refuse(name, f"the array {STATISTICS!r} is missing or unsound")
             return ColumnStatistics(n_rows, *self._kept)
-        mean, std, low, high = (self._list(name, entry.get(k), float, width) for k in ("mean", "std", "min", "max"))
+        mean, std, low, high = (self.values(name, entry.get(k), float, width) for k in ("mean", "std", "min", "max"))
         return ColumnStatistics(n_rows, mean, std, low, high)
 
     def _scaling(self, width: int, sparse: bool) -> Scaling:
-        entry = self._mapping("scaling")
+        entry = self.mapping("scaling")
         kind: ScalingKind | None = next((k for k in SCALING_KINDS if k == entry.get("kind")), None)
         if kind is None:
-            self._refuse("scaling", f"kind {entry.get('kind')!r:.80} is none of {SCALING_KINDS}")
+            self.refuse("scaling", f"kind {entry.get('kind')!r:.80} is none of {SCALING_KINDS}")
         length = 0 if kind == "none" else width
-        shift = self._list("scaling", entry.get("shift"), float, length)
-        scale = self._list("scaling", entry.get("scale"), float, length)
+        shift = self.values("scaling", entry.get("shift"), float, length)
+        scale = self.values("scaling", entry.get("scale"), float, length)
         if any(value <= 0 for value in scale):
-            self._refuse("scaling", "a scale is not positive")
+            self.refuse("scaling", "a scale is not positive")
         if sparse and kind not in SPARSE_SCALINGS:
-            self._refuse("scaling", f"{kind} shifts columns, which sparse rows do not allow")
+            self.refuse("scaling", f"{kind} shifts columns, which sparse rows do not allow")
         return Scaling(kind, shift, scale)
 
     def _encoding(self, width: int) -> Encoding | None:
-        if self._attributes.get("encoding") is None:
+        given = self.given("encoding", None)
+        if given is None:
             return None
-        encoding = encoding_from_json(self._attributes["encoding"])
+        encoding = encoding_from_json(given)
         if encoding is None or len(feature_names_of(encoding)) != width:
-            self._refuse("encoding", f"columns that make {width} features were expected")
+            self.refuse("encoding", f"columns that make {width} features were expected")
         return encoding
 
     def _checksums(self) -> Mapping[str, int]:
-        entry = self._mapping("checksums")
-        if not all(_is_int(value) for value in entry.values()):
-            self._refuse("checksums", "whole numbers were expected")
+        entry = self.mapping("checksums")
+        if not all(is_whole(value) for value in entry.values()):
+            self.refuse("checksums", "whole numbers were expected")
         return {str(name): int(value) for name, value in entry.items()}
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is(value: object, kind: type) -> bool:
-    """Whether a JSON value is a finite number, a string or a truth value of exactly this kind."""
-    if kind is float:
-        if isinstance(value, float):
-            return math.isfinite(value)
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    return _is_int(value) if kind is int else isinstance(value, kind)
 
 
 def _list(values: tuple[Any, ...] | None) -> list[Any] | None:

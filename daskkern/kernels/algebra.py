@@ -20,8 +20,9 @@ from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.engines import Engine, Tiled
 from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.parameters import positive
-from daskkern.kernels.points import Left, Points, as_rows, cut_blocks
+from daskkern.kernels.points import Left, Points, cut_blocks
 from daskkern.kernels.precision import Precision, agreed_dtype
+from daskkern.kernels.rows import as_rows
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,14 @@ from daskkern.kernels.formula import PAIR, Expression, Pair, Program, evaluate, 
 from daskkern.kernels.points import (
     Left,
     Points,
-    as_rows,
     cut_blocks,
     make_side,
-    module_of,
     native_rows,
     pick_shift,
     squared_norms,
 )
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
+from daskkern.kernels.rows import as_rows, module_of, rows_dtype
 
 __all__ = ["Kernel", "Points", "plain_products"]
 
@@ -42,7 +41,7 @@ class Kernel(ABC):
 
     Subclasses are frozen dataclasses that give :attr:`name`, :meth:`formula` and :meth:`spec`. Rows are float32 or
     float64, NumPy or CuPy, dense or CSR (``scipy.sparse`` or ``cupyx.scipy.sparse``); other real dtypes are
-    converted (:func:`daskkern.kernels.points.as_rows`). Neither side of a product is ever made dense as a whole.
+    converted (:func:`daskkern.kernels.rows.as_rows`). Neither side of a product is ever made dense as a whole.
     """
 
     name: ClassVar[str]
@@ -231,7 +230,7 @@ class Kernel(ABC):
         if isinstance(Z, Points):
             right = Z
         else:
-            common = None if isinstance(X, Left) else np.promote_types(as_rows(X[:0]).dtype, as_rows(Z[:0]).dtype)
+            common = None if isinstance(X, Left) else np.promote_types(rows_dtype(X), rows_dtype(Z))
             right = self.points(Z, self.shift_for(Z), dtype=common)
         return X if isinstance(X, Left) else self.left(X, right), right
 

@@ -14,8 +14,9 @@ from daskkern.kernels import tiled
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.engines import Engine, Tiled
 from daskkern.kernels.formula import Expression, Pair
-from daskkern.kernels.points import Left, Points, Side, as_rows, cut_blocks
+from daskkern.kernels.points import Left, Points, Side, cut_blocks
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
+from daskkern.kernels.rows import as_rows
 
 _TRIED = 2, 3
 _DIAGONAL_ROWS = 32

@@ -12,8 +12,9 @@ from daskkern.arrays import Array
 from daskkern.errors import SpecError
 from daskkern.kernels import cuda, native, tiled
 from daskkern.kernels.formula import Program
-from daskkern.kernels.points import Left, Points, module_of
+from daskkern.kernels.points import Left, Points
 from daskkern.kernels.precision import exact_precision
+from daskkern.kernels.rows import module_of
 
 Between = Callable[[Array, slice], Array]
 _plain: ContextVar[bool] = ContextVar("plain", default=False)

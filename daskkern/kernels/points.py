@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from daskkern.kernels.formula import Program
 from daskkern.kernels.native import CSRParts, Packed, join_packed
 from daskkern.kernels.native import Rows as NativeRows
 from daskkern.kernels.precision import Precision
+from daskkern.kernels.rows import module_of, stack_rows
 
 BLOCK_COLUMNS = 512
 """Columns of a block of points, unless the caller cuts them."""
@@ -117,42 +117,6 @@ class Left:
     side: Side | None = None
     native: NativeRows | None = None
     parts: tuple["Left", ...] = ()
-
-
-def module_of(rows: Array) -> ModuleType:
-    """Return the module (``numpy`` or ``cupy``) of dense or CSR rows."""
-    return namespace_of(rows.data if is_sparse(rows) else rows)
-
-
-def as_rows(X: Array, dtype: Any = None) -> Array:
-    """Return `X` as rows that products take: float32 or float64, dense or CSR, two-dimensional; copied if it must be.
-
-    float16 becomes float32, and so do integers of up to 16 bits; other integers become float64.
-
-    Raises
-    ------
-    DataError
-        For another shape or dtype.
-    """
-    if len(getattr(X, "shape", ())) != 2:
-        raise DataError(f"rows must be a table (n, d); found {getattr(X, 'shape', type(X).__name__)}")
-    if is_sparse(X) and X.format != "csr":
-        X = X.tocsr()
-    found = np.dtype(X.dtype)
-    if found.kind not in "fiub" or found.itemsize > 8:
-        raise DataError(f"rows must be real numbers; found dtype {found}")
-    if dtype is None:
-        small = found.itemsize <= (2 if found.kind != "f" else 4)
-        dtype = np.dtype(np.float32 if small else np.float64)
-    return X if found == dtype else X.astype(dtype)
-
-
-def stack_rows(first: Array, later: Array) -> Array:
-    """Return CSR rows followed by others; a copy."""
-    xp = module_of(first)
-    parts = [xp.concatenate(pair) for pair in ((first.data, later.data), (first.indices, later.indices))]
-    starts = xp.concatenate([first.indptr, first.indptr[-1] + later.indptr[1:]])
-    return type(first)((*parts, starts), shape=(first.shape[0] + later.shape[0], first.shape[1]))
 
 
 def cut_blocks(p: int, blocks: Sequence[slice] | None) -> tuple[slice, ...]:

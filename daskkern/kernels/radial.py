@@ -25,7 +25,7 @@ from daskkern.kernels.length_scale import (
     metric_factor,
     plain,
 )
-from daskkern.kernels.points import as_rows
+from daskkern.kernels.rows import as_rows, rows_dtype
 
 _SMALLEST, _LARGEST = 1e-12, 1e12  # scales whose squares stay in the range of float32, with room
 
@@ -114,7 +114,7 @@ class RadialKernel(Kernel):
         -------
         (m, c, d) float64 array
         """
-        dtype = np.promote_types(as_rows(X[:0]).dtype, as_rows(Z[:0]).dtype)
+        dtype = np.promote_types(rows_dtype(X), rows_dtype(Z))
         X, Z = _dense(as_rows(X, dtype)), _dense(as_rows(Z, dtype))
         shift = self.shift_for(Z)
         left, right = self._placed(X, shift), self._placed(Z, shift)

@@ -9,6 +9,7 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
+from daskkern.data.csr import first_not_finite
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Kernel, Points
@@ -179,7 +180,7 @@ def _describe(array: HostArray) -> str:
 
 def check_entries(X: Any) -> None:
     """Raise DataError naming row and column of the first NaN or infinity of CSR rows."""
-    bad = np.flatnonzero(~np.isfinite(X.data)) if X.dtype.kind == "f" else np.empty(0, np.int64)
-    if bad.size:
-        row = int(np.searchsorted(X.indptr, bad[0], side="right")) - 1
-        raise DataError(f"X has {X.data[bad[0]]} in row {row}, column {X.indices[bad[0]]}")
+    bad = first_not_finite(X)
+    if bad is not None:
+        row, column, value = bad
+        raise DataError(f"X has {value} in row {row}, column {column}")

@@ -17,7 +17,8 @@ from daskkern.kernels import Kernel
 from daskkern.linalg.blas import subtract_product
 from daskkern.training.disk_rates import DiskRates, measure_disk
 from daskkern.training.footprint import Sizes, block_width
-from daskkern.training.kept import new_memory, scratch_folder
+from daskkern.training.kept import new_memory
+from daskkern.training.scratch import scratch_folder
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from daskkern.errors import MemoryBudgetError, SpecError
 from daskkern.training.calibration import Rates
-from daskkern.training.kept import is_in_memory, scratch_folder
 from daskkern.training.memory import MemoryPlan, format_bytes
+from daskkern.training.scratch import is_in_memory, scratch_folder
 from daskkern.training.settings import FitSettings
 from daskkern.training.timing import disk_ns, disk_pays, entry_ns, memory_pays
 

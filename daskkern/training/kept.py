@@ -2,7 +2,6 @@
 
 import itertools
 import mmap
-import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections import deque
@@ -11,17 +10,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import ModuleType
 
 import numpy as np
-import psutil
-from distributed import get_worker
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.namespace import to_host
 from daskkern.errors import SpecError, StoreError
 from daskkern.training.memory import IN_TRANSIT, MemoryPlan
+from daskkern.training.scratch import scratch_folder
 from daskkern.training.settings import FitSettings
 
 _AHEAD = IN_TRANSIT - 1
-_IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
 
 
 class KeptBlocks(ABC):
@@ -246,24 +243,3 @@ def keep_blocks(plan: MemoryPlan, settings: FitSettings, xp: ModuleType) -> Kept
     if plan.disk:
         return DiskBlocks(plan.disk, scratch_folder(settings), settings.dtype, xp)
     return MemoryBlocks(plan.kept, settings.dtype, xp)
-
-
-def scratch_folder(settings: FitSettings) -> str:
-    """Return the folder for scratch files: the user's, the Dask worker's, or the system's for temporary files."""
-    if settings.scratch is not None:
-        return settings.scratch
-    try:
-        return str(get_worker().local_directory)
-    except ValueError:
-        return tempfile.gettempdir()
-
-
-def is_in_memory(folder: str) -> bool:
-    """Return whether the folder lies in memory rather than on a disk, as /tmp does on some systems."""
-    path = os.path.realpath(folder)
-    mounts = [part for part in psutil.disk_partitions(all=True) if _lies_in(path, part.mountpoint)]
-    return bool(mounts) and max(mounts, key=lambda part: len(part.mountpoint)).fstype in _IN_MEMORY
-
-
-def _lies_in(path: str, mount: str) -> bool:
-    return path == mount or path.startswith(mount.rstrip("/") + "/")

@@ -129,7 +129,7 @@ def numbers_per_row(source: Source) -> int:
     A sparse entry is held as a value, a column number of 4 bytes, and one of 8 bytes for compiled products.
     """
     entries = entries_per_row(source)
-    return min(4 * entries + 4, source.info.n_features) if entries else source.info.n_features
+    return 4 * entries + 4 if entries else source.info.n_features
 
 
 def most_window_rows(plan: BatchPlan) -> int:

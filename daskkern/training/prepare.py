@@ -16,7 +16,7 @@ from daskkern.data.subset import RowsWithout, original_numbers
 from daskkern.errors import DataError, SpecError
 from daskkern.events import StageFinished
 from daskkern.kernels import Kernel
-from daskkern.kernels.points import as_rows
+from daskkern.kernels.rows import as_rows
 from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
 from daskkern.solvers import EigenPro, NystromSGD

@@ -15,7 +15,7 @@ from dask.delayed import delayed
 from distributed import Client, Future, get_client, get_worker, wait
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.data.csr import FeatureRows, is_sparse, stack_rows
+from daskkern.data.csr import FeatureRows, first_not_finite, is_sparse, stack_rows
 from daskkern.data.rows import ArrayRows, Fields, Rows, StoreRows
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.data.store import StoreSource as StoreLocation
@@ -268,12 +268,11 @@ class BlockRows(Rows):
 def check_finite(X: Any, first_row: int = 0, name: str = "X") -> None:
     """Raise DataError naming row and column of the first NaN or infinity of a float table."""
     if is_sparse(X):
-        bad = np.flatnonzero(~np.isfinite(X.data)) if X.dtype.kind == "f" else np.empty(0, int)
-        if bad.size:
-            row = int(np.searchsorted(X.indptr, bad[0], side="right")) - 1
+        bad = first_not_finite(X)
+        if bad is not None:
+            row, column, value = bad
             raise DataError(
-                f"{name} has {X.data[bad[0]]} in row {first_row + row}, column {X.indices[bad[0]]}; "
-                "remove or fill such rows first"
+                f"{name} has {value} in row {first_row + row}, column {column}; remove or fill such rows first"
             )
         return
     if X.dtype.kind != "f" or bool(np.isfinite(X).all()):

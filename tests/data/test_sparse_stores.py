@@ -14,7 +14,7 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from daskkern.arrays import HostArray
 from daskkern.data.batches import BatchPlan, iter_batches
 from daskkern.data.columns import Moments
-from daskkern.data.csr import as_csr, csr_rows
+from daskkern.data.csr import as_csr, csr_rows, first_not_finite
 from daskkern.data.rows import ArrayRows, Fields, StoreRows, take
 from daskkern.data.store import open_store
 from daskkern.data.subset import RowsWithout
@@ -222,3 +222,10 @@ def test_rows_that_are_not_canonical_are_put_in_order() -> None:
     tidy = as_csr(messy)
     assert (tidy.indices.tolist(), tidy.data.tolist()) == ([0, 2], [2, 4])
     assert messy.indices.tolist() == [2, 0, 2]
+
+
+def test_the_first_entry_that_is_no_finite_number_is_found_by_its_place() -> None:
+    X = scipy.sparse.csr_array(np.array([[0.0, 1, 0], [0, 0, 0], [2, 0, np.inf], [np.nan, 0, 0]]))
+    assert first_not_finite(X) == (2, 2, np.inf)
+    assert first_not_finite(X[:2]) is None
+    assert first_not_finite(X[:2].astype(np.int64)) is None

@@ -153,6 +153,18 @@ def test_sparse_products_are_those_of_dense_rows(cupy: ModuleType, sort: str, dt
     _close(kernel.rmatvec(left, points, cupy.asarray(G)), K.T @ G, dtype)
 
 
+def test_sparse_entries_of_one_place_are_added(cupy: ModuleType) -> None:
+    cupyx_sparse = pytest.importorskip("cupyx.scipy.sparse")
+    rng = np.random.default_rng(0)
+    indptr = np.arange(0, 41 * 30, 30, dtype=np.int32)
+    parts = (rng.standard_normal(1200), rng.integers(0, 9, 1200).astype(np.int32), indptr)
+    dense = np.zeros((40, 9))
+    np.add.at(dense, (np.repeat(np.arange(40), 30), parts[1]), parts[0])
+    X = cupyx_sparse.csr_matrix(tuple(cupy.asarray(part) for part in parts), shape=(40, 9))
+    _close(Gaussian(3.0).block(X, X), Gaussian(3.0).block(dense, dense), "float64")
+    assert X.nnz == 1200  # the caller's matrix stays as it was
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("d", [18, 200])
 def test_a_precision_means_the_same_as_on_the_cpu(cupy: ModuleType, precision: Precision, d: int) -> None:

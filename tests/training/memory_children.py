@@ -5,10 +5,12 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
+import scipy.sparse
 
 from daskkern.backend.communicator import SerialCommunicator
 from daskkern.backend.concurrency import compute_threads, library_threads
 from daskkern.basis import AllRows, BasisSpec, Landmarks
+from daskkern.data.csr import FeatureRows, is_sparse
 from daskkern.data.schema import Scaling
 from daskkern.events import silent
 from daskkern.kernels import Laplacian
@@ -18,6 +20,7 @@ from daskkern.preconditioners import SpectrumSettings, eigenpro_state
 from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training import fit as fitting
 from daskkern.training import footprint
+from daskkern.training.outlook import numbers_per_row
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import ArraySource, SourceInfo
 
@@ -37,6 +40,14 @@ def _rows(n: int, d: int = D) -> np.ndarray:
     return np.random.default_rng(0).standard_normal((n, d), np.float32)
 
 
+def _half_full(n: int, d: int, density: float) -> scipy.sparse.csr_array:
+    """Return CSR rows with as many entries each, at random places."""
+    rng, k = np.random.default_rng(0), int(density * d)
+    columns = np.stack([np.sort(rng.permutation(d)[:k]) for _ in range(n)]).astype(np.int32)
+    data = rng.standard_normal((n, k), np.float32)
+    return scipy.sparse.csr_array((data.ravel(), columns.ravel(), np.arange(n + 1) * k), shape=(n, d))
+
+
 def _growth(work: Work, warm_up: Work) -> int:
     """Return the growth of the peak during `work`, in bytes."""
     warm_up()
@@ -47,6 +58,11 @@ def _growth(work: Work, warm_up: Work) -> int:
     after = _status("VmHWM")
     del result
     return after - before
+
+
+def _info(rows: FeatureRows) -> SourceInfo:
+    n_stored = rows.nnz if is_sparse(rows) else None
+    return SourceInfo(*rows.shape, "classification", tuple(range(C)), Scaling(), None, 1, True, n_stored=n_stored)
 
 
 def block() -> tuple[int, int]:
@@ -81,6 +97,15 @@ def points() -> tuple[int, int]:
     return grown, footprint.points_bytes(len(Z), D, 4)
 
 
+def left_dense_csr() -> tuple[int, int]:
+    """A CSR row that is more than half full takes more than a dense one."""
+    X = _half_full(12_000, 900, 0.6)
+    points = KERNEL.points(X[:1600], None)
+    source = ArraySource(X, None, None, _info(X))
+    grown = _growth(lambda: KERNEL.left(X, points), lambda: KERNEL.left(X[:99], points))
+    return grown, footprint.left_bytes(X.shape[0], numbers_per_row(source), 4)
+
+
 def spectrum() -> tuple[int, int]:
     s, h = 1200, 1200
     S, H = _rows(s), _rows(h) * np.float32(1.1)
@@ -106,11 +131,13 @@ def factor() -> tuple[int, int]:
     return _growth(lambda: make(p), lambda: make(60)), stays + passes
 
 
-def _fit(basis: BasisSpec, solver: Solver[object], n: int = 12_000, keep: str = "auto") -> tuple[int, int]:
+def _fit(
+    basis: BasisSpec, solver: Solver[object], n: int = 12_000, keep: str = "auto", X: FeatureRows | None = None
+) -> tuple[int, int]:
     """Fit in this process; all of it is counted, the interpreter too. What is planned is what the fit planned."""
-    y = np.random.default_rng(1).integers(0, C, n)
-    info = SourceInfo(n, D, "classification", tuple(range(C)), Scaling(), None, 1, True)
-    source = ArraySource(_rows(n), y, None, info)
+    rows = _rows(n) if X is None else X
+    y = np.random.default_rng(1).integers(0, C, rows.shape[0])
+    source = ArraySource(rows, y, None, _info(rows))
     settings = FitSettings(
         KERNEL, SquaredHinge(), basis, solver, max_epochs=2, device="cpu", memory_budget=BUDGET, keep_blocks=keep
     )
@@ -124,7 +151,8 @@ def _fit(basis: BasisSpec, solver: Solver[object], n: int = 12_000, keep: str = 
     fitting.run_rank = spied
     fitting.fit(source, settings, listener=silent)
     assert plans[0].budget == BUDGET
-    held = source.X.nbytes + source.y.nbytes  # the caller's own
+    parts = (rows,) if not is_sparse(rows) else (rows.data, rows.indices, rows.indptr)
+    held = sum(part.nbytes for part in parts) + y.nbytes  # the caller's own
     return _status("VmHWM") - held, plans[0].total + plans[0].kept
 
 
@@ -134,6 +162,7 @@ CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "matvec_wide": matvec_wide,
     "rmatvec": rmatvec,
     "points": points,
+    "left_dense_csr": left_dense_csr,
     "spectrum": spectrum,
     "factor": factor,
     "fit_landmarks": lambda: _fit(Landmarks(1600), EigenPro(), keep="never"),
@@ -141,6 +170,7 @@ CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "fit_landmarks_on_disk": lambda: _fit(Landmarks(1600), EigenPro(), keep="disk"),
     "fit_all_rows": lambda: _fit(AllRows(), EigenPro(), n=5000, keep="never"),
     "fit_iterative": lambda: _fit(Landmarks(1600), EigenPro(projection="eigenpro")),
+    "fit_dense_csr": lambda: _fit(Landmarks(1600), EigenPro(), keep="never", X=_half_full(9000, 900, 0.6)),
     "fit_nystrom": lambda: _fit(Landmarks(1000), NystromSGD(mode="streamed")),
 }
 

@@ -19,8 +19,9 @@ from daskkern.training.calibration import Rates
 from daskkern.training.disk_rates import DiskRates
 from daskkern.training.fit import FitResult, fit
 from daskkern.training.keeping import disk_room, needs_rates, with_blocks
-from daskkern.training.kept import DiskBlocks, KeptBlocks, MemoryBlocks, is_in_memory, scratch_folder
+from daskkern.training.kept import DiskBlocks, KeptBlocks, MemoryBlocks
 from daskkern.training.memory import MemoryPlan, Sizes, plan_memory
+from daskkern.training.scratch import is_in_memory, scratch_folder
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import ArraySource, SourceInfo
 

@@ -14,7 +14,8 @@ from daskkern import KernelClassifier
 from daskkern.arrays import HostArray
 from daskkern.basis import Landmarks
 from daskkern.kernels import Gaussian
-from daskkern.training.tally import Score, Tally, _Ranking
+from daskkern.training.score_bins import Ranking
+from daskkern.training.tally import Score, Tally
 
 
 def _fitted(loss: str, n_classes: int) -> tuple[KernelClassifier, HostArray, HostArray]:
@@ -75,7 +76,7 @@ def test_every_figure_is_scikit_learns(loss: str, n_classes: int) -> None:
 def test_the_area_does_not_depend_on_the_blocks(rows: list[tuple[float, bool]], step: int) -> None:
     scores = np.round(np.array([[score] for score, _ in rows], np.float32), 1)
     positive = np.array([[sign] for _, sign in rows])
-    ranking = _Ranking(1)
+    ranking = Ranking(1)
     for start in range(0, len(rows), step):
         ranking.add(scores[start : start + step], positive[start : start + step])
     area = ranking.result()

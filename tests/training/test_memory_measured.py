@@ -14,6 +14,7 @@ NAMES = [
     "matvec_wide",
     "rmatvec",
     "points",
+    "left_dense_csr",
     "spectrum",
     "factor",
     "fit_landmarks",
@@ -21,6 +22,7 @@ NAMES = [
     "fit_landmarks_on_disk",
     "fit_all_rows",
     "fit_iterative",
+    "fit_dense_csr",
     "fit_nystrom",
 ]
 

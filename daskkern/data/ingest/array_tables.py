@@ -13,7 +13,7 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.data.ingest.array_stream import StoredArray, file_array, member_array
 from daskkern.data.ingest.tables import Parts, Piece, Request, Table, block_rows, concatenate, kind_of
-from daskkern.data.writer import stored_dtype
+from daskkern.data.layout import stored_dtype
 from daskkern.errors import DataError
 
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)

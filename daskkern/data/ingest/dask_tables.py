@@ -14,7 +14,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.csr import is_sparse
 from daskkern.data.ingest.tables import Parts, Piece, Request, Table, kind_of
 from daskkern.data.ingest.typed_tables import TypedFile, after, open_typed
-from daskkern.data.writer import stored_dtype
+from daskkern.data.layout import stored_dtype
 from daskkern.errors import DataError
 
 _SOURCE = "the dask arrays"

@@ -8,25 +8,29 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.data.csr import FeatureRows
 from daskkern.data.csr_store import CsrReader
-from daskkern.data.ingest.annotations import Annotation, annotation, texts
+from daskkern.data.ingest.keyed_choice import (
+    Node,
+    column_of,
+    feature_names_of,
+    features_of,
+    kept_features,
+    targets_of,
+    weight_of,
+)
 from daskkern.data.ingest.tables import Parts, Piece, Request, Table, block_rows, kind_of
-from daskkern.data.writer import stored_dtype
+from daskkern.data.layout import stored_dtype
 from daskkern.errors import DataError
 
-Node: TypeAlias = Any
-"""A group or an array of h5py or Zarr: neither has types that the other shares."""
 Opener: TypeAlias = Callable[[], AbstractContextManager[Node]]
 
-_FEATURES, _TARGETS = ("X", "data", "features"), ("y", "target", "targets", "labels")
 _SPARSE = "csr_matrix"
-_BLOCK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -71,20 +75,20 @@ class _Layout:
     @classmethod
     def of(cls, file: KeyedFile, root: Node, request: Request) -> "_Layout":
         is_annotated = "obs" in root and not hasattr(root["obs"], "shape")
-        features = request.features or _usual(root, _FEATURES, file, "--features KEY")
-        X = _node(root, features, file)
+        features = features_of(root, request, file.path)
+        X = root[features]
         n_rows, n_features, dtype, sparse = _shape_of(X, features, file)
-        targets = _targets(root, request, is_annotated, file)
-        columns = [_column(root, name, file) for name in (*targets, *_weight(request, is_annotated))]
+        targets = targets_of(root, request, is_annotated, file.path)
+        weight = weight_of(request, is_annotated)
+        columns = [column_of(root, name, file.path) for name in (*targets, *weight)]
         for column in columns:
             if column.shape[:1] != (n_rows,):
                 raise DataError(
                     f"{features!r} of {file.path} has {n_rows} rows, but {column.name!r} has shape {column.shape}: "
                     "rows must agree"
                 )
-        names = _feature_names(root) if is_annotated else None
-        kept = _kept_like(names, request.like.feature_names, file) if request.like else _kept(names, request.drop, file)
-        weight = _weight(request, is_annotated)
+        names = feature_names_of(root) if is_annotated else None
+        kept = kept_features(names, request, file.path)
         described = columns[: len(targets)]
         kinds = tuple(kind_of(column.dtype, f"{column.name!r} of {file.path}") for column in described)
         width = sum(column.shape[1] if len(column.shape) == 2 else 1 for column in described)
@@ -128,8 +132,8 @@ class _Layout:
         source = str(self.file.path)
         with self.file.open() as root:
             reader = self._reader(root)
-            columns = [_column(root, name, self.file) for name in self.targets]
-            weight = None if self.weight is None else _column(root, self.weight, self.file)
+            columns = [column_of(root, name, self.file.path) for name in self.targets]
+            weight = None if self.weight is None else column_of(root, self.weight, self.file.path)
             step = self._step(root)
             while start < self.n_rows:
                 stop = min(self.n_rows, (start // step + 1) * step)
@@ -194,81 +198,6 @@ def _number(dtype: "np.dtype[np.generic]", name: str, file: KeyedFile) -> "np.dt
             f"{name!r} of {file.path} holds {dtype} values; features are real numbers, so encode them first"
         )
     return dtype
-
-
-def _usual(root: Node, names: Sequence[str], file: KeyedFile, option: str) -> str:
-    found = [name for name in names if name in root]
-    if not found:
-        entries = ", ".join(sorted(map(str, root))[:12]) or "nothing"
-        raise DataError(f"{file.path} holds {entries}, but no {names[0]!r}; name the array with {option}")
-    return found[0]
-
-
-def _node(root: Node, name: str, file: KeyedFile) -> Node:
-    if name not in root:
-        raise DataError(f"{file.path} has no entry {name!r}; it has {', '.join(sorted(map(str, root))[:12])}")
-    return root[name]
-
-
-def _targets(root: Node, request: Request, is_annotated: bool, file: KeyedFile) -> tuple[str, ...]:
-    asked = request.target
-    if asked is None and request.like is not None and is_annotated:
-        known = tuple(f"obs/{name}" for name in request.like.target_names or ())
-        return known if all(name in root for name in known) else ()
-    if asked is None:
-        if is_annotated:
-            shown = ", ".join(sorted(name for name in map(str, root["obs"]) if not name.startswith("_"))[:12])
-            raise DataError(f"which column of obs of {file.path} is the target? Say --target NAME; there are {shown}")
-        return (_usual(root, _TARGETS, file, "--target KEY"),)
-    return tuple(f"obs/{name}" if is_annotated and f"obs/{name}" in root else name for name in asked)
-
-
-def _weight(request: Request, is_annotated: bool) -> tuple[str, ...]:
-    if request.weight is None:
-        return ()
-    return (f"obs/{request.weight}",) if is_annotated else (request.weight,)
-
-
-def _column(root: Node, name: str, file: KeyedFile) -> Annotation:
-    return annotation(_node(root, name, file), name, str(file.path))
-
-
-def _feature_names(root: Node) -> tuple[str, ...] | None:
-    """Return the names of the features of an AnnData file: the index of ``var``."""
-    if "var" not in root:
-        return None
-    key = root["var"].attrs.get("_index", "_index")
-    if key not in root["var"]:
-        return None
-    return tuple(texts(root["var"][key], 0, int(root["var"][key].shape[0])).tolist())
-
-
-def _kept(names: tuple[str, ...] | None, drop: Sequence[str], file: KeyedFile) -> tuple[int, ...] | None:
-    """Return the numbers of the features that are not dropped; None when all are kept."""
-    if not drop:
-        return None
-    if names is None:
-        raise DataError(f"--drop names columns, but the arrays of {file.path} have no column names; leave it out")
-    unknown = sorted(set(drop) - set(names))
-    if unknown:
-        raise DataError(f"{file.path} has no feature {unknown[0]!r} to drop; check the name")
-    kept = tuple(j for j, name in enumerate(names) if name not in set(drop))
-    if not kept:
-        raise DataError(f"no feature of {file.path} is left; drop fewer")
-    return kept
-
-
-def _kept_like(
-    names: tuple[str, ...] | None, wanted: tuple[str, ...] | None, file: KeyedFile
-) -> tuple[int, ...] | None:
-    """Return where the features of another store are among those of a file; None when they are all, in order."""
-    if names is None or wanted is None or names == wanted:
-        return None
-    places = {name: j for j, name in enumerate(names)}
-    missing = [name for name in wanted if name not in places]
-    if missing:
-        raise DataError(f"{file.path} has no feature {missing[0]!r}, which the store to be like was made with")
-    return tuple(places[name] for name in wanted)
 
 
 def _joined(columns: Sequence[HostArray]) -> HostArray | None:

@@ -21,7 +21,7 @@ from daskkern.data.ingest.stream import LabelEncoder, Progress, check_classes, c
 from daskkern.data.ingest.tables import Table
 from daskkern.data.ingest.targets import Decision
 from daskkern.data.schema import ClassLabel
-from daskkern.data.writer import StoreWriter
+from daskkern.data.shared_writer import SharedWriter
 from daskkern.errors import DataError, SpecError, StoreError
 
 _PARTS_PER_WORKER = 4  # so that a slow one is not waited for long
@@ -52,7 +52,7 @@ def check_parallel(table: Table) -> None:
 
 def ingest_parts(
     client: Client,
-    writer: StoreWriter,
+    writer: SharedWriter,
     table: Table,
     decision: Decision,
     classes: tuple[ClassLabel, ...] | None,
@@ -109,7 +109,7 @@ def _write(part: Part) -> tuple[State, tuple[ClassLabel, ...]]:
             f"a worker cannot see the folder {folder} of the store; give an output on a file system that all workers "
             "share, or leave out the cluster"
         )
-    writer = StoreWriter(
+    writer = SharedWriter(
         folder,
         n_features=table.n_features,
         dtype=table.dtype,
@@ -137,7 +137,7 @@ def _write(part: Part) -> tuple[State, tuple[ClassLabel, ...]]:
 
 
 def _join(
-    writer: StoreWriter,
+    writer: SharedWriter,
     table: Table,
     decision: Decision,
     classes: tuple[ClassLabel, ...] | None,

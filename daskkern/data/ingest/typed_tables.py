@@ -11,7 +11,7 @@ from daskkern.data.ingest.arrow import is_number, is_text, piece_of
 from daskkern.data.ingest.categories import Encoder, missing_like, plain_encoding, survey_categories
 from daskkern.data.ingest.columns_choice import Columns, check_same_columns, choose_columns
 from daskkern.data.ingest.tables import Parts, Piece, Request, Table, TargetKind, block_rows, concatenate
-from daskkern.data.writer import stored_dtype
+from daskkern.data.layout import stored_dtype
 from daskkern.errors import DataError
 
 _ABSENT = ("",)  # texts that are missing values, beside null

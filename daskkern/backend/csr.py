@@ -1,0 +1,38 @@
+"""CSR rows of NumPy or CuPy that compiled code may read: parts that go together, and each column once a row."""
+
+from typing import Any, TypeAlias
+
+from daskkern.arrays import Array
+
+Rows: TypeAlias = Any
+"""A CSR matrix or array of SciPy or CuPy."""
+
+
+def flaw(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> str | None:
+    """Return why parts make no CSR rows of `shape`, so that products would read outside of memory; None if they do.
+
+    `data` and `indices` may be longer than what `indptr` uses, as SciPy allows. Nothing is copied.
+    """
+    if len(indptr) != shape[0] + 1:
+        return f"indptr has {len(indptr)} entries for {shape[0]} rows"
+    used = int(indptr[-1])
+    if int(indptr[0]) != 0 or used > min(len(data), len(indices)) or bool((indptr[1:] < indptr[:-1]).any()):
+        return f"indptr does not rise from 0 to at most its {min(len(data), len(indices))} entries"
+    if used == 0:
+        return None
+    first, last = int(indices[:used].min()), int(indices[:used].max())
+    return None if first >= 0 and last < shape[1] else f"column numbers reach from {first} to {last}"
+
+
+def canonical(rows: Rows) -> Rows:
+    """Return CSR rows with sorted column numbers, each once a row: entries of one place are added, in a copy.
+
+    The answer that a matrix remembers (``has_canonical_format``) is not asked, for it may be older than the
+    entries: its parts can be written to, and the flag can be set by hand. `rows` is never modified.
+    """
+    fresh = type(rows)((rows.data, rows.indices, rows.indptr), shape=rows.shape)
+    if fresh.has_canonical_format:
+        return rows
+    fresh = fresh.copy()  # it shares its parts with `rows`
+    fresh.sum_duplicates()  # sorts, too
+    return fresh

@@ -1,0 +1,39 @@
+"""How rows lie on disk: rows of a chunk, and the dtype of features."""
+
+import numpy as np
+import numpy.typing as npt
+
+from daskkern.errors import DataError
+
+DEFAULT_CHUNK_ROWS = 4096
+_MAX_CHUNK_BYTES = 32 << 20
+
+
+def default_chunk_rows(n_features: int, dtype: npt.DTypeLike) -> int:
+    """Return how many rows a chunk holds: 4096, fewer where such a chunk would exceed 32 MiB."""
+    return _chunk_rows(n_features * np.dtype(dtype).itemsize)
+
+
+def sparse_chunk_rows(entries: int, dtype: npt.DTypeLike) -> int:
+    """Return how many CSR rows of about `entries` entries each a chunk holds, likewise."""
+    return _chunk_rows(entries * (np.dtype(dtype).itemsize + 4))
+
+
+def _chunk_rows(row_bytes: int) -> int:
+    return max(1, min(DEFAULT_CHUNK_ROWS, _MAX_CHUNK_BYTES // row_bytes))
+
+
+def stored_dtype(dtype: npt.DTypeLike) -> np.dtype[np.generic]:
+    """Return the dtype in which features of `dtype` are stored.
+
+    Integers and float16 keep their own, truth values become uint8. Other floats become float32: a float64 value
+    beyond its range is refused when it is written.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind in "iu":
+        return dtype.newbyteorder("=")
+    if dtype.kind == "b":
+        return np.dtype(np.uint8)
+    if dtype.kind == "f":
+        return np.dtype(np.float16) if dtype.itemsize == 2 else np.dtype(np.float32)
+    raise DataError(f"features of type {dtype} cannot be stored; give real numbers")

@@ -1,0 +1,98 @@
+"""How well scores order rows, and how far probabilities can be trusted; counted in bins, whatever the rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+
+_RANK_BINS = 1 << 22  # of all classes together, for positives and negatives each
+_CALIBRATION_BINS = 15
+_SMALLEST = 1e-15  # a probability of 0 for what happened would make the log loss infinite
+
+
+@dataclass(frozen=True)
+class CalibrationBin:
+    """Rows whose largest probability lies in one range: how many, the mean of it, and the share that was right."""
+
+    lower: float
+    upper: float
+    n_rows: int
+    confidence: float
+    accuracy: float
+
+
+class Ranking:
+    """Histograms of scores by class, in bins of equal width in floating-point order."""
+
+    def __init__(self, n_columns: int) -> None:
+        self._bits = min(20, (_RANK_BINS // n_columns).bit_length() - 1)
+        self._counts = np.zeros((2, n_columns, 1 << self._bits), np.int64)
+
+    def add(self, scores: HostArray, positive: HostArray) -> None:
+        """Count scores (m, columns), of which some are `positive`."""
+        bits = np.ascontiguousarray(scores, np.float32).view(np.uint32)
+        ordered = np.where(bits >> 31 == 1, ~bits, bits | np.uint32(0x80000000)) >> np.uint32(32 - self._bits)
+        for column in range(scores.shape[1]):
+            for sign in range(2):
+                chosen = ordered[positive[:, column] == sign, column]
+                where, counts = np.unique(chosen, return_counts=True)
+                self._counts[sign, column, where] += counts
+
+    def result(self) -> float | None:
+        """Return the mean area over columns that have both kinds of rows, or None."""
+        areas = []
+        for negative, positive in zip(self._counts[0], self._counts[1], strict=True):
+            pairs = float(negative.sum()) * float(positive.sum())
+            if pairs > 0:
+                below = np.cumsum(negative) - negative
+                areas.append(float((positive * (below + negative / 2.0)).sum()) / pairs)
+        return sum(areas) / len(areas) if areas else None
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """What :class:`Trust` found; `error` is the expected calibration error."""
+
+    log_loss: float
+    brier: float
+    error: float
+    bins: tuple[CalibrationBin, ...]
+
+
+class Trust:
+    """Sums of what probabilities promised and what came."""
+
+    def __init__(self, n_classes: int) -> None:
+        self._n, self._log, self._squares, self._k = 0, 0.0, 0.0, n_classes
+        self._rows, self._right = np.zeros(_CALIBRATION_BINS, np.int64), np.zeros(_CALIBRATION_BINS, np.int64)
+        self._promised = np.zeros(_CALIBRATION_BINS)
+
+    def add(self, probabilities: HostArray, codes: IntArray) -> None:
+        """Count probabilities (m, k) of rows whose classes are `codes` (m,)."""
+        p = probabilities.astype(np.float64)
+        truth = p[np.arange(len(codes)), codes]
+        self._n += len(codes)
+        self._log -= float(np.log(np.maximum(truth, _SMALLEST)).sum())
+        self._squares += float((p**2).sum() - 2 * truth.sum() + len(codes))
+        top = p.max(axis=1)
+        where = np.minimum((top * _CALIBRATION_BINS).astype(np.int64), _CALIBRATION_BINS - 1)
+        self._rows += np.bincount(where, minlength=_CALIBRATION_BINS)
+        self._right += np.bincount(where, weights=p.argmax(axis=1) == codes, minlength=_CALIBRATION_BINS).astype(int)
+        self._promised += np.bincount(where, weights=top, minlength=_CALIBRATION_BINS)
+
+    def result(self) -> Trusted:
+        """Return what was found for the rows added, of which there must be some."""
+        bins = tuple(
+            CalibrationBin(
+                k / _CALIBRATION_BINS,
+                (k + 1) / _CALIBRATION_BINS,
+                int(rows),
+                float(self._promised[k] / rows),
+                float(self._right[k] / rows),
+            )
+            for k, rows in enumerate(self._rows)
+            if rows
+        )
+        error = sum(part.n_rows * abs(part.confidence - part.accuracy) for part in bins) / self._n
+        return Trusted(self._log / self._n, self._squares / self._n / (2 if self._k == 2 else 1), error, bins)
