@@ -60,7 +60,7 @@ def check_story(story: Story, size: int, found: list[tuple[int, float, list[int]
     assert resumed[-1].size == size
 
 
-@pytest.mark.parametrize("victims", [(0,), (1,), (2,), (1, 2), (0, 2)], ids=str)
+@pytest.mark.parametrize("victims", [(0,), (1, 2)], ids=str)
 def test_killed_workers_come_back_and_the_count_goes_on(victims: tuple[int, ...]) -> None:
     with local_cluster(3) as client:
         pids = list(worker_pids(client).values())
@@ -106,18 +106,19 @@ def test_a_worker_that_hangs_is_left_behind(victim: int) -> None:
 def test_workers_that_join_are_used() -> None:
     with local_cluster(1) as client:
         story = Story(10, lambda: client.cluster.scale(2))
-        found = run_gang(client, ranks.counts, 1200, name="grows", settings=QUICK, listener=story)
-        assert [result[:2] for result in found] == [(2, 1200.0)] * 2
+        found = run_gang(client, ranks.counts, 900, name="grows", settings=QUICK, listener=story)
+        assert [result[:2] for result in found] == [(2, 900.0)] * 2
         assert [event.size for event in story.kinds(WorkersJoined)] == [2]
         assert not story.kinds(WorkersLost)
 
 
-def test_a_gang_that_is_not_elastic_stays_as_it_is() -> None:
+@pytest.mark.parametrize("settings", [replace(QUICK, elastic=False), replace(QUICK, n_ranks=1)], ids=["rigid", "one"])
+def test_a_gang_that_has_what_it_asked_for_stays_as_it_is(settings: GangSettings) -> None:
     with local_cluster(1) as client:
         story = Story(10, lambda: client.cluster.scale(2))
-        for settings in (replace(QUICK, elastic=False), replace(QUICK, n_ranks=1)):
-            found = run_gang(client, ranks.counts, 600, name="stays", settings=settings, listener=story)
-            assert [result[0] for result in found] == [1]
+        found = run_gang(client, ranks.counts, 450, name="stays", settings=settings, listener=story)
+        assert [result[0] for result in found] == [1]
+        assert len(addresses(client)) == 2
 
 
 def test_attempts_without_progress_are_bounded() -> None:
@@ -155,11 +156,11 @@ def test_many_losses_with_progress_between_them_are_no_matter() -> None:
         killer = threading.Thread(target=_kill_now_and_then, args=(client, stop), daemon=True)
         killer.start()
         try:
-            found = run_gang(client, ranks.counts, 900, name="soak", settings=replace(QUICK, retries=3))
+            found = run_gang(client, ranks.counts, 700, name="soak", settings=replace(QUICK, retries=3))
         finally:
             stop.set()
             killer.join()
-        assert [result[1] for result in found] == [900.0] * len(found)
+        assert [result[1] for result in found] == [700.0] * len(found)
         wait_until(lambda: len(addresses(client)) == 2, timeout_s=20, what="two workers")
         assert_nothing_left(client)
 
