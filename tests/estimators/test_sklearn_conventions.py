@@ -39,7 +39,7 @@ def _expected_failures(estimator: object) -> dict[str, str]:
 # Few epochs and landmarks: the checks ask for manners and an easy score, and fit some hundred times.
 @parametrize_with_checks(
     [
-        KernelClassifier("gaussian:median", basis=Landmarks(30), max_epochs=5, device="cpu"),
+        KernelClassifier("gaussian:median", basis=Landmarks(30), max_epochs=4, batch_size=50, device="cpu"),
         KernelClassifier("gaussian:median", loss="logistic", basis=AllRows(), max_epochs=5, device="cpu"),
         KernelRegressor("gaussian:median", basis=AllRows(), max_epochs=15, dtype="float64", device="cpu"),
     ],
