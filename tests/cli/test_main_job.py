@@ -3,16 +3,20 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
 from sklearn.datasets import load_diabetes, load_iris
 
+from daskkern.cli import cluster_options
 from daskkern.cli.main import main
 
 
@@ -24,36 +28,49 @@ def run(capfd, *words):
     return end.value.code, out, err
 
 
-@pytest.fixture
-def iris(tmp_path):
+def _succeed(*words):
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    assert end.value.code == 0
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a table, its stores, a store of other rows and a model, made once; tests take copies."""
+    folder = tmp_path_factory.mktemp("made")
     X, y = load_iris(return_X_y=True)
     names = ["setosa", "versicolor", "virginica"]
     order = np.random.default_rng(0).permutation(len(y))
-    with open(tmp_path / "iris.csv", "w", newline="") as file:
+    with open(folder / "iris.csv", "w", newline="") as file:
         out = csv.writer(file)
         out.writerow(["sepal length", "sepal width", "petal length", "petal width", "species"])
         out.writerows([*X[i], names[y[i]]] for i in order)
-    return tmp_path / "iris.csv"
+    np.savez(folder / "other.npz", X=np.random.default_rng(0).random((40, 3)), y=np.arange(40) % 3)
+    _succeed(
+        "ingest", folder / "iris.csv", "--target", "species", "--scale", "standard", "--split", 0.3,
+        "--out", folder / "train.zarr", "--out-test", folder / "test.zarr",
+    )  # fmt: skip
+    _succeed("ingest", folder / "other.npz", "--out", folder / "other.zarr")
+    _succeed(
+        "fit", folder / "train.zarr", "--kernel", "gaussian:median", "--landmarks", 80, "--workers", 0,
+        "--loss", "logistic", "--out", folder / "model.zarr",
+    )  # fmt: skip
+    return folder
 
 
 @pytest.fixture
-def stores(iris, capfd, tmp_path):
-    code, _, err = run(
-        capfd, "ingest", iris, "--target", "species", "--scale", "standard", "--split", 0.3,
-        "--out", tmp_path / "train.zarr", "--out-test", tmp_path / "test.zarr",
-    )  # fmt: skip
-    assert code == 0, err
-    return tmp_path / "train.zarr", tmp_path / "test.zarr"
+def iris(made, tmp_path):
+    return Path(shutil.copy(made / "iris.csv", tmp_path))
 
 
 @pytest.fixture
-def model(stores, capfd, tmp_path):
-    code, _, err = run(
-        capfd, "fit", stores[0], "--kernel", "gaussian:median", "--landmarks", 80, "--workers", 0,
-        "--loss", "logistic", "--out", tmp_path / "model.zarr",
-    )  # fmt: skip
-    assert code == 0, err
-    return tmp_path / "model.zarr"
+def stores(made, tmp_path):
+    return tuple(shutil.copytree(made / name, tmp_path / name) for name in ("train.zarr", "test.zarr"))
+
+
+@pytest.fixture
+def model(made, tmp_path):
+    return shutil.copytree(made / "model.zarr", tmp_path / "model.zarr")
 
 
 def test_ingest_fit_score_and_predict(stores, model, capfd, tmp_path):
@@ -210,12 +227,10 @@ def _is_one_line(err):
         (["fit", "--colour"], 2, "--colour"),
     ],
 )
-def test_wrong_use_is_one_line(words, code, said, stores, model, capfd, tmp_path):
-    np.savez(tmp_path / "other.npz", X=np.random.default_rng(0).random((40, 3)), y=np.arange(40) % 3)
-    assert run(capfd, "ingest", tmp_path / "other.npz", "--out", tmp_path / "other.zarr")[0] == 0
+def test_wrong_use_is_one_line(words, code, said, made, stores, model, capfd, tmp_path):
     names = {
         "train": stores[0], "test": stores[1], "model": model, "out": tmp_path / "out.zarr",
-        "absent": tmp_path / "absent.zarr", "other": tmp_path / "other.zarr",
+        "absent": tmp_path / "absent.zarr", "other": made / "other.zarr",
     }  # fmt: skip
     found, _, err = run(capfd, *[word.format(**names) for word in words])
     assert found == code, err
@@ -232,7 +247,8 @@ def test_a_model_of_another_schema_is_refused(stores, model, capfd):
     assert "99" in err
 
 
-def test_a_dead_scheduler_is_one_line(stores, capfd, tmp_path):
+def test_a_dead_scheduler_is_one_line(stores, capfd, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_options, "connect", partial(cluster_options.connect, timeout_s=1.0))
     code, _, err = run(capfd, "fit", stores[0], "--out", tmp_path / "o.zarr", "--scheduler", "tcp://127.0.0.1:1")
     assert code == 1
     _is_one_line(err)
@@ -249,9 +265,9 @@ def test_debug_shows_the_traceback(capfd, tmp_path):
 @pytest.mark.timeout(180)
 def test_an_interrupt_leaves_a_model(workers, tmp_path, capfd):
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "d.npz", X=rng.standard_normal((6000, 20)), y=rng.integers(0, 3, 6000))
+    np.savez(tmp_path / "d.npz", X=rng.standard_normal((2000, 20)), y=rng.integers(0, 3, 2000))
     assert run(capfd, "ingest", tmp_path / "d.npz", "--out", tmp_path / "d.zarr")[0] == 0
-    words = ["fit", "d.zarr", "--kernel", "gaussian:4", "--landmarks", "500", "--epochs", "100000", "--out", "m.zarr"]
+    words = ["fit", "d.zarr", "--kernel", "gaussian:4", "--landmarks", "200", "--epochs", "100000", "--out", "m.zarr"]
     process = subprocess.Popen(
         [sys.executable, "-m", "daskkern", *words, "--workers", str(workers)],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

@@ -14,7 +14,7 @@ from daskkern.kernels import Gaussian
 
 @pytest.fixture(scope="module")
 def digits():
-    X, y = load_digits(return_X_y=True)
+    X, y = (part[:1000] for part in load_digits(return_X_y=True))
     return (X / 16).astype("float32"), y
 
 
@@ -31,10 +31,20 @@ def _new(**changes):
     return KernelClassifier(**{"kernel": Gaussian(2.0), "basis": Landmarks(200), "max_epochs": 3, **changes})
 
 
-def test_arrays_dask_arrays_a_path_and_a_group_give_good_models_of_the_same_data(digits, store):
+@pytest.fixture(scope="module")
+def of_arrays(digits):
+    return _new().fit(*digits)
+
+
+@pytest.fixture(scope="module")
+def of_a_path(store):
+    return _new().fit(str(store))
+
+
+def test_arrays_dask_arrays_a_path_and_a_group_give_good_models_of_the_same_data(digits, store, of_arrays, of_a_path):
     X, y = digits
     lazy = da.from_array(X, chunks=(500, 30)), da.from_array(y, chunks=700)
-    models = [_new().fit(X, y), _new().fit(*lazy), _new().fit(str(store)), _new().fit(zarr.open_group(store, mode="r"))]
+    models = [of_arrays, _new().fit(*lazy), of_a_path, _new().fit(zarr.open_group(store, mode="r"))]
     for model in models:
         assert model.score(X, y) > 0.97
         assert model.classes_.tolist() == list(range(10))
@@ -55,9 +65,8 @@ def test_dask_in_gives_lazy_dask_out(digits):
     assert model.score(lazy, da.from_array(y, chunks=300)) == pytest.approx(model.score(X, y))
 
 
-def test_prediction_of_a_dask_array_computes_nothing_before_it_is_asked(digits):
-    X, y = digits
-    model = _new().fit(X, y)
+def test_prediction_of_a_dask_array_computes_nothing_before_it_is_asked(digits, of_arrays):
+    X, _ = digits
     asked = []
 
     def watch(block):
@@ -65,17 +74,16 @@ def test_prediction_of_a_dask_array_computes_nothing_before_it_is_asked(digits):
         return block
 
     lazy = da.from_array(X, chunks=(600, 64)).map_blocks(watch, meta=X[:0])
-    result = model.predict(lazy)
+    result = of_arrays.predict(lazy)
     assert asked == []
     result[:10].compute()
     assert len(asked) == 1
 
 
-def test_a_store_is_predicted_and_scored_in_one_pass(digits, store):
+def test_a_store_is_predicted_and_scored_in_one_pass(digits, store, of_a_path):
     X, y = digits
-    model = _new().fit(str(store))
-    assert (model.predict(str(store)) == model.predict(X)).all()
-    assert model.score(str(store)) == pytest.approx(model.score(X, y))
+    assert (of_a_path.predict(str(store)) == of_a_path.predict(X)).all()
+    assert of_a_path.score(str(store)) == pytest.approx(of_a_path.score(X, y))
 
 
 def test_lazy_regression_matches_arrays():
@@ -116,10 +124,9 @@ def test_a_regressor_refuses_a_store_of_classes(store):
         KernelRegressor().fit(str(store))
 
 
-def test_other_features_at_prediction_are_refused(digits):
-    X, y = digits
-    model = _new().fit(X, y)
+def test_other_features_at_prediction_are_refused(digits, of_arrays):
+    X, _ = digits
     with pytest.raises(ValueError, match="63 features"):
-        model.predict(X[:, :63])
+        of_arrays.predict(X[:, :63])
     with pytest.raises(DaskkernError, match="64 features"):
-        model.predict(da.ones((5, 63)))
+        of_arrays.predict(da.ones((5, 63)))

@@ -36,11 +36,12 @@ def _expected_failures(estimator: object) -> dict[str, str]:
     return _REASONS
 
 
+# Few epochs and landmarks: the checks ask for manners and an easy score, and fit some hundred times.
 @parametrize_with_checks(
     [
-        KernelClassifier("gaussian:median", basis=Landmarks(200), max_epochs=20, device="cpu"),
-        KernelClassifier("gaussian:median", loss="logistic", basis=AllRows(), max_epochs=20, device="cpu"),
-        KernelRegressor("gaussian:median", basis=AllRows(), max_epochs=40, dtype="float64", device="cpu"),
+        KernelClassifier("gaussian:median", basis=Landmarks(30), max_epochs=4, batch_size=50, device="cpu"),
+        KernelClassifier("gaussian:median", loss="logistic", basis=AllRows(), max_epochs=5, device="cpu"),
+        KernelRegressor("gaussian:median", basis=AllRows(), max_epochs=15, dtype="float64", device="cpu"),
     ],
     expected_failed_checks=_expected_failures,
 )
@@ -97,7 +98,7 @@ def test_an_intercept_takes_care_of_targets_far_from_zero():
 
 @pytest.mark.parametrize("kind", [str, float, bool])
 def test_labels_of_any_kind_come_back_as_they_were(digits, kind):
-    X, codes = digits
+    X, codes = digits[0][:600], digits[1][:600]
     y = (codes > 4) if kind is bool else codes.astype(kind)
     model = KernelClassifier("gaussian:median", basis=Landmarks(300), max_epochs=5).fit(X, y)
     predicted = model.predict(X)
@@ -146,7 +147,7 @@ def test_early_stopping_returns_the_best_epoch_and_says_so(digits):
 
 
 def test_probabilities_exist_only_for_logistic_losses(digits):
-    X, y = digits
+    X, y = digits[0][:600], digits[1][:600]
     model = KernelClassifier("gaussian:median", loss="multinomial_logistic", basis=Landmarks(200), max_epochs=5)
     probabilities = model.fit(X, y).predict_proba(X)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
@@ -155,7 +156,7 @@ def test_probabilities_exist_only_for_logistic_losses(digits):
 
 
 def test_the_same_seed_gives_the_same_model_and_another_seed_another(digits):
-    X, y = digits
+    X, y = digits[0][:400], digits[1][:400]
     settings = {"kernel": Gaussian(2.0), "basis": Landmarks(100), "max_epochs": 2}
     first, again = (KernelClassifier(**settings, random_state=3).fit(X, y).dual_coef_ for _ in range(2))
     other = KernelClassifier(**settings, random_state=4).fit(X, y).dual_coef_

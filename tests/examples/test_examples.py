@@ -40,10 +40,10 @@ def test_quickstart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.timeout(90)
 def test_out_of_core_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {process.pid for process in child_processes()}
-    small = ["--rows", "20000", "--features", "30", "--landmarks", "300", "--memory-limit", "2GB"]
+    small = ["--rows", "10000", "--features", "30", "--landmarks", "300", "--memory-limit", "2GB"]
     _load("out_of_core").main([*small, "--out", str(tmp_path)])
     out = capsys.readouterr().out
-    assert "store: 20,000 rows x 30 features" in out
+    assert "store: 10,000 rows x 30 features" in out
     assert re.search(r"highest memory of a worker: [1-9][\d,]* MB of 2,000 MB", out)
     assert _percent(out, "accuracy on test.zarr") > 50
     wait_until(lambda: {process.pid for process in child_processes()} <= before, what="the end of the workers")

@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import cache
@@ -26,6 +27,9 @@ class HostDevice:
         self.folder = folder
         self.launches: list[str] = []
         self._compiled = cache(self._compile)
+        # The header is read once for all kernels: it is most of what there is to compile.
+        self._header = Path(shutil.copy(HEADER, folder))
+        self._run_compiler("-x", "c++-header", "-o", f"{self._header}.gch", str(self._header))
 
     def launch(self, text: str, name: str, grid: tuple[int, int], threads: int, arguments: Sequence[Any]) -> None:
         words: list[Any] = []
@@ -49,11 +53,14 @@ class HostDevice:
     def _compile(self, text: str, name: str) -> Any:
         stem = self.folder / f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
         source = stem.with_suffix(".cpp")
-        source.write_text(f'#include "{HEADER}"\n{text}\nEXPORT({name})\n')
+        source.write_text(f'#include "{self._header}"\n{text}\nEXPORT({name})\n')
         library = stem.with_suffix(".so")
-        command = ["g++", "-O1", "-std=c++17", "-march=native", "-shared", "-fPIC", "-Wno-unknown-pragmas"]
-        subprocess.run([*command, "-o", str(library), str(source)], check=True, capture_output=True, text=True)
+        self._run_compiler("-shared", "-o", str(library), str(source))
         function = getattr(ctypes.CDLL(str(library)), f"run_{name}")
         function.restype = ctypes.c_bool
         function.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint]
         return function
+
+    def _run_compiler(self, *words: str) -> None:
+        command = ["g++", "-O1", "-std=c++17", "-march=native", "-fPIC", "-Wno-unknown-pragmas", *words]
+        subprocess.run(command, check=True, capture_output=True, text=True)

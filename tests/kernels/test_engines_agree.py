@@ -11,6 +11,7 @@ from scipy import sparse
 from daskkern.arrays import HostArray
 from daskkern.kernels import KERNELS, Kernel, plain_products
 from daskkern.testing import naive
+from daskkern.testing.covering import pairwise
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((70, 6)) * (rng.uniform(size=(70, 6)) < 0.6)
@@ -24,18 +25,17 @@ PRODUCTS: dict[str, tuple[Product, Callable[[HostArray], HostArray]]] = {
     "double_product": (lambda k, x, z: k.double_product(x, z, A), lambda K: K.T @ (K @ A)),
 }
 _EPS = {"float32": 2e-5, "float64": 1e-13}
+_ROWS = {"dense": np.asarray, "csr": sparse.csr_array}
 
 
 def _kernel(name: str) -> Kernel:
     return KERNELS[name].kernel().resolve(X)
 
 
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
-@pytest.mark.parametrize("product", PRODUCTS)
-def test_both_engines_give_the_product_of_the_formula(name: str, dtype: str, rows: type, product: str) -> None:
-    kernel = _kernel(name)
+# Each case compiles its own code; test_native_products.py has all dtypes, sorts of rows and products of one formula.
+@pytest.mark.parametrize(("name", "dtype", "sort", "product"), pairwise(KERNELS, _EPS, _ROWS, PRODUCTS))
+def test_both_engines_give_the_product_of_the_formula(name: str, dtype: str, sort: str, product: str) -> None:
+    kernel, rows = _kernel(name), _ROWS[sort]
     compute, reference = PRODUCTS[product]
     x, z = X.astype(dtype), Z.astype(dtype)
     K = naive.kernel_matrix(dict(kernel.spec()), x, z)

@@ -31,6 +31,7 @@ from daskkern.kernels import (
     plain_products,
 )
 from daskkern.testing import naive
+from daskkern.testing.covering import pairwise
 
 SCALES = (0.5, 2.0, 1.0, 3.0)
 X = np.random.default_rng(0).standard_normal((60, 4))
@@ -46,6 +47,7 @@ IN_PARTS = [
     Gaussian(SCALES) * Linear() + 0.1 * Cauchy(1.0),
     3 * (Gaussian(SCALES) * Laplacian(2.0)),
 ]
+TOLERANCES = {"float64": 1e-12, "float32": 3e-6}
 atoms = st.sampled_from([Gaussian(2.0), Laplacian(SCALES), Cauchy(1.5), Linear(), InversePolynomial(), Cauchy(SCALES)])
 kernels = st.recursive(
     atoms,
@@ -58,10 +60,9 @@ kernels = st.recursive(
 )
 
 
-@pytest.mark.parametrize("kernel", ONE_PASS + IN_PARTS, ids=repr)
-@pytest.mark.parametrize("rows", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 3e-6)])
-def test_products_equal_those_of_the_formula(kernel: Kernel, rows: type, dtype: str, tolerance: float) -> None:
+@pytest.mark.parametrize(("kernel", "sort", "dtype"), pairwise(ONE_PASS + IN_PARTS, ["dense", "csr"], TOLERANCES))
+def test_products_equal_those_of_the_formula(kernel: Kernel, sort: str, dtype: str) -> None:
+    rows, tolerance = sparse.csr_array if sort == "csr" else np.asarray, TOLERANCES[dtype]
     left, right = rows(X.astype(dtype)), rows(Z.astype(dtype))
     K = naive.kernel_matrix(dict(kernel.spec()), X.astype(dtype), Z.astype(dtype))
     A, G = np.ones((45, 2)), np.linspace(-1, 1, 60)[:, None]

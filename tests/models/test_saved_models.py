@@ -34,12 +34,17 @@ def digits():
     return X / 16, np.array([f"digit {label}" for label in y])
 
 
-@pytest.fixture
-def saved(digits, tmp_path):
+@pytest.fixture(scope="module")
+def fitted(digits):
     X, y = digits
-    model = KernelClassifier("gaussian:median", loss="logistic", basis=Landmarks(100), max_epochs=2).fit(X, y)
-    model.save(tmp_path / "model.zarr")
-    return model, tmp_path / "model.zarr"
+    return KernelClassifier("gaussian:median", loss="logistic", basis=Landmarks(100), max_epochs=2).fit(X, y)
+
+
+@pytest.fixture
+def saved(fitted, tmp_path):
+    """The model, and a file of it that the test may damage."""
+    fitted.save(tmp_path / "model.zarr")
+    return fitted, tmp_path / "model.zarr"
 
 
 def test_a_loaded_model_predicts_the_same(digits, saved):

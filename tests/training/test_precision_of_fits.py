@@ -17,7 +17,7 @@ def _fit(precision: str | None, basis: BasisSpec, solver: Solver, scale: float =
     model = KernelClassifier(
         Gaussian(20.0 * scale), basis=basis, solver=solver, max_epochs=3, device="cpu", precision=precision
     )
-    return model.fit(X[:1200], y[:1200])
+    return model.fit(X[:600], y[:600])
 
 
 @pytest.mark.parametrize(
