@@ -1,5 +1,6 @@
 """What classifier and regressor share: parameters to settings, fitting, lazy prediction, saving."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
 from daskkern.training.evaluate import check_store, raw_blocks
 from daskkern.training.fit import FitResult, fit
+from daskkern.training.keeper import Safety
 from daskkern.training.settings import EarlyStopping, FitSettings
 from daskkern.training.sources import Source, StoreSource, check_finite
 
@@ -66,6 +68,16 @@ class KernelEstimator(BaseEstimator):
             precision=self.precision,
         )
 
+    def _safety(self) -> Safety:
+        earlier = getattr(self, "_saved", None) if self.warm_start and self.checkpoint is None else None
+        return Safety(
+            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            resume=self.warm_start,
+            overwrite=not self.warm_start,
+            earlier=earlier,
+            hand_back=self.warm_start,
+        )
+
     def _fit_source(self, source: Source, validation: Source | None) -> FitResult:
         """Fit to `source` and set the attributes that classifier and regressor share."""
         settings = self._settings()
@@ -73,7 +85,10 @@ class KernelEstimator(BaseEstimator):
             raise SpecError("validation rows were given, but early_stopping is off; set early_stopping=True")
         client = self.client if self.client is not None else _active_client()
         with progress(settings.max_epochs) if self.verbose else _no_progress() as listener:
-            result = fit(source, settings, client=client, validation=validation, listener=listener)
+            result = fit(
+                source, settings, client=client, validation=validation, listener=listener, safety=self._safety()
+            )
+        self._saved = result.saved
         self.model_: KernelModel = result.model
         self.dual_coef_ = result.model.coef
         self.landmarks_ = result.model.points

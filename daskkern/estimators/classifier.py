@@ -70,6 +70,12 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         Where kernel blocks are kept from the first epoch on.
     precision : "float32", "float64", "tf32", "float16" or None
         What features are rounded to in training, for the tensor cores of a GPU; None rounds nothing.
+    warm_start : bool
+        Go on from the checkpoint, or without one from this estimator's last fit: with a larger `max_epochs`, or after
+        an interrupt, the answer is that of one run, to the bit with as many workers. Data and settings must be the
+        same but for `max_epochs`.
+    checkpoint : str or None
+        Zarr location that keeps the progress, within reach of all workers. A fit without `warm_start` replaces it.
 
     Attributes
     ----------
@@ -109,6 +115,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         verbose: bool = False,
         keep_blocks: str = "auto",
         precision: str | None = None,
+        warm_start: bool = False,
+        checkpoint: str | None = None,
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -130,6 +138,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.verbose = verbose
         self.keep_blocks = keep_blocks
         self.precision = precision
+        self.warm_start = warm_start
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None) -> "KernelClassifier":
         """Fit the classifier.

@@ -28,7 +28,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
     Parameters
     ----------
     kernel, basis, solver, alpha, max_epochs, batch_size, random_state, client, dtype, device, memory_budget, verbose,
-    keep_blocks, precision
+    keep_blocks, precision, warm_start, checkpoint
         As in :class:`daskkern.KernelClassifier`.
     loss : str or Loss
         "squared".
@@ -69,6 +69,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         verbose: bool = False,
         keep_blocks: str = "auto",
         precision: str | None = None,
+        warm_start: bool = False,
+        checkpoint: str | None = None,
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -90,6 +92,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self.verbose = verbose
         self.keep_blocks = keep_blocks
         self.precision = precision
+        self.warm_start = warm_start
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None) -> "KernelRegressor":
         """Fit the regressor.

@@ -49,16 +49,20 @@ def read_checkpoint(location: str, fingerprint: str) -> Found | None:
     group = _open(location)
     if group is None:
         return None
-    differences = _differences(_record(group.attrs.get("fingerprint")), json.loads(fingerprint))
-    if differences:
-        raise StoreError(
-            f"the checkpoint {location} was made by another fit: {'; '.join(differences)}; resume with what it was "
-            "made with, or remove it"
-        )
+    check_fingerprint(_record(group.attrs.get("fingerprint")), fingerprint, f"the checkpoint {location}")
     whole = [name for name in _commits(group) if group[name].attrs.get("complete") is True]
     if not whole:
         return None
     return Found(_read(group, max(whole), location), str(group.attrs.get("run", "")))
+
+
+def check_fingerprint(theirs: dict[str, Any], ours: str, what: str) -> None:
+    """Raise StoreError with the differences between the fit that made `what` and this one, if there are any."""
+    differences = _differences(theirs, json.loads(ours))
+    if differences:
+        raise StoreError(
+            f"{what} was made by another fit: {'; '.join(differences)}; resume with what it was made with, or remove it"
+        )
 
 
 def is_checkpoint(location: str) -> bool:

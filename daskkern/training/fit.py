@@ -22,7 +22,7 @@ from daskkern.events import EpochFinished, Event, FitFinished, Listener, silent
 from daskkern.models import KernelModel
 from daskkern.training.calibration import calibrate
 from daskkern.training.features import features_for
-from daskkern.training.keeper import Safety
+from daskkern.training.keeper import Safety, Saved
 from daskkern.training.keeping import disk_room, needs_rates, with_blocks
 from daskkern.training.memory import available_memory, device_memory
 from daskkern.training.on_cluster import fit_on
@@ -37,12 +37,16 @@ from daskkern.training.validation import check_comparable
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """A fitted model, the rows that its points are (None: the user's own), epoch by epoch, and why it ended."""
+    """A fitted model, the rows that its points are (None: the user's own), epoch by epoch, and why it ended.
+
+    `saved` is what another fit can go on from, where :class:`Safety` asked for it.
+    """
 
     model: KernelModel
     indices: IntArray | None
     epochs: tuple[EpochFinished, ...]
     finished: FitFinished
+    saved: Saved | None = None
 
 
 def fit(
@@ -91,7 +95,9 @@ def fit(
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
     model = _model(source, settings, results, prepared, history)
-    return FitResult(model, prepared.row_numbers(), tuple(history.epochs), history.finished)
+    commits = [result.saved for result in results if result.saved is not None]
+    saved = Saved(commits[0], safety.fingerprint) if commits else None
+    return FitResult(model, prepared.row_numbers(), tuple(history.epochs), history.finished, saved)
 
 
 class _History:

@@ -1,20 +1,30 @@
 """How the progress of a fit is kept: in the memory of the workers, and in a checkpoint."""
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from daskkern.arrays import HostArray
 from daskkern.cluster.vault import Vault
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished
-from daskkern.training.checkpoint import CheckpointWriter, read_checkpoint
+from daskkern.training.checkpoint import CheckpointWriter, check_fingerprint, read_checkpoint
 from daskkern.training.commits import Commit
 
 _SHARE = 50.0  # time between commits in units of what one costs: 2% of the run at most
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """The last commit of a run as bytes (uint8), and the fingerprint of its fit."""
+
+    data: HostArray
+    fingerprint: str
+
+
+@dataclass(frozen=True, eq=False)
 class Safety:
     """What is kept of a fit that runs.
 
@@ -36,6 +46,10 @@ class Safety:
         Name of this run in the checkpoint; what another run left there is used only to resume.
     fingerprint : str
         JSON of what the fit depends on: data, settings, schema. A checkpoint of anything else is refused.
+    earlier : Saved or None
+        The end of an earlier run, in memory, to resume from where there is no checkpoint.
+    hand_back : bool
+        Whether the end of this run is wanted as such.
     """
 
     in_memory: bool = False
@@ -46,18 +60,21 @@ class Safety:
     overwrite: bool = False
     run: str = ""
     fingerprint: str = "{}"
+    earlier: Saved | None = None
+    hand_back: bool = False
 
     def __post_init__(self) -> None:
         for name in ("commit_s", "checkpoint_s"):
             if not getattr(self, name) >= 0:
                 raise SpecError(f"{name}={getattr(self, name)!r} was given; it is a number of seconds, 0 or more")
-        if self.resume and self.checkpoint is None:
-            raise SpecError("a fit was asked to resume, but from nowhere; give the location of its checkpoint")
 
     def saved(self) -> Commit | None:
-        """Return the commit in the checkpoint when this run may begin with it. Raises StoreError."""
+        """Return the commit that this run may begin with: of its checkpoint, or in memory. Raises StoreError."""
         if self.checkpoint is None:
-            return None
+            if self.earlier is None or not self.resume:
+                return None
+            check_fingerprint(json.loads(self.earlier.fingerprint), self.fingerprint, "the earlier fit")
+            return Commit.from_bytes(self.earlier.data)
         found = read_checkpoint(self.checkpoint, self.fingerprint)
         return found.commit if found is not None and (self.resume or found.run == self.run) else None
 
@@ -71,14 +88,17 @@ class Keeper:
     """Keeps the commits of one rank; see :class:`Safety`."""
 
     def __init__(self, safety: Safety, vault: Vault, writer: CheckpointWriter | None) -> None:
-        self.wanted = safety.in_memory or safety.checkpoint is not None
+        self.wanted = safety.in_memory or safety.checkpoint is not None or safety.hand_back
+        self.last: HostArray | None = None
+        """The last commit as bytes, where it is wanted back."""
+        self._hand_back = safety.hand_back
         self._vault = vault if safety.in_memory else None
         self._writer, self._interval_s = writer, safety.commit_s
         self._next = time.monotonic() + safety.commit_s
 
     def due(self) -> bool:
         """Return whether it is time for a commit."""
-        return self.wanted and time.monotonic() >= self._next
+        return (self._vault is not None or self._writer is not None) and time.monotonic() >= self._next
 
     def keep(self, commit: Commit, seconds: float, *, last: bool) -> None:
         """Keep a whole commit that took `seconds` to gather. The next one is due so much later that it costs 2%."""
@@ -87,6 +107,8 @@ class Keeper:
             self._vault.put(commit.position.steps, commit.to_bytes())
         if self._writer is not None:
             self._writer.offer(commit, at_once=last)
+        if self._hand_back and last:
+            self.last = commit.to_bytes()
         cost = seconds + time.perf_counter() - begun
         self._next = time.monotonic() + max(self._interval_s, _SHARE * cost)
 

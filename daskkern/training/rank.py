@@ -65,6 +65,8 @@ class RankResult:
     coef: HostArray
     epochs: int
     reason: str
+    saved: HostArray | None = None
+    """The last commit as bytes, from rank 0, where it was wanted back."""
 
 
 def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Regroup:
@@ -101,7 +103,8 @@ def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Reg
     if ended.reason == REGROUPING:
         return Regroup()
     desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started))
-    return RankResult(columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason)
+    saved_bytes = keeper.last if comm.rank == 0 else None
+    return RankResult(columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason, saved_bytes)
 
 
 def _last_commit(comm: Communicator, task: RankTask, desk: Desk) -> Commit | None:

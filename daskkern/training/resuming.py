@@ -30,10 +30,10 @@ def named(safety: Safety, source: Source, settings: FitSettings, validation: Sou
     StoreError
         With the differences.
     """
-    if safety.checkpoint is None:
+    if safety.checkpoint is None and not safety.hand_back and safety.earlier is None:
         return safety
     ready = replace(safety, run=uuid.uuid4().hex, fingerprint=fingerprint(source, settings, validation))
-    if not safety.resume and is_checkpoint(safety.checkpoint):
+    if safety.checkpoint is not None and not safety.resume and is_checkpoint(safety.checkpoint):
         if not safety.overwrite:
             raise StoreError(
                 f"a checkpoint of an earlier fit is at {safety.checkpoint}; go on from it with --resume (resume=True), "
