@@ -63,7 +63,6 @@ def fit_on(
         prepared: Prepared = _outcome(client.submit(_unwrap, ticket, pure=False))
         summary = summarise(prepared, settings)
         plan = _cluster_plan(client, summary, source, settings, workers, rooms)
-        client.replicate([ticket], workers=list(workers))  # each survivor has it
         with client.as_current(), features_for(source, settings, prepared) as features:
             whole = RemoteValue(str(ticket.key))
             safety = replace(safety, in_memory=gang.retries > 0 and _can_keep(summary, settings, plan))
