@@ -1,6 +1,7 @@
 """What a checkpoint is compared by: the data, the settings and the schema of the fit that it belongs to."""
 
 import json
+import os
 import uuid
 import zlib
 from dataclasses import replace
@@ -32,6 +33,9 @@ def named(safety: Safety, source: Source, settings: FitSettings, validation: Sou
     """
     if safety.checkpoint is None and not safety.hand_back and safety.earlier is None:
         return safety
+    place = safety.checkpoint
+    if place is not None and "://" not in place:
+        safety = replace(safety, checkpoint=os.path.abspath(place))  # workers have other working directories
     ready = replace(safety, run=uuid.uuid4().hex, fingerprint=fingerprint(source, settings, validation))
     if safety.checkpoint is not None and not safety.resume and is_checkpoint(safety.checkpoint):
         if not safety.overwrite:

@@ -1,0 +1,106 @@
+"""``daskkern fit`` is interrupted, and goes on with --resume."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import daskkern
+from daskkern.cli.main import main
+
+pytestmark = pytest.mark.timeout(180)
+
+WORDS = ["fit", "d.zarr", "--kernel", "gaussian:4", "--landmarks", "200", "--set", "batch_size=50"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 20)).astype(np.float32)
+    np.savez(tmp_path / "d.npz", X=X, y=(X[:, 0] > 0) + 2 * (X[:, 1] > 0))
+    daskkern.ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    """Run the command line and return its exit status and all that it printed."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    out, err = capfd.readouterr()
+    return int(ended.value.code or 0), out + err
+
+
+def interrupted(folder: Path, out: str, epochs: int, workers: int) -> None:
+    """Start a fit in a process of its own and press Ctrl-C in its third epoch."""
+    words = [*WORDS, "--epochs", str(epochs), "--out", out, "--workers", str(workers)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "daskkern", *words],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    seen, deadline = "", time.monotonic() + 60
+    while "epoch   2/" not in seen and time.monotonic() < deadline:
+        seen += process.stderr.readline()
+    os.kill(process.pid, signal.SIGINT)
+    told, rest = process.communicate(timeout=60)
+    assert process.returncode == 0, seen + rest
+    assert "go on with --resume: the progress is in" in told
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_interrupted_fit_goes_on_to_the_same_bits(
+    workers: int, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    epochs = 60
+    interrupted(folder, "m.zarr", epochs, workers)
+    assert (folder / "m.zarr.checkpoint").is_dir()
+    fit = [*WORDS, "--epochs", epochs, "--out", "m.zarr", "--workers", workers]
+    code, said = run(capfd, *fit)
+    assert code == 1
+    assert "go on from it with --resume" in said
+    code, said = run(capfd, *fit, "--resume", "--alpha", 0.5)
+    assert code == 1
+    assert "settings alpha was 0.0 and is 0.5" in said
+    code, said = run(capfd, *fit, "--resume")
+    assert code == 0, said
+    assert "going on after batch" in said
+    assert not (folder / "m.zarr.checkpoint").exists()
+    code, said = run(capfd, *WORDS, "--epochs", epochs, "--out", "whole.zarr", "--workers", workers)
+    assert code == 0, said
+    resumed, whole = (daskkern.load(name) for name in ("m.zarr", "whole.zarr"))
+    X = np.random.default_rng(1).standard_normal((50, 20))
+    np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
+
+
+def test_resume_without_a_checkpoint_begins(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, said = run(capfd, *WORDS, "--epochs", 1, "--out", "m.zarr", "--workers", 0, "--resume")
+    assert code == 0, said
+    assert "going on" not in said
+
+
+def test_a_named_checkpoint_stays_and_takes_more_epochs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fit = [*WORDS, "--out", "m.zarr", "--workers", 0, "--checkpoint", "c"]
+    assert run(capfd, *fit, "--epochs", 2)[0] == 0
+    assert (folder / "c").is_dir()
+    assert run(capfd, *fit, "--epochs", 2)[0] == 1
+    code, said = run(capfd, *fit, "--epochs", 6, "--resume")
+    assert code == 0, said
+    assert "going on after batch 0 of epoch 3" in said
+    assert run(capfd, *fit, "--epochs", 1, "--overwrite")[0] == 0
+
+
+def test_what_is_no_checkpoint_is_not_touched(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "c").mkdir()
+    (folder / "c" / "mine").write_text("kept")
+    for extra in ([], ["--resume"], ["--overwrite"]):
+        code, said = run(capfd, *WORDS, "--out", "m.zarr", "--workers", 0, "--checkpoint", "c", *extra)
+        assert code == 1
+        assert "is no checkpoint; choose another place" in said
+    assert (folder / "c" / "mine").read_text() == "kept"
+    assert not (folder / "m.zarr").exists()
