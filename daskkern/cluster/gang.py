@@ -163,7 +163,8 @@ class _Attendance:
         self._home: str | None = None
         self._alone_since: float | None = None
         self._supervisors = 0
-        self._progress = False
+        self._farthest = self._farthest_then = (0, 0)
+        """Epoch and batch: of all that was heard, and of what was heard when all workers had died."""
         self._pulse = Pulse(2 * settings.silence_s, "")  # the supervisor sees a silent worker first
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
         self._stop_deadline: float | None = None
@@ -238,7 +239,8 @@ class _Attendance:
             self._release_superseded()
         else:
             event = from_message(fields)
-            self._progress = self._progress or isinstance(event, BatchFinished)
+            if isinstance(event, BatchFinished):
+                self._farthest = max(self._farthest, (event.epoch, event.batch))
             self._listener(event)
 
     def _release_superseded(self) -> None:
@@ -282,7 +284,8 @@ class _Attendance:
     def _ask_to_stop(self) -> None:
         alive = live_workers(self._client)
         silent = self._pulse.silent(alive)
-        tell_workers(self._client, [a for a in alive if a not in silent], "stop", fit=self._order.fit)
+        with suppress(ClusterError):  # a worker hangs: it is asked again at the next look
+            tell_workers(self._client, [a for a in alive if a not in silent], "stop", fit=self._order.fit)
 
     def _report(self) -> GangReport | None:
         """Return what the supervisor returned, or None when its worker was lost with it: Dask runs it again."""
@@ -295,12 +298,12 @@ class _Attendance:
                 self._look()
                 patience_s *= 2
             except KilledWorker as error:  # its workers died again and again
-                if not self._progress:
+                if self._farthest <= self._farthest_then:
                     raise ClusterError(
-                        f"fit '{self._order.name}' lost all its workers again and again before it made any progress; "
+                        f"fit '{self._order.name}' lost all its workers again and again without any progress; "
                         "see their logs: too little memory is the usual reason"
                     ) from error
-                self._progress = False
+                self._farthest_then = self._farthest
                 self._supervise()
                 return None
             except (Exception, CancelledError) as error:

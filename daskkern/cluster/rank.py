@@ -66,8 +66,8 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
     secede()  # an ordinary task may have the thread: a fit takes hours
     worker = get_worker()
     registry = registry_of(worker)
-    mailbox = registry.find(order.fit, order.epoch)
-    if mailbox is None:
+    mailbox, vault = registry.find(order.fit, order.epoch), registry.vaults.get(order.fit)
+    if mailbox is None or vault is None:
         return RankFailure(
             ClusterError(f"worker {worker.address} was restarted and has lost rank {order.rank} of this fit"),
             hearsay=True,
@@ -77,7 +77,7 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
         emit=_EventSender(worker, order.topic) if order.rank == 0 else silent,
         should_stop=lambda: mailbox.stop_requested or mailbox.reason is not None,
         should_regroup=lambda: mailbox.regroup_requested,
-        vault=registry.vaults[order.fit],
+        vault=vault,
     )
     try:
         _start(communicator, mailbox, order.start_timeout_s)

@@ -18,7 +18,7 @@ from distributed import Client, Worker, get_client, get_worker, secede
 from daskkern.cluster.epoch import Epoch, GangOrder, Outcome
 from daskkern.cluster.members import Members, Pulse
 from daskkern.cluster.rank import RankMain
-from daskkern.errors import ClusterError, DaskkernError
+from daskkern.errors import ClusterError, DaskkernError, MemoryBudgetError
 from daskkern.events import Event, WorkersJoined, WorkersLost, to_message
 
 STARTED = "gang"
@@ -62,7 +62,11 @@ def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Refor
     try:
         return watch.run()
     except DaskkernError as error:
+        watch.forget()
         return GangReport(error=error.with_traceback(None))
+    except BaseException:
+        watch.forget()
+        raise
 
 
 class _Watch:
@@ -80,11 +84,13 @@ class _Watch:
     ) -> None:
         self._worker, self._client, self._order, self._members = worker, client, order, members
         self._rank_main, self._payload, self._reform = rank_main, payload, reform
+        self._number = -1
 
     def run(self) -> GangReport:
         """Form gangs until one ends, or too many in a row have broken without a commit."""
         order = self._order
         number, addresses = self._members.standing().epoch + 1, order.addresses
+        self._number = number
         if number > 0:
             name = order.name
             loss = ClusterError(f"the worker that supervised fit '{name}' left the cluster or hangs; see its log")
@@ -95,8 +101,7 @@ class _Watch:
             if outcome.superseded:
                 return GangReport(error=ClusterError(f"another supervisor has taken over fit '{order.name}'"))
             if not wanted or not (outcome.broken or outcome.grows):
-                with suppress(ClusterError):
-                    self._members.forget(number)
+                self.forget()
                 return GangReport(outcome.values, outcome.error)
             if outcome.grows:
                 addresses = self._grown(addresses)
@@ -106,6 +111,12 @@ class _Watch:
                 self._count(outcome.error, number + 1)
                 addresses = self._regather(addresses)
             number += 1
+            self._number = number
+
+    def forget(self) -> None:
+        """Let the workers forget the fit, unless a later epoch than this supervisor's last one has begun."""
+        with suppress(ClusterError, OSError, RuntimeError):
+            self._members.forget(self._number)
 
     def _one(self, number: int, addresses: tuple[str, ...]) -> tuple[Outcome, bool]:
         """Run one epoch; return its outcome, and whether anybody still waits for this supervisor."""
@@ -126,7 +137,6 @@ class _Watch:
         committed = self._members.standing().committed
         attempt = number - max(committed, 0)
         if attempt > self._order.retries:
-            self._members.forget(number - 1)
             raise error
         if committed >= 0 and attempt == 1:
             _absolve(self._client, str(self._worker.get_current_task()))
@@ -134,10 +144,18 @@ class _Watch:
 
     def _regather(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """Return the addresses of the next gang, whose payload they can do."""
-        order = self._order
-        picked = self._members.gather(before, len(before), order.rejoin_s, order.idle_s)
-        if self._reform is not None:
-            self._payload = self._reform(self._client, picked, self._payload)
+        order, payload = self._order, self._payload
+        for last in (False, False, True):
+            picked = self._members.gather(before, len(before), order.rejoin_s, order.idle_s)
+            try:
+                self._payload = payload if self._reform is None else self._reform(self._client, picked, payload)
+            except MemoryBudgetError:
+                raise
+            except Exception as error:  # a worker that goes while it is asked shows in many ways
+                if last:
+                    raise ClusterError(f"the workers that are left cannot be asked: {error}; see their logs") from error
+            else:
+                break
         return picked
 
     def _grown(self, before: tuple[str, ...]) -> tuple[str, ...]:
@@ -146,7 +164,7 @@ class _Watch:
         try:
             if self._reform is not None:
                 self._payload = self._reform(self._client, picked, self._payload)
-        except DaskkernError:
+        except Exception:  # too little memory, or gone again
             self._members.rejected |= set(picked) - set(before)
             return self._regather(before)
         return picked

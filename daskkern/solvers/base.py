@@ -170,7 +170,11 @@ class TailAverage:
         """Return the mean, whose rows are numbered by `ids`, for a snapshot; nothing before averaging has begun."""
         return {} if self.mean is None else {"mean": Shard(ids, self.mean)}
 
+    def numbers(self) -> dict[str, float]:
+        """Return the counters of the mean, for a snapshot."""
+        return {"averaged": self.count, "averaged_from": self.start}
+
     def restored(self, saved: Snapshot, ids: IntArray, xp: ModuleType) -> "TailAverage":
-        """Return the average as a snapshot has it; without one that began too early for the run that goes on."""
-        count = int(saved.numbers["averaged"]) if saved.numbers["step"] >= self.start else 0
+        """Return the average as a snapshot has it. One that began elsewhere than this run's is begun anew."""
+        count = int(saved.numbers["averaged"]) if saved.numbers["averaged_from"] == self.start else 0
         return replace(self, count=count, mean=xp.asarray(saved.rows("mean", ids)) if count else None)

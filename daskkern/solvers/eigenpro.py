@@ -197,7 +197,9 @@ class EigenPro(Solver[EigenProRun]):
         ids = problem.part.columns.ids
         head = ids[: problem.part.columns.n_head]
         shards = {"working": Shard(ids, state.working), "at_S": Shard(head, state.at_S), **state.average.shards(ids)}
-        return Snapshot(shards, numbers={"step": state.step, "averaged": state.average.count})
+        return Snapshot(
+            shards, numbers={"step": state.step, "averaged": state.average.count, "averaged_from": state.average.start}
+        )
 
     def restore(self, problem: Problem, saved: Snapshot) -> EigenProRun:
         fresh = self.init(problem, SerialCommunicator())

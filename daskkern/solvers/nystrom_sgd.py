@@ -116,7 +116,7 @@ class NystromSGD(Solver[NystromRun]):
         return multiply(setup.part.M, whole, xp)
 
     def snapshot(self, problem: Problem, state: NystromRun) -> Snapshot:
-        numbers = {"step": state.step, "averaged": state.average.count}
+        numbers = {"step": state.step, **state.average.numbers()}
         ids = _numbers(problem)
         if problem.extra.features is None:
             return Snapshot({"A": Shard(ids, state.A), **state.average.shards(ids)}, {"w": state.w}, numbers)

@@ -5,12 +5,13 @@ and only then is the old one removed: whatever stops the writer, the group holds
 """
 
 import json
-import logging
 import os
 import shutil
 import time
+import warnings
 import zlib
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -25,8 +26,6 @@ from daskkern.training.commits import Commit, Position, snapshot_of
 
 FORMAT = "daskkern-checkpoint"
 VERSION = 1
-
-_log = logging.getLogger("daskkern")
 
 
 @dataclass(frozen=True)
@@ -47,13 +46,24 @@ def read_checkpoint(location: str, fingerprint: str) -> Found | None:
         schema than `fingerprint` tells; the message names the differences.
     """
     group = _open(location)
-    if group is None:
+    whole = [] if group is None else _whole(group)
+    if group is None or not whole:
         return None
-    check_fingerprint(_record(group.attrs.get("fingerprint")), fingerprint, f"the checkpoint {location}")
-    whole = [name for name in _commits(group) if group[name].attrs.get("complete") is True]
-    if not whole:
-        return None
-    return Found(_read(group, max(whole), location), str(group.attrs.get("run", "")))
+    last = max(whole)
+    check_fingerprint(_record(group[last].attrs.get("fingerprint")), fingerprint, f"the checkpoint {location}")
+    return Found(_read(group, last, location), str(group[last].attrs.get("run", "")))
+
+
+def begin_checkpoint(location: str, run: str) -> None:
+    """Make the group at `location`, or take it over for `run`. What it holds stays. Raises StoreError."""
+    _open(location)  # raises when something else is there
+    try:
+        group = zarr.open_group(store=location, mode="a", zarr_format=3)
+        group.update_attributes({"format": FORMAT, "version": VERSION, "run": run})
+    except Exception as error:  # zarr and object stores raise many types
+        raise StoreError(
+            f"the checkpoint {location} cannot be written: {error}; choose another place for it"
+        ) from error
 
 
 def check_fingerprint(theirs: dict[str, Any], ours: str, what: str) -> None:
@@ -68,7 +78,7 @@ def check_fingerprint(theirs: dict[str, Any], ours: str, what: str) -> None:
 def is_checkpoint(location: str) -> bool:
     """Return whether a checkpoint with a whole commit is at `location`. Raises StoreError when something else is."""
     group = _open(location)
-    return group is not None and any(group[name].attrs.get("complete") is True for name in _commits(group))
+    return group is not None and bool(_whole(group))
 
 
 def remove_checkpoint(location: str) -> None:
@@ -86,28 +96,25 @@ def remove_checkpoint(location: str) -> None:
 class CheckpointWriter:
     """Writes commits in the background, one after the other; a commit that comes while one is written is left out.
 
+    Nothing here raises: a full disk must not end a fit that goes well. `problem` says in the end what went wrong.
+
     Parameters
     ----------
     location : str
+        Where :func:`begin_checkpoint` was called for `run`.
     run, fingerprint : str
         Who writes, and what a reader must agree on (JSON).
     interval_s : float
         Least seconds between two of them.
-
-    Raises
-    ------
-    StoreError
-        When the location cannot be written to, or something else is there. Later failures are logged, and raised at
-        the end: a full disk must not end a fit that goes well.
     """
 
     def __init__(self, location: str, run: str, fingerprint: str, interval_s: float) -> None:
         self._location, self._interval_s = location, interval_s
-        self._head = {"format": FORMAT, "version": VERSION, "run": run, "fingerprint": json.loads(fingerprint)}
+        self._run, self._fingerprint = run, fingerprint
         self._next = time.monotonic() + interval_s
         self._pool = ThreadPoolExecutor(1, "daskkern-checkpoint")
         self._writing: Future[None] | None = None
-        _open(location)  # raises when something else is there
+        self.problem = "" if self._is_seen() else "this worker does not see it; choose a place that all workers share"
 
     def __enter__(self) -> "CheckpointWriter":
         return self
@@ -116,9 +123,7 @@ class CheckpointWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pool.shutdown(wait=True)
-        failure = None if self._writing is None else self._writing.exception()
-        if failure is not None and error is None:
-            raise StoreError(f"the checkpoint {self._location} could not be written: {failure}") from failure
+        self._settle()
 
     def offer(self, commit: Commit, *, at_once: bool) -> None:
         """Write a commit when it is time, or `at_once`. Returns without waiting, but for a commit under way."""
@@ -127,15 +132,23 @@ class CheckpointWriter:
             return
         self._settle()
         self._next = time.monotonic() + self._interval_s
-        self._writing = self._pool.submit(self._write, commit)
+        if self._is_seen():
+            self._writing = self._pool.submit(self._write, commit)
+
+    def _is_seen(self) -> bool:
+        try:
+            group = _open(self._location)
+        except StoreError:
+            return False
+        return group is not None and group.attrs.get("run") == self._run
 
     def _settle(self) -> None:
-        if self._writing is not None and (failure := self._writing.exception()) is not None:
-            _log.warning("the checkpoint %s could not be written: %s", self._location, failure)
+        if self._writing is not None:
+            failure = self._writing.exception()
+            self.problem = "" if failure is None else f"{type(failure).__name__}: {failure}"
 
     def _write(self, commit: Commit) -> None:
-        group = zarr.open_group(store=self._location, mode="a", zarr_format=3)
-        group.update_attributes(self._head)
+        group = zarr.open_group(store=self._location, mode="r+", zarr_format=3)
         earlier = _commits(group)
         name = f"commit-{max((_number(known) for known in earlier), default=0) + 1:09d}"
         part = group.create_group(name, attributes={"complete": False})
@@ -145,11 +158,14 @@ class CheckpointWriter:
                 "numbers": dict(commit.snapshot.numbers),
                 "position": commit.position.to_json(),
                 "crc32": sums,
+                "run": self._run,
+                "fingerprint": json.loads(self._fingerprint),
                 "complete": True,
             }
         )
         for known in earlier:
-            del group[known]
+            with suppress(KeyError):  # another run that writes here was first
+                del group[known]
 
 
 def _put(group: zarr.Group, key: str, values: HostArray) -> int:
@@ -159,7 +175,13 @@ def _put(group: zarr.Group, key: str, values: HostArray) -> int:
 
 
 def _commits(group: zarr.Group) -> list[str]:
-    return sorted(name for name in group.group_keys() if name.startswith("commit-") and _number(name) >= 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a killed writer has only just begun is no group yet, which zarr tells
+        return sorted(name for name in group.group_keys() if name.startswith("commit-") and _number(name) >= 0)
+
+
+def _whole(group: zarr.Group) -> list[str]:
+    return [name for name in _commits(group) if group[name].attrs.get("complete") is True]
 
 
 def _number(name: str) -> int:

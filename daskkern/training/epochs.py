@@ -90,8 +90,9 @@ class Epochs:
         position, ids = saved.position, self.problem.part.columns.ids
         if self.patience is not None and position.best is not None:
             self.patience.restore(self.xp.asarray(saved.snapshot.rows(_BEST, ids)), *position.best)
-        if position.reason == "max_epochs" and position.epoch <= self.settings.max_epochs:
-            position = replace(position, reason="")  # more epochs are wanted than that run had
+        if position.reason in ("", "max_epochs"):  # more epochs may be wanted than that run had, or fewer
+            over = position.epoch > self.settings.max_epochs
+            position = replace(position, reason="max_epochs" if over else "")
         self.desk.emit(FitResumed(position.epoch, position.batch, self.comm.size))
         return self._solver.restore(self.problem, saved.snapshot), position
 
@@ -113,10 +114,11 @@ class Epochs:
             watched.score,
             self.comm.bytes_sent - sent,
         )
-        self.desk.emit(epoch)
+        if position.seen:
+            self.desk.emit(epoch)
         if self._stop:
             return state, position
-        reason = "max_epochs" if position.epoch == self.settings.max_epochs else ""
+        reason = "max_epochs" if position.epoch >= self.settings.max_epochs else ""
         if self.patience is not None and self.patience.exhausted(watched, position.epoch, coef):
             reason = "early_stopping"
         position = Position(
@@ -178,12 +180,12 @@ class Epochs:
             return False
         self._due = False
         self._commit()
-        self._regroup = self._regroup_asked and self.keeper.wanted
+        self._regroup = self._regroup_asked and self.keeper.outlives
         return self._regroup
 
     def _commit(self) -> None:
         """Keep the last state between windows. A collective."""
-        if not self.keeper.wanted:
+        if not self.keeper.wanted or not self._whole[1].steps:
             return
         begun = time.perf_counter()
         state, position = self._whole
@@ -193,7 +195,7 @@ class Epochs:
         if self.patience is not None and self.patience.best is not None:
             shards[_BEST] = Shard(self.problem.part.columns.ids, self.patience.best)
         whole = Snapshot(shards, snapshot.whole, snapshot.numbers).gather(self.comm)
-        last = self._stop or bool(position.reason)
+        last = self._stop or self._regroup_asked or bool(position.reason)
         self.keeper.keep(Commit(whole, position), time.perf_counter() - begun, last=last)
 
     def _result(self, state: Any) -> Array:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from daskkern.arrays import HostArray
 from daskkern.cluster.vault import Vault
 from daskkern.errors import SpecError
-from daskkern.events import EpochFinished
+from daskkern.events import EpochFinished, Listener, StageFinished
 from daskkern.training.checkpoint import CheckpointWriter, check_fingerprint, read_checkpoint
 from daskkern.training.commits import Commit
 
@@ -89,6 +89,8 @@ class Keeper:
 
     def __init__(self, safety: Safety, vault: Vault, writer: CheckpointWriter | None) -> None:
         self.wanted = safety.in_memory or safety.checkpoint is not None or safety.hand_back
+        self.outlives = safety.in_memory or safety.checkpoint is not None
+        """Whether another gang finds the last commit."""
         self.last: HostArray | None = None
         """The last commit as bytes, where it is wanted back."""
         self._hand_back = safety.hand_back
@@ -98,7 +100,7 @@ class Keeper:
 
     def due(self) -> bool:
         """Return whether it is time for a commit."""
-        return (self._vault is not None or self._writer is not None) and time.monotonic() >= self._next
+        return self.outlives and time.monotonic() >= self._next
 
     def keep(self, commit: Commit, seconds: float, *, last: bool) -> None:
         """Keep a whole commit that took `seconds` to gather. The next one is due so much later that it costs 2%."""
@@ -114,10 +116,12 @@ class Keeper:
 
 
 @contextmanager
-def open_keeper(safety: Safety, vault: Vault, rank: int) -> Iterator[Keeper]:
-    """Yield the keeper of a rank; the first one writes the checkpoint, and waits for it in the end."""
+def open_keeper(safety: Safety, vault: Vault, rank: int, emit: Listener) -> Iterator[Keeper]:
+    """Yield the keeper of a rank. The first one writes the checkpoint, waits for it, and says what went wrong."""
     if safety.checkpoint is None or rank != 0:
         yield Keeper(safety, vault, None)
         return
     with CheckpointWriter(safety.checkpoint, safety.run, safety.fingerprint, safety.checkpoint_s) as writer:
         yield Keeper(safety, vault, writer)
+    if writer.problem:
+        emit(StageFinished("checkpoint", 0.0, f"{safety.checkpoint} is not up to date: {writer.problem}"))

@@ -138,7 +138,10 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask) -> RankTask
     assert task.summary is not None
     rooms = _rooms(client, task.settings, workers)
     before = task.memory
-    fits = all(room.budget >= before.total and room.device_budget is None for room in rooms)
+    fits = all(
+        room.budget >= before.total + before.kept and room.disk >= before.disk and room.device_budget is None
+        for room in rooms
+    )
     if before.sizes is not None and before.sizes.ranks == len(workers) and fits:
         return task
     plan = _tightest(task.summary, task.source, task.settings, len(workers), rooms)
@@ -186,6 +189,9 @@ class _Room:
 def _rooms(client: Client, settings: FitSettings, workers: Sequence[str]) -> list[_Room]:
     """Ask the workers for what each may plan with; those of one host share what is free there."""
     known = live_workers(client)
+    gone = [worker for worker in workers if worker not in known]
+    if gone:
+        raise ClusterError(f"worker {gone[0]} left the cluster while its memory was asked for; fit again")
     hosts = [known[worker].get("host", worker) for worker in workers]
     free = client.run(available_memory, workers=list(workers))
     devices = client.run(device_memory, settings.device, workers=list(workers))

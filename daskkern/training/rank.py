@@ -98,7 +98,7 @@ def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Reg
         desk.emit(StageFinished("blocks", 0.0, task.memory.note))
     validation = Validation.open(task.validation, task.source, prepared, settings)
     feed = Feed(task.memory, prepared, settings, rows, problem, task.features, desk.emit, xp)
-    with closing(feed), open_keeper(task.safety, desk.vault, comm.rank) as keeper:
+    with closing(feed), open_keeper(task.safety, desk.vault, comm.rank, desk.emit) as keeper:
         ended = Epochs(comm, settings, problem, feed, validation, desk, keeper, xp).run(saved)
     if ended.reason == REGROUPING:
         return Regroup()

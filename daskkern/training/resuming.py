@@ -8,15 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from dask.base import tokenize
 
 from daskkern.arrays import HostArray
+from daskkern.basis import AllRows, BasisSpec
 from daskkern.data.csr import is_sparse
 from daskkern.data.store import open_store
 from daskkern.errors import StoreError
-from daskkern.training.checkpoint import is_checkpoint, remove_checkpoint
+from daskkern.kernels import Kernel
+from daskkern.training.checkpoint import begin_checkpoint, is_checkpoint, remove_checkpoint
 from daskkern.training.keeper import Safety
 from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, Source, StoreSource
+from daskkern.training.sources import ArraySource, BlockSource, Source, StoreSource
 
 _CHANGEABLE = ("max_epochs",)  # a run may go on for longer than it was meant to
 
@@ -45,6 +48,8 @@ def named(safety: Safety, source: Source, settings: FitSettings, validation: Sou
             )
         remove_checkpoint(safety.checkpoint)
     ready.saved()
+    if ready.checkpoint is not None:
+        begin_checkpoint(ready.checkpoint, ready.run)
     return ready
 
 
@@ -57,6 +62,18 @@ def fingerprint(source: Source, settings: FitSettings, validation: Source | None
         "validation": None if validation is None else _data(validation),
     }
     return json.dumps(record, sort_keys=True, default=str)
+
+
+def _basis(basis: BasisSpec) -> dict[str, Any]:
+    if isinstance(basis, AllRows):
+        return {}
+    return {"selector": str(basis.selector), "points": _sum(basis.points)}
+
+
+def _function(kernel: Kernel) -> int | None:
+    """Return a checksum of the code of a user's own kernel."""
+    code = getattr(getattr(kernel, "function", None), "__code__", None)
+    return None if code is None else zlib.crc32(code.co_code + repr(code.co_consts).encode())
 
 
 def _data(source: Source) -> dict[str, Any]:
@@ -73,6 +90,8 @@ def _data(source: Source) -> dict[str, Any]:
         known["checksums"] = dict(open_store(source.location).info.checksums)
     elif isinstance(source, ArraySource):
         known["checksums"] = {"X": _sum(source.X), "y": _sum(source.y), "weight": _sum(source.weight)}
+    elif isinstance(source, BlockSource):
+        known["blocks"] = tokenize([getattr(block, "parts", block) for block in source.blocks])
     return known
 
 

@@ -18,7 +18,7 @@ from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed, silent
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro, NystromSGD, Solver
-from daskkern.training.checkpoint import is_checkpoint, read_checkpoint, remove_checkpoint
+from daskkern.training.checkpoint import begin_checkpoint, is_checkpoint, read_checkpoint, remove_checkpoint
 from daskkern.training.commits import Commit, Position
 from daskkern.training.features import stored_features
 from daskkern.training.keeper import Safety
@@ -49,6 +49,8 @@ class Runs:
         """Run on `ranks` ranks, to the end or until batch number `until` has been seen. `lost` vaults are empty."""
         for rank in lost:
             self.vaults.pop(rank, None)
+        if self.safety.checkpoint is not None:
+            begin_checkpoint(self.safety.checkpoint, self.safety.run)
         seen: list[int] = []
 
         def listen(event: Event) -> None:
@@ -188,6 +190,7 @@ def test_a_stop_leaves_a_checkpoint_of_the_last_window(tmp_path: Path) -> None:
         desk = Desk(seen.append if comm.rank == 0 else silent, stop)
         return run_rank(comm, RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, safety), desk)
 
+    begin_checkpoint(safety.checkpoint, safety.run)
     results = run_threads(2, work)
     assert {result.reason for result in results} == {"interrupted"}
     assert read_checkpoint(safety.checkpoint, "{}").commit.position.steps == 6
@@ -257,3 +260,38 @@ def test_regression_with_a_ridge_goes_on_too() -> None:
     runs = Runs(fit)
     runs.run(2, until=7)
     np.testing.assert_array_equal(runs.scores(2), fit.scores(fit.results(2)))
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_fewer_epochs_than_are_behind_end_at_once(epochs: int, tmp_path: Path) -> None:
+    fit = _fit(Landmarks(40), EigenPro())
+    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    Runs(fit, safety).run(1, until=45)
+    short = replace(fit, settings=replace(fit.settings, max_epochs=epochs))
+    again = Runs(short, replace(safety, resume=True))
+    assert [result.reason for result in again.run(1)] == ["max_epochs"]
+    assert not any(isinstance(event, BatchFinished) and event.epoch > 3 for event in again.events)
+
+
+def test_a_checkpoint_that_cannot_be_written_costs_no_model(tmp_path: Path) -> None:
+    fit = _fit(Landmarks(40), EigenPro())
+    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="mine")
+    memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
+    events: list[Event] = []
+    task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, safety)
+    result = run_threads(1, lambda comm: run_rank(comm, task, Desk(events.append)))[0]
+    assert result.reason == "max_epochs"
+    told = [event.detail for event in events if getattr(event, "stage", "") == "checkpoint"]
+    assert told == [
+        f"{safety.checkpoint} is not up to date: this worker does not see it; choose a place that all workers share"
+    ]
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_checkpoint_without_a_whole_commit_is_nobodys(tmp_path: Path) -> None:
+    place = str(tmp_path / "c")
+    begin_checkpoint(place, "one")
+    (tmp_path / "c" / "commit-000000001").mkdir()
+    assert read_checkpoint(place, '{"alpha": 1}') is None
+    assert not is_checkpoint(place)
+    begin_checkpoint(place, "two")
