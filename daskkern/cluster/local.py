@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import dask
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
@@ -101,24 +100,21 @@ def _check(scheduler: str | None, workers: int | None, gpus: Any, threads_per_wo
 
 @contextmanager
 def _attached(address: str, timeout_s: float) -> Iterator[Client]:
-    scheduler = dask.config.get("scheduler", None)
+    # Current here, but not the default of the process: one that cannot connect, or cannot close in time, would stay
+    # the default, and Dask would wait for it in every later computation.
     try:
-        client = Client(address, timeout=timeout_s)
+        client = Client(address, timeout=timeout_s, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
-        # A client that failed leaves its mark: Dask would look for it in every later computation.
-        dask.config.config.pop("scheduler", None)
-        if scheduler is not None:
-            dask.config.set(scheduler=scheduler)
         raise ClusterError(
             f"no Dask scheduler answers at {address} ({error}); see that it runs, or start one with 'dask scheduler'"
         ) from error
-    with client:
+    with client, client.as_current():
         yield client
 
 
 @contextmanager
 def _client(cluster: Any, timeout_s: float) -> Iterator[Client]:
-    with Client(cluster, timeout=max(timeout_s, 30.0)) as client:
+    with Client(cluster, timeout=max(timeout_s, 30.0), set_as_default=False) as client, client.as_current():
         yield client
 
 
