@@ -26,7 +26,7 @@ from products.machine import describe_machine, versions
 import daskkern
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.cluster.gang import GangSettings
-from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
+from daskkern.events import BatchFinished, Event, FitResumed, FitStarted, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
@@ -96,6 +96,9 @@ class Watch:
                 self.times.setdefault("first step", now)
         elif isinstance(event, WorkersLost):
             self.times.setdefault("noticed", now)
+        elif isinstance(event, FitStarted) and "fault" in self.times:  # no commit was left: it begins anew
+            self.times.setdefault("noticed", now)
+            self.times.setdefault("resumed", now)
         elif isinstance(event, FitResumed) and "noticed" in self.times:
             self.times.setdefault("resumed", now)
             self.steps["resumed"] = (event.epoch - 1) * self._per_epoch + event.batch
