@@ -53,6 +53,8 @@ def fit_command(
     note = order_note(source.open("float32"))
     if note is not None:
         say(f"note: {note}")
+    if resume and overwrite:
+        raise SpecError("--resume and --overwrite were both given; go on from the checkpoint, or begin anew")
     place = checkpoint or f"{os.path.abspath(out)}.checkpoint"
     safety = Safety(checkpoint=place, resume=resume, overwrite=overwrite)
     with where.client() as client, progress(settings.max_epochs) as listener:

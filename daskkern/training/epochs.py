@@ -168,8 +168,8 @@ class Epochs:
         wishes = (self.desk.should_stop(), self.desk.should_regroup(), self.comm.rank == 0 and self.keeper.due())
         agreed = self.comm.allreduce(np.array(wishes, float)) > 0
         self._stop = bool(agreed[0])
-        self._due = bool(agreed[1:].any())
-        self._regroup_asked = bool(agreed[1])
+        self._regroup_asked = bool(agreed[1]) and self.keeper.outlives
+        self._due = self._regroup_asked or bool(agreed[2])
 
     def _passed(self, state: Any, position: Position) -> bool:
         """Note a state between windows, commit it when that is due, and return whether the ranks end here."""
@@ -180,7 +180,7 @@ class Epochs:
             return False
         self._due = False
         self._commit()
-        self._regroup = self._regroup_asked and self.keeper.outlives
+        self._regroup = self._regroup_asked
         return self._regroup
 
     def _commit(self) -> None:

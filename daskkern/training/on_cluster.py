@@ -134,8 +134,12 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask) -> RankTask
     ------
     MemoryBudgetError
         When a worker has too little memory.
+    ClusterError
+        When a worker cannot open the data.
     """
     assert task.summary is not None
+    sources = [task.source, *([] if task.validation is None else [task.validation])]
+    _check_reach(client, sources, task.settings, workers)
     rooms = _rooms(client, task.settings, workers)
     before = task.memory
     fits = all(

@@ -56,6 +56,7 @@ def named(safety: Safety, source: Source, settings: FitSettings, validation: Sou
 def fingerprint(source: Source, settings: FitSettings, validation: Source | None) -> str:
     """Return what decides the course of a fit, as JSON."""
     chosen = {key: value for key, value in settings.summary().items() if key not in _CHANGEABLE}
+    chosen |= {"basis": _basis(settings.basis), "function": _function(settings.kernel)}
     record = {
         "settings": chosen,
         "data": _data(source),

@@ -98,6 +98,9 @@ def test_a_named_checkpoint_stays_and_takes_more_epochs(folder: Path, capfd: pyt
 def test_what_is_no_checkpoint_is_not_touched(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / "c").mkdir()
     (folder / "c" / "mine").write_text("kept")
+    code, said = run(capfd, *WORDS, "--out", "m.zarr", "--workers", 0, "--resume", "--overwrite")
+    assert code != 0
+    assert "--resume and --overwrite were both given" in said
     for extra in ([], ["--resume"], ["--overwrite"]):
         code, said = run(capfd, *WORDS, "--out", "m.zarr", "--workers", 0, "--checkpoint", "c", *extra)
         assert code == 1

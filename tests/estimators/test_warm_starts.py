@@ -62,6 +62,29 @@ def test_other_data_and_settings_are_refused(digits, tmp_path):
             model.set_params(alpha=1.0).fit(X, y)
 
 
+def _one(X, Z):
+    return X @ Z.T
+
+
+def _other(X, Z):
+    return (X @ Z.T) ** 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what"),
+    [
+        ({"basis": Landmarks(points=np.eye(64)[:9])}, {"basis": Landmarks(points=np.eye(64)[9:18])}, "basis points"),
+        ({"basis": Landmarks(50)}, {"basis": Landmarks(50, "stratified")}, "basis selector"),
+        ({"kernel": _one}, {"kernel": _other}, "function"),
+    ],
+    ids=["points", "selector", "function"],
+)
+def test_another_model_of_the_same_size_is_refused(digits, before, after, what):
+    model = KernelClassifier(**{**SETTINGS, "max_epochs": 2, **before}, warm_start=True).fit(*digits)
+    with pytest.raises(StoreError, match=f"settings {what} was"):
+        model.set_params(**after).fit(*digits)
+
+
 @pytest.mark.cluster
 def test_a_regressor_goes_on_on_a_cluster(client2: Client, tmp_path):
     X, y = load_diabetes(return_X_y=True)
