@@ -10,6 +10,13 @@ from typing import TypeAlias
 
 
 @dataclass(frozen=True)
+class FitQueued:
+    """A fit waits for workers; `reason` says in one sentence for what."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class FitStarted:
     """A fit begins on `size` ranks over `n_samples` rows and `n_columns` basis columns."""
 
@@ -90,13 +97,22 @@ class WorkersJoined:
 
 
 Event: TypeAlias = (
-    FitStarted | StageFinished | BatchFinished | EpochFinished | FitFinished | FitResumed | WorkersLost | WorkersJoined
+    FitQueued
+    | FitStarted
+    | StageFinished
+    | BatchFinished
+    | EpochFinished
+    | FitFinished
+    | FitResumed
+    | WorkersLost
+    | WorkersJoined
 )
 Listener: TypeAlias = Callable[[Event], None]
 
 _KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
+        FitQueued,
         FitStarted,
         StageFinished,
         BatchFinished,

@@ -5,22 +5,24 @@
 
 import queue
 import time
-import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from distributed import Client, Future, KilledWorker
 
 from daskkern.cluster.epoch import GangOrder
+from daskkern.cluster.fits import new_card
+from daskkern.cluster.fits_plugin import TOPIC
+from daskkern.cluster.lease import Lease, admitted
 from daskkern.cluster.members import Pulse
-from daskkern.cluster.membership import choose_workers, live_workers, tell_workers
+from daskkern.cluster.membership import ask_scheduler, choose_workers, live_workers, tell_workers
 from daskkern.cluster.plugin import install
 from daskkern.cluster.rank import RankMain
 from daskkern.cluster.supervisor import STARTED, GangReport, PerRank, Reform, payloads_for, supervise
-from daskkern.errors import ClusterError, SpecError
+from daskkern.errors import ClusterError, FitCancelledError, SpecError
 from daskkern.events import BatchFinished, Listener, from_message, silent
 
 _ENDED = "supervisor"  # key of the message that a supervisor's task has ended
@@ -55,6 +57,9 @@ class GangSettings:
         How often in a row, without any progress, a gang that lost workers is formed anew; 0 gives up at once.
     elastic
         Whether workers that join the cluster join the gang, as long as there are no more than `n_ranks`.
+    share_memory
+        Bytes that each rank may use, for a gang that shares its workers with others that say theirs: on each worker
+        they must fit its memory limit together. None has its workers alone, and waits for them.
     """
 
     n_ranks: int | None = None
@@ -67,6 +72,7 @@ class GangSettings:
     idle_s: float = 300.0
     retries: int = 5
     elastic: bool = True
+    share_memory: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("collective_timeout_s", "start_timeout_s", "stop_grace_s", "silence_s", "rejoin_s", "idle_s"):
@@ -74,6 +80,8 @@ class GangSettings:
                 raise SpecError(f"{name}={getattr(self, name)!r} was given; it is a positive number of seconds")
         if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
             raise SpecError(f"retries={self.retries!r} was given; it is a whole number of 0 or more")
+        if self.share_memory is not None and not self.share_memory > 0:
+            raise SpecError(f"share_memory={self.share_memory!r} was given; it is a number of bytes")
 
 
 def run_gang(
@@ -85,6 +93,7 @@ def run_gang(
     settings: GangSettings = GangSettings(),
     listener: Listener = silent,
     reform: Reform | None = None,
+    lease: Lease | None = None,
 ) -> list[Any]:
     """Run ``rank_main(communicator, payload, desk)`` on each worker and return the results by rank.
 
@@ -105,6 +114,8 @@ def run_gang(
         What the dashboard calls the fit.
     reform
         Makes the payload for other workers than the first; None keeps it.
+    lease
+        The workers that it was given; None asks for them, and waits for its turn.
 
     Raises
     ------
@@ -114,20 +125,48 @@ def run_gang(
         What a rank raised, by its own type. Other exceptions of a rank come as ClusterError, with their text
         and traceback in a note.
     """
-    addresses = choose_workers(client, settings.n_ranks, settings.workers, (rank_main, payload, reform))
-    try:
-        payloads_for(payload, len(addresses))
-    except ClusterError as error:
-        raise SpecError(str(error)) from None
-    install(client)
-    fit = uuid.uuid4().hex[:12]
+    with _workers(client, (rank_main, payload, reform), name, settings, listener, lease) as lease:
+        try:
+            payloads_for(payload, len(lease.addresses))
+        except ClusterError as error:
+            raise SpecError(str(error)) from None
+        install(client)
+        order = _order(client, lease, name, settings, settings.elastic and not isinstance(payload, PerRank))
+        attendance = _Attendance(client, order, settings, listener)
+        try:
+            attendance.begin(rank_main, payload, reform)
+            report = attendance.wait()
+        finally:
+            attendance.end()
+        if report.error is not None:
+            raise report.error
+        return list(report.values)
+
+
+@contextmanager
+def _workers(
+    client: Client, code: object, name: str, settings: GangSettings, listener: Listener, lease: Lease | None
+) -> Iterator[Lease]:
+    """Yield the lease that the caller has, or one for as long as this gang runs. `code` is tried on the workers."""
+    if lease is not None:
+        choose_workers(client, None, None, code)
+        yield lease
+        return
+    choose_workers(client, settings.n_ranks, settings.workers, code)
+    asked = (settings.n_ranks, settings.workers, settings.share_memory, settings.idle_s)
+    with admitted(client, new_card(name), *asked, listener) as lease:
+        yield lease
+
+
+def _order(client: Client, lease: Lease, name: str, settings: GangSettings, elastic: bool) -> GangOrder:
     alive = live_workers(client)
-    order = GangOrder(
-        fit,
+    names = tuple(str(alive[address]["name"]) for address in lease.addresses if address in alive)
+    return GangOrder(
+        lease.card.fit,
         name,
-        f"daskkern-{fit}",
-        addresses,
-        None if settings.workers is None else tuple(str(alive[address]["name"]) for address in addresses),
+        f"{TOPIC}{lease.card.fit}",
+        lease.addresses,
+        None if settings.workers is None else names,
         settings.n_ranks,
         settings.collective_timeout_s,
         settings.start_timeout_s,
@@ -135,17 +174,8 @@ def run_gang(
         settings.rejoin_s,
         settings.idle_s,
         settings.retries,
-        settings.elastic and not isinstance(payload, PerRank),
+        elastic,
     )
-    attendance = _Attendance(client, order, settings, listener)
-    try:
-        attendance.begin(rank_main, payload, reform)
-        report = attendance.wait()
-    finally:
-        attendance.end()
-    if report.error is not None:
-        raise report.error
-    return list(report.values)
 
 
 class _Attendance:
@@ -180,13 +210,19 @@ class _Attendance:
         """Submit a supervisor. Dask runs it again elsewhere when its worker is lost."""
         rank_main, payload, reform = self._work
         self._home = None
+        key = self._order.key("supervisor", self._supervisors)
+        if not ask_scheduler(self._client, "daskkern_supervised", fit=self._order.fit, task=key):
+            raise ClusterError(
+                f"fit '{self._order.name}' has lost its place: the scheduler had not heard of this process for a "
+                "minute; fit again"
+            )
         self._future = self._client.submit(
             supervise,
             rank_main,
             payload,
             self._order,
             reform,
-            key=self._order.key("supervisor", self._supervisors),
+            key=key,
             workers=self._heard_of(),
             pure=False,
             retries=0,
@@ -251,6 +287,7 @@ class _Attendance:
     def _look(self) -> None:
         """Raise when nothing can come of waiting any longer; take over from a supervisor that hangs."""
         now, name = time.monotonic(), self._order.name
+        self._heed(str(ask_scheduler(self._client, "daskkern_asked_to_stop", fit=self._order.fit)))
         if self._stop_deadline is not None:
             self._ask_to_stop()  # again: the ranks may not have been there the first time
         if self._stop_deadline is not None and now > self._stop_deadline:
@@ -268,6 +305,13 @@ class _Attendance:
                 f"no worker started fit '{name}' within {self._settings.start_timeout_s:g} s: they are busy with other "
                 "tasks or paused for memory; wait for them, add workers, or raise start_timeout_s"
             )
+
+    def _heed(self, wish: str) -> None:
+        """Do what somebody asked the scheduler for: "stop" is an interrupt, "abort" the second one."""
+        if wish == "abort":
+            raise FitCancelledError(f"fit '{self._order.name}' was cancelled; nothing was written")
+        if wish == "stop" and self._stop_deadline is None:
+            self._stop_deadline = time.monotonic() + self._settings.stop_grace_s
 
     def _look_for_workers(self, any_left: bool) -> None:
         if any_left:

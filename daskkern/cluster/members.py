@@ -5,14 +5,14 @@
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from distributed import Client, Worker
 
 from daskkern.cluster.calls import call_workers
-from daskkern.cluster.membership import live_workers
+from daskkern.cluster.membership import ask_scheduler, live_workers
 from daskkern.errors import ClusterError
 
 _ANSWER_S = 5.0
@@ -85,13 +85,22 @@ class Members:
 
     def usable(self) -> tuple[str, ...]:
         """Return the addresses that could be ranks now, in the order in which they joined the cluster."""
+        barred = set(ask_scheduler(self.client, "daskkern_barred", fit=self.fit))
+        return tuple(address for address in self.heard() if address not in barred | self.rejected)
+
+    def heard(self) -> tuple[str, ...]:
+        """Return the addresses that may be ranks of this fit and are heard of, whoever uses them now."""
         alive = live_workers(self.client)
         silent = self.pulse.silent(alive)
         return tuple(
             address
             for address, worker in alive.items()
-            if address not in silent | self.rejected and (self.allowed is None or str(worker["name"]) in self.allowed)
+            if address not in silent and (self.allowed is None or str(worker["name"]) in self.allowed)
         )
+
+    def take(self, addresses: Sequence[str]) -> bool:
+        """Let the fit hold these workers from now on; False when another fit was faster."""
+        return bool(ask_scheduler(self.client, "daskkern_take", fit=self.fit, addresses=list(addresses)))
 
     def lost(self, addresses: Iterable[str]) -> dict[int, str]:
         """Return, by rank, those of `addresses` that have left or gone silent."""
@@ -106,16 +115,16 @@ class Members:
         return tuple([*kept, *(address for address in usable if address not in before)][: self.most])
 
     def standing(self) -> Standing:
-        """Ask the usable workers what they know of the fit. One that does not answer counts as silent from now on."""
-        messages = {address: {"fit": self.fit} for address in self.usable()}
+        """Ask the workers what they know of the fit. One that does not answer counts as silent from now on."""
+        messages = {address: {"fit": self.fit} for address in self.heard()}
         answers = call_workers(self.worker, self.client, "standing", messages, _ANSWER_S)
         self.pulse.hush(answers.errors)
         known = [answer for answer in answers.values.values() if isinstance(answer, list | tuple) and len(answer) == 2]
         return Standing(max((a[0] for a in known), default=-1), max((a[1] for a in known), default=-1))
 
     def forget(self, epoch: int) -> None:
-        """Let all usable workers forget the fit, which was over after `epoch`."""
-        messages = {address: {"fit": self.fit, "epoch": epoch} for address in self.usable()}
+        """Let all workers forget the fit, which was over after `epoch`."""
+        messages = {address: {"fit": self.fit, "epoch": epoch} for address in self.heard()}
         call_workers(self.worker, self.client, "forget", messages, _ANSWER_S)
 
     def gather(self, before: Collection[str], wanted: int, rejoin_s: float, idle_s: float) -> tuple[str, ...]:
@@ -128,7 +137,8 @@ class Members:
         while True:
             picked = self.pick(before)
             waited = time.monotonic() - begun
-            if len(picked) >= wanted or (picked and waited >= rejoin_s):
+            enough = len(picked) >= wanted or (picked and waited >= rejoin_s)
+            if enough and self.take(picked):
                 return picked
             if not picked and waited >= idle_s:
                 raise ClusterError(

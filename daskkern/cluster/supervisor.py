@@ -161,6 +161,8 @@ class _Watch:
     def _grown(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """Return the members with those that joined, or without them where they cannot do it."""
         picked = self._members.pick(before)
+        if not self._members.take(picked):
+            return self._regather(before)
         try:
             if self._reform is not None:
                 self._payload = self._reform(self._client, picked, self._payload)

@@ -12,6 +12,7 @@ from daskkern.events import (
     EpochFinished,
     Event,
     FitFinished,
+    FitQueued,
     FitResumed,
     FitStarted,
     Listener,
@@ -45,6 +46,9 @@ class _Line:
 
     def __call__(self, event: Event) -> None:
         match event:
+            case FitQueued():
+                self._say(event.reason)
+                self._bar.update(self._task, description="queued", state="waiting for workers")
             case FitStarted():
                 self._say(
                     f"{event.solver}: {event.n_samples:,} rows x {event.n_features} features, {event.n_columns:,} "

@@ -4,7 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import FrameType
 from typing import Any
 
@@ -16,6 +16,7 @@ from daskkern.backend.communicator import SerialCommunicator
 from daskkern.backend.concurrency import compute_threads, cpu_count
 from daskkern.backend.namespace import namespace_for
 from daskkern.cluster.desk import Desk
+from daskkern.cluster.fits import FitCard, new_card
 from daskkern.cluster.gang import GangSettings
 from daskkern.data.csr import gather
 from daskkern.events import EpochFinished, Event, FitFinished, Listener, silent
@@ -31,7 +32,7 @@ from daskkern.training.prepare import Prepared, prepare
 from daskkern.training.rank import RankResult, RankTask, run_rank
 from daskkern.training.resuming import named
 from daskkern.training.settings import FitSettings
-from daskkern.training.sources import Source
+from daskkern.training.sources import Source, describe
 from daskkern.training.validation import check_comparable
 
 
@@ -58,6 +59,7 @@ def fit(
     listener: Listener = silent,
     gang: GangSettings | None = None,
     safety: Safety | None = None,
+    card: FitCard | None = None,
 ) -> FitResult:
     """Fit a model to `source`.
 
@@ -75,6 +77,8 @@ def fit(
         Which workers, how long to wait for them, and what to do when some are lost.
     safety : Safety or None
         Where a checkpoint is written, and whether the fit begins with it.
+    card : FitCard or None
+        What the cluster's list of fits says of it.
 
     Raises
     ------
@@ -91,7 +95,8 @@ def fit(
     if client is None:
         results, prepared = _local(source, settings, validation, history, safety)
     else:
-        results, prepared = fit_on(client, source, settings, validation, history, gang or GangSettings(), safety)
+        card = card or replace(new_card(settings.solver.name), source=describe(source), max_epochs=settings.max_epochs)
+        results, prepared = fit_on(client, source, settings, validation, history, gang or GangSettings(), safety, card)
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
     model = _model(source, settings, results, prepared, history)

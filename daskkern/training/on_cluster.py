@@ -3,7 +3,9 @@
 import itertools
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import dask
@@ -14,9 +16,11 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.namespace import namespace_for
 from daskkern.cluster.desk import Desk, Regroup
+from daskkern.cluster.fits import FitCard
 from daskkern.cluster.gang import GangSettings, run_gang
-from daskkern.cluster.membership import choose_workers, live_workers
-from daskkern.errors import ClusterError, DaskkernError
+from daskkern.cluster.lease import Lease, admitted
+from daskkern.cluster.membership import ask_scheduler, choose_workers, live_workers
+from daskkern.errors import ClusterError, DaskkernError, FitCancelledError
 from daskkern.events import Listener
 from daskkern.training.calibration import calibrate_workers
 from daskkern.training.features import features_for
@@ -31,6 +35,7 @@ from daskkern.training.sources import RemoteValue, Source, StoreSource
 
 _COPIES = 3 * 3  # of the state's arrays (iterate, mean, best), and of each while a commit is made
 _KEPT_SHARE = 0.05
+_LOOK_S = 0.5
 
 
 def fit_on(
@@ -41,13 +46,31 @@ def fit_on(
     listener: Listener,
     gang: GangSettings,
     safety: Safety,
+    card: FitCard,
 ) -> tuple[list[RankResult], Prepared]:
-    """Fit on the workers of a cluster, one rank each. See :func:`daskkern.training.fit.fit`."""
-    workers = choose_workers(client, gang.n_ranks, gang.workers, rank_main)
+    """Fit on the workers of a cluster, one rank each, when it is this fit's turn. See
+    :func:`daskkern.training.fit.fit`."""
+    choose_workers(client, gang.n_ranks, gang.workers, rank_main)
+    asked = (gang.n_ranks, gang.workers, gang.share_memory, gang.idle_s)
+    with admitted(client, card, *asked, listener) as lease:
+        return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease)
+
+
+def _fit_admitted(
+    client: Client,
+    source: Source,
+    settings: FitSettings,
+    validation: Source | None,
+    listener: Listener,
+    gang: GangSettings,
+    safety: Safety,
+    lease: Lease,
+) -> tuple[list[RankResult], Prepared]:
+    workers = lease.addresses
     source, keep = source.for_cluster(client)
     validation, keep_too = (None, ()) if validation is None else validation.for_cluster(client)
     _check_reach(client, [source, *([] if validation is None else [validation])], settings, workers)
-    rooms = _rooms(client, settings, workers)
+    rooms = _rooms(client, settings, workers, gang.share_memory)
     _check_before(source, settings, holds_out(settings, validation), rooms)
     ticket = client.submit(
         _prepare_on_cluster,
@@ -60,7 +83,7 @@ def fit_on(
         retries=0,
     )
     try:
-        prepared: Prepared = _outcome(client.submit(_unwrap, ticket, pure=False))
+        prepared: Prepared = _outcome(client, client.submit(_unwrap, ticket, pure=False), lease.card)
         summary = summarise(prepared, settings)
         plan = _cluster_plan(client, summary, source, settings, workers, rooms)
         with client.as_current(), features_for(source, settings, prepared) as features:
@@ -72,9 +95,10 @@ def fit_on(
                 rank_main,
                 task,
                 name=settings.solver.name,
-                settings=gang if gang.workers is None else replace(gang, workers=workers),
+                settings=gang,
                 listener=listener,
-                reform=reform,
+                reform=partial(reform, share_memory=gang.share_memory),
+                lease=lease,
             )
     finally:
         for future in (ticket, *keep, *keep_too):
@@ -111,9 +135,14 @@ def _unwrap(outcome: Any) -> Any:
     return outcome
 
 
-def _outcome(future: Any) -> Any:
+def _outcome(client: Client, future: Any, card: FitCard) -> Any:
+    """Return what the set-up gave, unless somebody cancels the fit before."""
     try:
-        return future.result()
+        while True:
+            with suppress(TimeoutError):
+                return future.result(timeout=_LOOK_S)
+            if ask_scheduler(client, "daskkern_asked_to_stop", fit=card.fit):
+                raise FitCancelledError(f"fit '{card.name}' ({card.fit}) was cancelled; nothing was written")
     finally:
         future.release()
 
@@ -125,7 +154,7 @@ def rank_main(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Re
         return run_rank(comm, replace(task, threads=threads), desk)
 
 
-def reform(client: Client, workers: tuple[str, ...], task: RankTask) -> RankTask:
+def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memory: int | None = None) -> RankTask:
     """Return the task for other workers, whose memory decides on tiles and kept blocks anew.
 
     With as many workers as before the plan stays, where it fits: the same plan gives the same bits.
@@ -140,7 +169,7 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask) -> RankTask
     assert task.summary is not None
     sources = [task.source, *([] if task.validation is None else [task.validation])]
     _check_reach(client, sources, task.settings, workers)
-    rooms = _rooms(client, task.settings, workers)
+    rooms = _rooms(client, task.settings, workers, share_memory)
     before = task.memory
     fits = all(
         room.budget >= before.total + before.kept and room.disk >= before.disk and room.device_budget is None
@@ -190,7 +219,7 @@ class _Room:
     disk: int
 
 
-def _rooms(client: Client, settings: FitSettings, workers: Sequence[str]) -> list[_Room]:
+def _rooms(client: Client, settings: FitSettings, workers: Sequence[str], share_memory: int | None) -> list[_Room]:
     """Ask the workers for what each may plan with; those of one host share what is free there."""
     known = live_workers(client)
     gone = [worker for worker in workers if worker not in known]
@@ -204,6 +233,7 @@ def _rooms(client: Client, settings: FitSettings, workers: Sequence[str]) -> lis
         limit = int(known[worker].get("memory_limit") or 0)
         share = free[worker] // hosts.count(host)
         budget = settings.memory_budget or (min(int(LIMIT_SHARE * limit), share) if limit else share)
+        budget = min(budget, share_memory or budget)
         threads = int(known[worker].get("nthreads", 1))
         rooms.append(_Room(threads, budget, devices[worker], 0))
     disks = client.run(disk_room, settings, max(hosts.count(host) for host in hosts), workers=list(workers))

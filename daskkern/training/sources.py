@@ -265,6 +265,13 @@ class BlockRows(Rows):
         return triple
 
 
+def describe(source: Source) -> str:
+    """Return in a few words where the rows come from."""
+    if isinstance(source, StoreSource) and not isinstance(source.location, zarr.Group):
+        return os.fspath(source.location)
+    return f"{source.info.n_rows:,} rows x {source.info.n_features} features in memory"
+
+
 def check_finite(X: Any, first_row: int = 0, name: str = "X") -> None:
     """Raise DataError naming row and column of the first NaN or infinity of a float table."""
     if is_sparse(X):

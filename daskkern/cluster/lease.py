@@ -1,0 +1,127 @@
+"""The client's side of admission: ask the scheduler for workers, wait for them, and give them back."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from distributed import Client
+
+from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard
+from daskkern.cluster.fits_plugin import install_fits
+from daskkern.cluster.membership import ask_scheduler, live_workers
+from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError
+from daskkern.events import FitQueued, Listener
+
+_POLL_S = 0.25
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The workers that a fit was given, in rank order. It holds them until it ends or its client goes."""
+
+    card: FitCard
+    addresses: tuple[str, ...]
+
+
+@contextmanager
+def admitted(
+    client: Client,
+    card: FitCard,
+    n_ranks: int | None,
+    workers: Sequence[str] | None,
+    memory: int | None,
+    idle_s: float,
+    listener: Listener,
+) -> Iterator[Lease]:
+    """Wait until the scheduler gives `card`'s fit its workers, and give them back at the end.
+
+    Parameters
+    ----------
+    n_ranks
+        How many; None is all of `workers`.
+    workers
+        Addresses or names of those that may be used, in the order of choice; None is all.
+    memory
+        Bytes of each rank, to share workers with other fits that say theirs; None wants them alone.
+    idle_s
+        How long to wait while the cluster has too few workers, whoever uses them.
+
+    Raises
+    ------
+    ClusterError
+        When there are too few workers for `idle_s`, or the scheduler is gone.
+    MemoryBudgetError
+        When a worker is smaller than `memory`.
+    FitCancelledError
+        When somebody cancelled the fit while it waited.
+    """
+    install_fits(client)
+    wish = {"n_ranks": n_ranks, "allowed": _names(client, workers), "memory": memory}
+    _check_memory(client, memory)
+    state, problem = FINISHED, ""
+    try:
+        yield Lease(card, _wait(client, card, wish, idle_s, listener))
+    except (FitCancelledError, KeyboardInterrupt) as error:
+        state, problem = CANCELLED, str(error)
+        raise
+    except BaseException as error:
+        state, problem = FAILED, str(error) or type(error).__name__
+        raise
+    finally:
+        with suppress(ClusterError):  # without a scheduler there is nothing to give back
+            ask_scheduler(client, "daskkern_ended", fit=card.fit, state=state, error=problem)
+
+
+def _wait(client: Client, card: FitCard, wish: dict[str, Any], idle_s: float, listener: Listener) -> tuple[str, ...]:
+    said, enough_at = "", time.monotonic()
+    while True:
+        answer = ask_scheduler(client, "daskkern_ask", card=asdict(card), wish=wish, asker=client.id)
+        if answer.get("stop"):
+            raise FitCancelledError(f"fit '{card.name}' ({card.fit}) was cancelled before it had its workers")
+        if answer.get("members"):
+            return tuple(answer["members"])
+        missing = int(answer.get("missing", 0))
+        enough_at = enough_at if missing else time.monotonic()
+        if time.monotonic() - enough_at > idle_s:
+            raise ClusterError(
+                f"{missing} more workers are needed for fit '{card.name}', and none came in {idle_s:g} s; start "
+                "workers, or ask for fewer ranks"
+            )
+        reason = _reason(answer.get("ahead", ()), missing)
+        if reason != said:
+            listener(FitQueued(reason))
+            said = reason
+        time.sleep(_POLL_S)
+
+
+def _reason(ahead: Sequence[str], missing: int) -> str:
+    if missing:
+        return f"waiting for {missing} more worker{'s' * (missing > 1)} to join the cluster"
+    fits = ", ".join(ahead)
+    return f"waiting for {len(ahead)} fit{'s' * (len(ahead) != 1)} that use the workers or asked before: {fits}"
+
+
+def _names(client: Client, workers: Sequence[str] | None) -> list[str] | None:
+    """Return the names of workers that are named or addressed: a worker that is restarted keeps its name only."""
+    if workers is None:
+        return None
+    alive = live_workers(client)
+    return [str(alive[worker]["name"]) if worker in alive else worker for worker in workers]
+
+
+def _check_memory(client: Client, memory: int | None) -> None:
+    """Refuse to wait for what can never be."""
+    if memory is None:
+        return
+    for address, worker in live_workers(client).items():
+        limit = int(worker.get("memory_limit") or 0)
+        if limit and memory > limit:
+            raise MemoryBudgetError(
+                f"a fit that shares its workers declared {memory:,} bytes a rank, and worker {address} has {limit:,}; "
+                "declare less with --memory (memory_budget), or start larger workers"
+            )
