@@ -73,6 +73,8 @@ def admitted(
         state, problem = FAILED, str(error) or type(error).__name__
         raise
     finally:
+        if card.detached and state == FINISHED:
+            state = ""  # its model is not written yet
         with suppress(ClusterError):  # without a scheduler there is nothing to give back
             ask_scheduler(client, "daskkern_ended", fit=card.fit, state=state, error=problem)
 

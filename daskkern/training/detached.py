@@ -1,0 +1,211 @@
+"""Fits that go on without the process that submitted them: a task of the cluster does what that process would do.
+
+The task, the fit's conductor, runs :func:`daskkern.training.fit.fit` as a client of its own cluster, and writes the
+model. The scheduler keeps it. When its worker is lost, Dask runs it again on another one, and it goes on from the
+checkpoint; the gang of the lost conductor has ended with its connection.
+"""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import os
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+
+from distributed import Client, get_worker, secede
+
+from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, new_card
+from daskkern.cluster.fits_plugin import install_fits
+from daskkern.cluster.gang import GangSettings
+from daskkern.cluster.membership import ask_scheduler, choose_workers, live_workers
+from daskkern.data.atomic import check_destination
+from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
+from daskkern.models import load_model, save_model
+from daskkern.models.store import FORMAT
+from daskkern.training.checkpoint import remove_checkpoint
+from daskkern.training.fit import fit
+from daskkern.training.handle import FitHandle
+from daskkern.training.keeper import Safety
+from daskkern.training.outlook import check
+from daskkern.training.resuming import named
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import ArraySource, Source, describe
+from daskkern.training.validation import check_comparable
+
+_LARGEST = 64 << 20
+_CONNECT_S = 60.0
+_PRIORITY = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """What a conductor is told."""
+
+    card: FitCard
+    source: Source
+    settings: FitSettings
+    validation: Source | None
+    gang: GangSettings
+    safety: Safety
+    keeps_checkpoint: bool
+
+
+def submit(
+    source: Source,
+    settings: FitSettings,
+    client: Client,
+    out: str,
+    *,
+    validation: Source | None = None,
+    gang: GangSettings | None = None,
+    safety: Safety | None = None,
+    name: str | None = None,
+) -> FitHandle:
+    """Submit a fit to a cluster and return at once. It goes on when this process leaves.
+
+    Parameters
+    ----------
+    source, settings, validation, gang
+        As of :func:`daskkern.training.fit.fit`.
+    out : str
+        Path or URL where a worker writes the model; an older model is replaced when the new one is whole.
+    safety : Safety
+        Its checkpoint is by default ``<out>.checkpoint``, and then removed at the end.
+    name : str or None
+        What the dashboard calls it; by default that of the solver.
+
+    Raises
+    ------
+    DaskkernError
+        What can be seen to be wrong before the fit begins, in one sentence.
+    """
+    gang, safety = gang or GangSettings(), safety or Safety()
+    check(settings, source)
+    if validation is not None:
+        check_comparable(validation, source)
+    for rows in (source, validation):
+        _check_size(rows)
+    out = _absolute(out)
+    check_destination(out, kind=FORMAT, overwrite=True)
+    keeps = safety.checkpoint is not None
+    safety = replace(safety, checkpoint=_absolute(safety.checkpoint or f"{out}.checkpoint"), hand_back=False)
+    card = replace(
+        new_card(name or settings.solver.name),
+        source=describe(source),
+        out=out,
+        max_epochs=settings.max_epochs,
+        detached=True,
+    )
+    choose_workers(client, gang.n_ranks, gang.workers, conduct)
+    _check_output(client, out)
+    install_fits(client)
+    named(safety, source, settings, validation)  # refuses, or removes, what an earlier fit has left
+    order = Order(card, source, settings, validation, gang, replace(safety, resume=True, overwrite=False), keeps)
+    key = f"daskkern_fit-{card.fit}"
+    future = client.submit(conduct, order, key=key, pure=False, retries=0, priority=_PRIORITY)
+    try:
+        if not ask_scheduler(client, "daskkern_hold", card=asdict(card), task=key):
+            raise ClusterError("the scheduler did not take the fit within 10 s; see its log, and fit again")
+    finally:
+        future.release()
+    return FitHandle(card.fit, str(client.scheduler_info(n_workers=0)["address"]), out, client)
+
+
+def conduct(order: Order) -> None:
+    """Run a detached fit to its end, and say how it ended. The body of its task."""
+    secede()
+    worker = get_worker()
+    client = Client(worker.scheduler.address, security=worker.security, timeout=_CONNECT_S, set_as_default=False)
+    with client:
+        if _is_done(order):
+            return
+        try:
+            _run(order, client)
+        except (FitCancelledError, KeyboardInterrupt):
+            _tell(client, order, CANCELLED, "it was cancelled before there was a model")
+        except DaskkernError as error:
+            _tell(client, order, FAILED, str(error))
+        except Exception as error:
+            _tell(client, order, FAILED, f"{type(error).__name__}: {error}")
+
+
+def _run(order: Order, client: Client) -> None:
+    result = fit(
+        order.source,
+        order.settings,
+        client=client,
+        validation=order.validation,
+        gang=order.gang,
+        safety=order.safety,
+        card=order.card,
+    )
+    model = replace(result.model, provenance={**result.model.provenance, "fit": order.card.fit})
+    save_model(model, order.card.out)
+    _tell(client, order, FINISHED, "")
+    if not order.keeps_checkpoint and result.finished.reason != "interrupted":
+        assert order.safety.checkpoint is not None
+        remove_checkpoint(order.safety.checkpoint)
+
+
+def _tell(client: Client, order: Order, state: str, error: str) -> None:
+    with suppress(ClusterError):
+        ask_scheduler(client, "daskkern_ended", fit=order.card.fit, state=state, error=error)
+
+
+def _is_done(order: Order) -> bool:
+    """Return whether this fit has written its model: its worker was lost between that and the end of its task."""
+    try:
+        return bool(load_model(order.card.out).provenance.get("fit") == order.card.fit)
+    except ModelError:
+        return False
+
+
+def _check_size(source: Source | None) -> None:
+    """Refuse arrays that are too large to travel with a task."""
+    if not isinstance(source, ArraySource):
+        return
+    arrays = (source.X, source.y, source.weight)
+    size = sum(int(getattr(array, "nbytes", getattr(getattr(array, "data", None), "nbytes", 0))) for array in arrays)
+    if size > _LARGEST:
+        raise DataError(
+            f"a detached fit was given {size / 1e6:.0f} MB of arrays of this process, which it must be able to lose; "
+            "write them to a store that the workers can reach, and pass its path"
+        )
+
+
+def _absolute(place: str) -> str:
+    return place if "://" in place else os.path.abspath(place)
+
+
+def _check_output(client: Client, out: str) -> None:
+    """Refuse an output that a worker cannot write, or that is not the same place on all of them."""
+    if "://" in out:
+        return
+    folder, name = os.path.dirname(out), f".daskkern-probe-{uuid.uuid4().hex[:8]}"
+    workers = list(live_workers(client))
+    probe = os.path.join(folder, name)
+    found = client.run(_write_probe, probe, workers=workers[:1]) | client.run(_see_probe, probe, workers=workers[1:])
+    client.run(_remove_probe, probe, workers=workers[:1])
+    for worker, problem in found.items():
+        if problem:
+            raise ClusterError(
+                f"worker {worker} cannot write the model to {out}: {problem}; give a path or URL that all workers share"
+            )
+
+
+def _write_probe(probe: str) -> str:
+    try:
+        with open(probe, "w"):
+            return ""
+    except OSError as error:
+        return str(error.strerror)
+
+
+def _see_probe(probe: str) -> str:
+    return "" if os.path.exists(probe) else "it does not see what another worker wrote there"
+
+
+def _remove_probe(probe: str) -> None:
+    with suppress(OSError):
+        os.remove(probe)
