@@ -13,20 +13,35 @@ if TYPE_CHECKING:
     from daskkern.estimators import KernelClassifier, KernelRegressor
     from daskkern.models import KernelModel
     from daskkern.models import load_model as load
+    from daskkern.training.handle import FitHandle, attach, list_fits
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
     "AllRows": ("daskkern.basis", "AllRows"),
+    "FitHandle": ("daskkern.training.handle", "FitHandle"),
     "KernelClassifier": ("daskkern.estimators", "KernelClassifier"),
     "KernelModel": ("daskkern.models", "KernelModel"),
     "KernelRegressor": ("daskkern.estimators", "KernelRegressor"),
     "Landmarks": ("daskkern.basis", "Landmarks"),
+    "attach": ("daskkern.training.handle", "attach"),
     "ingest": ("daskkern.data.ingest", "ingest"),
+    "list_fits": ("daskkern.training.handle", "list_fits"),
     "load": ("daskkern.models", "load_model"),
 }
 
-__all__ = ["AllRows", "KernelClassifier", "KernelModel", "KernelRegressor", "Landmarks", "ingest", "load"]
+__all__ = [
+    "AllRows",
+    "FitHandle",
+    "KernelClassifier",
+    "KernelModel",
+    "KernelRegressor",
+    "Landmarks",
+    "attach",
+    "ingest",
+    "list_fits",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -46,6 +46,14 @@ class ClusterRequest:
             raise SpecError(f"--gpus {self.gpus!r} was given; give a number or 'all'") from None
 
 
+@contextmanager
+def scheduler_client(scheduler: str) -> Iterator[Client]:
+    """Yield a client of a running scheduler, for commands that only ask it something."""
+    debug = bool(click.get_current_context().find_root().params.get("debug"))
+    with connect(scheduler, debug=debug) as connection:
+        yield connection.client
+
+
 def _address(client: Client) -> str:
     return str(client.scheduler_info(n_workers=0)["address"])
 

@@ -30,6 +30,21 @@ def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> 
     OUT.print(grid)
 
 
+def listing(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print rows of text below their names; in whole lines of plain text where stdout is no terminal."""
+    if OUT.is_terminal:
+        grid = Table(box=None, pad_edge=False)
+        for number, column in enumerate(columns):
+            grid.add_column(column, no_wrap=number == 0, overflow="fold")
+        for row in rows:
+            grid.add_row(*row)
+        OUT.print(grid)
+        return
+    widths = [max(map(len, texts)) for texts in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
 def progress_bar() -> Progress:
     """Return a live bar over rows on stderr, silent where stderr is no terminal."""
     console = Console(stderr=True)

@@ -1,12 +1,15 @@
 """``daskkern fit``."""
 
 import os
+from dataclasses import replace
 
 import click
 
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import say
 from daskkern.cli.fit_options import FitRequest, fit_options
+from daskkern.cluster.fits import new_card
+from daskkern.cluster.gang import GangSettings
 from daskkern.data.atomic import check_destination
 from daskkern.data.shuffle_detection import order_note
 from daskkern.errors import DataError, SpecError
@@ -14,10 +17,12 @@ from daskkern.models import save_model
 from daskkern.models.store import FORMAT
 from daskkern.monitor.progress import progress
 from daskkern.training.checkpoint import remove_checkpoint
+from daskkern.training.detached import submit
 from daskkern.training.fit import FitResult, fit
 from daskkern.training.keeper import Safety
 from daskkern.training.memory import format_bytes
-from daskkern.training.sources import StoreSource
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import StoreSource, describe
 
 
 @click.command("fit")
@@ -31,6 +36,10 @@ from daskkern.training.sources import StoreSource
 )
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint, if there is one.")
 @click.option("--overwrite", is_flag=True, help="Begin anew although there is a checkpoint of an earlier fit.")
+@click.option("--detach", is_flag=True, help="Submit the fit to --scheduler and leave; it goes on there.")
+@click.option("--name", help="What the dashboard calls the fit.  [default: the solver]")
+@click.option("--ranks", type=int, metavar="N", help="Use N of the workers.  [default: all]")
+@click.option("--share", is_flag=True, help="Share workers with other fits that do; each keeps to its --memory.")
 @fit_options
 @cluster_options
 def fit_command(
@@ -40,6 +49,10 @@ def fit_command(
     checkpoint: str | None,
     resume: bool,
     overwrite: bool,
+    detach: bool,
+    name: str | None,
+    ranks: int | None,
+    share: bool,
     request: FitRequest,
     where: ClusterRequest,
 ) -> None:
@@ -56,14 +69,50 @@ def fit_command(
     if resume and overwrite:
         raise SpecError("--resume and --overwrite were both given; go on from the checkpoint, or begin anew")
     place = checkpoint or f"{os.path.abspath(out)}.checkpoint"
-    safety = Safety(checkpoint=place, resume=resume, overwrite=overwrite)
+    safety = Safety(checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite)
+    gang = _gang(settings, where, ranks, share)
+    if detach:
+        _detach(source, settings, watched, out, gang, safety, name, where)
+        return
+    label = name or settings.solver.name
+    card = replace(new_card(label), source=describe(source), out=os.path.abspath(out), max_epochs=settings.max_epochs)
     with where.client() as client, progress(settings.max_epochs) as listener:
-        result = fit(source, settings, client=client, validation=watched, listener=listener, safety=safety)
+        result = fit(
+            source, settings, client=client, validation=watched, listener=listener, gang=gang, safety=safety, card=card
+        )
     finish(result, out)
     if result.finished.reason == "interrupted":
         say(f"go on with --resume: the progress is in {place}")
     elif checkpoint is None:
         remove_checkpoint(place)
+
+
+def _gang(settings: FitSettings, where: ClusterRequest, ranks: int | None, share: bool) -> GangSettings:
+    if share and settings.memory_budget is None:
+        raise SpecError("--share was given without --memory, which says what each rank may use; give both")
+    if where.workers == 0 and (share or ranks is not None):
+        raise SpecError("--share and --ranks are about the workers of a cluster, and --workers 0 has none")
+    return GangSettings(n_ranks=ranks, share_memory=settings.memory_budget if share else None)
+
+
+def _detach(
+    source: StoreSource,
+    settings: FitSettings,
+    watched: StoreSource | None,
+    out: str,
+    gang: GangSettings,
+    safety: Safety,
+    name: str | None,
+    where: ClusterRequest,
+) -> None:
+    if where.scheduler is None:
+        raise SpecError("--detach was given without --scheduler; a cluster that this command starts ends with it")
+    with where.client() as client:
+        assert client is not None
+        handle = submit(source, settings, client, out, validation=watched, gang=gang, safety=safety, name=name)
+    say(f"fit {handle.fit} goes on by itself; its model will be in {handle.out}")
+    for verb in ("watch", "status", "logs", "cancel"):
+        say(f"  daskkern {verb} {handle.fit} --scheduler {where.scheduler}")
 
 
 def finish(result: FitResult, out: str) -> None:

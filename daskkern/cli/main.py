@@ -9,6 +9,7 @@ from daskkern import __version__
 from daskkern.cli import check, demo, info, ingest, shuffle
 from daskkern.cli.console import run
 from daskkern.cli.fit import fit_command
+from daskkern.cli.fits import COMMANDS as FIT_COMMANDS
 from daskkern.cli.plan import plan_command
 from daskkern.cli.score import predict_command, score_command
 
@@ -31,6 +32,7 @@ for _command in (
     fit_command,
     score_command,
     predict_command,
+    *FIT_COMMANDS,
 ):
     cli.add_command(_command)
 

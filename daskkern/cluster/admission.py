@@ -128,7 +128,8 @@ class Admission:
             if any(name in wanted and not self._free(known[name], wish) for name in names if name in known):
                 yield fit
         for other in self.waiting.values():
-            if (other.since, other.fit) < (wish.since, wish.fit):
+            overlap = any(place.name in wanted for place in _candidates(other, places))
+            if overlap and (other.since, other.fit) < (wish.since, wish.fit):
                 yield other.fit
 
 

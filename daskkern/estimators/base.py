@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from daskkern.losses import parse_loss
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
+from daskkern.training.detached import submit
 from daskkern.training.evaluate import check_store, raw_blocks
 from daskkern.training.fit import FitResult, fit
+from daskkern.training.handle import FitHandle
 from daskkern.training.keeper import Safety
 from daskkern.training.settings import EarlyStopping, FitSettings
 from daskkern.training.sources import Source, StoreSource, check_finite
@@ -78,11 +81,27 @@ class KernelEstimator(BaseEstimator):
             hand_back=self.warm_start,
         )
 
-    def _fit_source(self, source: Source, validation: Source | None) -> FitResult:
-        """Fit to `source` and set the attributes that classifier and regressor share."""
+    def _checked(self, validation: Source | None) -> FitSettings:
         settings = self._settings()
         if validation is not None and settings.early_stopping is None:
             raise SpecError("validation rows were given, but early_stopping is off; set early_stopping=True")
+        return settings
+
+    def _submit(self, source: Source, validation: Source | None, out: Any) -> FitHandle:
+        """Submit a fit to `source` that goes on by itself."""
+        settings = self._checked(validation)
+        client = self.client if self.client is not None else _active_client()
+        if out is None or client is None:
+            what = "no out=, where a worker writes the model" if out is None else "no client of a cluster to run on"
+            raise SpecError(f"detach=True was given and {what}; give it")
+        safety = replace(self._safety(), earlier=None, hand_back=False)
+        return submit(source, settings, client, os.fspath(out), validation=validation, safety=safety)
+
+    def _fit_source(self, source: Source, validation: Source | None, out: Any) -> FitResult:
+        """Fit to `source` and set the attributes that classifier and regressor share."""
+        if out is not None:
+            raise SpecError(f"out={out!r} was given without detach=True; call save() after the fit instead")
+        settings = self._checked(validation)
         client = self.client if self.client is not None else _active_client()
         with progress(settings.max_epochs) if self.verbose else _no_progress() as listener:
             result = fit(

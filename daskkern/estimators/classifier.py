@@ -19,6 +19,7 @@ from daskkern.kernels import Kernel, Laplacian
 from daskkern.losses import Loss, Probabilistic, decode, parse_loss
 from daskkern.solvers import Solver
 from daskkern.training.evaluate import score_store
+from daskkern.training.handle import FitHandle
 from daskkern.training.sources import Source
 
 
@@ -141,7 +142,16 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.warm_start = warm_start
         self.checkpoint = checkpoint
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None) -> "KernelClassifier":
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        validation: Any = None,
+        detach: bool = False,
+        out: Any = None,
+    ) -> "KernelClassifier | FitHandle":
         """Fit the classifier.
 
         Parameters
@@ -153,6 +163,11 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         sample_weight : dask array or array-like (n,), optional
         validation : store or (X, y), optional
             Rows to watch when `early_stopping` is on, in place of a share of the training rows.
+        detach : bool
+            Submit the fit to the cluster and return a :class:`daskkern.FitHandle` at once; the estimator stays
+            unfitted, and a worker writes the model.
+        out : path or URL, optional
+            Where, with `detach`.
 
         Raises
         ------
@@ -171,7 +186,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         def make(X_val: Any, y_val: Any) -> Source:
             return _coded(X_val, y_val, known)
 
-        self._fit_source(source, validation_source(validation, make))
+        watched = validation_source(validation, make)
+        if detach:
+            return self._submit(source, watched, out)
+        self._fit_source(source, watched, out)
         self.classes_ = known
         return self
 

@@ -15,6 +15,7 @@ from daskkern.kernels import Kernel, Laplacian
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
 from daskkern.training.evaluate import score_store
+from daskkern.training.handle import FitHandle
 from daskkern.training.sources import Source, check_finite
 
 
@@ -95,7 +96,16 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self.warm_start = warm_start
         self.checkpoint = checkpoint
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, validation: Any = None) -> "KernelRegressor":
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        validation: Any = None,
+        detach: bool = False,
+        out: Any = None,
+    ) -> "KernelRegressor | FitHandle":
         """Fit the regressor.
 
         Parameters
@@ -104,6 +114,11 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         y : dask array or array-like (n,) or (n, t), optional
         sample_weight : dask array or array-like (n,), optional
         validation : store or (X, y), optional
+        detach : bool
+            Submit the fit to the cluster and return a :class:`daskkern.FitHandle` at once; the estimator stays
+            unfitted, and a worker writes the model.
+        out : path or URL, optional
+            Where, with `detach`.
 
         Raises
         ------
@@ -116,7 +131,10 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
             source, _ = lazy_source(X, y, sample_weight, "regression")
         else:
             source = self._arrays(X, y, sample_weight)
-        self._fit_source(source, validation_source(validation, _numbers))
+        watched = validation_source(validation, _numbers)
+        if detach:
+            return self._submit(source, watched, out)
+        self._fit_source(source, watched, out)
         return self
 
     def predict(self, X: Any) -> Any:

@@ -7,19 +7,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from daskkern.events import (
-    BatchFinished,
-    EpochFinished,
-    Event,
-    FitFinished,
-    FitQueued,
-    FitResumed,
-    FitStarted,
-    Listener,
-    StageFinished,
-    WorkersJoined,
-    WorkersLost,
-)
+from daskkern.events import BatchFinished, Event, FitFinished, FitQueued, FitResumed, Listener
+from daskkern.monitor.lines import line_of
 
 
 @contextmanager
@@ -46,33 +35,19 @@ class _Line:
 
     def __call__(self, event: Event) -> None:
         match event:
-            case FitQueued():
-                self._say(event.reason)
-                self._bar.update(self._task, description="queued", state="waiting for workers")
-            case FitStarted():
-                self._say(
-                    f"{event.solver}: {event.n_samples:,} rows x {event.n_features} features, {event.n_columns:,} "
-                    f"columns, {event.n_outputs} output{'s' * (event.n_outputs > 1)}, on {event.size} "
-                    f"rank{'s' * (event.size > 1)}"
-                )
-            case StageFinished():
-                self._say(f"  {event.stage:<12} {event.seconds:6.1f} s   {event.detail}")
             case BatchFinished():
                 self._batch(event)
-            case EpochFinished():
-                self._say(_epoch_line(event, self._max_epochs))
+                return
+            case FitQueued():
+                self._bar.update(self._task, description="queued", state="waiting for workers")
             case FitResumed():
                 self._begun = None
-                self._say(
-                    f"  going on after batch {event.batch} of epoch {event.epoch}, on {event.size} "
-                    f"rank{'s' * (event.size > 1)}"
-                )
-            case WorkersLost():
-                self._say(f"  {event.reason}; forming the gang anew (attempt {event.attempt})")
-            case WorkersJoined():
-                self._say(f"  more workers are there: going on with {event.size} ranks")
             case FitFinished():
                 self._bar.update(self._task, state=f"ended: {event.reason}")
+                return
+        line = line_of(event, self._max_epochs)
+        if line is not None:
+            self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _batch(self, event: BatchFinished) -> None:
         now = time.monotonic()
@@ -90,18 +65,6 @@ class _Line:
                 f"{_clock(left)} left"
             ),
         )
-
-    def _say(self, line: str) -> None:
-        self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _epoch_line(event: EpochFinished, max_epochs: int) -> str:
-    line = f"  epoch {event.epoch:>3}/{max_epochs} {event.seconds:6.1f} s   loss {event.loss:.5g}"
-    if event.validation_score == event.validation_score:
-        line += f"   validation loss {event.validation_loss:.5g}, score {event.validation_score:.4f}"
-    if event.bytes_sent:
-        line += f"   {event.bytes_sent / 1e6:.1f} MB sent by rank 0"
-    return line
 
 
 def _clock(seconds: float) -> str:

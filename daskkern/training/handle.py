@@ -66,6 +66,12 @@ def find_fit(client: Client, fit: str | None) -> FitStatus:
     raise ClusterError(f"several fits are meant: {names}; name one")
 
 
+def attach(client: Client, fit: str | None = None) -> "FitHandle":
+    """Return the handle of a fit that anybody submitted to the cluster of `client`. `fit` is as of `find_fit`."""
+    status = find_fit(client, fit)
+    return FitHandle(status.card.fit, str(client.scheduler_info(n_workers=0)["address"]), status.card.out, client)
+
+
 class FitHandle:
     """A fit on a cluster, wherever it was submitted.
 

@@ -1,0 +1,161 @@
+"""``daskkern status | watch | logs | cancel``: fits on a cluster, whoever submitted them."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from daskkern.cli.cluster_options import scheduler_client
+from daskkern.cli.console import listing, say
+from daskkern.cluster.fits import FitStatus
+from daskkern.errors import ClusterError
+from daskkern.monitor.lines import line_of
+from daskkern.monitor.progress import progress
+from daskkern.training.handle import FitHandle, find_fit, list_fits
+
+_COLUMNS = ("fit", "name", "state", "progress", "loss", "rows/s", "time", "owner", "waits for")
+
+
+def _on_scheduler(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--scheduler", required=True, metavar="ADDRESS", help="The Dask scheduler, such as tcp://host:8786."
+    )(command)
+
+
+@click.command("status")
+@click.argument("fit", required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, or a list of them without FIT.")
+@_on_scheduler
+def status_command(fit: str | None, as_json: bool, scheduler: str) -> None:
+    """Show the fits of a cluster, or one FIT."""
+    with scheduler_client(scheduler) as client:
+        found = list_fits(client) if fit is None else (find_fit(client, fit),)
+    if as_json:
+        messages = [_plain(status) for status in found]
+        say(json.dumps(messages if fit is None else messages[0]))
+    elif fit is not None:
+        _show(found[0])
+    elif not found:
+        say("no fits")
+    else:
+        listing(_COLUMNS, [_row(status) for status in found])
+
+
+@click.command("watch")
+@click.argument("fit", required=False)
+@_on_scheduler
+def watch_command(fit: str | None, scheduler: str) -> None:
+    """Follow a FIT until it ends; Ctrl-C leaves it alone. Without FIT: the one that runs."""
+    with _handle(scheduler, fit) as (handle, status):
+        try:
+            with progress(status.card.max_epochs) as listener:
+                status = handle.watch(listener)
+        except KeyboardInterrupt:
+            say(f"fit {handle.fit} goes on; look again with: daskkern watch {handle.fit} --scheduler {scheduler}")
+            return
+    _show(status)
+    if status.state not in ("finished", "interrupted"):
+        raise ClusterError(f"fit {handle.fit} ended as {status.state}{': ' * bool(status.error)}{status.error}")
+
+
+@click.command("logs")
+@click.argument("fit", required=False)
+@_on_scheduler
+def logs_command(fit: str | None, scheduler: str) -> None:
+    """Print what happened in a FIT, a line each with its time."""
+    with _handle(scheduler, fit) as (handle, status):
+        say(f"{_clock(status.submitted)}  submitted by {status.card.owner}")
+        for moment in handle.moments():
+            line = line_of(moment.event, status.card.max_epochs)
+            if line is not None:
+                say(f"{_clock(moment.time)}  {line}")
+        if not status.active:
+            say(f"{_clock(status.ended)}  {status.state}{': ' * bool(status.error)}{status.error}")
+
+
+@click.command("cancel")
+@click.argument("fit", required=False)
+@click.option("--abort", is_flag=True, help="At once, and without the model so far.")
+@_on_scheduler
+def cancel_command(fit: str | None, abort: bool, scheduler: str) -> None:
+    """End a FIT after its current step; it keeps the model so far, and a checkpoint to --resume from."""
+    with _handle(scheduler, fit) as (handle, status):
+        if not handle.cancel(abort=abort):
+            raise ClusterError(f"fit {handle.fit} is over: {status.state}")
+    say(f"fit {handle.fit} was asked to end; see daskkern status {handle.fit} --scheduler {scheduler}")
+
+
+@contextmanager
+def _handle(scheduler: str, fit: str | None) -> Iterator[tuple[FitHandle, FitStatus]]:
+    with scheduler_client(scheduler) as client:
+        status = find_fit(client, fit)
+        yield FitHandle(status.card.fit, scheduler, status.card.out, client), status
+
+
+def _plain(status: FitStatus) -> dict[str, Any]:
+    """Return `status` for JSON, which has no NaN."""
+    message = asdict(status)
+    return {**message.pop("card"), **{key: None if value != value else value for key, value in message.items()}}
+
+
+def _row(status: FitStatus) -> tuple[str, ...]:
+    return (
+        status.card.fit,
+        status.card.name,
+        status.state,
+        _progress(status),
+        _number(status.loss, ".4g"),
+        f"{status.rows_per_second:,.0f}" if status.rows_per_second else "",
+        _took(status),
+        status.card.owner,
+        ", ".join(status.ahead),
+    )
+
+
+def _show(status: FitStatus) -> None:
+    card = status.card
+    lines = {
+        "fit": f"{card.fit} ({card.name}), submitted by {card.owner} at {_clock(status.submitted)}",
+        "state": status.state,
+        "rows from": card.source,
+        "model": card.out,
+        "progress": _progress(status),
+        "loss": _number(status.loss, ".5g"),
+        "validation": _number(status.validation_score, ".4f"),
+        "rate": f"{status.rows_per_second:,.0f} rows/s" if status.rows_per_second else "",
+        "time": _took(status),
+        "workers": ", ".join(status.workers),
+        "waits for": ", ".join(status.ahead),
+        "lost workers": str(status.lost) if status.lost else "",
+        "error": status.error,
+    }
+    for name, text in lines.items():
+        if text:
+            say(f"{name:<13}{text}")
+
+
+def _progress(status: FitStatus) -> str:
+    if not status.epoch:
+        return ""
+    of = f"/{status.card.max_epochs}" if status.card.max_epochs else ""
+    return f"epoch {status.epoch}{of}, batch {status.batch}/{status.n_batches}"
+
+
+def _took(status: FitStatus) -> str:
+    seconds = int((status.ended or time.time()) - status.submitted)
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _number(value: float, form: str) -> str:
+    return "" if value != value else format(value, form)
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+COMMANDS = (status_command, watch_command, logs_command, cancel_command)

@@ -1,0 +1,52 @@
+"""Events as lines of text: what a terminal shows of a fit, and what its log keeps."""
+
+from daskkern.events import (
+    EpochFinished,
+    Event,
+    FitFinished,
+    FitQueued,
+    FitResumed,
+    FitStarted,
+    StageFinished,
+    WorkersJoined,
+    WorkersLost,
+)
+
+
+def line_of(event: Event, max_epochs: int) -> str | None:
+    """Return one line for `event`, or None for one that is too small for a line. `max_epochs` 0 is not known."""
+    match event:
+        case FitQueued():
+            return event.reason
+        case FitStarted():
+            return (
+                f"{event.solver}: {event.n_samples:,} rows x {event.n_features} features, {event.n_columns:,} columns, "
+                f"{event.n_outputs} output{_s(event.n_outputs)}, on {event.size} rank{_s(event.size)}"
+            )
+        case StageFinished():
+            return f"  {event.stage:<12} {event.seconds:6.1f} s   {event.detail}".rstrip()
+        case EpochFinished():
+            return _epoch(event, max_epochs)
+        case FitResumed():
+            return f"  going on after batch {event.batch} of epoch {event.epoch}, on {event.size} rank{_s(event.size)}"
+        case WorkersLost():
+            return f"  {event.reason}; forming the gang anew (attempt {event.attempt})"
+        case WorkersJoined():
+            return f"  more workers are there: going on with {event.size} ranks"
+        case FitFinished():
+            return f"ended ({event.reason}) after {event.epochs} epoch{_s(event.epochs)}, {event.seconds:.1f} s"
+    return None
+
+
+def _epoch(event: EpochFinished, max_epochs: int) -> str:
+    of = f"/{max_epochs}" if max_epochs else ""
+    line = f"  epoch {event.epoch:>3}{of} {event.seconds:6.1f} s   loss {event.loss:.5g}"
+    if event.validation_score == event.validation_score:
+        line += f"   validation loss {event.validation_loss:.5g}, score {event.validation_score:.4f}"
+    if event.bytes_sent:
+        line += f"   {event.bytes_sent / 1e6:.1f} MB sent by rank 0"
+    return line
+
+
+def _s(number: int) -> str:
+    return "s" * (number != 1)

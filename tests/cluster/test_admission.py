@@ -1,0 +1,149 @@
+"""The rules of admission, without a cluster."""
+
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskkern.cluster.admission import Admission, Place, Verdict, Wish
+
+NAMES = "abcd"
+GB = 1 << 30
+
+
+def places(names: str = NAMES, limit: int = 0) -> list[Place]:
+    return [Place(name, limit) for name in names]
+
+
+def test_a_fit_gets_all_workers_or_as_many_as_it_asks_for() -> None:
+    assert Admission().ask(Wish("f", 0.0), places()) == Verdict(tuple(NAMES))
+    assert Admission().ask(Wish("f", 0.0, n_ranks=2), places()) == Verdict(("a", "b"))
+    assert Admission().ask(Wish("f", 0.0, n_ranks=2, allowed=("c", "x", "b")), places()) == Verdict(("c", "b"))
+
+
+def test_small_fits_run_side_by_side_and_a_large_one_waits_for_both() -> None:
+    admission = Admission()
+    assert admission.ask(Wish("f", 0.0, n_ranks=1), places("abc")).members == ("a",)
+    assert admission.ask(Wish("g", 1.0, n_ranks=1), places("abc")).members == ("b",)
+    assert admission.ask(Wish("h", 2.0), places("abc")) == Verdict(ahead=("f", "g"))
+    admission.release("f")
+    assert admission.ask(Wish("h", 2.0), places("abc")) == Verdict(ahead=("g",))
+    admission.release("g")
+    assert admission.ask(Wish("h", 2.0), places("abc")).members == tuple("abc")
+
+
+def test_nobody_overtakes_a_fit_that_wants_the_same_workers() -> None:
+    admission = Admission()
+    admission.ask(Wish("f", 0.0, n_ranks=3), places())
+    assert admission.ask(Wish("all", 1.0), places()).ahead == ("f",)
+    assert admission.ask(Wish("small", 2.0, n_ranks=1), places()).ahead == ("f", "all")  # worker d is free, but wanted
+    assert admission.ask(Wish("other", 3.0, allowed=("d",)), places()).ahead == ("all", "small")
+
+
+def test_fits_that_want_other_workers_pass() -> None:
+    admission = Admission()
+    admission.ask(Wish("f", 0.0, allowed=("a", "b")), places())
+    assert admission.ask(Wish("g", 1.0, allowed=("b",)), places()).ahead == ("f",)
+    assert admission.ask(Wish("h", 2.0, allowed=("c",)), places()).members == ("c",)
+
+
+def test_a_fit_that_needs_workers_to_come_holds_nobody_up() -> None:
+    admission = Admission()
+    assert admission.ask(Wish("large", 0.0, n_ranks=6), places()) == Verdict(missing=2)
+    assert admission.ask(Wish("f", 1.0), places()).members == tuple(NAMES)
+    assert admission.ask(Wish("g", 1.0), []).missing == 1
+
+
+def test_the_order_is_that_of_submission_and_not_of_asking() -> None:
+    admission = Admission()
+    admission.ask(Wish("runs", 0.0), places())
+    admission.ask(Wish("later", 2.0), places())
+    assert admission.ask(Wish("earlier", 1.0), places()).ahead == ("runs",)
+    admission.release("runs")
+    assert admission.ask(Wish("later", 2.0), places()).ahead == ("earlier",)
+
+
+def test_fits_that_declare_their_memory_share_workers() -> None:
+    admission, room = Admission(), places("ab", 4 * GB)
+    assert admission.ask(Wish("f", 0.0, memory=2 * GB), room).members == ("a", "b")
+    assert admission.ask(Wish("g", 1.0, memory=2 * GB), room).members == ("a", "b")
+    assert admission.ask(Wish("h", 2.0, memory=1), room).ahead == ("f", "g")
+    admission.release("g")
+    assert admission.ask(Wish("alone", 3.0), room).ahead == ("f", "h")
+    assert admission.ask(Wish("h", 2.0, memory=1), room).members == ("a", "b")
+
+
+def test_a_gang_takes_other_workers_and_leaves_its_own() -> None:
+    admission = Admission()
+    admission.ask(Wish("f", 0.0, n_ranks=2), places())
+    admission.ask(Wish("g", 1.0, n_ranks=1), places())
+    assert admission.barred("f", places()) == {"c"}
+    assert admission.barred("g", places()) == {"a", "b"}
+    assert not admission.take("f", ("b", "c"), places())
+    assert not admission.take("f", ("b", "x"), places())
+    assert admission.held["f"] == ("a", "b")
+    assert admission.take("f", ("b", "d"), places())
+    assert admission.barred("g", places()) == {"b", "d"}
+    assert admission.busy == {"b", "c", "d"}
+
+
+def test_a_fit_without_a_place_may_use_nothing() -> None:
+    admission = Admission()
+    assert admission.barred("unknown", places("ab")) == {"a", "b"}
+    assert not admission.take("unknown", ("a",), places("ab"))
+
+
+def test_a_worker_that_is_restarted_keeps_its_place_by_its_name() -> None:
+    admission = Admission()
+    admission.ask(Wish("f", 0.0, n_ranks=2), places("ab"))
+    assert admission.ask(Wish("g", 1.0, n_ranks=1), places("b")).ahead == ("f",)  # a is being restarted
+    assert admission.ask(Wish("g", 1.0, n_ranks=1), places("ab")).ahead == ("f",)
+
+
+wishes = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.integers(1, 4)),
+        st.one_of(st.none(), st.lists(st.sampled_from(NAMES), min_size=1, unique=True).map(tuple)),
+        st.one_of(st.none(), st.integers(1, 8)),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(wishes, st.randoms(use_true_random=False))
+def test_every_fit_has_its_turn_and_no_worker_is_promised_twice(drawn: list, random) -> None:
+    """Fits ask in any order and end in any order: all are served that the cluster is large enough for."""
+    admission, numbers, room = Admission(), count(), places(limit=8)
+    open_ = [
+        Wish(f"f{number}", float(number), None if ranks is None else min(ranks, len(allowed or NAMES)), allowed, memory)
+        for number, (ranks, allowed, memory) in zip(numbers, drawn, strict=False)
+    ]
+    served = 0
+    for _ in range(20 * len(drawn)):
+        for wish in random.sample(open_, len(open_)):
+            admission.ask(wish, room)
+        for place in room:
+            users = [admission.granted[fit] for fit, names in admission.held.items() if place.name in names]
+            assert len(users) <= 1 or all(user.memory is not None for user in users)
+            assert sum(user.memory or 0 for user in users) <= place.memory_limit or len(users) == 1
+        for fit, names in admission.held.items():
+            wish = admission.granted[fit]
+            assert len(names) == (wish.n_ranks or len(wish.allowed or NAMES))
+        if admission.held:
+            ended = random.choice(sorted(admission.held))
+            admission.release(ended)
+            open_ = [wish for wish in open_ if wish.fit != ended]
+            served += 1
+        if not open_:
+            break
+    assert served == len(drawn)
+    assert not admission.waiting
+
+
+@pytest.mark.parametrize("memory", [None, 5])
+def test_asking_again_changes_nothing(memory: int | None) -> None:
+    admission = Admission()
+    first = admission.ask(Wish("f", 0.0, n_ranks=2, memory=memory), places())
+    assert admission.ask(Wish("f", 0.0, n_ranks=3, memory=memory), places()) == first

@@ -1,0 +1,222 @@
+"""Fits that go on without the process that submitted them, through the loss of any worker, to the same model."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+from sklearn.datasets import load_digits
+
+import daskkern
+from daskkern import KernelClassifier, Landmarks
+from daskkern.cluster.gang import GangSettings
+from daskkern.cluster.plugin import PLUGIN_NAME
+from daskkern.errors import ClusterError, DataError, FitCancelledError, SpecError, StoreError
+from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed
+from daskkern.kernels import Gaussian
+from daskkern.losses import SquaredHinge
+from daskkern.solvers import EigenPro
+from daskkern.testing.cluster import local_cluster, wait_until, worker_pids
+from daskkern.training.detached import submit
+from daskkern.training.fit import fit
+from daskkern.training.handle import FitHandle, attach, list_fits
+from daskkern.training.keeper import Safety
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import ArraySource, StoreSource
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+QUICK = GangSettings(silence_s=3.0, rejoin_s=8.0, idle_s=20.0)
+SETTINGS = FitSettings(
+    Gaussian(1.5), SquaredHinge(), Landmarks(200), EigenPro(window=3), max_epochs=8, batch_size=32, device="cpu"
+)
+LONG = replace(SETTINGS, max_epochs=3000)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> StoreSource:
+    folder = tmp_path_factory.mktemp("detached")
+    X, y = load_digits(return_X_y=True)
+    np.savez(folder / "digits.npz", X=X.astype(np.uint8), y=y)
+    daskkern.ingest([str(folder / "digits.npz")], folder / "digits.zarr", chunk_rows=200, scale="minmax")
+    return StoreSource.at(str(folder / "digits.zarr"))
+
+
+@pytest.fixture(scope="module")
+def expected(source: StoreSource, client2: Client) -> np.ndarray:
+    return fit(source, SETTINGS, client=client2).model.coef
+
+
+def left(client: Client) -> tuple[dict[str, Any], list[str]]:
+    """Return what fits have left: mailboxes and kept commits on workers, tasks on the scheduler."""
+
+    def on_worker(dask_worker: Any) -> list[str]:
+        registry = dask_worker.plugins[PLUGIN_NAME].registry
+        return [*registry.mailboxes, *registry.vaults]
+
+    def on_scheduler(dask_scheduler: Any) -> list[str]:
+        return [str(key) for key in dask_scheduler.tasks if str(key).startswith("daskkern")]
+
+    held = {address: names for address, names in client.run(on_worker).items() if names}
+    return held, client.run_on_scheduler(on_scheduler)
+
+
+def assert_nothing_left(client: Client) -> None:
+    wait_until(lambda: left(client) == ({}, []), what=f"a clean cluster; {left(client)} was there")
+
+
+def wait_for_batches(handle: FitHandle, epoch: int = 2) -> None:
+    wait_until(lambda: handle.status().epoch >= epoch, timeout_s=60, what=f"epoch {epoch}")
+
+
+def test_the_model_is_that_of_a_fit_that_was_waited_for(
+    source: StoreSource, expected: np.ndarray, client2: Client, tmp_path: Path
+) -> None:
+    handle = submit(source, SETTINGS, client2, str(tmp_path / "m.zarr"), name="alone")
+    events: list[Event] = []
+    status = handle.watch(events.append, timeout_s=60)
+    assert (status.state, status.epoch, status.card.name) == ("finished", 8, "alone")
+    np.testing.assert_array_equal(handle.result().coef, expected)
+    assert [event.epoch for event in events if isinstance(event, EpochFinished)] == list(range(1, 9))
+    assert any(isinstance(event, BatchFinished) for event in events)
+    assert isinstance(events[-1], FitFinished) or isinstance(events[-2], FitFinished)
+    assert not (tmp_path / "m.zarr.checkpoint").exists()
+    assert status.workers == ()
+    assert_nothing_left(client2)
+
+
+_SUBMIT = """
+import sys
+from distributed import Client
+import daskkern
+from daskkern import KernelClassifier, Landmarks
+from daskkern.kernels import Gaussian
+from daskkern.solvers import EigenPro
+if __name__ == "__main__":
+    with Client({address!r}) as client:
+        model = KernelClassifier(Gaussian(1.5), basis=Landmarks(200), solver=EigenPro(window=3), max_epochs=8,
+                                 batch_size=32, device="cpu", client=client)
+        print(model.fit({store!r}, detach=True, out={out!r}).fit)
+"""
+
+
+def test_the_client_may_leave(
+    source: StoreSource, expected: np.ndarray, client2: Client, cluster2: str, tmp_path: Path
+) -> None:
+    script, out = tmp_path / "submit.py", str(tmp_path / "m.zarr")
+    script.write_text(_SUBMIT.format(address=cluster2, store=source.location, out=out))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, env=env)
+    assert done.returncode == 0, done.stderr
+    handle = pickle.loads(pickle.dumps(attach(client2, done.stdout.strip())))
+    np.testing.assert_array_equal(handle.result(timeout_s=60).coef, expected)
+    assert daskkern.load(out).provenance["fit"] == handle.fit
+    assert_nothing_left(client2)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_lost_worker_changes_not_a_bit(victim: int, source: StoreSource, tmp_path: Path) -> None:
+    """One of the two conducts the fit, and one supervises it."""
+    settings = replace(SETTINGS, max_epochs=20)
+    with local_cluster(2) as client:
+        expected = fit(source, settings, client=client).model.coef
+        pids = list(worker_pids(client).values())
+        safety = Safety(commit_s=0.05, checkpoint_s=0.05)
+        handle = submit(source, settings, client, str(tmp_path / "m.zarr"), gang=QUICK, safety=safety)
+        wait_for_batches(handle)
+        os.kill(pids[victim], signal.SIGKILL)
+        np.testing.assert_array_equal(handle.result(timeout_s=90).coef, expected)
+        resumed = [moment.event for moment in handle.moments() if isinstance(moment.event, FitResumed)]
+        assert resumed, "it began anew instead of going on"
+        assert (resumed[-1].epoch, resumed[-1].batch) > (1, 0)
+        assert_nothing_left(client)
+
+
+def test_a_cancelled_fit_leaves_its_model_and_goes_on_later(
+    source: StoreSource, client2: Client, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "m.zarr")
+    handle = submit(source, LONG, client2, out)
+    wait_for_batches(handle)
+    assert handle.cancel()
+    assert handle.status().active or handle.status().state == "interrupted"
+    assert handle.result(timeout_s=60).coef.any()
+    assert handle.status().state == "interrupted"
+    assert not handle.cancel()
+    with pytest.raises(StoreError, match=r"go on from it with --resume"):
+        submit(source, LONG, client2, out)
+    done = len(daskkern.load(out).provenance["history"])
+    more = replace(LONG, max_epochs=done + 2)
+    again = submit(source, more, client2, out, safety=Safety(resume=True))
+    np.testing.assert_array_equal(again.result(timeout_s=60).coef, fit(source, more, client=client2).model.coef)
+    assert not (tmp_path / "m.zarr.checkpoint").exists()
+
+
+def test_an_aborted_fit_ends_at_once(source: StoreSource, client2: Client, tmp_path: Path) -> None:
+    handle = submit(source, LONG, client2, str(tmp_path / "m.zarr"))
+    wait_for_batches(handle)
+    handle.cancel(abort=True)
+    with pytest.raises(FitCancelledError, match=r"has no model: .*was cancelled"):
+        handle.result(timeout_s=30)
+    assert handle.status().state == "cancelled"
+    assert not (tmp_path / "m.zarr").exists()
+    assert_nothing_left(client2)
+
+
+def test_a_queued_fit_can_be_cancelled(source: StoreSource, client2: Client, tmp_path: Path) -> None:
+    first = submit(source, LONG, client2, str(tmp_path / "1.zarr"))
+    wait_for_batches(first, 1)
+    second = submit(source, SETTINGS, client2, str(tmp_path / "2.zarr"))
+    wait_until(lambda: second.status().state == "queued", what="a queued fit")
+    assert second.status().ahead == (first.fit,)
+    second.cancel()
+    assert second.watch(timeout_s=30).state == "cancelled"
+    first.cancel(abort=True)
+    first.watch(timeout_s=30)
+    assert_nothing_left(client2)
+
+
+def test_a_fit_that_fails_says_why(source: StoreSource, client2: Client, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, memory_budget=1000)
+    handle = submit(source, settings, client2, str(tmp_path / "m.zarr"))
+    with pytest.raises(ClusterError, match=r"has no model: .*budget"):
+        handle.result(timeout_s=60)
+    assert handle.status().state == "failed"
+    assert_nothing_left(client2)
+
+
+def test_what_cannot_be_detached_is_refused(source: StoreSource, client2: Client, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"cannot write the model to .*No such file or directory"):
+        submit(source, SETTINGS, client2, str(tmp_path / "no such folder" / "m.zarr"))
+    big = np.zeros((9_000_000, 1))
+    rows = ArraySource(big, big, None, replace(source.info, n_rows=len(big), n_features=1))
+    with pytest.raises(DataError, match="144 MB of arrays of this process"):
+        submit(rows, SETTINGS, client2, str(tmp_path / "m.zarr"))
+    model = KernelClassifier(client=client2)
+    with pytest.raises(SpecError, match="no out=, where a worker writes the model"):
+        model.fit(source.location, detach=True)
+    with pytest.raises(SpecError, match="without detach=True; call save"):
+        model.fit(source.location, out="m.zarr")
+    with pytest.raises(SpecError, match="no client of a cluster"):
+        KernelClassifier().fit(source.location, detach=True, out="m.zarr")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_fits_at_once_all_end(source: StoreSource, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, max_epochs=1, basis=Landmarks(50))
+    with local_cluster(4) as client:
+        gangs = [replace(QUICK, n_ranks=ranks) for ranks in (None, 1, 2, 4)]
+        handles = [
+            submit(source, settings, client, str(tmp_path / f"{number}.zarr"), gang=gangs[number % 4])
+            for number in range(6)
+        ]
+        assert [handle.watch(timeout_s=120).state for handle in handles] == ["finished"] * 6
+        assert len(list_fits(client)) == 6
+        assert_nothing_left(client)
