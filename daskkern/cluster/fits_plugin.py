@@ -9,6 +9,7 @@ Handlers answer at once; nothing here waits for a worker or a client. The plugin
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from distributed import Client
@@ -43,6 +44,7 @@ _ABSENT_S = 60.0
 _HUNG_S = 60.0
 """A worker that conducts a detached fit, and of which nothing was heard for so long, is given up."""
 _HOLD_S = 10.0
+_RESTART_S = 60.0
 
 
 class FitsPlugin(SchedulerPlugin):
@@ -57,6 +59,7 @@ class FitsPlugin(SchedulerPlugin):
         self._fits: dict[str, FitRecord] = {}
         self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
         self._conductors: dict[str, str] = {}
+        self._restarts: set[asyncio.Task[None]] = set()
         handlers: dict[str, Callable[..., Any]] = {
             "ask": self._ask,
             "take": self._take,
@@ -68,6 +71,7 @@ class FitsPlugin(SchedulerPlugin):
             "fits": self._list,
             "fit_events": self._events,
             "hold": self._hold,
+            "drop": self._drop,
         }
         scheduler.handlers.update({f"daskkern_{verb}": handler for verb, handler in handlers.items()})
         self._sweeper = PeriodicCallback(self._sweep, _SWEEP_MS)
@@ -215,6 +219,28 @@ class FitsPlugin(SchedulerPlugin):
             self.transition(task, "processing", self._scheduler.tasks[task].state)
         return True
 
+    async def _drop(self, address: str, silence_s: float) -> bool:
+        """Remove a worker that hangs from the cluster, so that Dask computes again what it held, and have its nanny
+        start another. False when it was heard of, or when it is the scheduler that was slow."""
+        worker = self._scheduler.workers.get(address)
+        if worker is None:
+            return True
+        now = time.time()
+        others = [other for other in self._scheduler.workers.values() if other is not worker]
+        slow = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
+        if slow or now - worker.last_seen < silence_s:
+            return False
+        nanny = worker.nanny
+        await self._scheduler.remove_worker(address, stimulus_id=f"daskkern-hung-{now}")
+        if nanny:
+            self._restarts.add(restart := asyncio.create_task(self._restart(nanny)))
+            restart.add_done_callback(self._restarts.discard)
+        return True
+
+    async def _restart(self, nanny: str) -> None:
+        with suppress(OSError, TimeoutError):  # its host may be cut off; Dask logs it
+            await asyncio.wait_for(self._scheduler.rpc(nanny).restart(reason="daskkern-hung"), _RESTART_S)
+
     # -- the rest
 
     def _record(self, card: FitCard) -> FitRecord:
@@ -259,7 +285,7 @@ class FitsPlugin(SchedulerPlugin):
             task = self._scheduler.tasks.get(key)
             worker = None if task is None else task.processing_on
             if worker is not None and now - worker.last_seen > _HUNG_S:
-                await self._scheduler.remove_worker(worker.address, stimulus_id=f"daskkern-hung-{time.time()}")
+                await self._drop(worker.address, _HUNG_S)
 
 
 def install_fits(client: Client) -> None:

@@ -188,8 +188,6 @@ class _Attendance:
         self._listener = listener
         self._messages: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
         self._future: Future[Any] | None = None
-        self._superseded: Future[Any] | None = None
-        """A supervisor that hangs. It is let go only when the next one has begun: so it knows, and clears nothing."""
         self._home: str | None = None
         self._alone_since: float | None = None
         self._supervisors = 0
@@ -223,7 +221,6 @@ class _Attendance:
             self._order,
             reform,
             key=key,
-            workers=self._heard_of(),
             pure=False,
             retries=0,
             priority=_PRIORITY,
@@ -231,13 +228,6 @@ class _Attendance:
         self._supervisors += 1
         number, messages = self._supervisors, self._messages
         self._future.add_done_callback(lambda _: messages.put({_ENDED: number}))
-
-    def _heard_of(self) -> list[str] | None:
-        """Return the workers that do not hang, where some do. No restriction otherwise: with one, even a loose one,
-        Dask does not run the task on workers that come later."""
-        alive = live_workers(self._client)
-        silent = self._pulse.silent(alive)
-        return [address for address in alive if address not in silent] if silent else None
 
     def wait(self) -> GangReport:
         """Return the report, passing events on meanwhile. An interrupt becomes a request to stop."""
@@ -272,20 +262,14 @@ class _Attendance:
         fields = {key: value for key, value in message.items() if key != "worker"}  # which the scheduler adds
         if STARTED in fields:
             self._start_deadline, self._home = None, str(fields[STARTED])
-            self._release_superseded()
         else:
             event = from_message(fields)
             if isinstance(event, BatchFinished):
                 self._farthest = max(self._farthest, (event.epoch, event.batch))
             self._listener(event)
 
-    def _release_superseded(self) -> None:
-        if self._superseded is not None:
-            self._client.cancel([self._superseded])
-            self._superseded = None
-
     def _look(self) -> None:
-        """Raise when nothing can come of waiting any longer; take over from a supervisor that hangs."""
+        """Raise when nothing can come of waiting any longer; let go of a supervisor's worker that hangs."""
         now, name = time.monotonic(), self._order.name
         self._heed(str(ask_scheduler(self._client, "daskkern_asked_to_stop", fit=self._order.fit)))
         if self._stop_deadline is not None:
@@ -297,9 +281,9 @@ class _Attendance:
         alive = live_workers(self._client)
         silent = self._pulse.silent(alive)
         self._look_for_workers(bool(alive.keys() - silent))
-        if self._home in silent and self._superseded is None:
-            self._superseded = self._future
-            self._supervise()
+        if self._home in silent:  # without it, Dask runs the supervisor elsewhere
+            silence_s = self._settings.silence_s
+            ask_scheduler(self._client, "daskkern_drop", address=self._home, silence_s=silence_s)
         if self._start_deadline is not None and now > self._start_deadline:
             raise ClusterError(
                 f"no worker started fit '{name}' within {self._settings.start_timeout_s:g} s: they are busy with other "
@@ -363,6 +347,5 @@ class _Attendance:
         """Release everything that the fit holds on the cluster, in every case."""
         with suppress(OSError, TimeoutError, RuntimeError, ValueError, ClusterError):  # the scheduler may be gone
             self._client.unsubscribe_topic(self._order.topic)
-            self._release_superseded()
             if self._future is not None:
                 self._client.cancel([self._future])
