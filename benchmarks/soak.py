@@ -85,7 +85,7 @@ def one_fit(client: Client, ground: Ground, folder: Path, number: int, record: R
     """Run one fit and compare its scores. Whether it is detached, its solver and size follow from `number`."""
     case = list(CASES)[number % len(CASES)]
     settings = settings_for(case)
-    gang = GangSettings(**{**GANG.__dict__, "n_ranks": (None, 1, 2, 3, 4)[number % 5]})
+    gang = GangSettings(**{**GANG.__dict__, "n_ranks": (None, 1, 2, 3)[number % 4]})
     begun = time.monotonic()
     try:
         if number % 2:
