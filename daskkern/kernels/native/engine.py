@@ -9,9 +9,9 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.backend.tiles import balanced, for_each, within
 from daskkern.kernels.formula import Program
-from daskkern.kernels.native.invoke import MOST_ROWS, SPARSE_ROWS, WIDE, Rows, run_unit, shape_for, tile_rows
+from daskkern.kernels.native.invoke import LEAST_ROWS, MOST_ROWS, SPARSE_ROWS, Rows, run_unit, shape_for, tile_rows
 from daskkern.kernels.native.packing import CSRParts, Packed, pack
-from daskkern.kernels.native.shape import CHUNK
+from daskkern.kernels.native.shape import CHUNK, WIDE
 
 MOST_OUTPUTS = 32
 """Columns of A or G up to which a product is fused with the block; wider ones go to BLAS, tile by tile."""
@@ -205,10 +205,20 @@ def _units(left: Rows, right: Packed) -> tuple[list[slice], list[range]]:
         most = SPARSE_ROWS
     else:
         most = MOST_ROWS if left.shape[1] >= WIDE else _UNIT_ROWS
-    parts = balanced(left.shape[0], most)
-    if len(parts) > _EVEN:
-        parts = balanced(left.shape[0], -(-left.shape[0] // (-(-len(parts) // _EVEN) * _EVEN)))
+    parts = _whole_tiles(left.shape[0], most)
     wanted = min(len(right.blocks), max(1, -(-_UNITS // max(len(parts), 1))))
     count = len(right.blocks)
     groups = [range(count * k // wanted, count * (k + 1) // wanted) for k in range(wanted)] if count else []
     return parts, groups
+
+
+def _whole_tiles(m: int, most: int) -> list[slice]:
+    """Cut m rows into nearly equal parts of at most `most`, all but the last of whole tiles, and a multiple of four."""
+    if not m:
+        return []
+    tiles = -(-m // LEAST_ROWS)
+    count = -(-tiles // max(1, most // LEAST_ROWS))
+    if count > _EVEN:
+        count = -(-count // _EVEN) * _EVEN
+    edges = [min(m, tiles * k // count * LEAST_ROWS) for k in range(count + 1)]
+    return [slice(start, stop) for start, stop in itertools.pairwise(edges)]

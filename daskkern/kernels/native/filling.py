@@ -5,7 +5,7 @@ from functools import partial
 
 from daskkern.kernels.native.emitter import I64, Value
 from daskkern.kernels.native.frame import Chunk, Frame
-from daskkern.kernels.native.shape import CHUNK
+from daskkern.kernels.native.shape import CHUNK, LINE, WIDE
 
 DEPTH = 256
 """Features that are summed in a register before the sum is added to the buffer: two levels of sums err less."""
@@ -35,13 +35,29 @@ class Filling(Frame):
             k0 = e.b.sdiv(e.b.mul(self.n["n_features"], number), passes)
             k1 = e.b.sdiv(e.b.mul(self.n["n_features"], e.b.add(number, I64(1))), passes)
             fresh = e.b.icmp_signed("==", k0, I64(0))
+            share = self._share_of_lines(e.b.sub(k1, k0), groups)
             with e.loop(0, chunk.panels) as q:
                 number = q if self.kind.sparse_columns else e.b.add(chunk.panel, q)
                 panel = e.at(source, e.times(e.times(number, self.n["n_features"]), self.shape.panel))
                 with e.loop(0, groups) as g:
+                    self._prefetch(panel, k0, e.times(g, share), share)
                     packed = e.at(self.p["packed"], e.times(e.times(g, size), self.n["n_features"]))
                     target = e.at(chunk.buffer, e.times(g, size * self.width), e.times(q, self.shape.panel))
                     self._register_tile(packed, panel, target, k0, k1, fresh)
+
+    def _share_of_lines(self, features: Value, groups: Value) -> Value:
+        """Return the cache lines of the next panel that one group of rows asks for; none for narrow rows."""
+        e, per_feature = self.e, self.shape.panel * self.shape.itemsize // LINE
+        lines = e.times(features, per_feature)
+        share = e.b.sdiv(e.b.add(lines, e.b.sub(groups, I64(1))), groups)
+        return e.b.select(e.b.icmp_signed("<", self.n["n_features"], I64(WIDE)), I64(0), share)
+
+    def _prefetch(self, panel: Value, k0: Value, start: Value, count: Value) -> None:
+        """Ask for `count` lines of the same features in the panel that follows."""
+        e = self.e
+        following = e.at(panel, e.times(e.b.add(self.n["n_features"], k0), self.shape.panel))
+        with e.loop(start, e.b.add(start, count)) as line:
+            e.prefetch(following, e.times(line, LINE // self.shape.itemsize))
 
     def _register_tile(self, packed: Value, panel: Value, target: Value, k0: Value, k1: Value, fresh: Value) -> None:
         e, size, lanes = self.e, self.shape.rows, self.shape.lanes
