@@ -25,9 +25,12 @@ class Filling(Frame):
                 with e.loop(0, self.n["n_features"]) as k:
                     e.b.store(e.scalar(source, k), e.at(target, e.times(k, size)))
 
-    def _multiply(self, first: Value, rows: Value, groups: Value, chunk: Chunk, source: Value) -> None:
+    def _multiply(
+        self, first: Value, rows: Value, groups: Value, chunk: Chunk, source: Value, finish: Callable[[Value], None]
+    ) -> None:
+        """Fill a chunk panel by panel, and call `finish` with the number of each one while it is in cache."""
         if self.kind.sparse_rows:
-            self._multiply_sparse(first, rows, chunk, source)
+            self._multiply_sparse(first, rows, chunk, source, finish)
             return
         e, size = self.e, self.shape.rows
         passes = e.b.sdiv(e.b.add(self.n["n_features"], I64(DEPTH - 1)), I64(DEPTH))
@@ -36,14 +39,17 @@ class Filling(Frame):
             k1 = e.b.sdiv(e.b.mul(self.n["n_features"], e.b.add(number, I64(1))), passes)
             fresh = e.b.icmp_signed("==", k0, I64(0))
             share = self._share_of_lines(e.b.sub(k1, k0), groups)
+            last = e.b.icmp_signed("==", number, e.b.sub(passes, I64(1)))
             with e.loop(0, chunk.panels) as q:
-                number = q if self.kind.sparse_columns else e.b.add(chunk.panel, q)
-                panel = e.at(source, e.times(e.times(number, self.n["n_features"]), self.shape.panel))
+                place = q if self.kind.sparse_columns else e.b.add(chunk.panel, q)
+                panel = e.at(source, e.times(e.times(place, self.n["n_features"]), self.shape.panel))
                 with e.loop(0, groups) as g:
                     self._prefetch(panel, k0, e.times(g, share), share)
                     packed = e.at(self.p["packed"], e.times(e.times(g, size), self.n["n_features"]))
                     target = e.at(chunk.buffer, e.times(g, size * self.width), e.times(q, self.shape.panel))
                     self._register_tile(packed, panel, target, k0, k1, fresh)
+                with e.b.if_then(last):
+                    finish(q)
 
     def _share_of_lines(self, features: Value, groups: Value) -> Value:
         """Return the cache lines of the next panel that one group of rows asks for; none for narrow rows."""
@@ -82,7 +88,9 @@ class Filling(Frame):
                         place = i * self.width + v * lanes
                         e.store(e.b.fadd(sums[2 * i + v], e.load(target, place)), target, place)
 
-    def _multiply_sparse(self, first: Value, rows: Value, chunk: Chunk, source: Value) -> None:
+    def _multiply_sparse(
+        self, first: Value, rows: Value, chunk: Chunk, source: Value, finish: Callable[[Value], None]
+    ) -> None:
         """Sparse rows: one panel after the other stays in cache, or the whole chunk where it was spread for this."""
         e = self.e
         count = CHUNK if self.kind.sparse_columns else 1
@@ -91,6 +99,8 @@ class Filling(Frame):
             start, stop = (e.b.load(e.at(self.p["x_starts"], row, k)) for k in range(2))
             target = e.at(chunk.buffer, e.times(i, self.width), e.times(q, self.shape.panel))
             self._sparse_row(start, stop, target, chunk, q, source, count)
+        with e.loop(0, chunk.panels) as q:
+            finish(q)
 
     def _sparse_row(
         self, start: Value, stop: Value, target: Value, chunk: Chunk, q: Value, source: Value, count: int

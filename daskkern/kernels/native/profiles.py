@@ -107,7 +107,12 @@ class ColumnStats:
 
 
 def emit_profile(
-    e: Emitter, what: Lowered, numbers: Sequence[Value], raw: list[Value], row: RowStats, columns: list[ColumnStats]
+    e: Emitter,
+    what: Lowered,
+    numbers: Sequence[Value],
+    raw: list[Value],
+    rows: list[RowStats],
+    columns: list[ColumnStats],
 ) -> list[Value]:
     """Return the kernel's values for vectors of inner products; vectors are worked on side by side."""
     results: list[list[Value]] = []
@@ -117,7 +122,7 @@ def emit_profile(
         if step.op == "constant":
             results.append([next(constants)] * len(raw))
         elif not step.args:
-            results.append([_symbol(e, step.op, x, row, column) for x, column in zip(raw, columns, strict=True)])
+            results.append([_symbol(e, step.op, *stats) for stats in zip(raw, rows, columns, strict=True)])
         elif step.op == "exp2":
             results.append(exp2(e, args[0]))
         elif step.op == "exp2_falling":
