@@ -9,6 +9,7 @@ from daskkern.kernels.native.shape import CHUNK, LINE, WIDE
 
 DEPTH = 256
 """Features that are summed in a register before the sum is added to the buffer: two levels of sums err less."""
+_AHEAD = 16  # features that rows and panels are asked for before they are multiplied
 
 
 class Filling(Frame):
@@ -67,8 +68,13 @@ class Filling(Frame):
 
     def _register_tile(self, packed: Value, panel: Value, target: Value, k0: Value, k1: Value, fresh: Value) -> None:
         e, size, lanes = self.e, self.shape.rows, self.shape.lanes
+        line = LINE // self.shape.itemsize
 
         def step(k: Value, sums: list[Value]) -> list[Value]:
+            ahead = e.b.add(k, I64(_AHEAD))
+            for source, width in ((panel, self.shape.panel), (packed, size)):
+                for at in range(0, width, line):
+                    e.prefetch(source, e.times(ahead, width), at)
             columns = [e.load(panel, e.times(k, self.shape.panel), v * lanes) for v in range(2)]
             out = []
             for i in range(size):
