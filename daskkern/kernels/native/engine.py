@@ -207,20 +207,20 @@ def _units(left: Rows, right: Packed) -> tuple[list[slice], list[range]]:
         most = SPARSE_ROWS
     else:
         most = MOST_ROWS if left.shape[1] >= WIDE else _UNIT_ROWS
-    parts = _whole_tiles(left.shape[0], most)
+    parts = whole_tiles(left.shape[0], most)
     wanted = min(len(right.blocks), max(1, -(-_UNITS // max(len(parts), 1))))
     count = len(right.blocks)
     groups = [range(count * k // wanted, count * (k + 1) // wanted) for k in range(wanted)] if count else []
     return parts, groups
 
 
-def _whole_tiles(m: int, most: int) -> list[slice]:
+def whole_tiles(m: int, most: int) -> list[slice]:
     """Cut m rows into nearly equal parts of at most `most`, all but the last of whole tiles, and a multiple of four."""
     if not m:
         return []
     tiles = -(-m // LEAST_ROWS)
     count = -(-tiles // max(1, most // LEAST_ROWS))
     if count > _EVEN:
-        count = -(-count // _EVEN) * _EVEN
+        count = min(tiles, -(-count // _EVEN) * _EVEN)
     edges = [min(m, tiles * k // count * LEAST_ROWS) for k in range(count + 1)]
     return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
