@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from daskkern.cli.console import progress_bar, say, table
+from daskkern.data.remote import is_url
 from daskkern.data.store import Store, open_store
 from daskkern.models import load_model
 from daskkern.training.evaluate import score_store
@@ -87,4 +88,4 @@ def show_details(score: Score) -> None:
 
 def open_rows(store: str) -> Store:
     """Open a store named on the command line."""
-    return open_store(store if "://" in store else str(Path(store).absolute()))
+    return open_store(store if is_url(store) else str(Path(store).absolute()))

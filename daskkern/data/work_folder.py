@@ -1,4 +1,7 @@
-"""A hidden folder beside a destination for what is made on the way, gone afterwards in every case."""
+"""A hidden folder beside a destination for what is made on the way, gone afterwards in every case.
+
+For a destination behind a URL it lies among the temporary files of this machine (``TMPDIR``).
+"""
 
 import os
 import secrets
@@ -10,7 +13,9 @@ from pathlib import Path
 
 import psutil
 
-from daskkern.data.atomic import check_destination, local_folder, move_into_place
+from daskkern.data.atomic import check_destination, local_folder, move_into_place, working_place
+from daskkern.data.remote import is_url
+from daskkern.data.remote_group import upload
 from daskkern.data.schema import FORMAT
 from daskkern.errors import StoreError
 
@@ -22,7 +27,7 @@ def work_folder(destination: str | os.PathLike[str]) -> Iterator[Path]:
     Its name carries the host and the process. Folders that killed processes of this host left for the same
     destination are removed first.
     """
-    target = local_folder(os.fspath(destination))
+    target = working_place(destination)
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
     folder = target.with_name(f"{_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}")
@@ -34,7 +39,10 @@ def work_folder(destination: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def put_in_place(store: Path, out: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Rename a store that was written in a work folder. Raises StoreError when `out` is taken."""
+    """Rename a store that was written in a work folder, or upload it. Raises StoreError when `out` is taken."""
+    if is_url(out):
+        upload(store, os.fspath(out), kind=FORMAT, overwrite=overwrite)
+        return
     target = local_folder(os.fspath(out))
     check_destination(target, kind=FORMAT, overwrite=overwrite)
     move_into_place(store, target)

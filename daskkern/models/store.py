@@ -12,7 +12,9 @@ from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.data.atomic import atomic_group
 from daskkern.data.csr import csr_rows
+from daskkern.data.remote import open_zarr
 from daskkern.data.schema import ClassLabel, Scaling, check_format
+from daskkern.data.store import missing_chunk
 from daskkern.errors import DataError, ModelError, SpecError, StoreError
 from daskkern.kernels import from_spec
 from daskkern.losses import LOSSES
@@ -26,7 +28,7 @@ _KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
 def save_model(model: KernelModel, path: str | Path, *, overwrite: bool = True) -> None:
-    """Write `model` to a new Zarr group at `path`, under a temporary name that is renamed when whole.
+    """Write `model` to a new Zarr group at `path`, a folder or URL, that appears when it is whole.
 
     An older model at `path` is replaced when `overwrite` is true; anything else there is never touched.
     """
@@ -62,7 +64,9 @@ def load_model(source: str | Path | zarr.Group) -> KernelModel:
 
 def _open(where: str) -> zarr.Group:
     try:
-        return zarr.open_group(where, mode="r")
+        return open_zarr(where)
+    except StoreError as error:
+        raise ModelError(str(error)) from None
     except FileNotFoundError:
         raise ModelError(f"there is no model at {where}; give the path that 'fit --out' or save() wrote") from None
     except Exception as error:  # Zarr and its stores raise many types for what is no group
@@ -161,7 +165,7 @@ def _points(group: zarr.Group, where: str) -> Any:
         kinds = (np.float32, np.float64) if name == "data" else (np.int64,)
         if not isinstance(array, zarr.Array) or array.ndim != 1 or array.dtype not in kinds:
             raise ModelError(f"the model {where} is damaged: its sparse points have no array {name!r} as expected")
-        if array.nchunks_initialized != array.nchunks:
+        if missing_chunk(array) is not None:
             raise ModelError(f"the model {where} is incomplete: chunks of {name!r} are missing; copy or save it again")
         arrays.append(np.asarray(array[...]))
     if not np.isfinite(arrays[0]).all():
@@ -178,7 +182,7 @@ def _array(group: zarr.Group, name: str, where: str) -> HostArray:
     array = group.get(name)
     if not isinstance(array, zarr.Array) or array.ndim != 2 or array.dtype not in (np.float32, np.float64):
         raise ModelError(f"the model {where} is damaged: it has no table of floats called {name!r}")
-    if array.nchunks_initialized != array.nchunks:
+    if missing_chunk(array) is not None:
         raise ModelError(f"the model {where} is incomplete: chunks of {name!r} are missing; copy or save it again")
     values = np.asarray(array[...])
     if not np.isfinite(values).all():

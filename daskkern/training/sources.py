@@ -16,6 +16,7 @@ from distributed import Client, Future, get_client, get_worker, wait
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.csr import FeatureRows, first_not_finite, is_sparse, stack_rows
+from daskkern.data.remote import is_url
 from daskkern.data.rows import ArrayRows, Fields, Rows, StoreRows
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.data.store import StoreSource as StoreLocation
@@ -69,7 +70,7 @@ class StoreSource(Source):
     @classmethod
     def at(cls, location: StoreLocation) -> "StoreSource":
         """Open the store once to learn what it holds. A local path is made absolute. Raises StoreError."""
-        if not isinstance(location, zarr.Group) and "://" not in os.fspath(location):
+        if not isinstance(location, zarr.Group) and not is_url(location):
             location = os.path.abspath(location)
         store = open_store(location)
         info = store.info

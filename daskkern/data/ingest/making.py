@@ -18,6 +18,7 @@ from daskkern.data.ingest.stream import Progress, Stream
 from daskkern.data.ingest.tables import Table
 from daskkern.data.ingest.targets import Decision
 from daskkern.data.provenance import Provenance
+from daskkern.data.remote import is_url
 from daskkern.data.schema import StoreInfo
 from daskkern.data.shared_writer import SharedWriter
 from daskkern.data.store import Store, open_store
@@ -87,7 +88,7 @@ class Making:
                 self._stage(staged, others.get(TEST))
             shuffled = self._place(staged, others)
             for other in others.values():
-                other.set_scaling(open_store(Path(out)).info.scaling)
+                other.set_scaling(open_store(out).info.scaling)
         return shuffled
 
     def _stage(self, staged: Path, test: StoreWriter | None) -> None:
@@ -111,13 +112,15 @@ class Making:
         from_train = {part: other for part, other in others.items() if part != TEST or self.test is None}
         placing = Placing(whole, self.split, self.seed if shuffled else None)
         with work_folder(out) as folder:
-            with self._writer(StoreWriter, folder / "store", self.train, self.scale, self.overwrite) as train:
+            place = out if is_url(out) else folder / "store"
+            with self._writer(StoreWriter, place, self.train, self.scale, self.overwrite) as train:
                 writers = {TRAIN: train, **from_train}
                 _set_classes(writers, whole)
                 if shuffled:
                     train.set_provenance({**self.record, "shuffled with seed": self.seed})
                 placing.run(folder, writers, self.progress)
-            put_in_place(folder / "store", out, overwrite=self.overwrite)
+            if place is not out:
+                put_in_place(folder / "store", out, overwrite=self.overwrite)
         return shuffled
 
     def _other(self, part: int, path: PathLike) -> StoreWriter:
@@ -129,7 +132,7 @@ class Making:
     ) -> Writer:
         """Return the writer of a store for rows like those of a table."""
         made = kind(
-            Path(path),
+            os.fspath(path),
             n_features=rows.n_features,
             dtype=rows.dtype,
             task=self.decision.task,

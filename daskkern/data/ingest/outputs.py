@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TypeAlias
 
 from daskkern.data.atomic import check_destination
 from daskkern.data.ingest.split import TEST, TRAIN, VALIDATION, SplitSettings
 from daskkern.data.ingest.tables import Parts
+from daskkern.data.remote import is_url
 from daskkern.data.schema import FORMAT
 from daskkern.errors import SpecError
 
@@ -18,9 +18,9 @@ def check_outputs(outputs: Mapping[int, PathLike], overwrite: bool) -> None:
     """Check that the stores of the parts may be written, and differ."""
     names: dict[str, str] = {}
     for part, path in outputs.items():
-        check_destination(Path(path), kind=FORMAT, overwrite=overwrite)
+        check_destination(os.fspath(path), kind=FORMAT, overwrite=overwrite)
         name = {TRAIN: "training", TEST: "test", VALIDATION: "validation"}[part]
-        other = names.setdefault(os.path.realpath(path), name)
+        other = names.setdefault(os.fspath(path).rstrip("/") if is_url(path) else os.path.realpath(path), name)
         if other != name:
             raise SpecError(f"{path} was given for both {other} and {name} rows; name two stores")
 

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 from distributed import Client
 
+from daskkern.data.atomic import working_place
 from daskkern.data.columns import check_scaling_kind
 from daskkern.data.encoding import check_choices
 from daskkern.data.ingest.like import decide_like, like_of
@@ -59,8 +59,8 @@ def ingest(
         Files or patterns of one format, see :mod:`daskkern.data.ingest.formats`; a folder stands for the Parquet files
         in it. Several are concatenated. An ingestion that was killed is taken up when it is called alike again.
         Dask collections are computed a block at a time, where the active Dask client likes.
-    out : path
-        The store to write.
+    out : path or URL
+        The store to write. For a URL, rows are first stored among the temporary files of this machine (``TMPDIR``).
     target : str or sequence of str, optional
         Target columns of a table, or the entry of an npz. Required for tables; ``()`` says there is none.
     task : str
@@ -125,7 +125,7 @@ def ingest(
     known = None if like is None else like_of(like, scale, categorical, missing, drop)
     choices = check_choices(categorical, missing)
     names = (target,) if isinstance(target, str) else None if target is None else tuple(target)
-    scratch = Path(os.path.abspath(out)).parent
+    scratch = working_place(out).parent
     request = Request(
         names, weight, tuple(drop), task, scratch, client is not None, features, index_base, *choices, known
     )
