@@ -87,7 +87,9 @@ class Feed:
             return self._stored or needs_rows or not self._blocks.has(index)
 
         fields = row_fields(self._rows)
-        stream = data_batches.iter_batches(self._rows, self.plan, epoch, fields=fields, start=start, wanted_X=wanted)
+        sampling = self._prepared.sampling
+        rows = self._rows if sampling is None else sampling.rows(self._rows, epoch)
+        stream = data_batches.iter_batches(rows, self.plan, epoch, fields=fields, start=start, wanted_X=wanted)
         number = start
         try:
             for item in stream:
@@ -105,7 +107,8 @@ class Feed:
         """Return rows as read in the form of the solver, without a kernel block."""
         block, targets, xp = item.block, self._prepared.targets, self._xp
         assert block.y is not None
-        weight = targets.weight(block)
+        sampling = self._prepared.sampling
+        weight = targets.weight(block) if sampling is None else sampling.weight(block)
         return Batch(
             X=None if block.X is None else to_device(block.X, xp),
             y=xp.asarray(targets.encode(block.y)),

@@ -102,20 +102,25 @@ class MemoryPlan:
         return f"{which} would do: {'; '.join(f'({i}) {way}' for i, way in enumerate(ways[:3], 1))}"
 
 
-def plan_memory(sizes: Sizes, budget: int, device_budget: int = 0, keep: str = "auto") -> MemoryPlan:
-    """Return the plan for one rank. `device_budget` counts with ``sizes.device`` "gpu" only."""
+def plan_memory(
+    sizes: Sizes, budget: int, device_budget: int = 0, keep: str = "auto", *, same_batches: bool = True
+) -> MemoryPlan:
+    """Return the plan for one rank. `device_budget` counts with ``sizes.device`` "gpu" only.
+
+    Without `same_batches` they hold other rows in every epoch, so that nothing is kept.
+    """
     items, device_items = rank_items(sizes)
     pool, used = (device_budget, total(device_items)) if device_items else (budget, total(items))
     room = max(0, min(int(KEEP_SHARE * pool), pool - used))
     every_row = sizes.n * (sizes.d + sizes.c + 4) * sizes.itemsize
-    keeps_rows = every_row <= room // 2
+    keeps_rows = same_batches and every_row <= room // 2
     if keeps_rows:  # the windows that were read ahead are what is kept
         kept_rows = (("all rows", every_row),)
         items, device_items = (items, device_items + kept_rows) if device_items else (items + kept_rows, ())
         room -= every_row
     most = min(room, KEEP_LIMIT) if keep == "auto" else pool - used - every_row * keeps_rows
     # All or nothing: a part of the blocks saves that part of the kernel work, but costs as much memory as is there.
-    wanted = sizes.blocks_bytes
+    wanted = sizes.blocks_bytes if same_batches else 0
     kept = wanted if wanted <= most and keep in ("auto", "memory") else 0
     return MemoryPlan(
         items, kept, wanted, keeps_rows, budget, device_items, device_budget if device_items else 0, 0, "", keep, sizes

@@ -45,6 +45,11 @@ def check(settings: FitSettings, source: Source) -> None:
         check_loss(settings.loss, source.info.task)
     if isinstance(settings.solver, NystromSGD) and isinstance(settings.basis, AllRows):
         raise SpecError("solver nystrom_sgd was asked with all rows as centres; it needs Landmarks(n)")
+    if isinstance(settings.solver, NystromSGD) and settings.solver.mode == "stored" and settings.sampling != "uniform":
+        raise SpecError(
+            f"solver nystrom_sgd was asked with mode 'stored' and sampling={settings.sampling!r}, whose batches differ "
+            "from epoch to epoch; choose mode 'streamed'"
+        )
 
 
 def holds_out(settings: FitSettings, validation: Source | None) -> bool:
@@ -168,7 +173,7 @@ def plan_for(
             nystrom=isinstance(solver, NystromSGD),
             window_rows=summary.window_rows,
             validation=summary.validation,
-            chunk_rows=summary.chunk_rows,
+            chunk_rows=summary.chunk_rows * (1 if settings.sampling == "uniform" else 2),  # decoded, and drawn
             device="cpu" if device_budget is None else "gpu",
             auto_batch=isinstance(settings.batch_size, str),
             span=summary.span,
@@ -176,5 +181,6 @@ def plan_for(
         budget,
         device_budget or 0,
         "never" if settings.keep_blocks == "auto" and settings.max_epochs == 1 else settings.keep_blocks,
+        same_batches=settings.sampling == "uniform",
     )
     return unkept(plan) if summary.stored else plan
