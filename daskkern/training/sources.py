@@ -16,6 +16,7 @@ from distributed import Client, Future, get_client, get_worker, wait
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.csr import FeatureRows, first_not_finite, is_sparse, stack_rows
+from daskkern.data.encoding import Encoding
 from daskkern.data.remote import is_url
 from daskkern.data.rows import ArrayRows, Fields, Rows, StoreRows
 from daskkern.data.schema import ClassLabel, Scaling
@@ -41,6 +42,9 @@ class SourceInfo:
     single_target: bool
     n_stored: int | None = None
     """Entries of all sparse rows; None for dense rows."""
+    target_names: tuple[str, ...] | None = None
+    encoding: Encoding | None = None
+    """How columns of the table that the rows were made from became features."""
 
 
 class Source(ABC):
@@ -84,6 +88,8 @@ class StoreSource(Source):
             info.n_targets,
             info.n_targets == 1,
             int(store.array("X/data").shape[0]) if info.is_sparse else None,
+            info.target_names,
+            info.encoding,
         )
         return cls(location, known)
 

@@ -17,9 +17,9 @@ from daskkern.data.ingest.split import TEST, TRAIN, SplitSettings
 from daskkern.data.ingest.stream import Progress, Stream
 from daskkern.data.ingest.tables import Table
 from daskkern.data.ingest.targets import Decision
+from daskkern.data.likeness import Likeness
 from daskkern.data.provenance import Provenance
 from daskkern.data.remote import is_url
-from daskkern.data.schema import StoreInfo
 from daskkern.data.shared_writer import SharedWriter
 from daskkern.data.store import Store, open_store
 from daskkern.data.work_folder import put_in_place, work_folder
@@ -40,8 +40,8 @@ class Making:
         What the targets are.
     test : Table or None
         Rows of the source that go to a test store.
-    like : StoreInfo or None
-        The store whose classes and scaling the rows get.
+    like : Likeness or None
+        Whose classes and scaling the rows get.
     outputs : mapping of part to path
     split, shuffle, seed : SplitSettings, bool or None, int
     scale, chunk_rows, overwrite : str, int or None, bool
@@ -56,7 +56,7 @@ class Making:
     source: Source
     decision: Decision
     test: Table | None
-    like: StoreInfo | None
+    like: Likeness | None
     outputs: Mapping[int, PathLike]
     split: SplitSettings
     shuffle: bool | None

@@ -19,6 +19,7 @@ from daskkern.data.ingest.split import TEST, TRAIN, VALIDATION, SplitSettings
 from daskkern.data.ingest.stream import Progress
 from daskkern.data.ingest.tables import Request, Table
 from daskkern.data.ingest.targets import Decision, check_task, decide
+from daskkern.data.likeness import Likeness
 from daskkern.data.provenance import made_now
 from daskkern.errors import DataError, SpecError
 
@@ -48,7 +49,7 @@ def ingest(
     index_base: int | None = None,
     categorical: str = "refuse",
     missing: str = "refuse",
-    like: PathLike | None = None,
+    like: PathLike | Likeness | None = None,
     client: Client | None = None,
 ) -> IngestReport:
     """Turn files into a store, in bounded memory. Either everything is written, or nothing remains.
@@ -106,8 +107,8 @@ def ingest(
         What becomes of missing values of features: ``"refuse"``, ``"mean"`` (of categories the most frequent),
         ``"most_frequent"`` or ``"constant"`` (0; of categories one of their own, ``missing``). What was decided is
         recorded in the store.
-    like : path, optional
-        A store whose columns, categories, filled values, scaling and classes these rows get.
+    like : path or Likeness, optional
+        A store, or what a model tells, whose columns, categories, filled values, scaling and classes these rows get.
     client : distributed.Client, optional
         Workers that read and write the training rows in parallel; they must share the files with this process. Such
         an ingestion is not taken up after a kill. A split or a shuffle still happens in this process.
