@@ -5,10 +5,12 @@ an error, an interrupt - removes the sibling and leaves what was there before un
 rename: see :mod:`daskkern.data.remote_group` for how it is done there.
 """
 
+import glob
 import hashlib
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -47,7 +49,9 @@ def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Ite
     target = local_folder(path)
     check_destination(target, kind=kind, overwrite=overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial-{secrets.token_hex(4)}")
+    prefix = f".{target.name}.partial-{socket.gethostname()}-"
+    sweep(target, prefix)
+    partial = target.with_name(f"{prefix}{os.getpid()}-{secrets.token_hex(4)}")
     try:
         group = zarr.open_group(store=partial, mode="w-", zarr_format=3)
         group.update_attributes({"format": kind, "complete": False})
@@ -121,4 +125,23 @@ def move_into_place(partial: Path, target: Path) -> None:
         with suppress(OSError):
             old.rename(target)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    for replaced in target.parent.glob(f".{glob.escape(target.name)}.old-*"):  # now, or by a process that was killed
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def sweep(target: Path, prefix: str) -> None:
+    """Remove folders beside `target` whose names are `prefix`, the number of a process that is gone, and ``-...``."""
+    for entry in target.parent.glob(f"{glob.escape(prefix)}*"):
+        process = entry.name.removeprefix(prefix).partition("-")[0]
+        if process.isdigit() and not _is_running(int(process)):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

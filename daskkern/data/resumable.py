@@ -96,8 +96,8 @@ def resumable_group(path: str | Path, *, kind: str, key: str, overwrite: bool = 
         partial.group.update_attributes({"complete": True})
         check_destination(target, kind=kind, overwrite=overwrite)
         (partial.folder / PROGRESS).unlink(missing_ok=True)
-        (partial.folder / OWNER).unlink()
         move_into_place(partial.folder, target)
+        (target / OWNER).unlink(missing_ok=True)  # not before: without it nobody could tell what a kill leaves here
     except (KeyboardInterrupt, SystemExit):
         keep = partial.progress.exists()
         raise

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
-from daskkern.data.atomic import check_destination, local_folder, move_into_place, working_place
+from daskkern.data.atomic import check_destination, local_folder, move_into_place, sweep, working_place
 from daskkern.data.remote import is_url
 from daskkern.data.remote_group import upload
 from daskkern.data.schema import FORMAT
@@ -29,7 +27,7 @@ def work_folder(destination: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = working_place(destination)
     target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(target)
+    sweep(target, _prefix(target))
     folder = target.with_name(f"{_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}")
     folder.mkdir()
     try:
@@ -60,11 +58,3 @@ def check_room(folder: Path, n_bytes: int, purpose: str) -> None:
 
 def _prefix(target: Path) -> str:
     return f".{target.name}.work-{socket.gethostname()}-"
-
-
-def _remove_leftovers(target: Path) -> None:
-    prefix = _prefix(target)
-    for entry in target.parent.iterdir():
-        process = entry.name.removeprefix(prefix).partition("-")[0]
-        if entry.name.startswith(prefix) and process.isdigit() and not psutil.pid_exists(int(process)):
-            shutil.rmtree(entry, ignore_errors=True)

@@ -48,6 +48,8 @@ class Making:
         Of the stores.
     client : distributed.Client or None
         Workers that stage the rows.
+    key : str or None
+        A digest of the whole ingestion, which split and shuffled stores record.
     record : mapping
         What the stores remember of their making.
     progress : callable
@@ -65,6 +67,7 @@ class Making:
     chunk_rows: int | None
     overwrite: bool
     client: Client | None
+    key: str | None
     record: Provenance
     progress: Progress
 
@@ -113,7 +116,7 @@ class Making:
         placing = Placing(whole, self.split, self.seed if shuffled else None)
         with work_folder(out) as folder:
             place = out if is_url(out) else folder / "store"
-            with self._writer(StoreWriter, place, self.train, self.scale, self.overwrite) as train:
+            with self._writer(StoreWriter, place, self.train, self.scale, self.overwrite, self.key) as train:
                 writers = {TRAIN: train, **from_train}
                 _set_classes(writers, whole)
                 if shuffled:
@@ -125,7 +128,7 @@ class Making:
 
     def _other(self, part: int, path: PathLike) -> StoreWriter:
         rows = self.test if part == TEST and self.test is not None else self.train
-        return self._writer(StoreWriter, path, rows, "none", self.overwrite)
+        return self._writer(StoreWriter, path, rows, "none", self.overwrite, self.key)
 
     def _writer(
         self, kind: type[Writer], path: PathLike, rows: Table, scale: str, overwrite: bool, key: str | None = None

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TypeAlias
 
 from daskkern.data.atomic import check_destination
+from daskkern.data.ingest.keeping import is_written
 from daskkern.data.ingest.split import TEST, TRAIN, VALIDATION, SplitSettings
 from daskkern.data.ingest.tables import Parts
 from daskkern.data.remote import is_url
@@ -23,6 +25,19 @@ def check_outputs(outputs: Mapping[int, PathLike], overwrite: bool) -> None:
         other = names.setdefault(os.fspath(path).rstrip("/") if is_url(path) else os.path.realpath(path), name)
         if other != name:
             raise SpecError(f"{path} was given for both {other} and {name} rows; name two stores")
+
+
+def is_begun(outputs: Mapping[int, PathLike]) -> bool:
+    """Return whether some of several local stores are there and some are not: as a kill between two renames leaves."""
+    there = [not is_url(path) and Path(path).exists() for path in outputs.values()]
+    return any(there) and not all(there)
+
+
+def check_begun(outputs: Mapping[int, PathLike], key: str | None) -> None:
+    """Raise StoreError unless the stores that are there were made by an ingestion of this `key`."""
+    for path in outputs.values():
+        if not is_url(path) and Path(path).exists() and not is_written(Path(path), key):
+            check_destination(os.fspath(path), kind=FORMAT, overwrite=False)
 
 
 def check_split(parts: Parts, split: SplitSettings, outputs: Mapping[int, PathLike]) -> None:

@@ -11,7 +11,7 @@ from daskkern.data.columns import check_scaling_kind
 from daskkern.data.encoding import check_choices
 from daskkern.data.ingest.like import decide_like, like_of
 from daskkern.data.ingest.making import Making
-from daskkern.data.ingest.outputs import check_outputs, check_split
+from daskkern.data.ingest.outputs import check_begun, check_outputs, check_split, is_begun
 from daskkern.data.ingest.parallel import check_parallel
 from daskkern.data.ingest.report import IngestReport, report
 from daskkern.data.ingest.sources import Source, Sources, open_source
@@ -21,6 +21,7 @@ from daskkern.data.ingest.tables import Request, Table
 from daskkern.data.ingest.targets import Decision, check_task, decide
 from daskkern.data.likeness import Likeness
 from daskkern.data.provenance import made_now
+from daskkern.data.resumable import work_key
 from daskkern.errors import DataError, SpecError
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -122,7 +123,8 @@ def ingest(
     check_scaling_kind(scale)
     split_settings = SplitSettings(split, split_validation, stratify, seed)
     outputs = {part: path for part, path in ((TRAIN, out), (TEST, out_test), (VALIDATION, out_validation)) if path}
-    check_outputs(outputs, overwrite)
+    begun = not overwrite and is_begun(outputs)
+    check_outputs(outputs, overwrite or begun)
     known = None if like is None else like_of(like, scale, categorical, missing, drop)
     choices = check_choices(categorical, missing)
     names = (target,) if isinstance(target, str) else None if target is None else tuple(target)
@@ -139,6 +141,9 @@ def ingest(
         _check_cluster(source, test)
     if test is not None:
         _check_test(parts.train, test, decision)
+    key = source.key and work_key([source.key, repr(split_settings), shuffle, seed, sorted(map(str, outputs.values()))])
+    if begun:
+        check_begun(outputs, key)
     making = Making(
         source=source,
         decision=decision,
@@ -150,8 +155,9 @@ def ingest(
         seed=seed,
         scale=scale,
         chunk_rows=chunk_rows,
-        overwrite=overwrite,
+        overwrite=overwrite or begun,
         client=client,
+        key=key,
         record=made_now("ingest", source.names),
         progress=progress or _silent,
     )
