@@ -57,6 +57,7 @@ class Feed:
             self._rows = FeatureRows(rows, features, problem.extra.features, settings.dtype)
         self._whole = isinstance(settings.solver, NystromSGD) or not prepared.basis.all_rows
         self._blocks = keep_blocks(memory, settings, xp)
+        self._on_host = memory.rows_on_host
         self._batches: dict[int, Batch] | None = {} if memory.keeps_rows and not self._stored else None
         self._told = False
 
@@ -71,6 +72,8 @@ class Feed:
         if kept is not None and all(index in kept for index in order):
             for index in order:
                 batch = kept[index]
+                if self._on_host and batch.X is not None:
+                    batch = replace(batch, X=to_device(batch.X, self._xp))
                 yield replace(batch, phi=self._block(index, batch), last=index == order[-1])
         else:
             yield from self._read(epoch, start)
@@ -95,9 +98,9 @@ class Feed:
             for item in stream:
                 number += 1
                 index, batch = item.index, self._encode(item, number == self.plan.n_batches)
-                del item  # its window goes before another one is read
                 if self._batches is not None:
-                    self._batches[index] = batch
+                    self._batches[index] = replace(batch, X=item.block.X) if self._on_host else batch
+                del item  # its window goes before another one is read
                 yield replace(batch, phi=self._block(index, batch))
                 del batch
         finally:

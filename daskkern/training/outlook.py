@@ -182,5 +182,6 @@ def plan_for(
         device_budget or 0,
         "never" if settings.keep_blocks == "auto" and settings.max_epochs == 1 else settings.keep_blocks,
         same_batches=settings.sampling == "uniform",
+        epochs=1 if summary.stored else settings.max_epochs,
     )
     return unkept(plan) if summary.stored else plan
