@@ -22,6 +22,9 @@ from daskkern.data.remote import is_url
 from daskkern.data.remote_group import check_remote, remote_group
 from daskkern.errors import StoreError
 
+OWNER = "owner.json"
+"""A file of folders whose writing may be taken up again."""
+
 
 @contextmanager
 def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Iterator[zarr.Group]:
@@ -49,9 +52,8 @@ def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Ite
     target = local_folder(path)
     check_destination(target, kind=kind, overwrite=overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{target.name}.partial-{socket.gethostname()}-"
-    sweep(target, prefix)
-    partial = target.with_name(f"{prefix}{os.getpid()}-{secrets.token_hex(4)}")
+    sweep(target, partial_prefix(target))
+    partial = fresh_partial(target)
     try:
         group = zarr.open_group(store=partial, mode="w-", zarr_format=3)
         group.update_attributes({"format": kind, "complete": False})
@@ -129,11 +131,24 @@ def move_into_place(partial: Path, target: Path) -> None:
         shutil.rmtree(replaced, ignore_errors=True)
 
 
+def partial_prefix(target: Path) -> str:
+    """Return how names of half-written groups for `target` begin that processes of this machine make."""
+    return f".{target.name}.partial-{socket.gethostname()}-"
+
+
+def fresh_partial(target: Path) -> Path:
+    """Return a new name beside `target` that tells the process."""
+    return target.with_name(f"{partial_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}")
+
+
 def sweep(target: Path, prefix: str) -> None:
-    """Remove folders beside `target` whose names are `prefix`, the number of a process that is gone, and ``-...``."""
+    """Remove folders beside `target` whose names are `prefix`, the number of a process that is gone, and ``-...``.
+
+    Those with a file `OWNER` are left to :mod:`daskkern.data.resumable`.
+    """
     for entry in target.parent.glob(f"{glob.escape(prefix)}*"):
         process = entry.name.removeprefix(prefix).partition("-")[0]
-        if process.isdigit() and not _is_running(int(process)):
+        if process.isdigit() and not _is_running(int(process)) and not (entry / OWNER).exists():
             shutil.rmtree(entry, ignore_errors=True)
 
 
