@@ -79,6 +79,25 @@ def admitted(
             ask_scheduler(client, "daskkern_ended", fit=card.fit, state=state, error=problem)
 
 
+def renewed(client: Client, lease: Lease, rejoin_s: float, idle_s: float) -> Lease:
+    """Return the lease with the addresses that its workers have now: some were restarted, or are gone.
+
+    Waits `rejoin_s` for all of them, and `idle_s` for one. Raises ClusterError when none comes.
+    """
+    begun = time.monotonic()
+    while True:
+        wish = {"n_ranks": None, "allowed": None, "memory": None}  # what it holds already
+        answer = ask_scheduler(client, "daskkern_ask", card=asdict(lease.card), wish=wish, asker=client.id)
+        found, waited = tuple(answer.get("members", ())), time.monotonic() - begun
+        if answer.get("stop"):
+            raise FitCancelledError(f"fit '{lease.card.name}' ({lease.card.fit}) was cancelled")
+        if len(found) >= len(lease.addresses) or (found and waited > rejoin_s):
+            return Lease(lease.card, found)
+        if waited > idle_s:
+            raise ClusterError(f"the workers of fit '{lease.card.name}' are gone, and none came back in {idle_s:g} s")
+        time.sleep(_POLL_S)
+
+
 def _wait(client: Client, card: FitCard, wish: dict[str, Any], idle_s: float, listener: Listener) -> tuple[str, ...]:
     said, enough_at = "", time.monotonic()
     while True:

@@ -61,7 +61,24 @@ def choose_workers(client: Client, n_ranks: int | None, workers: Sequence[str] |
         A sentence that names the worker and the remedy.
     """
     _check_client(client)
-    alive = live_workers(client)
+    for last in (False, False, False, False, True):
+        alive = live_workers(client)
+        try:
+            return _checked(client, alive, n_ranks, workers, code)
+        except ClusterError:
+            if last or live_workers(client).keys() == alive.keys():
+                raise
+            # A worker went while it was asked: what it said, or did not say, is of no interest any more.
+    raise AssertionError("unreachable")
+
+
+def _checked(
+    client: Client,
+    alive: Mapping[str, Mapping[str, Any]],
+    n_ranks: int | None,
+    workers: Sequence[str] | None,
+    code: object,
+) -> tuple[str, ...]:
     if not alive:
         raise ClusterError(
             f"the cluster at {_address(client)} has no workers; start some with "

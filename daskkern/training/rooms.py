@@ -1,0 +1,104 @@
+"""What the workers of a cluster may plan with: whether they reach the data, and their memory, cores and disk."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from distributed import Client
+
+from daskkern.backend.namespace import namespace_for
+from daskkern.cluster.membership import live_workers
+from daskkern.errors import ClusterError
+from daskkern.training.calibration import calibrate_workers
+from daskkern.training.keeping import disk_room, needs_rates, with_blocks
+from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, available_memory, device_memory
+from daskkern.training.outlook import PreparedSummary, check_before, plan_for
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import Source, StoreSource
+
+
+def check_reach(client: Client, sources: Sequence[Source], settings: FitSettings, workers: Sequence[str]) -> None:
+    """Refuse a source that a worker cannot open, and a device that it does not have, naming the worker."""
+    for source in sources:
+        for worker, problem in client.run(_probe, source, settings, workers=list(workers)).items():
+            if problem is not None:
+                raise ClusterError(
+                    f"worker {worker} cannot run the fit: {problem}; give a path or URL that every worker can reach, "
+                    "and a device that it has"
+                )
+
+
+def _probe(source: Source, settings: FitSettings) -> str | None:
+    try:
+        namespace_for(settings.device)
+        if isinstance(source, StoreSource):
+            source.open(settings.dtype)
+    except Exception as error:
+        return str(error)
+    return None
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one worker may plan with."""
+
+    threads: int
+    budget: int
+    device_budget: int | None
+    disk: int
+
+
+def rooms_of(client: Client, settings: FitSettings, workers: Sequence[str], share_memory: int | None) -> list[Room]:
+    """Ask the workers for what each may plan with; those of one host share what is free there."""
+    known = live_workers(client)
+    gone = [worker for worker in workers if worker not in known]
+    if gone:
+        raise ClusterError(f"worker {gone[0]} left the cluster while its memory was asked for; fit again")
+    hosts = [known[worker].get("host", worker) for worker in workers]
+    free = client.run(available_memory, workers=list(workers))
+    devices = client.run(device_memory, settings.device, workers=list(workers))
+    rooms = []
+    for worker, host in zip(workers, hosts, strict=True):
+        limit = int(known[worker].get("memory_limit") or 0)
+        share = free[worker] // hosts.count(host)
+        budget = settings.memory_budget or (min(int(LIMIT_SHARE * limit), share) if limit else share)
+        budget = min(budget, share_memory or budget)
+        threads = int(known[worker].get("nthreads", 1))
+        rooms.append(Room(threads, budget, devices[worker], 0))
+    disks = client.run(disk_room, settings, max(hosts.count(host) for host in hosts), workers=list(workers))
+    return [replace(room, disk=disks[worker]) for room, worker in zip(rooms, workers, strict=True)]
+
+
+def check_rooms(source: Source, settings: FitSettings, held_out: bool, rooms: Sequence[Room]) -> None:
+    """Refuse a fit that cannot fit, before the set-up begins."""
+    if all(room.device_budget is None for room in rooms):
+        least = min(rooms, key=lambda room: room.budget)
+        check_before(source, settings, held_out, len(rooms), least.threads, least.budget)
+
+
+def cluster_plan(
+    client: Client,
+    summary: PreparedSummary,
+    source: Source,
+    settings: FitSettings,
+    workers: Sequence[str],
+    rooms: Sequence[Room],
+) -> MemoryPlan:
+    """Return the plan that every rank follows: the tightest of all workers'."""
+    tightest = tightest_plan(summary, source, settings, len(workers), rooms)
+    tightest.check()
+    disk = min(room.disk for room in rooms)
+    rates = None
+    if tightest.sizes is not None and needs_rates(tightest, settings, disk):
+        rates = calibrate_workers(client, workers, source, settings, tightest.sizes, True)
+    decided = with_blocks(tightest, settings, disk, rates)
+    decided.check()
+    return decided
+
+
+def tightest_plan(
+    summary: PreparedSummary, source: Source, settings: FitSettings, ranks: int, rooms: Sequence[Room]
+) -> MemoryPlan:
+    plans = [
+        plan_for(summary, source, settings, ranks, room.threads, room.budget, room.device_budget) for room in rooms
+    ]
+    return min(plans, key=lambda plan: (plan.budget, plan.device_budget, plan.kept))
