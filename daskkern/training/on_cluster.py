@@ -27,7 +27,7 @@ from daskkern.training.memory import MemoryPlan
 from daskkern.training.outlook import PreparedSummary, holds_out, summarise
 from daskkern.training.prepare import Prepared, prepare
 from daskkern.training.rank import RankResult, RankTask, run_rank
-from daskkern.training.rooms import Room, check_reach, cluster_plan, rooms_of, tightest_plan
+from daskkern.training.rooms import Room, check_reach, check_rooms, cluster_plan, rooms_of, tightest_plan
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import RemoteValue, Source
 
