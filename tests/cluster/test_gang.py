@@ -218,9 +218,9 @@ class TestTheEnd:
 
 def interrupt_once_running(monkeypatch: pytest.MonkeyPatch, folder: Path | None, times: int = 1) -> list[float]:
     """Make the waiting client see Ctrl-C `times` times, once both ranks run."""
-    from daskkern.cluster import gang
+    from daskkern.cluster import attendance
 
-    look, seen = gang._Attendance._look, []
+    look, seen = attendance.Attendance._look, []
 
     def interrupted(self: Any) -> None:
         look(self)
@@ -229,5 +229,5 @@ def interrupt_once_running(monkeypatch: pytest.MonkeyPatch, folder: Path | None,
             seen.append(time.monotonic())
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(gang._Attendance, "_look", interrupted)
+    monkeypatch.setattr(attendance.Attendance, "_look", interrupted)
     return seen
