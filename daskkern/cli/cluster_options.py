@@ -3,13 +3,14 @@
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 from distributed import Client
 
 from daskkern.cli.console import say
+from daskkern.cluster.clients import Certificates, certificates
 from daskkern.cluster.local import connect
 from daskkern.errors import SpecError
 
@@ -22,22 +23,39 @@ class ClusterRequest:
     workers: int | None
     gpus: str | None
     debug: bool
+    scheduler_file: str | None = None
+    tls: Certificates | None = None
+
+    @property
+    def named(self) -> bool:
+        """Whether a running cluster was named."""
+        return self.scheduler is not None or self.scheduler_file is not None
 
     @contextmanager
     def client(self, memory_limit: str | int = "auto") -> Iterator[Client | None]:
         """Yield a client of the cluster, which is closed at the end, or None for "in this process"."""
+        if self.workers == 0 and self.tls is not None:
+            raise SpecError("TLS certificates were given with --workers 0, which has no cluster; leave them out")
         if self.workers == 0:
             say("running in this process")
             yield None
             return
-        with connect(self.scheduler, self.workers, self._gpus(), memory_limit, debug=self.debug) as connection:
+        with connect(
+            self.scheduler,
+            self.workers,
+            self._gpus(),
+            memory_limit,
+            scheduler_file=self.scheduler_file,
+            tls=self.tls,
+            debug=self.debug,
+        ) as connection:
             what = {"attached": "cluster", "cpu": "local cluster", "gpu": "local GPU cluster"}[connection.kind]
             say(f"{what} {_address(connection.client)}   dashboard {connection.dashboard_link or 'not served'}")
             yield connection.client
 
     def _gpus(self) -> Any:
         if self.gpus is None:
-            return "auto" if self.scheduler is None and self.workers is None else None
+            return None if self.named or self.workers is not None else "auto"
         if self.gpus in ("all", "auto"):
             return self.gpus
         try:
@@ -58,19 +76,46 @@ def _address(client: Client) -> str:
     return str(client.scheduler_info(n_workers=0)["address"])
 
 
+def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name a running cluster to a command, which receives them as one `running`."""
+
+    @click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler, such as tcp://host:8786.")
+    @click.option("--scheduler-file", metavar="FILE", help="The file that a running scheduler wrote, for its address.")
+    @click.option(
+        "--tls-ca", metavar="FILE", help="For tls://: certificate of the authority that signed the cluster's."
+    )
+    @click.option("--tls-cert", metavar="FILE", help="For tls://: certificate of this client.")
+    @click.option("--tls-key", metavar="FILE", help="For tls://: private key of this client.")
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        scheduler: str | None,
+        scheduler_file: str | None,
+        tls_ca: str | None,
+        tls_cert: str | None,
+        tls_key: str | None,
+        **others: Any,
+    ) -> Any:
+        tls = certificates(tls_ca, tls_cert, tls_key)
+        debug = bool(click.get_current_context().find_root().params.get("debug"))
+        running = ClusterRequest(scheduler, None, None, debug, scheduler_file, tls)
+        return command(*args, running=running, **others)
+
+    return wrapped
+
+
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the cluster options to a command, which receives them as one `where` of type ClusterRequest."""
 
-    @click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler, such as tcp://host:8786.")
+    @scheduler_options
     @click.option("--workers", type=int, metavar="N", help="Start N local worker processes; 0 runs in this process.")
     @click.option("--gpus", metavar="all|N", help="Start one local worker for each GPU.")
     @functools.wraps(command)
-    def wrapped(*args: Any, scheduler: str | None, workers: int | None, gpus: str | None, **others: Any) -> Any:
-        if sum(value is not None for value in (scheduler, workers, gpus)) > 1:
-            raise SpecError("give one of --scheduler, --workers and --gpus")
+    def wrapped(*args: Any, running: ClusterRequest, workers: int | None, gpus: str | None, **others: Any) -> Any:
+        if sum(value is not None for value in (running.scheduler, running.scheduler_file, workers, gpus)) > 1:
+            raise SpecError("give one of --scheduler, --scheduler-file, --workers and --gpus")
         if workers is not None and workers < 0:
             raise SpecError(f"--workers {workers} was given; give a whole number of 0 or more")
-        debug = bool(click.get_current_context().find_root().params.get("debug"))
-        return command(*args, where=ClusterRequest(scheduler, workers, gpus, debug), **others)
+        return command(*args, where=replace(running, workers=workers, gpus=gpus), **others)
 
     return wrapped

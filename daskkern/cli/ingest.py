@@ -1,10 +1,11 @@
 """``daskkern ingest``: files into a store."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import click
 
-from daskkern.cli.cluster_options import ClusterRequest
+from daskkern.cli.cluster_options import ClusterRequest, scheduler_options
 from daskkern.cli.console import progress_bar, say
 from daskkern.data.ingest import IngestReport, ingest
 from daskkern.errors import SpecError
@@ -49,11 +50,9 @@ from daskkern.errors import SpecError
     help="Missing feature values: refuse, mean, most_frequent or constant (0).",
 )
 @click.option("--like", metavar="STORE", help="Give the rows the columns, encoding, scaling and classes of this store.")
-@click.option(
-    "--scheduler", metavar="ADDRESS", help="A running Dask scheduler whose workers read and write in parallel."
-)
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="Start N local worker processes to do so.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Start N local workers that read in parallel.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
+@scheduler_options
 def command(
     sources: tuple[str, ...],
     out: str,
@@ -75,19 +74,19 @@ def command(
     categorical: str,
     missing: str,
     like: str | None,
-    scheduler: str | None,
     workers: int | None,
     overwrite: bool,
+    running: ClusterRequest,
 ) -> None:
     """Turn files into a store, in bounded memory.
 
     .npz, a pair of .npy, .csv, Parquet (also a folder), Arrow, HDF5, AnnData, Zarr and SVMLight files are known.
     When the command was killed, the same command goes on where it was.
     """
-    if scheduler is not None and workers is not None:
-        raise SpecError("give one of --scheduler and --workers")
-    debug = bool(click.get_current_context().find_root().params.get("debug"))
-    cluster = ClusterRequest(scheduler, workers, None, debug).client() if scheduler or workers else nullcontext()
+    if running.named and workers is not None:
+        raise SpecError("give one of --scheduler, --scheduler-file and --workers")
+    where = replace(running, workers=workers)
+    cluster = where.client() if running.named or workers or running.tls else nullcontext()
     with cluster as client, progress_bar() as bar:
         line = bar.add_task("ingesting", total=None)
         report = ingest(

@@ -15,6 +15,7 @@ from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from daskkern.cluster.clients import Certificates, client_at, scheduler_file_address
 from daskkern.errors import ClusterError, SpecError
 
 _DASHBOARD_PORT = 8787
@@ -39,6 +40,8 @@ def connect(
     memory_limit: str | int | None = "auto",
     threads_per_worker: int | None = None,
     *,
+    scheduler_file: str | None = None,
+    tls: Certificates | None = None,
     timeout_s: float = 10.0,
     debug: bool = False,
 ) -> Iterator[Connection]:
@@ -57,6 +60,10 @@ def connect(
         Memory of one worker, as Dask understands it.
     threads_per_worker
         By default the cores divided by the workers.
+    scheduler_file
+        Path of the file that a running scheduler wrote, in place of its address.
+    tls
+        Certificates for a running scheduler with TLS; None takes those of Dask's configuration, if any.
     timeout_s
         How long a running scheduler may take to answer.
     debug
@@ -69,12 +76,16 @@ def connect(
     SpecError
         When the settings contradict each other.
     """
-    _check(scheduler, workers, gpus, threads_per_worker)
+    running = scheduler if scheduler_file is None else f"the file {scheduler_file}"
+    _check(running, workers, gpus, threads_per_worker)
+    _check_running(scheduler, scheduler_file, tls)
+    security = None if tls is None else tls.security()
     with ExitStack() as stack:
         if not debug:
             stack.enter_context(_quiet())
-        if scheduler is not None:
-            client, kind = stack.enter_context(_attached(scheduler, timeout_s)), "attached"
+        if running is not None:
+            address = scheduler if scheduler_file is None else scheduler_file_address(scheduler_file)
+            client, kind = stack.enter_context(client_at(str(address), timeout_s, security)), "attached"
         else:
             cluster, kind = _start(workers, gpus, memory_limit, threads_per_worker, debug)
             stack.callback(_close, cluster)
@@ -98,18 +109,13 @@ def _check(scheduler: str | None, workers: int | None, gpus: Any, threads_per_wo
         raise SpecError("workers and gpus were both asked; on GPUs there is one worker for each")
 
 
-@contextmanager
-def _attached(address: str, timeout_s: float) -> Iterator[Client]:
-    # Current here, but not the default of the process: one that cannot connect, or cannot close in time, would stay
-    # the default, and Dask would wait for it in every later computation.
-    try:
-        client = Client(address, timeout=timeout_s, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise ClusterError(
-            f"no Dask scheduler answers at {address} ({error}); see that it runs, or start one with 'dask scheduler'"
-        ) from error
-    with client, client.as_current():
-        yield client
+def _check_running(scheduler: str | None, scheduler_file: str | None, tls: Certificates | None) -> None:
+    if scheduler is not None and scheduler_file is not None:
+        raise SpecError(f"give one of --scheduler, {scheduler}, and --scheduler-file, {scheduler_file}")
+    if tls is not None and scheduler is None and scheduler_file is None:
+        raise SpecError(
+            "TLS certificates were given without a running cluster; give its tls:// address, or leave them out"
+        )
 
 
 @contextmanager

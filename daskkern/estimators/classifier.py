@@ -55,8 +55,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         Stop when the accuracy on validation rows no longer improves, and return the best epoch's model.
     random_state : int, RandomState or None
         With an int, the same data give the same model, whatever the number of workers, up to rounding.
-    client : distributed.Client or None
-        The cluster to fit on; None takes the active client, and without one this process.
+    client : distributed.Client, str, path, cluster or None
+        The cluster to fit on: a client, also an asynchronous one, the address of a scheduler, its scheduler file, or a
+        cluster object such as LocalCluster. None takes the active client, and without one this process.
     class_weight : dict, "balanced" or None
     validation_fraction, n_iter_no_change, tol
         Of early stopping: the share of the rows held out when no validation rows are passed, and how many epochs

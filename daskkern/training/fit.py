@@ -9,12 +9,12 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-from distributed import Client
 
 from daskkern.arrays import IntArray
 from daskkern.backend.communicator import SerialCommunicator
 from daskkern.backend.concurrency import compute_threads, cpu_count
 from daskkern.backend.namespace import namespace_for
+from daskkern.cluster.clients import ClusterLike, client_of
 from daskkern.cluster.desk import Desk
 from daskkern.cluster.fits import FitCard, new_card
 from daskkern.cluster.gang import GangSettings
@@ -54,7 +54,7 @@ def fit(
     source: Source,
     settings: FitSettings,
     *,
-    client: Client | None = None,
+    client: ClusterLike = None,
     validation: Source | None = None,
     listener: Listener = silent,
     gang: GangSettings | None = None,
@@ -67,8 +67,9 @@ def fit(
     ----------
     source, settings
         What to fit to, and how.
-    client : Client or None
-        The cluster whose workers hold the model, one rank each; None runs in this process on all its cores.
+    client : Client, address, path, cluster or None
+        The cluster whose workers hold the model, one rank each, as :func:`daskkern.cluster.clients.client_of` takes
+        it; None runs in this process on all its cores.
     validation : Source or None
         Rows to watch, and for early stopping; must share classes and scaling with `source`.
     listener : callable
@@ -92,11 +93,15 @@ def fit(
         check_comparable(validation, source)
     safety = named(safety or Safety(), source, settings, validation)
     history = _History(listener, safety.saved_epochs())
-    if client is None:
-        results, prepared = _local(source, settings, validation, history, safety)
-    else:
-        card = card or replace(new_card(settings.solver.name), source=describe(source), max_epochs=settings.max_epochs)
-        results, prepared = fit_on(client, source, settings, validation, history, gang or GangSettings(), safety, card)
+    with client_of(client) as connected:
+        if connected is None:
+            results, prepared = _local(source, settings, validation, history, safety)
+        else:
+            card = card or replace(
+                new_card(settings.solver.name), source=describe(source), max_epochs=settings.max_epochs
+            )
+            gang = gang or GangSettings()
+            results, prepared = fit_on(connected, source, settings, validation, history, gang, safety, card)
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
     model = _model(source, settings, results, prepared, history)
