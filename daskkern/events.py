@@ -64,6 +64,25 @@ class EpochFinished:
 
 
 @dataclass(frozen=True)
+class EpochTimed:
+    """Where the seconds of an epoch on several ranks went, as means over the ranks.
+
+    ``working`` between collectives, reading included; ``waiting`` for slower ranks (``longest_wait``: of the rank that
+    waited most); ``exchanging`` in `collectives` collectives, as far as it was not waiting: packing, transfer,
+    addition. ``ways`` names how sums were taken so far.
+    """
+
+    epoch: int
+    seconds: float
+    working: float
+    waiting: float
+    longest_wait: float
+    exchanging: float
+    collectives: int
+    ways: str = ""
+
+
+@dataclass(frozen=True)
 class FitFinished:
     """The fit ended. `reason` is one of "max_epochs", "early_stopping", "interrupted"."""
 
@@ -102,6 +121,7 @@ Event: TypeAlias = (
     | StageFinished
     | BatchFinished
     | EpochFinished
+    | EpochTimed
     | FitFinished
     | FitResumed
     | WorkersLost
@@ -117,6 +137,7 @@ _KINDS: dict[str, type[Event]] = {
         StageFinished,
         BatchFinished,
         EpochFinished,
+        EpochTimed,
         FitFinished,
         FitResumed,
         WorkersLost,

@@ -5,7 +5,7 @@ single-process program; threads, Dask's comms and NCCL give the same numbers fro
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,8 +23,16 @@ class Communicator(ABC):
 
     rank: int
     size: int
-    bytes_sent: int = 0
-    """Payload bytes that this rank has sent so far."""
+
+    @property
+    def bytes_sent(self) -> int:
+        """Payload bytes that this rank has sent so far."""
+        return 0
+
+    @property
+    def ways(self) -> Mapping[str, int]:
+        """In which ways sums were taken so far, and how many each; empty where there is only one way."""
+        return {}
 
     @abstractmethod
     def allreduce(self, array: Array) -> Array:

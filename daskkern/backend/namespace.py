@@ -54,6 +54,13 @@ def to_host(array: Array) -> HostArray:
     return np.asarray(get() if callable(get) else array)
 
 
+def settle(array: Array = None) -> None:
+    """Return when a GPU has made `array`; at once for an array in host memory. For clocks only."""
+    xp = np if array is None else namespace_of(array)
+    if xp is not np:
+        xp.cuda.get_current_stream().synchronize()
+
+
 def namespace_for(device: str) -> ModuleType:
     """Return the array module for ``"cpu"``, ``"gpu"`` or ``"auto"`` (the GPU where this process has one).
 

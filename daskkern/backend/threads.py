@@ -48,6 +48,11 @@ class ThreadedCommunicator(Communicator):
         self.rank = rank
         self.size = size
         self._board = board
+        self._bytes_sent = 0
+
+    @property
+    def bytes_sent(self) -> int:
+        return self._bytes_sent
 
     @classmethod
     def group(cls, size: int, timeout_s: float = 60.0) -> list["ThreadedCommunicator"]:
@@ -78,7 +83,7 @@ class ThreadedCommunicator(Communicator):
         return None
 
     def _exchange(self, array: Array) -> list[Array]:
-        self.bytes_sent += int(array.nbytes) * (self.size - 1)
+        self._bytes_sent += int(array.nbytes) * (self.size - 1)
         return self._board.exchange(self.rank, array.copy())
 
 

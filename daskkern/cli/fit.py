@@ -1,5 +1,6 @@
 """``daskkern fit``."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import click
@@ -13,6 +14,7 @@ from daskkern.data.atomic import check_destination
 from daskkern.data.remote import absolute
 from daskkern.data.shuffle_detection import order_note
 from daskkern.errors import DataError, SpecError
+from daskkern.events import EpochTimed
 from daskkern.models import save_model
 from daskkern.models.store import FORMAT
 from daskkern.monitor.progress import progress
@@ -124,7 +126,19 @@ def finish(result: FitResult, out: str) -> None:
     said = {"interrupted": "interrupted: the model so far", "early_stopping": "stopped early: the best epoch's model"}
     rest = sum(seconds) / max(len(seconds), 1)
     say(f"{len(seconds)} epochs, {rest:.2g} s each on average")
+    if result.times:
+        say(where_time_went(result.times))
     say(f"{said.get(result.finished.reason, 'the model')} is in {out} ({size})")
+
+
+def where_time_went(times: Sequence[EpochTimed]) -> str:
+    """Return one line on the time of all ranks."""
+    total = max(sum(epoch.seconds for epoch in times), 1e-9)
+    waiting, exchanging = sum(epoch.waiting for epoch in times), sum(epoch.exchanging for epoch in times)
+    return (
+        f"time of the ranks: {100 * (total - waiting - exchanging) / total:.1f}% work, {100 * waiting / total:.1f}% "
+        f"waiting for slower ranks, {100 * exchanging / total:.1f}% exchange (sums: {times[-1].ways or 'by one way'})"
+    )
 
 
 def open_source(store: str) -> StoreSource:

@@ -13,7 +13,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from daskkern.cluster.mailbox import Membership, Registry
 from daskkern.errors import ClusterError
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised whenever the messages change, so that two versions never talk to each other by accident."""
 
 PLUGIN_NAME = f"daskkern_collectives_{PROTOCOL}"

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array
-from daskkern.backend.communicator import Communicator
+from daskkern.backend.timed import TimedCommunicator
 from daskkern.cluster.desk import Desk
 from daskkern.errors import DivergenceError
-from daskkern.events import BatchFinished, EpochFinished, FitResumed
+from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed
 from daskkern.solvers import Problem, Shard, Snapshot, Solver
 from daskkern.training.commits import Commit, Position
 from daskkern.training.feed import Feed, close
@@ -42,7 +42,7 @@ class Epochs:
     Every rank makes one and calls :meth:`run`. `desk` says what is wished, `keeper` keeps commits.
     """
 
-    comm: Communicator
+    comm: TimedCommunicator
     settings: FitSettings
     problem: Problem
     feed: Feed
@@ -99,6 +99,7 @@ class Epochs:
     def _epoch(self, state: Any, position: Position) -> tuple[Any, Position]:
         """Run one epoch from where `position` is in it, to the start of the next or to where a wish was granted."""
         begun, sent = time.perf_counter(), self.comm.bytes_sent
+        self.comm.begin()
         state, position = self._batches(state, position, begun)
         if self._regroup:
             return state, position
@@ -116,6 +117,7 @@ class Epochs:
         )
         if position.seen:
             self.desk.emit(epoch)
+            self._tell_times(position.epoch)
         if self._stop:
             return state, position
         reason = "max_epochs" if position.epoch >= self.settings.max_epochs else ""
@@ -130,6 +132,17 @@ class Epochs:
         )
         self._passed(state, position)
         return state, position
+
+    def _tell_times(self, epoch: int) -> None:
+        """Tell where the time went, where there is more than one rank. A collective."""
+        if self.comm.size == 1:
+            return
+        t = self.comm.times()
+        seconds = t.working + t.waiting + t.exchanging
+        ways = ", ".join(sorted(self.comm.ways))
+        self.desk.emit(
+            EpochTimed(epoch, seconds, t.working, t.waiting, t.longest_wait, t.exchanging, t.collectives, ways)
+        )
 
     def _batches(self, state: Any, position: Position, begun: float) -> tuple[Any, Position]:
         n_batches, earlier = self.feed.plan.n_batches, position.seen

@@ -19,7 +19,7 @@ from daskkern.cluster.desk import Desk
 from daskkern.cluster.fits import FitCard, new_card
 from daskkern.cluster.gang import GangSettings
 from daskkern.data.csr import gather
-from daskkern.events import EpochFinished, Event, FitFinished, Listener, silent
+from daskkern.events import EpochFinished, EpochTimed, Event, FitFinished, Listener, silent
 from daskkern.models import KernelModel
 from daskkern.training.calibration import calibrate
 from daskkern.training.features import features_for
@@ -40,7 +40,8 @@ from daskkern.training.validation import check_comparable
 class FitResult:
     """A fitted model, the rows that its points are (None: the user's own), epoch by epoch, and why it ended.
 
-    `saved` is what another fit can go on from, where :class:`Safety` asked for it.
+    `saved` is what another fit can go on from, where :class:`Safety` asked for it. `times` says where the time of each
+    epoch went, on several ranks.
     """
 
     model: KernelModel
@@ -48,6 +49,7 @@ class FitResult:
     epochs: tuple[EpochFinished, ...]
     finished: FitFinished
     saved: Saved | None = None
+    times: tuple[EpochTimed, ...] = ()
 
 
 def fit(
@@ -107,7 +109,9 @@ def fit(
     model = _model(source, settings, results, prepared, history)
     commits = [result.saved for result in results if result.saved is not None]
     saved = Saved(commits[0], safety.fingerprint) if commits else None
-    return FitResult(model, prepared.row_numbers(), tuple(history.epochs), history.finished, saved)
+    return FitResult(
+        model, prepared.row_numbers(), tuple(history.epochs), history.finished, saved, tuple(history.times)
+    )
 
 
 class _History:
@@ -115,12 +119,15 @@ class _History:
 
     def __init__(self, listener: Listener, earlier: Sequence[EpochFinished]) -> None:
         self.epochs = list(earlier)
+        self.times: list[EpochTimed] = []
         self.finished = FitFinished("max_epochs", 0, 0.0)
         self._listener = listener
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, EpochFinished):
             self.epochs = [*(epoch for epoch in self.epochs if epoch.epoch < event.epoch), event]
+        elif isinstance(event, EpochTimed):
+            self.times = [*(times for times in self.times if times.epoch < event.epoch), event]
         elif isinstance(event, FitFinished):
             self.finished = event
         self._listener(event)

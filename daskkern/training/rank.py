@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_for, to_device, to_host
+from daskkern.backend.timed import TimedCommunicator
 from daskkern.cluster.desk import Desk, Regroup
 from daskkern.data.rows import Rows
 from daskkern.events import FitFinished, FitStarted, StageFinished
@@ -74,6 +75,7 @@ def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Reg
     prepared: Prepared = task.prepared.fetch() if isinstance(task.prepared, RemoteValue) else task.prepared
     settings = task.settings
     xp = namespace_for(settings.device)
+    comm = TimedCommunicator(comm)
     rows = training_rows(task.source.open(settings.dtype), prepared.validation)
     started = time.perf_counter()
     saved = _last_commit(comm, task, desk)

@@ -1,0 +1,161 @@
+"""Every way to take a sum gives the bits of a loop over the ranks, for any number of them and any order of arrival."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskkern.arrays import HostArray
+from daskkern.cluster.communicator import DaskCommunicator
+from daskkern.cluster.mailbox import Mailbox, Membership, Parcel
+from daskkern.cluster.post import Post
+from daskkern.cluster.sums import WAYS, Way, children, parent, way_of_sum
+from daskkern.errors import CommunicatorClosedError
+
+MANY: list[Way] = ["mutual", "star", "tree", "segments"]
+
+
+class Courier(Post):
+    """A post between threads of this process, which delivers in an order of its own."""
+
+    def __init__(self, mailboxes: Sequence[Mailbox], rank: int, timeout_s: float = 5.0, seed: int = 0) -> None:
+        super().__init__(None, mailboxes[rank], timeout_s)  # type: ignore[arg-type]
+        self._mailboxes, self._rng = mailboxes, np.random.default_rng([seed, rank])
+        self.messages = 0
+
+    def push(self, destinations: Sequence[int], operation: str, host: HostArray) -> None:
+        self.bytes_sent += host.nbytes * len(destinations)
+        self.messages += len(destinations)
+        copy = host.copy()
+        copy.flags.writeable = False  # as a receive buffer is
+        for rank in self._rng.permutation(np.asarray(destinations, int)):
+            if self._rng.random() < 0.3:
+                time.sleep(0.001)
+            self._mailboxes[rank].put(self._sequence, self.rank, Parcel(operation, copy))
+
+    def abort(self, reason: str) -> None:
+        for mailbox in self._mailboxes:
+            mailbox.abort(reason)
+
+
+def couriers(size: int, timeout_s: float = 5.0, seed: int = 0) -> list[Courier]:
+    addresses = tuple(f"tcp://host{rank}:1" for rank in range(size))
+    mailboxes = [Mailbox(Membership("fit", 0, rank, addresses, "task")) for rank in range(size)]
+    return [Courier(mailboxes, rank, timeout_s, seed) for rank in range(size)]
+
+
+def together(size: int, work: Callable[[int], HostArray]) -> list[HostArray]:
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(work, range(size)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.integers(2, 9),
+    way=st.sampled_from(MANY),
+    shape=st.sampled_from([(), (0,), (1,), (5,), (3, 4), (2, 0, 3), (40, 3)]),
+    seed=st.integers(0, 1000),
+)
+def test_all_ways_give_the_bits_of_a_loop_in_rank_order(size: int, way: Way, shape: tuple[int, ...], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    parts = [np.asarray(10.0 ** rng.integers(-6, 6) * rng.standard_normal(shape), "float32") for _ in range(size)]
+    posts = couriers(size, seed=seed)
+
+    def twice(rank: int) -> HostArray:
+        first = WAYS[way](posts[rank], parts[rank])
+        assert first.flags.writeable
+        return np.stack([first, WAYS[way](posts[rank], first)])
+
+    expected = parts[0].copy()
+    for part in parts[1:]:
+        expected += part
+    again = expected.copy()
+    for _ in range(size - 1):
+        again += expected
+    for found in together(size, twice):
+        np.testing.assert_array_equal(found, np.stack([expected, again]), strict=True)
+
+
+@pytest.mark.parametrize("size", range(1, 40))
+def test_below_a_rank_of_the_tree_are_those_that_follow_it(size: int) -> None:
+    def below(rank: int) -> list[int]:
+        assert all(parent(child) == rank for child in children(rank, size))
+        return [rank, *(other for child in children(rank, size) for other in below(child))]
+
+    for rank in range(size):
+        assert below(rank) == list(range(rank, min(rank + (rank & -rank or size), size)))
+
+
+@pytest.mark.parametrize("size", [5, 8])
+@pytest.mark.parametrize("root", [0, 3])
+def test_a_broadcast_reaches_all_with_few_messages_of_the_root(size: int, root: int) -> None:
+    posts = couriers(size)
+
+    def receive(rank: int) -> HostArray:
+        comm = DaskCommunicator.__new__(DaskCommunicator)
+        comm.rank, comm.size, comm._post, comm._mailbox = rank, size, posts[rank], posts[rank].mailbox
+        return np.asarray(comm.broadcast(np.full(3, float(rank)), root))
+
+    for found in together(size, receive):
+        np.testing.assert_array_equal(found, np.full(3, float(root)))
+    assert posts[root].messages == 3  # log2 of the ranks, and not all of them
+    assert sum(post.messages for post in posts) == size - 1
+
+
+def test_rank_0_of_a_tree_sends_to_few() -> None:
+    posts = couriers(8)
+    together(8, lambda rank: WAYS["tree"](posts[rank], np.ones(4)))
+    assert posts[0].messages == 3
+    assert sum(post.messages for post in posts) == 14
+
+
+@pytest.mark.parametrize("way", MANY)
+def test_a_rank_that_does_not_come_is_named_by_all(way: Way) -> None:
+    size, missing = 8, 7
+    posts, said = couriers(size, timeout_s=0.4), []
+
+    def work(rank: int) -> None:
+        if rank == missing:
+            return
+        try:
+            WAYS[way](posts[rank], np.ones(4))
+        except CommunicatorClosedError as error:
+            said.append(str(error))
+            posts[rank].abort(f"rank {rank} failed: {error}")
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(size)]
+    begun = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert time.monotonic() - begun < 3
+    assert len(said) == size - 1
+    assert all("nothing came from rank 7 at tcp://host7:1" in sentence for sentence in said)
+
+
+@pytest.mark.parametrize("way", MANY)
+@pytest.mark.parametrize("other", [np.ones(5), np.ones(4, "float32"), np.ones((2, 2))])
+def test_ranks_that_pass_different_arrays_are_told(way: Way, other: HostArray) -> None:
+    posts, said = couriers(6, timeout_s=1.0), []
+
+    def work(rank: int) -> None:
+        try:
+            WAYS[way](posts[rank], other if rank == 5 else np.ones(4))
+        except CommunicatorClosedError as error:
+            said.append(str(error))
+            posts[rank].abort(str(error))
+
+    together(6, work)  # type: ignore[arg-type]
+    assert len(said) == 6
+    assert any("every rank must" in sentence for sentence in said)
+
+
+def test_the_choice_depends_on_ranks_and_bytes_alone() -> None:
+    assert [way_of_sum(size, 80_000) for size in (1, 2, 3, 4, 8)] == ["alone", "mutual", "star", "star", "tree"]
+    assert [way_of_sum(size, 8_000_000) for size in (1, 2, 3, 8)] == ["alone", "mutual", "segments", "segments"]
