@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from distributed import Worker
+from distributed.comm import get_address_host
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
@@ -27,8 +28,8 @@ class DaskCommunicator(Communicator):
     A message is pushed into the peer's mailbox and is not answered: an allreduce then costs one or two
     crossings of an event loop, and no handler anywhere waits for a peer.
 
-    A sum is taken in one of the ways of :mod:`daskkern.cluster.sums`, chosen by the number of ranks and the size of the
-    array, all with the same bits. The choice is logged to ``daskkern.collectives`` (debug) when it is first made, and
+    A sum is taken in one of the ways of :mod:`daskkern.cluster.sums`, chosen by the numbers of ranks and hosts and the
+    size of the array, all with the same bits. The choice is logged to ``daskkern.collectives`` (debug) when it is first made, and
     told in the timing breakdown of a fit. ``benchmarks/collectives.py`` measures them.
 
     Parameters
@@ -49,6 +50,7 @@ class DaskCommunicator(Communicator):
         self.way = way
         self._post = Post(worker, mailbox, timeout_s)
         self._mailbox = mailbox
+        self._n_hosts = len({get_address_host(address) for address in mailbox.membership.addresses})
         self._ways: Counter[str] = Counter()
 
     @property
@@ -62,7 +64,7 @@ class DaskCommunicator(Communicator):
     def allreduce(self, array: Array) -> Array:
         self._mailbox.check()
         host = to_host(array)
-        way = self.way or way_of_sum(self.size, host.nbytes)
+        way = self.way or way_of_sum(self.size, host.nbytes, self._n_hosts)
         if way not in self._ways:
             _LOG.debug("rank %d of %d: sums of %d bytes go by %s", self.rank, self.size, host.nbytes, way)
         self._ways[way] += 1

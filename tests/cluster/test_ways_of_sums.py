@@ -156,6 +156,8 @@ def test_ranks_that_pass_different_arrays_are_told(way: Way, other: HostArray) -
     assert any("every rank must" in sentence for sentence in said)
 
 
-def test_the_choice_depends_on_ranks_and_bytes_alone() -> None:
-    assert [way_of_sum(size, 80_000) for size in (1, 2, 3, 4, 8)] == ["alone", "mutual", "star", "star", "tree"]
-    assert [way_of_sum(size, 8_000_000) for size in (1, 2, 3, 8)] == ["alone", "mutual", "segments", "segments"]
+def test_the_choice_depends_on_ranks_hosts_and_bytes_alone() -> None:
+    small, large = 80_000, 8_000_000
+    assert [way_of_sum(n, small, 1) for n in (1, 2, 3, 8, 16)] == ["alone", "mutual", "star", "star", "tree"]
+    assert [way_of_sum(n, large, n) for n in (1, 2, 3, 16)] == ["alone", "mutual", "segments", "segments"]
+    assert [way_of_sum(4, 1_000_000, hosts) for hosts in (1, 2)] == ["star", "segments"]
