@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from distributed import Worker
-from distributed.comm import get_address_host
+from distributed.comm.addressing import get_address_host
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
@@ -29,8 +29,8 @@ class DaskCommunicator(Communicator):
     crossings of an event loop, and no handler anywhere waits for a peer.
 
     A sum is taken in one of the ways of :mod:`daskkern.cluster.sums`, chosen by the numbers of ranks and hosts and the
-    size of the array, all with the same bits. The choice is logged to ``daskkern.collectives`` (debug) when it is first made, and
-    told in the timing breakdown of a fit. ``benchmarks/collectives.py`` measures them.
+    size of the array, all with the same bits. The choice is logged to ``daskkern.collectives`` (debug) when it is first
+    made, and told in the timing breakdown of a fit. ``benchmarks/collectives.py`` measures them.
 
     Parameters
     ----------
