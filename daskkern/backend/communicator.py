@@ -23,6 +23,8 @@ class Communicator(ABC):
 
     rank: int
     size: int
+    timeout_s: float = 60.0
+    """How long one collective waits for its peers."""
 
     @property
     def bytes_sent(self) -> int:
@@ -53,6 +55,10 @@ class Communicator(ABC):
     @abstractmethod
     def abort(self, reason: str) -> None:
         """Make every pending and later collective of this fit raise, here and on the peers, with `reason`."""
+
+    def check(self) -> None:
+        """Raise CommunicatorClosedError when this fit was aborted. Not a collective."""
+        return
 
     @abstractmethod
     def close(self) -> None:

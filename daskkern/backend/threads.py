@@ -47,6 +47,7 @@ class ThreadedCommunicator(Communicator):
     def __init__(self, rank: int, size: int, board: _Board) -> None:
         self.rank = rank
         self.size = size
+        self.timeout_s = board.timeout_s
         self._board = board
         self._bytes_sent = 0
 
@@ -75,6 +76,10 @@ class ThreadedCommunicator(Communicator):
 
     def barrier(self) -> None:
         self._board.exchange(self.rank, None)
+
+    def check(self) -> None:
+        if self._board.reason is not None:
+            raise CommunicatorClosedError(f"the collective was given up: {self._board.reason}")
 
     def abort(self, reason: str) -> None:
         self._board.stop(reason)

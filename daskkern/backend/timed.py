@@ -52,7 +52,7 @@ class TimedCommunicator(Communicator):
     """
 
     def __init__(self, inner: Communicator) -> None:
-        self.rank, self.size = inner.rank, inner.size
+        self.rank, self.size, self.timeout_s = inner.rank, inner.size, inner.timeout_s
         self._inner = inner
         self.begin()
 
@@ -96,6 +96,9 @@ class TimedCommunicator(Communicator):
 
     def barrier(self) -> None:
         self._timed(self._inner.barrier)
+
+    def check(self) -> None:
+        self._inner.check()
 
     def abort(self, reason: str) -> None:
         self._inner.abort(reason)

@@ -47,6 +47,7 @@ class DaskCommunicator(Communicator):
     def __init__(self, worker: Worker, mailbox: Mailbox, timeout_s: float, way: Way | None = None) -> None:
         self.rank = mailbox.membership.rank
         self.size = mailbox.membership.size
+        self.timeout_s = timeout_s
         self.way = way
         self._post = Post(worker, mailbox, timeout_s)
         self._mailbox = mailbox
@@ -60,6 +61,9 @@ class DaskCommunicator(Communicator):
     @property
     def ways(self) -> Mapping[str, int]:
         return self._ways
+
+    def check(self) -> None:
+        self._mailbox.check()
 
     def allreduce(self, array: Array) -> Array:
         self._mailbox.check()

@@ -3,12 +3,14 @@
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
+from types import ModuleType
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_for, to_device, to_host
 from daskkern.backend.timed import TimedCommunicator
 from daskkern.cluster.desk import Desk, Regroup
+from daskkern.cluster.nccl import gpu_collectives
 from daskkern.data.rows import Rows
 from daskkern.events import FitFinished, FitStarted, StageFinished
 from daskkern.solvers import Problem
@@ -72,10 +74,16 @@ class RankResult:
 
 def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Regroup:
     """Run one rank to the end, or to where the gang is formed anew. Every rank calls it with the same task."""
+    xp = namespace_for(task.settings.device)
+    with gpu_collectives(comm, xp) as (exchange, note):
+        if note:
+            desk.emit(StageFinished("collectives", 0.0, note))
+        return _run(TimedCommunicator(exchange), task, desk, xp)
+
+
+def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) -> RankResult | Regroup:
     prepared: Prepared = task.prepared.fetch() if isinstance(task.prepared, RemoteValue) else task.prepared
     settings = task.settings
-    xp = namespace_for(settings.device)
-    comm = TimedCommunicator(comm)
     rows = training_rows(task.source.open(settings.dtype), prepared.validation)
     started = time.perf_counter()
     saved = _last_commit(comm, task, desk)

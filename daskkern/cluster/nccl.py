@@ -1,0 +1,304 @@
+"""Collectives between GPUs over NCCL, through CuPy.
+
+Not run on a GPU so far: tested against a stand-in for the calls used, whose signatures are CuPy 14's.
+
+NCCL has no deadlines: an operation whose peer is gone never ends. So each one is launched on the stream and watched by
+this thread: for its end, for an error that NCCL has noticed, for an abort of the gang, and for the deadline. In the
+last three cases the NCCL communicator is aborted, which frees the stream.
+
+Sums are taken in rank order, as everywhere: terms are gathered, or dealt in segments, and added here. NCCL's own sum
+adds in an order that depends on the machine.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import namespace_of
+from daskkern.errors import CommunicatorClosedError
+
+_GATHER_BYTES = 8_000_000
+"""Up to so many bytes of all ranks together, every rank gathers all terms and adds them itself."""
+
+_POLL_S = 2e-5
+
+
+@contextmanager
+def gpu_collectives(host: Communicator, xp: ModuleType) -> Iterator[tuple[Communicator, str]]:
+    """Yield the communicator for arrays of `xp`, and a line that says what it is; "" where there is no choice.
+
+    It is NCCL's where every rank has it and a GPU of its own, else `host` itself: arrays then take the way through
+    the host's memory. A collective of `host`, which stays open.
+
+    Raises
+    ------
+    CommunicatorClosedError
+        When a peer is lost meanwhile.
+    """
+    reason = None if host.size == 1 else _hindrance(host, xp)
+    if reason is None:
+        yield host, ""
+        return
+    communicator = None if reason else _join(host, xp)
+    if communicator is None:
+        yield host, f"sums go through the host: {reason or 'NCCL could not be started on all ranks'}"
+        return
+    try:
+        yield communicator, f"sums go over NCCL {_nccl().get_version()}"
+    except BaseException:
+        communicator.give_up()
+        raise
+    finally:
+        communicator.close()
+
+
+class NcclCommunicator(Communicator):
+    """One rank of a gang with a GPU of its own, called from the rank's own thread.
+
+    CuPy arrays go over NCCL and host arrays over `host`, which also tells of aborts.
+
+    Parameters
+    ----------
+    host : Communicator
+        Of the same ranks.
+    xp : module
+        CuPy.
+    link : cupy.cuda.nccl.NcclCommunicator
+        Whose calls used are allGather, broadcast, send, recv, check_async_error, abort and destroy.
+    """
+
+    def __init__(self, host: Communicator, xp: ModuleType, link: Any) -> None:
+        self.rank, self.size, self.timeout_s = host.rank, host.size, host.timeout_s
+        self._host, self._xp, self._link = host, xp, link
+        self._sent = 0
+        self._ways: Counter[str] = Counter()
+        self._nccl = nccl = _nccl()
+        self._types = {"float32": nccl.NCCL_FLOAT32, "float64": nccl.NCCL_FLOAT64, "int64": nccl.NCCL_INT64}
+
+    @property
+    def bytes_sent(self) -> int:
+        return self._sent + self._host.bytes_sent
+
+    @property
+    def ways(self) -> Mapping[str, int]:
+        return {**self._host.ways, **self._ways}
+
+    def check(self) -> None:
+        self._host.check()
+
+    def allreduce(self, array: Array) -> Array:
+        if not self._is_mine(array):
+            return self._host.allreduce(array)
+        if array.nbytes * self.size <= _GATHER_BYTES:
+            self._ways["nccl"] += 1
+            return _added(self._gathered(array, "allreduce"))
+        self._ways["nccl, segments"] += 1
+        return self._sum_in_segments(array)
+
+    def allgather(self, array: Array) -> Sequence[Array]:
+        if not self._is_mine(array):
+            return self._host.allgather(array)
+        xp = self._xp
+        lengths = [int(part[0]) for part in self._host.allgather(np.array([len(array)], np.int64))]
+        padded = xp.zeros((max(lengths), *array.shape[1:]), array.dtype)
+        padded[: len(array)] = array
+        parts = self._gathered(padded, "allgather")
+        return [xp.ascontiguousarray(part[:length]) for part, length in zip(parts, lengths, strict=True)]
+
+    def broadcast(self, array: Array, root: int = 0) -> Array:
+        if not self._is_mine(array):
+            return self._host.broadcast(array, root)
+        if not 0 <= root < self.size:
+            raise ValueError(f"broadcast from rank {root} was asked, but there are {self.size} ranks")
+        mine = self._xp.ascontiguousarray(array).reshape(array.shape)
+        received = self._xp.empty(mine.shape, mine.dtype)
+        self._sent += int(mine.nbytes) * (self.size - 1) * (self.rank == root)
+        self._run(
+            "broadcast",
+            lambda stream: self._link.broadcast(
+                mine.data.ptr, received.data.ptr, mine.size, self._types[mine.dtype.name], root, stream
+            ),
+        )
+        return received
+
+    def barrier(self) -> None:
+        self._host.barrier()
+
+    def abort(self, reason: str) -> None:
+        self._host.abort(reason)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Abort NCCL's part here; the peers notice by the abort of the gang, or by their deadline."""
+        if self._link is not None:
+            link, self._link = self._link, None
+            link.abort()
+
+    def close(self) -> None:
+        """Release NCCL's part. `host` stays open: it was there before."""
+        if self._link is not None:
+            link, self._link = self._link, None
+            link.destroy()
+
+    def _is_mine(self, array: Array) -> bool:
+        return namespace_of(array) is self._xp and array.dtype.name in self._types
+
+    def _gathered(self, array: Array, operation: str) -> Array:
+        """Return the arrays of all ranks, (W, ...)."""
+        mine = self._xp.ascontiguousarray(array).reshape(array.shape)
+        parts = self._xp.empty((self.size, *mine.shape), mine.dtype)
+        self._sent += int(mine.nbytes) * (self.size - 1)
+        if mine.size:
+            self._run(
+                operation,
+                lambda stream: self._link.allGather(
+                    mine.data.ptr, parts.data.ptr, mine.size, self._types[mine.dtype.name], stream
+                ),
+            )
+        return parts
+
+    def _sum_in_segments(self, array: Array) -> Array:
+        """Deal a segment of the array to each rank, which adds it in rank order, and gather the sums."""
+        xp, nccl, size = self._xp, self._nccl, self.size
+        length = -(-array.size // size)
+        dealt = xp.zeros((size, length), array.dtype)
+        dealt.reshape(-1)[: array.size] = array.reshape(-1)
+        terms = xp.empty((size, length), array.dtype)
+        kind, step = self._types[array.dtype.name], length * array.dtype.itemsize
+
+        def deal(stream: int) -> None:
+            nccl.groupStart()
+            for peer in range(size):
+                self._link.send(dealt.data.ptr + peer * step, length, kind, peer, stream)
+                self._link.recv(terms.data.ptr + peer * step, length, kind, peer, stream)
+            nccl.groupEnd()
+
+        self._sent += int(dealt.nbytes) // size * (size - 1)
+        self._run("allreduce", deal)
+        total = self._gathered(_added(terms), "allreduce")
+        return total.reshape(-1)[: array.size].reshape(array.shape)
+
+    def _run(self, operation: str, launch: Callable[[int], None]) -> None:
+        """Launch an operation on the current stream, and return when it has ended.
+
+        Raises
+        ------
+        CommunicatorClosedError
+            When it has not within the deadline, NCCL reports an error, or the gang is aborted.
+        """
+        if self._link is None:
+            raise CommunicatorClosedError(f"{operation} was given up: NCCL was aborted before")
+        cuda = self._xp.cuda
+        stream, ended = cuda.get_current_stream(), cuda.Event(disable_timing=True)
+        deadline = time.monotonic() + self.timeout_s
+        try:
+            self._host.check()
+            launch(stream.ptr)
+            ended.record(stream)
+            while not ended.done:
+                self._host.check()
+                self._link.check_async_error()
+                if time.monotonic() > deadline:
+                    raise CommunicatorClosedError(
+                        f"{operation} over NCCL was given up by rank {self.rank}: it did not end in "
+                        f"{self.timeout_s:g} s; see whether all workers are alive, or raise collective_timeout_s"
+                    )
+                time.sleep(_POLL_S)
+        except BaseException as error:
+            self.give_up()
+            if isinstance(error, self._nccl.NcclError):
+                raise CommunicatorClosedError(f"{operation} over NCCL failed on rank {self.rank}: {error}") from error
+            raise
+
+
+def _nccl() -> Any:
+    """Return CuPy's module for NCCL, which is no attribute of ``cupy.cuda`` before it is imported."""
+    from cupy.cuda import nccl  # optional package
+
+    return nccl
+
+
+def _added(terms: Array) -> Array:
+    """Return the sum over the first axis, one after the other."""
+    rows = terms.reshape(len(terms), -1)  # a row of numbers also where a term is a single one
+    total = rows[0].copy()
+    for row in rows[1:]:
+        total += row
+    return total.reshape(terms.shape[1:])
+
+
+_ON_CPU, _WITHOUT, _READY = 0, 1, 2
+
+
+def _hindrance(host: Communicator, xp: ModuleType) -> str | None:
+    """Return why the ranks cannot use NCCL, "" when they can, None when none has a GPU. A collective; one answer."""
+    ranks = np.concatenate(host.allgather(_identity(xp)))
+    kinds, devices = ranks[:, 0], ranks[:, 1:]
+    if (kinds == _ON_CPU).all():
+        return None
+    for kind, what in (
+        (_ON_CPU, "computes on the CPU"),
+        (_WITHOUT, "has no NCCL; install nvidia-nccl-cu12 or nvidia-nccl-cu13 there"),
+    ):
+        if (kinds == kind).any():
+            return f"rank {int(np.argmax(kinds == kind))} {what}"
+    for rank in range(1, host.size):
+        twins = np.flatnonzero((devices[:rank] == devices[rank]).all(axis=1))
+        if twins.size:
+            return f"ranks {twins[0]} and {rank} share a GPU, which NCCL does not allow"
+    return ""
+
+
+def _identity(xp: ModuleType) -> HostArray:
+    """Return what this rank can do and the UUID of its GPU, (1, 3)."""
+    identity = np.zeros((1, 3), np.int64)
+    if xp is np:
+        return identity
+    identity[0, 0] = _READY if _nccl().available else _WITHOUT
+    properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.runtime.getDevice())
+    identity[0, 1:] = np.frombuffer(bytes(properties["uuid"])[:16], np.int64)
+    return identity
+
+
+def _join(host: Communicator, xp: ModuleType) -> NcclCommunicator | None:
+    """Form the NCCL communicator of all ranks; None, on all of them, where one could not. A collective."""
+    nccl = _nccl()
+    words = np.zeros(16, np.int64)
+    if host.rank == 0:
+        words = np.frombuffer(nccl.get_unique_id(), np.int64)
+    name = host.broadcast(words, 0).tobytes()
+    device, made = xp.cuda.runtime.getDevice(), []
+
+    def join() -> None:
+        xp.cuda.runtime.setDevice(device)  # of this thread
+        made.append(nccl.NcclCommunicator(host.size, name, host.rank))
+
+    # It waits for all ranks, without a deadline: so in a thread, which is left behind when a rank never comes.
+    thread = threading.Thread(target=_quietly, args=(join,), name="daskkern-nccl", daemon=True)
+    thread.start()
+    deadline = time.monotonic() + host.timeout_s / 2
+    while thread.is_alive() and time.monotonic() < deadline:
+        host.check()
+        thread.join(0.01)
+    everyone = np.concatenate(host.allgather(np.array([len(made)], np.int64)))
+    if everyone.all():
+        return NcclCommunicator(host, xp, made[0])
+    for link in made:
+        link.abort()
+    return None
+
+
+def _quietly(work: Callable[[], None]) -> None:
+    """Run `work`; that it has left nothing tells of its failure."""
+    try:
+        work()
+    except Exception:  # of the driver, the network, or a peer that is gone
+        return

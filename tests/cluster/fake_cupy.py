@@ -1,0 +1,188 @@
+"""A stand-in for the parts of CuPy that NCCL collectives use: arrays in host memory, GPUs that are threads.
+
+Operations run beside the caller, as on a stream, and never end when a peer does not come.
+"""
+
+import ctypes
+import itertools
+import threading
+import time
+from collections import defaultdict
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+BYTES = {7: 4, 8: 8, 4: 8}
+
+
+class Memory:
+    def __init__(self, ptr: int) -> None:
+        self.ptr = ptr
+
+
+class FakeArray(np.ndarray):
+    """An array whose ``data.ptr`` is its address, and which must be asked for its copy on the host."""
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        return Memory(self.ctypes.data)
+
+    def get(self) -> np.ndarray:
+        return np.array(self)
+
+
+class NcclError(RuntimeError):
+    pass
+
+
+class World:
+    """Where the ranks of one communicator meet: what each has put under a name."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.slots, self.changed = size, {}, threading.Condition()
+        self.broken: str | None = None
+
+    def put(self, key: Any, value: bytes) -> None:
+        with self.changed:
+            self.slots[key] = value
+            self.changed.notify_all()
+
+    def get(self, key: Any, stopped: Any) -> bytes | None:
+        with self.changed:
+            while key not in self.slots and not stopped():
+                self.changed.wait(0.005)
+            return self.slots.get(key)
+
+
+class Fake:
+    """A module that looks like CuPy to one process whose threads have a GPU each."""
+
+    def __init__(self) -> None:
+        self.worlds: dict[bytes, World] = {}
+        self.lock = threading.Lock()
+        self.devices: dict[int, int] = {}
+        self.here = threading.local()
+        self.links: list[Any] = []
+        self.refuses_to_join = False
+        self.modules: dict[str, ModuleType] = {}
+        """What to put into sys.modules."""
+
+    def module(self) -> ModuleType:
+        fake, cupy = self, ModuleType("cupy")
+        counter = itertools.count(1)
+
+        class Event:
+            def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+                self._last: threading.Thread | None = None
+
+            def record(self, stream: Any = None) -> None:
+                self._last = getattr(fake.here, "last", None)
+
+            @property
+            def done(self) -> bool:
+                return self._last is None or not self._last.is_alive()
+
+        class NcclCommunicator:
+            def __init__(self, ndev: int, commId: bytes, rank: int, config: Any = None) -> None:
+                if fake.refuses_to_join and rank == ndev - 1:
+                    raise NcclError("NCCL_ERROR_SYSTEM_ERROR: unhandled system error")
+                assert isinstance(commId, bytes)
+                assert len(commId) == 128
+                with fake.lock:
+                    self.world = fake.worlds.setdefault(commId, World(ndev))
+                    fake.links.append(self)
+                self.rank, self.number, self.state, self.messages = rank, 0, "open", defaultdict(int)
+                self.world.put(("joined", rank), b"")
+                for peer in range(ndev):
+                    if self.world.get(("joined", peer), lambda: time.monotonic() > begun + 5) is None:
+                        raise NcclError("a rank never came")
+
+            def allGather(  # noqa: N802
+                self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int
+            ) -> None:
+                nbytes, number = count * BYTES[datatype], self._next()
+                self.world.put((number, self.rank), ctypes.string_at(sendbuf, nbytes))
+                self._begin([((number, peer), recvbuf + peer * nbytes) for peer in range(self.world.size)])
+
+            def broadcast(
+                self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
+            ) -> None:
+                number = self._next()
+                if self.rank == root:
+                    self.world.put((number, root), ctypes.string_at(sendbuff, count * BYTES[datatype]))
+                self._begin([((number, root), recvbuff)])
+
+            def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
+                assert fake.here.group is not None
+                self.messages["to", peer] += 1
+                key = (self.rank, peer, self.messages["to", peer])
+                self.world.put(key, ctypes.string_at(sendbuf, count * BYTES[datatype]))
+
+            def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
+                self.messages["from", peer] += 1
+                fake.here.group.append((self, ((peer, self.rank, self.messages["from", peer]), recvbuf)))
+
+            def check_async_error(self) -> None:
+                if self.world.broken:
+                    raise NcclError(self.world.broken)
+
+            def abort(self) -> None:
+                assert self.state == "open"
+                self.state = "aborted"
+
+            def destroy(self) -> None:
+                assert self.state == "open"
+                self.state = "destroyed"
+
+            def _next(self) -> int:
+                self.number += 1
+                return self.number
+
+            def _begin(self, receives: list[Any]) -> None:
+                before = getattr(fake.here, "last", None)
+
+                def work() -> None:
+                    if before is not None:
+                        before.join()
+                    for key, address in receives:
+                        value = self.world.get(key, lambda: self.state != "open")
+                        if value is not None:
+                            ctypes.memmove(address, value, len(value))
+
+                fake.here.last = threading.Thread(target=work, daemon=True)
+                fake.here.last.start()
+
+        begun = time.monotonic()
+
+        def group_start() -> None:
+            fake.here.group = []
+
+        def group_end() -> None:
+            for link, group in itertools.groupby(fake.here.group, key=lambda item: item[0]):
+                link._begin([receive for _, receive in group])
+            fake.here.group = None
+
+        nccl = ModuleType("cupy.cuda.nccl")
+        nccl.__dict__.update(
+            available=True, NcclError=NcclError, NcclCommunicator=NcclCommunicator,
+            NCCL_FLOAT32=7, NCCL_FLOAT64=8, NCCL_INT64=4,
+            get_unique_id=lambda: next(counter).to_bytes(128, "little"), get_version=lambda: 23203,
+            groupStart=group_start, groupEnd=group_end,
+        )  # fmt: skip
+        runtime = SimpleNamespace(
+            getDevice=lambda: getattr(fake.here, "device", 0),
+            setDevice=lambda number: setattr(fake.here, "device", number),
+            getDeviceProperties=lambda number: {"uuid": int(number + 1).to_bytes(16, "little")},
+        )
+        stream = SimpleNamespace(ptr=17, synchronize=lambda: None)
+        cuda = ModuleType("cupy.cuda")  # without nccl, which must be imported
+        cuda.__dict__.update(runtime=runtime, Event=Event, get_current_stream=lambda device_id=-1: stream)
+        cupy.cuda, self.modules = cuda, {"cupy": cupy, "cupy.cuda": cuda, "cupy.cuda.nccl": nccl}
+        self.nccl = nccl
+        cupy.ndarray = FakeArray
+        cupy.asarray = lambda x: np.array(x).view(FakeArray)
+        cupy.ascontiguousarray = lambda x: np.ascontiguousarray(x).view(FakeArray)
+        cupy.empty = lambda shape, dtype: np.full(shape, 111, dtype).view(FakeArray)
+        cupy.zeros = lambda shape, dtype: np.zeros(shape, dtype).view(FakeArray)
+        return cupy

@@ -1,0 +1,220 @@
+"""Collectives over NCCL on stand-ins for GPUs: the numbers of the host's, deadlines, aborts, and the host instead.
+
+Nothing here has run on a GPU.
+"""
+
+import importlib
+import inspect
+import re
+import sys
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_cupy import Fake
+
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.threads import run_threads
+from daskkern.cluster import nccl
+from daskkern.cluster.nccl import NcclCommunicator, gpu_collectives
+from daskkern.errors import CommunicatorClosedError
+
+SHAPES = [(), (1,), (7,), (5, 3), (2, 3, 4), (0, 3)]
+
+
+@pytest.fixture
+def fake() -> Fake:
+    return Fake()
+
+
+@pytest.fixture
+def cupy(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = fake.module()
+    for name, part in fake.modules.items():
+        monkeypatch.setitem(sys.modules, name, part)
+    return module
+
+
+def on_gpus(
+    size: int, cupy: ModuleType, work: Callable[[Communicator, str], Any], *, share: bool = False, timeout_s: float = 10
+) -> list[Any]:
+    """Run `work` on threads with a GPU each, or one for all."""
+
+    def rank_main(host: Communicator) -> Any:
+        cupy.cuda.runtime.setDevice(0 if share else host.rank)
+        with gpu_collectives(host, cupy) as (comm, note):
+            return work(comm, note)
+
+    return run_threads(size, rank_main, timeout_s)
+
+
+def contribution(rank: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    return np.asarray(1000 * np.random.default_rng([rank, len(shape)]).standard_normal(shape)).astype(dtype)
+
+
+@pytest.mark.parametrize("way", ["gathered", "in segments"])
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_the_numbers_are_those_of_the_host_to_the_bit(
+    way: str, size: int, dtype: str, cupy: ModuleType, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "in segments":
+        monkeypatch.setattr(nccl, "_GATHER_BYTES", -1)
+
+    def work(comm: Communicator, note: str) -> list[Any]:
+        assert isinstance(comm, NcclCommunicator)
+        assert note == "sums go over NCCL 23203"
+        found = []
+        for shape in SHAPES:
+            mine = cupy.asarray(contribution(comm.rank, shape, dtype))
+            kept = mine.get()
+            total, last = comm.allreduce(mine), comm.broadcast(mine, comm.size - 1)
+            parts = comm.allgather(mine) if shape else []
+            uneven = comm.allgather(cupy.asarray(np.full((comm.rank, 2), comm.rank, dtype)))
+            comm.barrier()
+            for array in (total, last, *parts, *uneven):
+                assert isinstance(array, cupy.ndarray)
+                array[...] = array
+            np.testing.assert_array_equal(mine.get(), kept)
+            found.append([total.get(), last.get(), [p.get() for p in parts], [p.get() for p in uneven]])
+        strided = cupy.asarray(np.arange(24.0).reshape(4, 6))[::2, ::-3]
+        np.testing.assert_array_equal(comm.allreduce(strided).get(), comm.size * np.asarray(strided))
+        assert comm.bytes_sent > 0
+        assert set(comm.ways) == {"nccl" if way == "gathered" else "nccl, segments"}
+        np.testing.assert_array_equal(comm.allreduce(np.ones(2)), np.full(2, comm.size))  # host arrays stay there
+        return found
+
+    results = on_gpus(size, cupy, work)
+    for position, shape in enumerate(SHAPES):
+        inputs = [contribution(rank, shape, dtype) for rank in range(size)]
+        expected = inputs[0].copy()
+        for part in inputs[1:]:
+            expected += part
+        for total, last, parts, uneven in (found[position] for found in results):
+            np.testing.assert_array_equal(total, expected, strict=True)
+            np.testing.assert_array_equal(last, inputs[-1], strict=True)
+            for part, given in zip(parts, inputs, strict=bool(shape)):
+                np.testing.assert_array_equal(part, given, strict=True)
+            assert [part.tolist() for part in uneven] == [[[rank, rank]] * rank for rank in range(size)]
+    assert [link.state for link in fake.links] == ["destroyed"] * size
+
+
+def test_ranks_that_share_a_gpu_take_the_host(cupy: ModuleType, fake: Fake) -> None:
+    def work(comm: Communicator, note: str) -> str:
+        assert not isinstance(comm, NcclCommunicator)
+        return note
+
+    assert set(on_gpus(3, cupy, work, share=True)) == {
+        "sums go through the host: ranks 0 and 1 share a GPU, which NCCL does not allow"
+    }
+    assert fake.links == []
+
+
+def test_without_nccl_or_a_gpu_on_all_ranks_the_host_is_taken(cupy: ModuleType, fake: Fake) -> None:
+    def mixed(host: Communicator) -> str:
+        cupy.cuda.runtime.setDevice(host.rank)
+        with gpu_collectives(host, cupy if host.rank else np) as (comm, note):
+            assert comm is host
+            return note
+
+    assert set(run_threads(3, mixed)) == {"sums go through the host: rank 0 computes on the CPU"}
+    fake.nccl.available = False
+    notes = on_gpus(2, cupy, lambda comm, note: note)
+    assert all(re.match(r"sums go through the host: rank 0 has no NCCL; install nvidia-nccl", note) for note in notes)
+
+
+def test_on_the_cpu_nothing_is_said() -> None:
+    def work(host: Communicator) -> str:
+        with gpu_collectives(host, np) as (comm, note):
+            assert comm is host
+            return note
+
+    assert run_threads(2, work) == ["", ""]
+    assert run_threads(1, work) == [""]
+
+
+def test_when_one_rank_cannot_join_all_take_the_host(cupy: ModuleType, fake: Fake) -> None:
+    fake.refuses_to_join = True
+    notes = on_gpus(3, cupy, lambda comm, note: note, timeout_s=1.0)
+    assert set(notes) == {"sums go through the host: NCCL could not be started on all ranks"}
+    assert "destroyed" not in [link.state for link in fake.links]
+
+
+def test_a_peer_that_does_not_come_ends_in_an_error_at_the_deadline(cupy: ModuleType, fake: Fake) -> None:
+    said = []
+
+    def work(comm: Communicator, note: str) -> None:
+        if comm.rank == 0:
+            begun = time.monotonic()
+            comm.timeout_s = 0.3
+            with pytest.raises(CommunicatorClosedError, match=r"over NCCL was given up by rank 0: .* in 0\.3 s"):
+                comm.allreduce(cupy.asarray(np.ones(3)))
+            said.append(time.monotonic() - begun)
+            with pytest.raises(CommunicatorClosedError, match="NCCL was aborted before"):
+                comm.allreduce(cupy.asarray(np.ones(3)))
+
+    on_gpus(2, cupy, work)
+    assert 0.2 < said[0] < 2
+    assert sorted(link.state for link in fake.links) == ["aborted", "destroyed"]
+
+
+def test_an_abort_of_the_gang_ends_an_operation_on_the_gpu(cupy: ModuleType, fake: Fake) -> None:
+    def work(comm: Communicator, note: str) -> None:
+        if comm.rank == 1:
+            time.sleep(0.1)
+            comm.abort("worker 1 was lost")
+            return
+        with pytest.raises(CommunicatorClosedError, match="worker 1 was lost"):
+            comm.broadcast(cupy.asarray(np.ones(3)), 1)
+
+    on_gpus(2, cupy, work)
+    assert [link.state for link in fake.links] == ["aborted", "aborted"]
+
+
+def test_an_error_that_nccl_has_noticed_is_told(cupy: ModuleType, fake: Fake) -> None:
+    def work(comm: Communicator, note: str) -> None:
+        if comm.rank == 1:
+            fake.links[0].world.broken = "NCCL_ERROR_REMOTE_ERROR: remote process exited or there was a network error"
+            return
+        with pytest.raises(CommunicatorClosedError, match=r"allgather over NCCL failed on rank 0: NCCL_ERROR_REMOTE"):
+            comm._gathered(cupy.asarray(np.ones(3)), "allgather")
+
+    on_gpus(2, cupy, work)
+
+
+def test_a_rank_that_fails_leaves_no_communicator_open(cupy: ModuleType, fake: Fake) -> None:
+    def work(comm: Communicator, note: str) -> None:
+        comm.allreduce(cupy.asarray(np.ones(3)))
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        on_gpus(2, cupy, work)
+    assert {link.state for link in fake.links} == {"aborted"}
+
+
+def test_the_stand_in_has_the_signatures_of_cupy(fake: Fake) -> None:
+    real = pytest.importorskip("cupy", reason="install daskkern[cuda12] to compare signatures", exc_type=ImportError)
+    theirs = importlib.import_module("cupy.cuda.nccl")
+    fake.module()
+    ours = fake.nccl
+    if not theirs.available:
+        pytest.skip("this CuPy finds no NCCL; install nvidia-nccl-cu12")
+    for name in ("allGather", "broadcast", "send", "recv", "check_async_error", "abort", "destroy"):
+        line = getattr(theirs.NcclCommunicator, name).__doc__.splitlines()[0]  # as Cython embeds it
+        parameters = [word.split()[-1] for word in re.search(r"\((.*)\)", line).group(1).split(", ")]
+        assert list(inspect.signature(getattr(ours.NcclCommunicator, name)).parameters) == parameters
+    for name in ("groupStart", "groupEnd", "get_version"):
+        assert callable(getattr(theirs, name))
+    assert isinstance(theirs.get_unique_id(), bytes)
+    assert len(theirs.get_unique_id()) == 128
+    assert issubclass(theirs.NcclError, Exception)
+    assert (theirs.NCCL_INT64, theirs.NCCL_FLOAT32, theirs.NCCL_FLOAT64) == (4, 7, 8)
+    for name in ("commId", "ndev", "rank"):
+        assert name in theirs.NcclCommunicator.__doc__
+    assert isinstance(real.cuda.Event.done, property)
+    assert {"getDevice", "setDevice", "getDeviceProperties"} <= set(dir(real.cuda.runtime))
+    assert callable(real.cuda.get_current_stream)
+    assert "disable_timing" in real.cuda.Event.__doc__
