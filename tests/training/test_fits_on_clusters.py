@@ -1,6 +1,7 @@
 """A fit on worker processes is the fit in this process, up to rounding."""
 
 import os
+import re
 import shutil
 
 import dask.array as da
@@ -11,11 +12,14 @@ from sklearn.datasets import load_digits
 
 import daskkern
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
+from daskkern.cli.fit import where_time_went
 from daskkern.errors import ClusterError, DataError, MemoryBudgetError
 from daskkern.kernels import Gaussian, Laplacian
+from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD
 from daskkern.testing.cluster import local_cluster
 from daskkern.training.fit import fit
+from daskkern.training.settings import FitSettings
 from daskkern.training.sources import StoreSource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -163,3 +167,19 @@ def test_nothing_is_left_on_the_cluster(store, client2):
 def test_a_cluster_without_workers_is_refused(store):
     with local_cluster(0) as client, pytest.raises(ClusterError, match="no workers"):
         KernelClassifier(client=client).fit(store)
+
+
+def test_the_time_of_the_ranks_is_told_apart(store, client2):
+    settings = FitSettings(Gaussian(1.5), SquaredHinge(), Landmarks(100), EigenPro(), max_epochs=2, device="cpu")
+    assert fit(StoreSource.at(store), settings).times == ()
+    result = fit(StoreSource.at(store), settings, client=client2)
+    assert [times.epoch for times in result.times] == [1, 2]
+    for times, epoch in zip(result.times, result.epochs, strict=True):
+        assert times.seconds == pytest.approx(times.working + times.waiting + times.exchanging)
+        assert times.seconds <= 1.5 * epoch.seconds + 0.05
+        assert min(times.working, times.exchanging) > 0
+        assert times.longest_wait >= times.waiting >= 0
+        assert times.collectives >= 2
+        assert times.ways == "mutual"
+    said = where_time_went(result.times)
+    assert re.fullmatch(r"time of the ranks: [\d.]+% work, [\d.]+% waiting .*, [\d.]+% exchange .sums: mutual.", said)

@@ -1,0 +1,141 @@
+"""What two ranks cost over one process with two threads, and where the time of their epochs goes.
+
+    python benchmarks/overhead.py /path/to/fashion_mnist.npz --out benchmarks/results-overhead.json --check
+
+The cluster is started outside the times, and each side fits once before, so that its products are compiled. Sides take
+turns. Shares are from the fit's own breakdown (EpochTimed), of all epochs of all rounds.
+"""
+
+import argparse
+import datetime
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed import Client
+from products.machine import OthersLoad, describe_machine, versions
+
+import daskkern
+from daskkern.backend.concurrency import cpu_count
+from daskkern.basis import Landmarks
+from daskkern.kernels import Gaussian
+from daskkern.losses import SquaredHinge
+from daskkern.solvers import EigenPro
+from daskkern.testing.cluster import local_cluster
+from daskkern.training.fit import FitResult, fit
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import StoreSource
+
+ALLOWED_RATIO, ALLOWED_EXCHANGE = 1.10, 0.03
+
+
+def timed(source: StoreSource, settings: FitSettings, client: Client | None) -> tuple[float, FitResult]:
+    begun = time.perf_counter()
+    result = fit(source, settings, client=client)
+    return time.perf_counter() - begun, result
+
+
+def rounds(
+    source: StoreSource, settings: FitSettings, client: Client, repeats: int
+) -> tuple[list[dict[str, float]], list[FitResult]]:
+    """Return the seconds of both sides, round by round, and the fits of the ranks."""
+    found, fits, load = [], [], OthersLoad()
+    warm = replace(settings, max_epochs=1)
+    for side in (None, client):
+        fit(source, warm, client=side)
+    for number in range(repeats):
+        taken: dict[str, tuple[float, FitResult]] = {}
+        for name, side in sorted({"ranks": client, "process": None}.items(), reverse=bool(number % 2)):
+            taken[name] = timed(source, settings, side)
+        record = {"others_load_cores": round(load.cores(), 2)}
+        for name, (seconds, result) in taken.items():
+            record[f"{name}_wall_seconds"] = round(seconds, 2)
+            record[f"{name}_epoch_seconds"] = round(statistics.median(e.seconds for e in result.epochs), 3)
+        print(record, flush=True)
+        found.append(record)
+        fits.append(taken["ranks"][1])
+    return found, fits
+
+
+def shares(fits: Sequence[FitResult]) -> dict[str, Any]:
+    """Return where the time of the ranks' epochs went."""
+    times = [epoch for result in fits for epoch in result.times]
+    total = sum(epoch.seconds for epoch in times)
+    return {
+        "exchange_share": round(sum(epoch.exchanging for epoch in times) / total, 4),
+        "waiting_share": round(sum(epoch.waiting for epoch in times) / total, 4),
+        "work_share": round(sum(epoch.working for epoch in times) / total, 4),
+        "exchange_ms_per_collective": round(
+            1e3 * sum(epoch.exchanging for epoch in times) / sum(epoch.collectives for epoch in times), 3
+        ),
+        "n_collectives_per_epoch": times[0].collectives,
+        "sums": times[0].ways,
+        "n_epochs": len(times),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="npz with X_train and y_train")
+    parser.add_argument("--out", type=Path, help="JSON file")
+    parser.add_argument("--landmarks", type=int, default=10_000)
+    parser.add_argument("--batch-size", type=int, default=4096)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rows", type=int, help="the first rows only, for a quick look")
+    parser.add_argument("--keep-blocks", default="never", help="auto, memory, disk or never")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    options = parser.parse_args(argv)
+    settings = FitSettings(
+        Gaussian("median"), SquaredHinge(), Landmarks(options.landmarks), EigenPro(), max_epochs=options.epochs,
+        batch_size=options.batch_size, device="cpu", keep_blocks=options.keep_blocks,
+    )  # fmt: skip
+    threads = cpu_count() // 2
+    with tempfile.TemporaryDirectory() as folder:
+        with np.load(options.data) as data:
+            X, y = data["X_train"][: options.rows], data["y_train"][: options.rows].astype(int)
+        np.savez(Path(folder) / "d.npz", X=X, y=y)
+        daskkern.ingest([str(Path(folder) / "d.npz")], Path(folder) / "d.zarr", scale="minmax")
+        source = StoreSource.at(str(Path(folder) / "d.zarr"))
+        with local_cluster(2, threads_per_worker=max(1, threads)) as client:
+            records, fits = rounds(source, settings, client, options.repeats)
+    ratios = {
+        f"{what}_ratio": round(
+            statistics.median(r[f"ranks_{what}_seconds"] for r in records)
+            / statistics.median(r[f"process_{what}_seconds"] for r in records),
+            3,
+        )
+        for what in ("wall", "epoch")
+    }
+    result = {
+        "benchmark": "overhead",
+        "date": datetime.date.today().isoformat(),
+        "machine": describe_machine(),
+        "versions": versions(),
+        "n_rows": len(y),
+        "n_landmarks": options.landmarks,
+        "batch_size": options.batch_size,
+        "keep_blocks": options.keep_blocks,
+        "n_ranks": 2,
+        "threads_per_rank": max(1, threads),
+        "rounds": records,
+        **ratios,
+        **shares(fits),
+        "allowed": {"wall_ratio": ALLOWED_RATIO, "exchange_share": ALLOWED_EXCHANGE},
+    }
+    print(json.dumps(result, indent=1))
+    if options.out is not None:
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
+    if options.check and (ratios["wall_ratio"] > ALLOWED_RATIO or result["exchange_share"] >= ALLOWED_EXCHANGE):
+        sys.exit("a target is missed")
+
+
+if __name__ == "__main__":
+    main()
