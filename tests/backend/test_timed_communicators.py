@@ -1,6 +1,9 @@
 """The clock of the collectives tells waiting for slower ranks from what the exchange costs."""
 
-import time
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,68 +13,89 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.threads import run_threads
 from daskkern.backend.timed import TimedCommunicator, Times
 
+COST = 0.5
+_APART = 128.0
+"""So far do the clocks of two hosts differ."""
 
-class Slow(SerialCommunicator):
-    """A single rank whose collectives take their time."""
+
+class Meeting:
+    """A communicator in a time of its own: an allreduce ends COST after the last rank has come, on every rank."""
+
+    def __init__(self, inner: Communicator, clock: threading.local) -> None:
+        self._inner, self._clock = inner, clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
     def allreduce(self, array: np.ndarray) -> np.ndarray:
-        time.sleep(0.02)
-        return array
+        ahead = _APART * self._inner.rank
+        moments = self._inner.allgather(np.array([self._clock.now - ahead]))
+        self._clock.now = float(max(moment[0] for moment in moments)) + COST + ahead
+        return self._inner.allreduce(array)
 
 
-def test_one_rank_waits_for_nobody() -> None:
-    comm = TimedCommunicator(Slow())
-    for _ in range(3):
-        time.sleep(0.01)
-        comm.allreduce(np.ones(2))
-    times = comm.times()
-    assert times.collectives == 3
-    assert times.waiting == times.longest_wait == 0
-    assert times.exchanging >= 0.06
-    assert times.working >= 0.03
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> threading.local:
+    """The time of each thread, which goes on when it is told to."""
+    made = threading.local()
+    monkeypatch.setattr(timed, "time", SimpleNamespace(perf_counter=lambda: made.now))
+    return made
 
 
-def test_the_slower_rank_is_waited_for_by_the_others_and_all_are_told_the_same() -> None:
-    def work(inner: Communicator) -> tuple[Times, float]:
-        comm = TimedCommunicator(inner)
-        comm.barrier()
-        comm.begin()
-        begun = time.perf_counter()
+def run(size: int, clock: threading.local, seconds: Callable[[int, int], float]) -> Times:
+    """Return the times of six steps, of which step i takes rank r ``seconds(r, i)``."""
+
+    def work(inner: Communicator) -> Times:
+        clock.now = _APART * inner.rank
+        comm = TimedCommunicator(Meeting(inner, clock))  # type: ignore[arg-type]
         for step in range(6):
-            time.sleep(0.03 if step % 3 == comm.rank else 0.01)  # each is the slowest in turn
-            assert comm.allreduce(np.ones(2))[0] == 3
-            comm.allgather(np.ones(1))
-            comm.broadcast(np.ones(1))
-        took = time.perf_counter() - begun
-        return comm.times(), took
+            clock.now += seconds(inner.rank, step)
+            assert comm.allreduce(np.ones(2))[0] == size
+        return comm.times()
 
-    results = run_threads(3, work)
-    assert len({times for times, _ in results}) == 1
-    times, took = results[0]
-    assert times.collectives == 18
-    total = times.working + times.waiting + times.exchanging
-    assert total == pytest.approx(took, rel=0.1, abs=0.01)
-    assert times.working >= 6 * (0.03 + 0.01 + 0.01) / 3
-    assert times.waiting >= 0.9 * 6 * (0.02 + 0.02) / 3
-    assert times.longest_wait >= times.waiting
+    results = run_threads(size, work)
+    assert len(set(results)) == 1
+    return results[0]
 
 
-def test_long_epochs_are_summed_up_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed, "_FOLD", 7)
+def test_one_rank_waits_for_nobody(clock: threading.local) -> None:
+    assert run(1, clock, lambda rank, step: 2.0) == Times(12.0, 0.0, 0.0, 6 * COST, 6)
 
-    def work(inner: Communicator) -> int:
-        comm = TimedCommunicator(inner)
-        for _ in range(50):
-            comm.allreduce(np.ones(1))
-        return comm.times().collectives
 
-    assert run_threads(2, work) == [50, 50]
+def test_equal_ranks_only_exchange(clock: threading.local) -> None:
+    assert run(3, clock, lambda rank, step: 1.0) == Times(6.0, 0.0, 0.0, 6 * COST, 6)
+
+
+def test_ranks_that_are_slow_in_turn_all_wait(clock: threading.local) -> None:
+    found = run(3, clock, lambda rank, step: 3.0 if step % 3 == rank else 1.0)
+    assert found == Times(10.0, 8.0, 8.0, 6 * COST, 6)
+
+
+def test_one_slow_rank_is_waited_for_by_the_others(clock: threading.local) -> None:
+    found = run(3, clock, lambda rank, step: 4.0 if rank == 2 else 1.0)
+    assert found == Times(6 * 6.0 / 3, 6 * 6.0 / 3, 18.0, 6 * COST, 6)
+
+
+def test_long_epochs_are_summed_up_on_the_way(clock: threading.local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timed, "_FOLD", 4)
+    found = run(3, clock, lambda rank, step: 4.0 if rank == 2 else 1.0)
+    assert found == Times(6 * 6.0 / 3, 6 * 6.0 / 3, 18.0, 6 * COST, 6)
 
 
 def test_results_and_counts_are_those_of_the_communicator_inside() -> None:
-    def work(inner: Communicator) -> tuple[float, int, int]:
+    def work(inner: Communicator) -> tuple[float, int, int, int]:
         comm = TimedCommunicator(inner)
         total = float(comm.allreduce(np.ones(10))[0])
-        return total, comm.bytes_sent, inner.bytes_sent
+        assert len(comm.allgather(np.ones(1))) == 2
+        assert comm.broadcast(np.array([comm.rank]), 1)[0] == 1
+        comm.barrier()
+        return total, comm.bytes_sent, inner.bytes_sent, comm.times().collectives
 
-    assert run_threads(2, work) == [(2.0, 80, 80)] * 2
+    assert run_threads(2, work) == [(2.0, 96, 96, 4)] * 2
+
+
+def test_a_clock_can_be_started_anew() -> None:
+    comm = TimedCommunicator(SerialCommunicator())
+    comm.allreduce(np.ones(1))
+    comm.begin()
+    assert comm.times().collectives == 0

@@ -134,7 +134,7 @@ def test_a_silent_link_costs_the_fit_a_worker_and_no_accuracy(hosts: Network, tm
     with cluster(hosts) as client:
         cutter = Cutter(client, 5, lambda number: hosts.hosts[1 + (1 - number)])
         found = fit(source, settings, client=client, listener=cutter, gang=quick, safety=Safety(commit_s=0.0))
-        assert cutter.noticed_s < quick.silence_s + 1.5
+        assert cutter.noticed_s < quick.silence_s + 5.0, "Dask itself would need 30 s"
         assert cutter.sizes[0] == 1
         check_that_nothing_is_left(client)
         assert run_gang(client, ranks.many_steps, 3, name="again") == [1000.0] * 2, "the worker is of use again"
@@ -165,7 +165,7 @@ def test_without_a_scheduler_the_client_is_told_and_the_ranks_end(
 
         with pytest.raises(ClusterError, match=r"the Dask scheduler at tcp://\S+ cannot be reached"):
             run_gang(client, ranks.emits_and_waits, str(tmp_path), name="cut", listener=cut)
-        assert time.monotonic() - begun[0] < 4.0 + 2.0
+        assert time.monotonic() - begun[0] < 4.0 + 8.0, "Dask itself would need 30 s"
         assert len([name for name in os.listdir(tmp_path) if name.startswith("running")]) == 2
         ended = lambda: sum(name.startswith("done") for name in os.listdir(tmp_path)) == 2  # noqa: E731
         wait_until(ended, timeout_s=20, what="the end of both ranks without their scheduler")
