@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
@@ -30,6 +30,25 @@ class ClusterRequest:
     def named(self) -> bool:
         """Whether a running cluster was named."""
         return self.scheduler is not None or self.scheduler_file is not None
+
+    @property
+    def words(self) -> str:
+        """The words of the command line that name the same cluster again."""
+        tls = [] if self.tls is None else [f"--tls-{name} {value}" for name, value in asdict(self.tls).items()]
+        place = (
+            f"--scheduler {self.scheduler}"
+            if self.scheduler_file is None
+            else f"--scheduler-file {self.scheduler_file}"
+        )
+        return " ".join([place, *tls])
+
+    @contextmanager
+    def attached(self) -> Iterator[Client]:
+        """Yield a client of the running cluster that was named, for commands that only ask it something."""
+        if not self.named:
+            raise SpecError("no cluster was named; give --scheduler or --scheduler-file")
+        with connect(self.scheduler, scheduler_file=self.scheduler_file, tls=self.tls, debug=self.debug) as connection:
+            yield connection.client
 
     @contextmanager
     def client(self, memory_limit: str | int = "auto") -> Iterator[Client | None]:
@@ -62,14 +81,6 @@ class ClusterRequest:
             return int(self.gpus)
         except ValueError:
             raise SpecError(f"--gpus {self.gpus!r} was given; give a number or 'all'") from None
-
-
-@contextmanager
-def scheduler_client(scheduler: str) -> Iterator[Client]:
-    """Yield a client of a running scheduler, for commands that only ask it something."""
-    debug = bool(click.get_current_context().find_root().params.get("debug"))
-    with connect(scheduler, debug=debug) as connection:
-        yield connection.client
 
 
 def _address(client: Client) -> str:

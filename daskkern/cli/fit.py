@@ -108,14 +108,14 @@ def _detach(
     name: str | None,
     where: ClusterRequest,
 ) -> None:
-    if where.scheduler is None:
+    if not where.named:
         raise SpecError("--detach was given without --scheduler; a cluster that this command starts ends with it")
     with where.client() as client:
         assert client is not None
         handle = submit(source, settings, client, out, validation=watched, gang=gang, safety=safety, name=name)
     say(f"fit {handle.fit} goes on by itself; its model will be in {handle.out}")
     for verb in ("watch", "status", "logs", "cancel"):
-        say(f"  daskkern {verb} {handle.fit} --scheduler {where.scheduler}")
+        say(f"  daskkern {verb} {handle.fit} {where.words}")
 
 
 def finish(result: FitResult, out: str) -> None:

@@ -2,37 +2,31 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from daskkern.cli.cluster_options import scheduler_client
+from daskkern.cli.cluster_options import ClusterRequest, scheduler_options
 from daskkern.cli.console import listing, say
 from daskkern.cluster.fits import FitStatus
 from daskkern.errors import ClusterError
 from daskkern.monitor.lines import line_of
 from daskkern.monitor.progress import progress
-from daskkern.training.handle import FitHandle, find_fit, list_fits
+from daskkern.training.handle import FitHandle, attach, find_fit, list_fits
 
 _COLUMNS = ("fit", "name", "state", "progress", "loss", "rows/s", "time", "owner", "waits for")
-
-
-def _on_scheduler(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--scheduler", required=True, metavar="ADDRESS", help="The Dask scheduler, such as tcp://host:8786."
-    )(command)
 
 
 @click.command("status")
 @click.argument("fit", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, or a list of them without FIT.")
-@_on_scheduler
-def status_command(fit: str | None, as_json: bool, scheduler: str) -> None:
+@scheduler_options
+def status_command(fit: str | None, as_json: bool, running: ClusterRequest) -> None:
     """Show the fits of a cluster, or one FIT."""
-    with scheduler_client(scheduler) as client:
+    with running.attached() as client:
         found = list_fits(client) if fit is None else (find_fit(client, fit),)
     if as_json:
         messages = [_plain(status) for status in found]
@@ -47,15 +41,15 @@ def status_command(fit: str | None, as_json: bool, scheduler: str) -> None:
 
 @click.command("watch")
 @click.argument("fit", required=False)
-@_on_scheduler
-def watch_command(fit: str | None, scheduler: str) -> None:
+@scheduler_options
+def watch_command(fit: str | None, running: ClusterRequest) -> None:
     """Follow a FIT until it ends; Ctrl-C leaves it alone. Without FIT: the one that runs."""
-    with _handle(scheduler, fit) as (handle, status):
+    with _handle(running, fit) as (handle, status):
         try:
             with progress(status.card.max_epochs) as listener:
                 status = handle.watch(listener)
         except KeyboardInterrupt:
-            say(f"fit {handle.fit} goes on; look again with: daskkern watch {handle.fit} --scheduler {scheduler}")
+            say(f"fit {handle.fit} goes on; look again with: daskkern watch {handle.fit} {running.words}")
             return
     _show(status)
     if status.state not in ("finished", "interrupted"):
@@ -64,10 +58,10 @@ def watch_command(fit: str | None, scheduler: str) -> None:
 
 @click.command("logs")
 @click.argument("fit", required=False)
-@_on_scheduler
-def logs_command(fit: str | None, scheduler: str) -> None:
+@scheduler_options
+def logs_command(fit: str | None, running: ClusterRequest) -> None:
     """Print what happened in a FIT, a line each with its time."""
-    with _handle(scheduler, fit) as (handle, status):
+    with _handle(running, fit) as (handle, status):
         say(f"{_clock(status.submitted)}  submitted by {status.card.owner}")
         for moment in handle.moments():
             line = line_of(moment.event, status.card.max_epochs)
@@ -80,20 +74,20 @@ def logs_command(fit: str | None, scheduler: str) -> None:
 @click.command("cancel")
 @click.argument("fit", required=False)
 @click.option("--abort", is_flag=True, help="At once, and without the model so far.")
-@_on_scheduler
-def cancel_command(fit: str | None, abort: bool, scheduler: str) -> None:
+@scheduler_options
+def cancel_command(fit: str | None, abort: bool, running: ClusterRequest) -> None:
     """End a FIT after its current step; it keeps the model so far, and a checkpoint to --resume from."""
-    with _handle(scheduler, fit) as (handle, status):
+    with _handle(running, fit) as (handle, status):
         if not handle.cancel(abort=abort):
             raise ClusterError(f"fit {handle.fit} is over: {status.state}")
-    say(f"fit {handle.fit} was asked to end; see daskkern status {handle.fit} --scheduler {scheduler}")
+    say(f"fit {handle.fit} was asked to end; see daskkern status {handle.fit} {running.words}")
 
 
 @contextmanager
-def _handle(scheduler: str, fit: str | None) -> Iterator[tuple[FitHandle, FitStatus]]:
-    with scheduler_client(scheduler) as client:
+def _handle(running: ClusterRequest, fit: str | None) -> Iterator[tuple[FitHandle, FitStatus]]:
+    with running.attached() as client:
         status = find_fit(client, fit)
-        yield FitHandle(status.card.fit, scheduler, status.card.out, client), status
+        yield attach(client, status.card.fit), status
 
 
 def _plain(status: FitStatus) -> dict[str, Any]:

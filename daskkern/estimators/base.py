@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskkern.arrays import HostArray
+from daskkern.cluster.clients import client_of
 from daskkern.data.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.inputs import is_lazy, is_store
@@ -96,7 +97,9 @@ class KernelEstimator(BaseEstimator):
             what = "no out=, where a worker writes the model" if out is None else "no client of a cluster to run on"
             raise SpecError(f"detach=True was given and {what}; give it")
         safety = replace(self._safety(), earlier=None, hand_back=False)
-        return submit(source, settings, client, os.fspath(out), validation=validation, safety=safety)
+        with client_of(client) as connected:
+            assert connected is not None
+            return submit(source, settings, connected, os.fspath(out), validation=validation, safety=safety)
 
     def _fit_source(self, source: Source, validation: Source | None, out: Any) -> FitResult:
         """Fit to `source` and set the attributes that classifier and regressor share."""

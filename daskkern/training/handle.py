@@ -11,6 +11,7 @@ from typing import Any
 
 from distributed import Client
 
+from daskkern.cluster.clients import client_at
 from daskkern.cluster.fits import FitStatus
 from daskkern.cluster.fits_plugin import install_fits
 from daskkern.cluster.membership import ask_scheduler
@@ -90,6 +91,7 @@ class FitHandle:
     def __init__(self, fit: str, address: str, out: str, client: Client | None = None) -> None:
         self.fit, self.address, self.out = fit, address, out
         self._client = client
+        self._security = None if client is None else client.security
 
     def __repr__(self) -> str:
         return f"FitHandle({self.fit!r}, {self.address!r}, out={self.out!r})"
@@ -102,11 +104,7 @@ class FitHandle:
         if self._client is not None and self._client.status == "running":
             yield self._client
             return
-        try:
-            client = Client(self.address, timeout=_CONNECT_S, set_as_default=False)
-        except (OSError, TimeoutError) as error:
-            raise ClusterError(f"no Dask scheduler answers at {self.address} ({error}); see that it runs") from error
-        with client:
+        with client_at(self.address, _CONNECT_S, self._security) as client:
             yield client
 
     def status(self) -> FitStatus:

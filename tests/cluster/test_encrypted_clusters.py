@@ -105,6 +105,30 @@ def test_the_command_line_fits_on_an_encrypted_cluster(
     assert f"cluster {address}" in out + err
 
 
+def test_a_detached_fit_on_an_encrypted_cluster_is_followed(
+    address: str, files: Certificates, store: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--scheduler", address, "--tls-ca", files.ca, "--tls-cert", files.cert, "--tls-key", files.key]
+    out = str(tmp_path / "m.zarr")
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", store, "--landmarks", "100", "--epochs", "1", "--detach", "--out", out, *where])
+    said, err = capfd.readouterr()
+    assert ended.value.code == 0, err
+    line = next(line for line in said.splitlines() if "daskkern watch" in line)  # as it is told to be typed
+    with pytest.raises(SystemExit) as ended:
+        main(line.split()[1:])
+    said, err = capfd.readouterr()
+    assert ended.value.code == 0, err
+    assert "finished" in said
+    assert daskkern.load(out).predict(np.zeros((1, 64))).shape == (1,)
+
+
+def test_the_handle_of_a_fit_connects_anew_with_the_certificates(encrypted: Client, store: str, tmp_path: Path) -> None:
+    estimator = KernelClassifier(Gaussian(1.5), basis=Landmarks(100), max_epochs=1, client=encrypted.cluster)
+    handle = estimator.fit(store, detach=True, out=tmp_path / "m.zarr")
+    assert handle.result().scores(np.zeros((1, 64))).shape == (1, 10)
+
+
 def refused(address: str, tls: Certificates | None) -> str:
     with pytest.raises(DaskkernError) as caught, connect(address, tls=tls, timeout_s=5):
         pass
