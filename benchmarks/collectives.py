@@ -10,6 +10,8 @@ carries so many megabits a second (as root on Linux). Sums follow each other wit
 import argparse
 import datetime
 import json
+import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -87,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--links", type=int, metavar="MBIT", help="hosts of their own, with links of this rate")
     parser.add_argument("--share", type=float, default=1.0, help="of the repeats, for a quick look")
     options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # hosts are removed then, too
     records, load = [], OthersLoad()
     for workers in options.workers:
         with cluster(workers, options.links) as client:

@@ -10,17 +10,15 @@ Sums are taken in rank order, as everywhere: terms are gathered, or dealt in seg
 adds in an order that depends on the machine.
 """
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray
+from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import CommunicatorClosedError
@@ -29,35 +27,6 @@ _GATHER_BYTES = 8_000_000
 """Up to so many bytes of all ranks together, every rank gathers all terms and adds them itself."""
 
 _POLL_S = 2e-5
-
-
-@contextmanager
-def gpu_collectives(host: Communicator, xp: ModuleType) -> Iterator[tuple[Communicator, str]]:
-    """Yield the communicator for arrays of `xp`, and a line that says what it is; "" where there is no choice.
-
-    It is NCCL's where every rank has it and a GPU of its own, else `host` itself: arrays then take the way through
-    the host's memory. A collective of `host`, which stays open.
-
-    Raises
-    ------
-    CommunicatorClosedError
-        When a peer is lost meanwhile.
-    """
-    reason = None if host.size == 1 else _hindrance(host, xp)
-    if reason is None:
-        yield host, ""
-        return
-    communicator = None if reason else _join(host, xp)
-    if communicator is None:
-        yield host, f"sums go through the host: {reason or 'NCCL could not be started on all ranks'}"
-        return
-    try:
-        yield communicator, f"sums go over NCCL {_nccl().get_version()}"
-    except BaseException:
-        communicator.give_up()
-        raise
-    finally:
-        communicator.close()
 
 
 class NcclCommunicator(Communicator):
@@ -80,7 +49,7 @@ class NcclCommunicator(Communicator):
         self._host, self._xp, self._link = host, xp, link
         self._sent = 0
         self._ways: Counter[str] = Counter()
-        self._nccl = nccl = _nccl()
+        self._nccl = nccl = nccl_module()
         self._types = {"float32": nccl.NCCL_FLOAT32, "float64": nccl.NCCL_FLOAT64, "int64": nccl.NCCL_INT64}
 
     @property
@@ -219,7 +188,7 @@ class NcclCommunicator(Communicator):
             raise
 
 
-def _nccl() -> Any:
+def nccl_module() -> Any:
     """Return CuPy's module for NCCL, which is no attribute of ``cupy.cuda`` before it is imported."""
     from cupy.cuda import nccl  # optional package
 
@@ -233,72 +202,3 @@ def _added(terms: Array) -> Array:
     for row in rows[1:]:
         total += row
     return total.reshape(terms.shape[1:])
-
-
-_ON_CPU, _WITHOUT, _READY = 0, 1, 2
-
-
-def _hindrance(host: Communicator, xp: ModuleType) -> str | None:
-    """Return why the ranks cannot use NCCL, "" when they can, None when none has a GPU. A collective; one answer."""
-    ranks = np.concatenate(host.allgather(_identity(xp)))
-    kinds, devices = ranks[:, 0], ranks[:, 1:]
-    if (kinds == _ON_CPU).all():
-        return None
-    for kind, what in (
-        (_ON_CPU, "computes on the CPU"),
-        (_WITHOUT, "has no NCCL; install nvidia-nccl-cu12 or nvidia-nccl-cu13 there"),
-    ):
-        if (kinds == kind).any():
-            return f"rank {int(np.argmax(kinds == kind))} {what}"
-    for rank in range(1, host.size):
-        twins = np.flatnonzero((devices[:rank] == devices[rank]).all(axis=1))
-        if twins.size:
-            return f"ranks {twins[0]} and {rank} share a GPU, which NCCL does not allow"
-    return ""
-
-
-def _identity(xp: ModuleType) -> HostArray:
-    """Return what this rank can do and the UUID of its GPU, (1, 3)."""
-    identity = np.zeros((1, 3), np.int64)
-    if xp is np:
-        return identity
-    identity[0, 0] = _READY if _nccl().available else _WITHOUT
-    properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.runtime.getDevice())
-    identity[0, 1:] = np.frombuffer(bytes(properties["uuid"])[:16], np.int64)
-    return identity
-
-
-def _join(host: Communicator, xp: ModuleType) -> NcclCommunicator | None:
-    """Form the NCCL communicator of all ranks; None, on all of them, where one could not. A collective."""
-    nccl = _nccl()
-    words = np.zeros(16, np.int64)
-    if host.rank == 0:
-        words = np.frombuffer(nccl.get_unique_id(), np.int64)
-    name = host.broadcast(words, 0).tobytes()
-    device, made = xp.cuda.runtime.getDevice(), []
-
-    def join() -> None:
-        xp.cuda.runtime.setDevice(device)  # of this thread
-        made.append(nccl.NcclCommunicator(host.size, name, host.rank))
-
-    # It waits for all ranks, without a deadline: so in a thread, which is left behind when a rank never comes.
-    thread = threading.Thread(target=_quietly, args=(join,), name="daskkern-nccl", daemon=True)
-    thread.start()
-    deadline = time.monotonic() + host.timeout_s / 2
-    while thread.is_alive() and time.monotonic() < deadline:
-        host.check()
-        thread.join(0.01)
-    everyone = np.concatenate(host.allgather(np.array([len(made)], np.int64)))
-    if everyone.all():
-        return NcclCommunicator(host, xp, made[0])
-    for link in made:
-        link.abort()
-    return None
-
-
-def _quietly(work: Callable[[], None]) -> None:
-    """Run `work`; that it has left nothing tells of its failure."""
-    try:
-        work()
-    except Exception:  # of the driver, the network, or a peer that is gone
-        return

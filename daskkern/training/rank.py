@@ -10,7 +10,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_for, to_device, to_host
 from daskkern.backend.timed import TimedCommunicator
 from daskkern.cluster.desk import Desk, Regroup
-from daskkern.cluster.nccl import gpu_collectives
+from daskkern.cluster.gpus import gpu_collectives
 from daskkern.data.rows import Rows
 from daskkern.events import FitFinished, FitStarted, StageFinished
 from daskkern.solvers import Problem
