@@ -127,7 +127,7 @@ def inverse_factor(
     own = dict(zip(deal.own, panels, strict=True))
     blocks = deal.blocks
     for k, block in enumerate(blocks):
-        panel = comm.broadcast(xp.asarray(_panel(own.get(k), deal, block, jitter, dtype)), k % deal.size)
+        panel = comm.broadcast(xp.asarray(factored_panel(own.get(k), deal, block, jitter, dtype)), k % deal.size)
         width = block.stop - block.start
         if not bool(xp.isfinite(panel[:width]).all()):
             raise NotPositiveDefiniteError(
@@ -136,7 +136,7 @@ def inverse_factor(
         top, rest = panel[:width], panel[width:]
         for j in deal.own:
             if j > k:
-                _downdate(own[j], blocks[j], block, rest)
+                downdate(own[j], blocks[j], block, rest)
             elif j < k:
                 _substitute(own[j], blocks[j], block, top, rest)
             else:
@@ -144,7 +144,7 @@ def inverse_factor(
     return InverseFactor(deal, tuple(panels), jitter)
 
 
-def _panel(mine: Array | None, deal: Deal, block: slice, jitter: float, dtype: str) -> Array:
+def factored_panel(mine: Array | None, deal: Deal, block: slice, jitter: float, dtype: str) -> Array:
     """Return the panel of this block where it lives: inv(L_kk) on top (its width rows), L below; else a buffer."""
     width = block.stop - block.start
     if mine is None:
@@ -168,7 +168,7 @@ def _factor(panel: Array, width: int, jitter: float) -> Array:
     return out
 
 
-def _downdate(panel: Array, own: slice, block: slice, rest: Array) -> None:
+def downdate(panel: Array, own: slice, block: slice, rest: Array) -> None:
     """Subtract the outer product of L's panel from a later own panel of the matrix."""
     offset = own.start - block.stop
     subtract_product(panel, rest[offset:], rest[offset : offset + own.stop - own.start].T)

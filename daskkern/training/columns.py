@@ -68,6 +68,7 @@ def solver_setup(
             features, blocks = feature_columns(prepared.state.conditioner.size, comm.rank, comm.size)
         return NystromSetup(prepared.state, prepared.state.part(columns.ids, dtype, xp), features, blocks)
     solver: EigenPro = task.settings.solver
+    assert isinstance(prepared.state, EigenProState)
     return _eigenpro_setup(solver, prepared, prepared.state, rows, columns, part, points, comm, xp, task)
 
 
@@ -114,7 +115,7 @@ def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, t
         raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; look at the data")
     for attempt in range(_JITTERS):
         jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
-        panels = [_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
+        panels = [kernel_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
         try:
             with library_threads(task.threads):
                 return inverse_factor(panels, deal, jitter, comm, task.settings.dtype)
@@ -127,7 +128,8 @@ def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, t
     )
 
 
-def _panel(prepared: Prepared, Z: Array, block: slice) -> Array:
+def kernel_panel(prepared: Prepared, Z: Array, block: slice) -> Array:
+    """Return the columns `block` of K_ZZ from the diagonal down, for the centres `Z` (p, d)."""
     kernel, basis = prepared.basis.kernel, prepared.basis
     corner = Z[block]
     panel = kernel.block(Z[block.start :], basis.points(corner))

@@ -6,8 +6,9 @@ import psutil
 
 from daskkern.backend.namespace import namespace_for
 from daskkern.errors import MemoryBudgetError
-from daskkern.training.footprint import Items, Sizes, rank_items
+from daskkern.training.footprint import Items, Sizes
 from daskkern.training.remedies import remedies, total
+from daskkern.training.row_footprint import items_of
 
 __all__ = ["MemoryPlan", "Sizes", "available_memory", "device_memory", "format_bytes", "plan_memory"]
 
@@ -71,8 +72,7 @@ class MemoryPlan:
     def on_disk(self) -> "MemoryPlan":
         """Return the plan with all blocks kept in a scratch file, and room for those on their way."""
         assert self.sizes is not None
-        block = min(self.sizes.m, self.sizes.n) * self.sizes.own * self.sizes.itemsize
-        way = ("blocks to and from disk", IN_TRANSIT * block)
+        way = ("blocks to and from disk", IN_TRANSIT * self.sizes.batch_block_bytes)
         return replace(self, items=(*self.items, way), kept=0, disk=self.kept_wanted)
 
     def check(self) -> None:
@@ -104,10 +104,10 @@ class MemoryPlan:
 
 def plan_memory(sizes: Sizes, budget: int, device_budget: int = 0, keep: str = "auto") -> MemoryPlan:
     """Return the plan for one rank. `device_budget` counts with ``sizes.device`` "gpu" only."""
-    items, device_items = rank_items(sizes)
+    items, device_items = items_of(sizes)
     pool, used = (device_budget, total(device_items)) if device_items else (budget, total(items))
     room = max(0, min(int(KEEP_SHARE * pool), pool - used))
-    every_row = sizes.n * (sizes.d + sizes.c + 4) * sizes.itemsize
+    every_row = (sizes.own_rows if sizes.by_rows else sizes.n) * (sizes.d + sizes.c + 4) * sizes.itemsize
     keeps_rows = every_row <= room // 2
     if keeps_rows:  # the windows that were read ahead are what is kept
         kept_rows = (("all rows", every_row),)

@@ -13,12 +13,14 @@ from daskkern.basis import AllRows, KernelBasis
 from daskkern.data.plan import DEFAULT_WINDOW_BYTES, BatchPlan
 from daskkern.data.rows import Fields, RowBlock, Rows, take
 from daskkern.data.subset import RowsWithout, original_numbers
+from daskkern.data.sweep import SweepPlan
 from daskkern.errors import DataError, SpecError
 from daskkern.events import StageFinished
 from daskkern.kernels import Kernel
 from daskkern.kernels.rows import as_rows
 from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
+from daskkern.preconditioners.eigenpro import check_range
 from daskkern.solvers import EigenPro, NystromSGD
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
@@ -46,9 +48,11 @@ class Prepared:
         The user's own points.
     subsample : (s, d) array
         Rows of S, in the order of ``basis.head``.
-    state : EigenProState or NystromState
+    state : EigenProState, NystromState or None
+        None where a solver needs no spectrum.
     targets : Targets
-    plan : BatchPlan
+    plan : BatchPlan or SweepPlan
+        The second for solvers that deal rows.
     window : int
         Batches between projections.
     validation : (k,) int64 or None
@@ -60,9 +64,9 @@ class Prepared:
     indices: IntArray | None
     points: HostArray | None
     subsample: HostArray
-    state: EigenProState | NystromState
+    state: EigenProState | NystromState | None
     targets: Targets
-    plan: BatchPlan
+    plan: BatchPlan | SweepPlan
     window: int
     validation: IntArray | None
     stages: tuple[StageFinished, ...]
@@ -89,6 +93,8 @@ def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} outputs")
     chosen = _columns(rows, settings)
     clock.stage("landmarks", f"all {rows.n_rows} rows" if _all(settings) else f"{chosen.points.shape[0]} points")
+    if settings.solver.deals == "rows":
+        return _prepare_rows(rows, settings, targets, chosen, validation, clock)
     if isinstance(settings.solver, NystromSGD):
         return _prepare_nystrom(source, rows, settings, targets, chosen, validation, clock)
     return _prepare_eigenpro(rows, settings, targets, chosen, validation, clock)
@@ -251,6 +257,19 @@ def projection_window(solver: EigenPro, p: int, d: int, batch_size: int) -> int:
     return max(1, int(np.ceil(rows / batch_size)))
 
 
+def _prepare_rows(
+    rows: Rows, settings: FitSettings, targets: Targets, chosen: LandmarkSet, validation: IntArray | None, clock: _Clock
+) -> Prepared:
+    """Solvers whose rows are dealt: their preconditioner is made by the ranks."""
+    Z = chosen.points
+    check_range(settings.kernel, Z[:_SUBSAMPLE])
+    plan = SweepPlan.for_rows(rows, settings.batch_size, Z.shape[0])
+    none = np.zeros(0, np.int64)
+    basis = KernelBasis(settings.kernel, Z.shape[0], none, False, settings.kernel.shift_for(Z), settings.rounding)
+    own = Z if chosen.indices is None else None
+    return Prepared(basis, chosen.indices, own, Z[:0], None, targets, plan, 1, validation, tuple(clock.stages))
+
+
 def _prepare_nystrom(
     source: Source,
     rows: Rows,
@@ -260,8 +279,6 @@ def _prepare_nystrom(
     validation: IntArray | None,
     clock: _Clock,
 ) -> Prepared:
-    if _all(settings):
-        raise SpecError("solver nystrom_sgd was asked with all rows as centres; it needs Landmarks(n)")
     assert isinstance(settings.solver, NystromSGD)
     Z, n = chosen.points, rows.n_rows
     H = np.sort(generator(settings.seed, _HELD).permutation(n)[:_HELD_OUT])

@@ -136,6 +136,11 @@ class FitSettings:
         """The precision that kernel values are made in, or None."""
         return None if self.precision is None else check_precision(self.precision)
 
+    @property
+    def passes(self) -> int:
+        """Passes over all rows in all epochs."""
+        return sum(self.solver.sweeps(epoch, self.loss) for epoch in range(1, self.max_epochs + 1))
+
     def batch_limit(self, n_columns: int) -> int:
         """Return the most rows of an automatic batch whose kernel block has `n_columns` columns in all."""
         return batch_limit(n_columns)
