@@ -15,7 +15,7 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import multiply, multiply_transposed
-from daskkern.linalg.projection import Deal, NotPositiveDefiniteError, downdate, factored_panel
+from daskkern.linalg.projection import Deal, NotPositiveDefiniteError, downdate, factored_panel, lower_inverse
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def cholesky(
                 f"the matrix with a jitter of {jitter:.1e} is not positive definite at column {block.start}"
             )
         whole.append(panel)
-        corner = np.tril(np.linalg.inv(to_host(panel[:width]).astype(np.float64)))
+        corner = lower_inverse(to_host(panel[:width]).astype(np.float64))
         corners.append(xp.asarray(corner.astype(dtype)))
         for j in own:  # the later ones
             downdate(own[j], deal.blocks[j], block, panel[width:])

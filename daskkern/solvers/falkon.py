@@ -286,7 +286,8 @@ def _iterate(problem: Problem, setup: FalkonSetup, state: FalkonRun, pulled: Arr
     assert state.w is not None
     step = state.step
     system = step.system.iterate(step.inner.solve(pulled + step.mu * state.w), joint=problem.loss.joint)
-    state = replace(state, step=replace(step, system=system))
+    step = replace(step, system=system)
+    state = replace(state, step=step)
     if setup.inner is None:
         return state
     assert state.before is not None

@@ -162,7 +162,7 @@ def expected_batch(kernel: Kernel, X: HostArray, z: Sizes) -> int:
 
     The eigenvalues that only a larger sample shows are taken to fall by the power of the last ones seen.
     """
-    if not z.auto_batch:
+    if not z.auto_batch or z.by_rows:
         return z.m
     half = min(_SAMPLE, X.shape[0] // 2)
     order = generator(0, _STREAM).permutation(X.shape[0])

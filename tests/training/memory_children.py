@@ -15,9 +15,9 @@ from daskkern.data.schema import Scaling
 from daskkern.events import silent
 from daskkern.kernels import Laplacian
 from daskkern.linalg import column_blocks, inverse_factor
-from daskkern.losses import SquaredHinge
+from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.preconditioners import SpectrumSettings, eigenpro_state
-from daskkern.solvers import EigenPro, NystromSGD, Solver
+from daskkern.solvers import EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training import fit as fitting
 from daskkern.training import footprint
 from daskkern.training.outlook import numbers_per_row
@@ -132,14 +132,26 @@ def factor() -> tuple[int, int]:
 
 
 def _fit(
-    basis: BasisSpec, solver: Solver[object], n: int = 12_000, keep: str = "auto", X: FeatureRows | None = None
+    basis: BasisSpec,
+    solver: Solver[object],
+    n: int = 12_000,
+    keep: str = "auto",
+    X: FeatureRows | None = None,
+    loss: Loss | None = None,
 ) -> tuple[int, int]:
     """Fit in this process; all of it is counted, the interpreter too. What is planned is what the fit planned."""
     rows = _rows(n) if X is None else X
     y = np.random.default_rng(1).integers(0, C, rows.shape[0])
     source = ArraySource(rows, y, None, _info(rows))
     settings = FitSettings(
-        KERNEL, SquaredHinge(), basis, solver, max_epochs=2, device="cpu", memory_budget=BUDGET, keep_blocks=keep
+        KERNEL,
+        loss or SquaredHinge(),
+        basis,
+        solver,
+        max_epochs=2,
+        device="cpu",
+        memory_budget=BUDGET,
+        keep_blocks=keep,
     )
     plans = []
     run_rank = fitting.run_rank
@@ -172,6 +184,8 @@ CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "fit_iterative": lambda: _fit(Landmarks(1600), EigenPro(projection="eigenpro")),
     "fit_dense_csr": lambda: _fit(Landmarks(1600), EigenPro(), keep="never", X=_half_full(9000, 900, 0.6)),
     "fit_nystrom": lambda: _fit(Landmarks(1000), NystromSGD(mode="streamed")),
+    "fit_falkon_kept": lambda: _fit(Landmarks(2000), Falkon(), loss=Squared()),
+    "fit_falkon_newton": lambda: _fit(Landmarks(2000), Falkon(newton_passes=2), n=20_000, keep="disk"),
 }
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import daskkern
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.errors import ClusterError, DataError, MemoryBudgetError
 from daskkern.kernels import Gaussian, Laplacian
-from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.solvers import EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster
 from daskkern.training.fit import fit
 from daskkern.training.sources import StoreSource
@@ -51,6 +51,14 @@ CASES = {
     "nystrom streamed": {"basis": Landmarks(200), "solver": NystromSGD(mode="streamed")},
     "nystrom stored": {"basis": Landmarks(200), "solver": NystromSGD(mode="stored")},
     "laplacian, class weights": {"kernel": Laplacian(3.0), "basis": Landmarks(250), "class_weight": "balanced"},
+    "falkon": {"basis": Landmarks(200), "solver": Falkon(), "loss": "squared", "alpha": 1e-5},
+    "falkon, logistic, class weights": {
+        "basis": Landmarks(100),
+        "solver": Falkon(newton_passes=3),
+        "loss": "logistic",
+        "alpha": 1e-4,
+        "class_weight": "balanced",
+    },
     "early stopping": {"basis": Landmarks(200), "early_stopping": True},
 }
 

@@ -24,6 +24,8 @@ NAMES = [
     "fit_iterative",
     "fit_dense_csr",
     "fit_nystrom",
+    "fit_falkon_kept",
+    "fit_falkon_newton",
 ]
 
 pytestmark = pytest.mark.skipif(

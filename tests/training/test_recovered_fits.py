@@ -17,8 +17,8 @@ from daskkern.cluster.gang import GangSettings
 from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
-from daskkern.losses import SquaredHinge
-from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
+from daskkern.solvers import EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster, worker_pids
 from daskkern.training.fit import FitResult, fit
 from daskkern.training.keeper import Safety
@@ -35,7 +35,10 @@ CASES = {
     "all rows": (AllRows(), EigenPro()),
     "nystrom streamed": (Landmarks(200), NystromSGD(mode="streamed")),
     "nystrom stored": (Landmarks(200), NystromSGD(mode="stored")),
+    "falkon": (Landmarks(300), Falkon()),
+    "falkon, logistic": (Landmarks(100), Falkon(newton_passes=2)),
 }
+LOSSES: dict[str, Loss] = {"falkon": Squared(), "falkon, logistic": Logistic()}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> StoreSource:
 
 def settings_for(case: str, max_epochs: int = EPOCHS) -> FitSettings:
     basis, solver = CASES[case]
-    return FitSettings(Gaussian(1.5), SquaredHinge(), basis, solver, max_epochs=max_epochs, batch_size=32, device="cpu")
+    loss = LOSSES.get(case, SquaredHinge())
+    return FitSettings(
+        Gaussian(1.5), loss, basis, solver, 1e-6 * (case in LOSSES), max_epochs=max_epochs, batch_size=32, device="cpu"
+    )
 
 
 class Killer:
@@ -84,6 +90,8 @@ def killed(source: Source, settings: FitSettings, workers: int, victim: int, **h
         ("all rows", 2, 1),
         ("nystrom streamed", 3, 2),
         ("nystrom stored", 2, 1),
+        ("falkon", 2, 1),
+        ("falkon, logistic", 2, 0),
     ],
 )
 def test_a_killed_worker_changes_not_a_bit(case: str, workers: int, victim: int, source: StoreSource) -> None:
