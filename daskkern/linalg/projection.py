@@ -11,7 +11,10 @@ costs one allreduce of (p, c) numbers. Memory is p^2 / (2 W) numbers a rank, wor
 """
 
 import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
+from typing import TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -19,13 +22,17 @@ import scipy.linalg
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.tiles import balanced, multiply, multiply_transposed
+from daskkern.backend.tiles import balanced, for_each, multiply, multiply_transposed, within
 from daskkern.errors import DaskkernError
 from daskkern.linalg.blas import subtract_product
 
 _MAX_BLOCK = 1024
 _MIN_BLOCKS = 24
+_ROWS = 512  # of a panel that one thread takes at once
 _PANEL = 32  # columns that the widest registers take at once: other edges waste a part of a panel
+
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -135,13 +142,16 @@ def inverse_factor(
                 f"K_ZZ with a jitter of {jitter:.1e} is not positive definite at column {block.start}"
             )
         top, rest = panel[:width], panel[width:]
-        for j in deal.own:
+
+        def update(j: int, k: int = k, block: slice = block, top: Array = top, rest: Array = rest) -> None:
             if j > k:
                 downdate(own[j], blocks[j], block, rest)
             elif j < k:
                 _substitute(own[j], blocks[j], block, top, rest)
             else:
                 _start_inverse(own[j], top, rest)
+
+        each_panel(deal.own, update, xp)
     return InverseFactor(deal, tuple(panels), jitter)
 
 
@@ -164,8 +174,25 @@ def _factor(panel: Array, width: int, jitter: float) -> Array:
         out[...] = np.nan
         return out
     out[:width] = xp.asarray(lower_inverse(lower).astype(panel.dtype))
-    xp.matmul(panel[width:], out[:width].T, out=out[width:])
+    top = xp.ascontiguousarray(out[:width].T)
+
+    def rows(part: slice) -> None:
+        xp.matmul(panel[part], top, out=out[part])
+
+    each_panel(within(slice(width, panel.shape[0]), _ROWS if xp is np else panel.shape[0]), rows, xp)
     return out
+
+
+def each_panel(items: Sequence[Item], work: Callable[[Item], None], xp: ModuleType) -> None:
+    """Call `work` on every item, on the tile pool where there is one: single-threaded BLAS beside itself.
+
+    BLAS's own threads wait for each other in every call, which costs a multiple when other programs compute, too.
+    """
+    if xp is np:
+        for_each(items, work)
+        return
+    for item in items:
+        work(item)
 
 
 def lower_inverse(lower: HostArray) -> HostArray:

@@ -15,7 +15,14 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import multiply, multiply_transposed
-from daskkern.linalg.projection import Deal, NotPositiveDefiniteError, downdate, factored_panel, lower_inverse
+from daskkern.linalg.projection import (
+    Deal,
+    NotPositiveDefiniteError,
+    downdate,
+    each_panel,
+    factored_panel,
+    lower_inverse,
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,13 @@ class LowerFactor:
         L is lower triangular: row block i of column block j needs its rows from block i on, and all panels of all
         ranks together take p^3 / 3 multiplications.
         """
-        return [self._gram_panel(j, scale) for j in deal.own]
+        made: dict[int, Array] = {}
+
+        def one(j: int) -> None:
+            made[j] = self._gram_panel(j, scale)
+
+        each_panel(deal.own, one, namespace_of(scale))
+        return [made[j] for j in deal.own]
 
     def _gram_panel(self, j: int, scale: Array) -> Array:
         xp, start = namespace_of(scale), self.blocks[j].start
@@ -127,6 +140,9 @@ def cholesky(
         whole.append(panel)
         corner = lower_inverse(to_host(panel[:width]).astype(np.float64))
         corners.append(xp.asarray(corner.astype(dtype)))
-        for j in own:  # the later ones
-            downdate(own[j], deal.blocks[j], block, panel[width:])
+
+        def update(j: int, block: slice = block, rest: Array = panel[width:]) -> None:
+            downdate(own[j], deal.blocks[j], block, rest)
+
+        each_panel(list(own), update, xp)  # the later ones
     return LowerFactor(deal.blocks, tuple(whole), tuple(corners), jitter)

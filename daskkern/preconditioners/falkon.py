@@ -18,7 +18,6 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.concurrency import library_threads
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import DataError
 from daskkern.linalg import Deal, LowerFactor, NotPositiveDefiniteError, cholesky
@@ -39,15 +38,12 @@ class FalkonPart:
         Sample weights of the landmarks; 1 where they have none.
     targets : (p, c) array or None
         Encoded targets of the landmarks; None for the user's own points.
-    threads : int
-        For the factorisation.
     """
 
     lower: LowerFactor
     deal: Deal
     weights: Array
     targets: Array | None
-    threads: int
 
     def inner(self, curvature: Array | float, mu: float, comm: Communicator) -> LowerFactor:
         """Return A^T for the `curvature` (p, 1) of the loss at the landmarks. Every rank must call it.
@@ -67,10 +63,9 @@ class FalkonPart:
         unit = float(np.finfo(dtype).eps) * float(scale.sum(dtype=np.float64)) * self.deal.p**-0.5
         for attempt in range(_JITTERS):
             jitter = mu + (unit * 10.0**attempt if attempt or mu == 0 else 0.0)
-            with library_threads(self.threads):
-                panels = self.lower.gram_panels(self.deal, scale)
-                try:
-                    return cholesky(panels, self.deal, jitter, comm, dtype.name, xp)
-                except NotPositiveDefiniteError as error:
-                    last = error
+            panels = self.lower.gram_panels(self.deal, scale)
+            try:
+                return cholesky(panels, self.deal, jitter, comm, dtype.name, xp)
+            except NotPositiveDefiniteError as error:
+                last = error
         raise DataError(f"the preconditioner of Falkon cannot be factored ({last}); take a larger alpha or float64")

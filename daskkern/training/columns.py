@@ -7,7 +7,6 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.concurrency import library_threads
 from daskkern.backend.namespace import to_device
 from daskkern.backend.random import generator
 from daskkern.basis import Columns, KernelPart
@@ -117,8 +116,7 @@ def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, t
         jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
         panels = [kernel_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
         try:
-            with library_threads(task.threads):
-                return inverse_factor(panels, deal, jitter, comm, task.settings.dtype)
+            return inverse_factor(panels, deal, jitter, comm, task.settings.dtype)
         except NotPositiveDefiniteError as error:
             last = error
     raise DataError(

@@ -7,7 +7,6 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.concurrency import library_threads
 from daskkern.backend.namespace import to_device
 from daskkern.basis import KernelPart
 from daskkern.data.rows import Fields, Rows, take
@@ -30,7 +29,7 @@ def falkon_setup(
     every = basis.split(0, 1)
     Z = to_device(own_rows(rows, prepared, every), xp)
     whole = part if comm.size == 1 else basis.part(every, Z)
-    lower = _lower(prepared, Z, comm, dtype, task.threads, xp)
+    lower = _lower(prepared, Z, comm, dtype, xp)
     weights, targets = _at_landmarks(prepared, rows)
     scale = np.ones((p, 1), dtype) if weights is None else weights
     factors = FalkonPart(
@@ -38,14 +37,13 @@ def falkon_setup(
         column_blocks(p, comm.rank, comm.size),
         xp.asarray(scale),
         None if targets is None else xp.asarray(targets),
-        task.threads,
     )
     # The squared loss bends the same everywhere: one factor serves all iterations.
     inner = factors.inner(1.0, task.settings.alpha, comm) if isinstance(task.settings.loss, Squared) else None
     return FalkonSetup(whole, prepared.plan.n_rows, factors, inner)
 
 
-def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, threads: int, xp: ModuleType) -> LowerFactor:
+def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: ModuleType) -> LowerFactor:
     """Factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis = prepared.basis
     p = basis.n_columns
@@ -57,8 +55,7 @@ def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, threads
         jitter = float(np.finfo(dtype).eps) * p**0.5 * scale * 10.0**attempt
         panels = [kernel_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
         try:
-            with library_threads(threads):
-                return cholesky(panels, deal, jitter, comm, dtype, xp)
+            return cholesky(panels, deal, jitter, comm, dtype, xp)
         except NotPositiveDefiniteError as error:
             last = error
     raise DataError(
