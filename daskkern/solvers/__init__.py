@@ -6,13 +6,15 @@ from typing import Any
 from daskkern.errors import SpecError
 from daskkern.losses import Loss
 from daskkern.solvers.base import Batch, Problem, Solver
+from daskkern.solvers.direct import Direct
 from daskkern.solvers.eigenpro import EigenPro
 from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.pairing import check_pair
+from daskkern.solvers.pcg import PCG
 from daskkern.solvers.snapshot import Shard, Snapshot
 
-SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in (EigenPro, NystromSGD, Falkon)}
+SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in (EigenPro, NystromSGD, Falkon, Direct, PCG)}
 
 
 def parse_solver(solver: str | Solver[Any]) -> Solver[Any]:
@@ -39,8 +41,10 @@ def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:
 
 
 __all__ = [
+    "PCG",
     "SOLVERS",
     "Batch",
+    "Direct",
     "EigenPro",
     "Falkon",
     "NystromSGD",

@@ -110,6 +110,10 @@ class Solver(ABC, Generic[State]):
         del epoch, loss
         return 1
 
+    def most_epochs(self, asked: int) -> int:
+        """Return how many of the epochs that were asked the method has a use for."""
+        return asked
+
     @abstractmethod
     def init(self, problem: Problem, comm: Communicator) -> State:
         """Return the state before the first step: a model that is 0."""

@@ -46,6 +46,10 @@ class Sizes:
         The batch is automatic: with fewer columns it may grow to the limit that bounds its kernel values.
     entries : int
         Stored entries of a sparse row; 0 for dense rows. `d` then counts what a row takes, not its features.
+    dense : int
+        Square matrices of all columns that a serial solver holds in float64.
+    sketch : int
+        Columns of a preconditioner of low rank over all rows.
     by_rows, newton : bool
         Each rank has all columns and its share of every batch; it also keeps scores of its rows.
     span : int
@@ -75,6 +79,8 @@ class Sizes:
     entries: int = 0
     by_rows: bool = False
     newton: bool = False
+    dense: int = 0
+    sketch: int = 0
 
     @property
     def own_rows(self) -> int:
@@ -191,6 +197,10 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     host["validation rows"] = 2 * z.validation * (z.d + 2 * z.c) * z.itemsize
     host["spectrum"], device["preconditioner"] = _spectrum(z)
     device["coefficients"] = 10 * z.own * padded(z.c) * z.itemsize
+    if z.sketch:
+        # Vectors of own rows and of all, and the features with what they are made of.
+        device["coefficients"] += (12 * z.own + 2 * z.n) * padded(z.c) * 8
+        device["preconditioner"] = z.own * z.sketch * 2 * z.itemsize + 6 * z.sketch**2 * 8
     device.update(steps)
     before, columns = _before_steps(z)
     passing = sum(steps[name] for name in _PASSING) + (host["rows read ahead"] if device is host else 0)
@@ -242,6 +252,9 @@ def _before_steps(z: Sizes) -> tuple[int, int]:
     chosen = 0 if z.all_rows else z.p * z.d * b
     if z.nystrom:
         return nystrom_bytes(z.p, z.d, b, z.threads) + chosen, 0
+    if z.sketch:
+        made = matvec_bytes(z.own, z.sketch, z.d, z.sketch, b, z.threads) + points_bytes(z.sketch, z.d, b)
+        return 0, made + 3 * z.own * z.sketch * 8
     rows = z.own_s if z.all_rows else z.own
     damped = matvec_bytes(rows, z.s, z.d, z.q, b, z.threads) + 2 * z.s * z.q * 8 + points_bytes(z.s, z.d, b)
     factor = factor_setup_bytes(z.p, z.d, z.ranks, b, z.threads) if z.exact else 0

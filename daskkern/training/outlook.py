@@ -9,12 +9,12 @@ from daskkern.data.plan import BatchPlan
 from daskkern.data.sweep import SweepPlan
 from daskkern.losses import Squared
 from daskkern.preconditioners import EigenProState
-from daskkern.solvers import EigenPro, NystromSGD, check_fit
+from daskkern.solvers import PCG, EigenPro, NystromSGD, check_fit
 from daskkern.training.columns import is_exact
 from daskkern.training.features import is_stored
 from daskkern.training.keeping import unkept
 from daskkern.training.memory import MemoryPlan, Sizes, plan_memory
-from daskkern.training.prepare import Prepared, default_subsample, most_validation_rows, projection_window
+from daskkern.training.prepare import Prepared, default_subsample, most_validation_rows, pass_batch, projection_window
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 from daskkern.training.targets import check_loss
@@ -68,7 +68,10 @@ def outlook(
     rows = source.open(settings.dtype)
     solver = settings.solver
     plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed)
-    if solver.deals == "rows":
+    if isinstance(solver, PCG):
+        m = pass_batch(settings, n)
+        plan = BatchPlan.for_rows(rows, m, settings.seed)
+    if solver.deals != "columns":
         plan = SweepPlan.for_rows(rows, settings.batch_size, p)
         m = min(n, plan.batch_size)
     # Smaller batches than this bound mean more of them between projections: the rows between two stay below `span`.
@@ -165,7 +168,7 @@ def plan_for(
             q=summary.q,
             m=summary.m,
             window=summary.window,
-            ranks=ranks,
+            ranks=1 if solver.deals == "nothing" else ranks,
             threads=threads,
             itemsize=np.dtype(settings.dtype).itemsize,
             all_rows=all_rows,
@@ -177,7 +180,9 @@ def plan_for(
             device="cpu" if device_budget is None else "gpu",
             auto_batch=isinstance(settings.batch_size, str),
             span=summary.span,
-            by_rows=solver.deals == "rows",
+            sketch=solver.size(summary.n) if isinstance(solver, PCG) else 0,
+            by_rows=solver.deals != "columns",
+            dense=0 if solver.deals != "nothing" else 1 if all_rows else 2,
             newton=solver.deals == "rows" and not isinstance(settings.loss, Squared),
         ),
         budget,

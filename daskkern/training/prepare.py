@@ -21,7 +21,7 @@ from daskkern.kernels.rows import as_rows
 from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
 from daskkern.preconditioners.eigenpro import check_range
-from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.solvers import PCG, EigenPro, NystromSGD
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 from daskkern.training.targets import Targets, learn_targets
@@ -32,6 +32,7 @@ _SUBSAMPLE = 2000
 _HELD_OUT = 2000
 _VALIDATION_ROWS = 20_000
 _HELD, _SUB, _VALID, _RESOLVE = 51, 52, 53, 54
+_PASS_BATCH = 4096
 _FLOPS_PER_PROJECTION = 80.0
 
 
@@ -93,7 +94,7 @@ def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} outputs")
     chosen = _columns(rows, settings)
     clock.stage("landmarks", f"all {rows.n_rows} rows" if _all(settings) else f"{chosen.points.shape[0]} points")
-    if settings.solver.deals == "rows":
+    if settings.solver.deals != "columns" or isinstance(settings.solver, PCG):
         return _prepare_rows(rows, settings, targets, chosen, validation, clock)
     if isinstance(settings.solver, NystromSGD):
         return _prepare_nystrom(source, rows, settings, targets, chosen, validation, clock)
@@ -260,14 +261,22 @@ def projection_window(solver: EigenPro, p: int, d: int, batch_size: int) -> int:
 def _prepare_rows(
     rows: Rows, settings: FitSettings, targets: Targets, chosen: LandmarkSet, validation: IntArray | None, clock: _Clock
 ) -> Prepared:
-    """Solvers whose rows are dealt: their preconditioner is made by the ranks."""
-    Z = chosen.points
+    """Solvers that pass over the rows in order: what they need beside landmarks is made by the ranks."""
+    p = rows.n_rows if _all(settings) else chosen.points.shape[0]
+    Z = _some_rows(rows, settings) if _all(settings) else chosen.points
     check_range(settings.kernel, Z[:_SUBSAMPLE])
-    plan = SweepPlan.for_rows(rows, settings.batch_size, Z.shape[0])
+    plan: BatchPlan | SweepPlan = SweepPlan.for_rows(rows, settings.batch_size, p)
+    if settings.solver.deals == "columns":
+        plan = BatchPlan.for_rows(rows, pass_batch(settings, rows.n_rows), settings.seed)
     none = np.zeros(0, np.int64)
-    basis = KernelBasis(settings.kernel, Z.shape[0], none, False, settings.kernel.shift_for(Z), settings.rounding)
+    basis = KernelBasis(settings.kernel, p, none, _all(settings), settings.kernel.shift_for(Z), settings.rounding)
     own = Z if chosen.indices is None else None
     return Prepared(basis, chosen.indices, own, Z[:0], None, targets, plan, 1, validation, tuple(clock.stages))
+
+
+def pass_batch(settings: FitSettings, n_rows: int) -> int:
+    """Return the rows of a batch where a pass has no steps within it."""
+    return min(n_rows, _PASS_BATCH if isinstance(settings.batch_size, str) else int(settings.batch_size))
 
 
 def _prepare_nystrom(

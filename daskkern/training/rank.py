@@ -14,7 +14,7 @@ from daskkern.cluster.desk import Desk, Regroup
 from daskkern.data.rows import Rows
 from daskkern.data.sweep import SweepPlan
 from daskkern.events import FitFinished, FitStarted, StageFinished
-from daskkern.solvers import Falkon, Problem
+from daskkern.solvers import PCG, Direct, Falkon, Problem
 from daskkern.training.columns import own_rows, solver_setup
 from daskkern.training.commits import Commit, latest_of_all
 from daskkern.training.epochs import REGROUPING, Epochs
@@ -24,7 +24,7 @@ from daskkern.training.memory import MemoryPlan
 from daskkern.training.outlook import PreparedSummary
 from daskkern.training.prepare import Prepared, training_rows
 from daskkern.training.row_feed import RowFeed
-from daskkern.training.row_setup import falkon_setup
+from daskkern.training.row_setup import direct_setup, falkon_setup, pcg_setup
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import RemoteValue, Source
 from daskkern.training.validation import Validation
@@ -125,6 +125,10 @@ def _setup(
     """Return what the solver needs on this rank."""
     if isinstance(task.settings.solver, Falkon):
         return falkon_setup(task, prepared, rows, part, comm, xp)
+    if isinstance(task.settings.solver, Direct):
+        return direct_setup(task, prepared, part, to_device(points, xp))
+    if isinstance(task.settings.solver, PCG):
+        return pcg_setup(task, prepared, rows, columns, points, comm, xp)
     return solver_setup(task, prepared, rows, columns, part, points, comm, xp)
 
 
@@ -132,10 +136,10 @@ def _feed(
     task: RankTask, prepared: Prepared, rows: Rows, problem: Problem, comm: Communicator, desk: Desk, xp: ModuleType
 ) -> Feed | RowFeed:
     """Return what the solver is fed with: all rows, or the rank's."""
-    if task.settings.solver.deals != "rows":
+    if task.settings.solver.deals == "columns":
         return Feed(task.memory, prepared, task.settings, rows, problem, task.features, desk.emit, xp)
     assert isinstance(prepared.plan, SweepPlan)
-    whole: KernelPart = problem.extra.whole
+    whole: KernelPart | None = None if task.settings.solver.deals == "nothing" else problem.extra.whole
     return RowFeed(task.memory, prepared.plan, prepared.targets, task.settings, rows, whole, comm, desk.emit, xp)
 
 
@@ -156,6 +160,8 @@ def _shared(prepared: Prepared, settings: FitSettings, comm: Communicator) -> st
     ranks = f"{comm.size} rank{'s' * (comm.size > 1)}"
     if settings.solver.deals == "rows":
         return f"rows dealt to {ranks}, all columns on each"
+    if settings.solver.deals == "nothing":
+        return "serial: all rows and columns on 1 rank"
     window = "" if prepared.basis.all_rows else f", projections every {prepared.window} batches"
     return f"columns dealt to {ranks}{window}"
 

@@ -19,6 +19,7 @@ _UNITS = 8  # partial sums of a double product
 _STRIPE = 8 << 20  # a stripe of K that a thread holds
 _VECTORS = 14  # (p, c) arrays of a run in float64, those on their way included
 _PIECES = 12
+_STRIP = 512
 
 
 def items_of(z: Sizes) -> tuple[Items, Items]:
@@ -35,14 +36,17 @@ def row_items(z: Sizes) -> tuple[Items, Items]:
     device["landmarks, prepared"] = points_bytes(z.p, z.d, b) + (points_bytes(z.own, z.d, b) if z.ranks > 1 else 0)
     host["rows read ahead"] = read_bytes(m, min(z.chunk_rows, z.n), z.d, b)
     host["validation rows"] = 2 * z.validation * (z.d + 2 * z.c) * z.itemsize
-    device["triangular factors"] = 2 * triangle_bytes(z.p, z.ranks, b)
+    if z.dense:
+        host["matrix"] = z.p * z.p * (8 * z.dense + b * (z.dense - 1)) + 8 * _STRIP * z.p
+    else:
+        device["triangular factors"] = 2 * triangle_bytes(z.p, z.ranks, b)
     device["coefficients"] = _VECTORS * z.p * padded(z.c) * 8
     device["one batch"] = _batch(z, m)
     device["tiles"] = z.threads * (_STRIPE + workspace_bytes(1, z.d, b)) if z.device == "cpu" else m * z.p * b
     if z.newton:
         device["scores of its rows"] = z.own_rows * z.c * b
     passing = device["one batch"] + device["tiles"] + (host["rows read ahead"] if device is host else 0)
-    device["set-up, beyond the steps"] = max(0, _setup(z) - passing)
+    device["set-up, beyond the steps"] = 0 if z.dense else max(0, _setup(z) - passing)
     return tuple(host.items()), () if device is host else tuple(device.items())
 
 
@@ -55,6 +59,8 @@ def _batch(z: Sizes, m: int) -> int:
     """Return what a step holds: its rows and scores, and partial sums of (p, c) numbers."""
     piece = -(-m * z.ranks // _PIECES)
     sums = (_UNITS + 3) * z.p * padded(z.c) * 8
+    if z.dense:  # a piece of K in three forms
+        sums = piece * z.p * (z.itemsize + 16)
     return m * z.d * z.itemsize + left_bytes(piece, z.d, z.itemsize) + 6 * m * padded(z.c) * 8 + sums
 
 

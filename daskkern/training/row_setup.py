@@ -7,18 +7,24 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.namespace import to_device
-from daskkern.basis import KernelPart
+from daskkern.backend.namespace import to_device, to_host
+from daskkern.backend.random import generator
+from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
+from daskkern.features import FourierFeatures
 from daskkern.linalg import LowerFactor, NotPositiveDefiniteError, cholesky, column_blocks
 from daskkern.losses import Squared
-from daskkern.preconditioners import FalkonPart
+from daskkern.preconditioners import FalkonPart, low_rank_part, nystrom_factor
+from daskkern.solvers import PCG
+from daskkern.solvers.direct import DirectSetup
 from daskkern.solvers.falkon import FalkonSetup
+from daskkern.solvers.pcg import PCGSetup
 from daskkern.training.columns import kernel_panel, own_rows
 from daskkern.training.prepare import Prepared
 
 _JITTERS = 5
+_SKETCH = 62
 
 
 def falkon_setup(
@@ -41,6 +47,39 @@ def falkon_setup(
     # The squared loss bends the same everywhere: one factor serves all iterations.
     inner = factors.inner(1.0, task.settings.alpha, comm) if isinstance(task.settings.loss, Squared) else None
     return FalkonSetup(whole, prepared.plan.n_rows, factors, inner)
+
+
+def direct_setup(task: Any, prepared: Prepared, part: KernelPart, points: Array) -> DirectSetup:
+    """Return what Direct needs on its only rank, which has all columns."""
+    centres = None if prepared.basis.all_rows else points
+    return DirectSetup(part, centres, prepared.plan.n_rows, task.threads)
+
+
+def pcg_setup(
+    task: Any, prepared: Prepared, rows: Rows, columns: Columns, points: HostArray, comm: Communicator, xp: ModuleType
+) -> PCGSetup:
+    """Return what PCG needs on this rank, whose own columns have the points `points` (n_r, d)."""
+    settings, basis = task.settings, prepared.basis
+    solver: PCG = settings.solver
+    n, own = basis.n_columns, take(rows, columns.ids, Fields.y | Fields.weight)
+    assert own.y is not None
+    weight = prepared.targets.weight(own)
+    root = np.ones((columns.ids.size, 1)) if weight is None else np.sqrt(weight.astype(np.float64))
+    X, s = to_device(points, xp), solver.size(n)
+    if solver.preconditioner == "random_features":
+        features = FourierFeatures(basis.kernel, s, settings.seed)(X)
+    else:
+        chosen = np.sort(generator(settings.seed, _SKETCH).choice(n, size=s, replace=False))
+        S = take(rows, chosen, Fields.X).X
+        assert S is not None
+        sample = to_device(S, xp)
+        inverse = nystrom_factor(to_host(basis.kernel.block(sample, sample)).astype(np.float64))
+        features = basis.kernel.matvec(X, basis.points(sample), xp.asarray(inverse))
+    features = (features * xp.asarray(root)).astype(settings.dtype)
+    part = low_rank_part(features, n * settings.alpha, comm)
+    y = xp.asarray(prepared.targets.encode(own.y).astype(np.float64))
+    ids = tuple(basis.split(rank, comm.size).ids for rank in range(comm.size))
+    return PCGSetup(part, y, xp.asarray(root), ids)
 
 
 def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: ModuleType) -> LowerFactor:

@@ -11,6 +11,8 @@ _NS = 1e-9
 
 def setup_parts(z: Sizes, rates: Rates) -> Seconds:
     """Return what the factors take, once for the squared loss."""
+    if z.dense:
+        return [("reading", z.n * rates.row_s), ("factor", z.p**3 / 3 / rates.flops64)]
     fill = z.p * z.p / 2 / z.ranks * rates.block_ns * _NS
     return [("K_ZZ", fill), ("factors", _factors(z, rates, _PASSES_OF_FACTORS)), ("reading", 3 * z.n * rates.row_s)]
 
@@ -18,6 +20,9 @@ def setup_parts(z: Sizes, rates: Rates) -> Seconds:
 def sweep_parts(z: Sizes, rates: Rates, *, fresh: bool) -> Seconds:
     """Return one pass over the rank's rows, with kernel values computed (`fresh`) or kept."""
     entries = z.own_rows * z.p * _NS
+    if z.dense:
+        gram = 2 * z.n * z.p * z.p / rates.flops64 * (z.dense - 1)
+        return [("kernel blocks", entries * rates.block_ns), ("normal equations", gram)]
     solves = _SOLVES * z.p * z.p / 2 * rates.product_ns / 2 * _NS
     return [
         ("kernel blocks", entries * rates.block_ns * fresh),

@@ -17,7 +17,7 @@ from daskkern.kernels import Laplacian
 from daskkern.linalg import column_blocks, inverse_factor
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.preconditioners import SpectrumSettings, eigenpro_state
-from daskkern.solvers import EigenPro, Falkon, NystromSGD, Solver
+from daskkern.solvers import PCG, Direct, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training import fit as fitting
 from daskkern.training import footprint
 from daskkern.training.outlook import numbers_per_row
@@ -186,6 +186,9 @@ CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "fit_nystrom": lambda: _fit(Landmarks(1000), NystromSGD(mode="streamed")),
     "fit_falkon_kept": lambda: _fit(Landmarks(2000), Falkon(), loss=Squared()),
     "fit_falkon_newton": lambda: _fit(Landmarks(2000), Falkon(newton_passes=2), n=20_000, keep="disk"),
+    "fit_direct": lambda: _fit(Landmarks(2000), Direct(), n=6000, loss=Squared()),
+    "fit_direct_all_rows": lambda: _fit(AllRows(), Direct(), n=3000, loss=Squared()),
+    "fit_pcg": lambda: _fit(AllRows(), PCG(), n=6000, keep="never", loss=Squared()),
 }
 
 if __name__ == "__main__":

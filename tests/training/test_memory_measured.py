@@ -26,6 +26,9 @@ NAMES = [
     "fit_nystrom",
     "fit_falkon_kept",
     "fit_falkon_newton",
+    "fit_direct",
+    "fit_direct_all_rows",
+    "fit_pcg",
 ]
 
 pytestmark = pytest.mark.skipif(

@@ -18,7 +18,7 @@ from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
-from daskkern.solvers import EigenPro, Falkon, NystromSGD
+from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster, worker_pids
 from daskkern.training.fit import FitResult, fit
 from daskkern.training.keeper import Safety
@@ -37,8 +37,9 @@ CASES = {
     "nystrom stored": (Landmarks(200), NystromSGD(mode="stored")),
     "falkon": (Landmarks(300), Falkon()),
     "falkon, logistic": (Landmarks(100), Falkon(newton_passes=2)),
+    "pcg": (AllRows(), PCG()),
 }
-LOSSES: dict[str, Loss] = {"falkon": Squared(), "falkon, logistic": Logistic()}
+LOSSES: dict[str, Loss] = {"pcg": Squared(), "falkon": Squared(), "falkon, logistic": Logistic()}
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +93,7 @@ def killed(source: Source, settings: FitSettings, workers: int, victim: int, **h
         ("nystrom stored", 2, 1),
         ("falkon", 2, 1),
         ("falkon, logistic", 2, 0),
+        ("pcg", 2, 1),
     ],
 )
 def test_a_killed_worker_changes_not_a_bit(case: str, workers: int, victim: int, source: StoreSource) -> None:
