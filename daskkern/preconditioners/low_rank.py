@@ -12,6 +12,7 @@ features); Frangella, Tropp and Udell, "Randomized Nystrom preconditioning", SIM
 eigenvalue of the approximation, as here; their sketch is Gaussian, ours a sample of rows, which costs no pass).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +21,10 @@ import scipy.linalg
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.tiles import multiply, multiply_transposed
+from daskkern.backend.tiles import for_each, slices
 from daskkern.errors import DataError
+
+_STRIP = 1024
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,26 @@ class LowRankPart:
 
     def solve(self, v: Array, comm: Communicator) -> Array:
         """Return this rank's rows of ``P^-1 v`` for its rows `v` (n_r, c) float64."""
-        xp, dtype = namespace_of(v), self.features.dtype
-        pulled = comm.allreduce(multiply_transposed(self.features, v.astype(dtype), xp).astype(np.float64))
-        inner = scipy.linalg.cho_solve((self.factor, True), to_host(pulled), check_finite=False)
-        return (v - multiply(self.features, xp.asarray(inner.astype(dtype)), xp)) / self.mu
+        xp = namespace_of(v)
+        pulled = comm.allreduce(xp.stack(self._strips(lambda F, rows: F.T @ v[rows], v)).sum(axis=0))
+        inner = xp.asarray(scipy.linalg.cho_solve((self.factor, True), to_host(pulled), check_finite=False))
+        return xp.concatenate(self._strips(lambda F, rows: (v[rows] - F @ inner) / self.mu, v))
+
+    def _strips(self, work: Callable[[Array, slice], Array], like: Array) -> list[Array]:
+        """Return what `work` makes of the features strip by strip, in float64: what is left of v is a small
+        difference, and is divided by mu."""
+        parts = slices(self.features.shape[0], _STRIP) or [slice(0, 0)]
+        made: dict[int, Array] = {}
+
+        def one(k: int) -> None:
+            made[k] = work(self.features[parts[k]].astype(np.float64), parts[k])
+
+        if namespace_of(like) is np:
+            for_each(range(len(parts)), one)
+        else:
+            for k in range(len(parts)):
+                one(k)
+        return [made[k] for k in range(len(parts))]
 
 
 def low_rank_part(features: Array, ridge: float, comm: Communicator) -> LowRankPart:

@@ -9,7 +9,8 @@ from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.random import generator
-from daskkern.basis import Columns, KernelPart
+from daskkern.backend.tiles import slices
+from daskkern.basis import Columns, KernelBasis, KernelPart
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
 from daskkern.features import FourierFeatures
@@ -25,6 +26,7 @@ from daskkern.training.prepare import Prepared
 
 _JITTERS = 5
 _SKETCH = 62
+_STRIP = 4096
 
 
 def falkon_setup(
@@ -72,14 +74,22 @@ def pcg_setup(
         chosen = np.sort(generator(settings.seed, _SKETCH).choice(n, size=s, replace=False))
         S = take(rows, chosen, Fields.X).X
         assert S is not None
-        sample = to_device(S, xp)
-        inverse = nystrom_factor(to_host(basis.kernel.block(sample, sample)).astype(np.float64))
-        features = basis.kernel.matvec(X, basis.points(sample), xp.asarray(inverse))
+        features = _nystrom_features(basis, X, to_device(S, xp), xp)
     features = (features * xp.asarray(root)).astype(settings.dtype)
     part = low_rank_part(features, n * settings.alpha, comm)
     y = xp.asarray(prepared.targets.encode(own.y).astype(np.float64))
     ids = tuple(basis.split(rank, comm.size).ids for rank in range(comm.size))
     return PCGSetup(part, y, xp.asarray(root), ids)
+
+
+def _nystrom_features(basis: KernelBasis, X: Array, S: Array, xp: ModuleType) -> Array:
+    """Return ``K_XS L^-T`` (n_r, s), in float64: rounding of K is divided by the small singular values of L."""
+    S = S.astype(np.float64)
+    inverse = xp.asarray(nystrom_factor(to_host(basis.kernel.block(S, S))))
+    shift = None if basis.shift is None else xp.asarray(basis.shift, np.float64)
+    points = basis.kernel.points(S, shift)
+    parts = slices(X.shape[0], _STRIP) or [slice(0, 0)]
+    return xp.concatenate([basis.kernel.matvec(X[part].astype(np.float64), points, inverse) for part in parts])
 
 
 def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: ModuleType) -> LowerFactor:

@@ -65,7 +65,7 @@ CASES = {
         "basis": AllRows(),
         "solver": PCG(),
         "loss": "squared",
-        "alpha": 1e-5,
+        "alpha": 1e-3,
         "early_stopping": True,
         "max_epochs": 8,
     },
