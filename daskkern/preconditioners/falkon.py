@@ -48,7 +48,7 @@ class FalkonPart:
     def inner(self, curvature: Array | float, mu: float, comm: Communicator) -> LowerFactor:
         """Return A^T for the `curvature` (p, 1) of the loss at the landmarks. Every rank must call it.
 
-        Where rounding leaves ``T D T^T / p + mu`` not positive definite, A is that of a larger mu: the
+        Where rounding drowns mu, or leaves ``T D T^T / p + mu`` not positive definite, A is that of a larger mu: the
         preconditioner is then less good, the solution the same.
 
         Raises
@@ -59,10 +59,10 @@ class FalkonPart:
         xp = namespace_of(self.weights)
         scale = self.weights * curvature * (1.0 / self.deal.p)
         dtype = self.weights.dtype
-        # The trace of T D T^T is that of D K_ZZ: the mean eigenvalue, the unit of what rounding may add.
-        unit = float(np.finfo(dtype).eps) * float(scale.sum(dtype=np.float64)) * self.deal.p**-0.5
+        # Below the rounding of the trace of T D T^T / p (K_ZZ of mean diagonal 1) directions are noise.
+        least = max(mu, float(np.finfo(dtype).eps) * float(scale.sum(dtype=np.float64)))
         for attempt in range(_JITTERS):
-            jitter = mu + (unit * 10.0**attempt if attempt or mu == 0 else 0.0)
+            jitter = least * 10.0**attempt
             panels = self.lower.gram_panels(self.deal, scale)
             try:
                 return cholesky(panels, self.deal, jitter, comm, dtype.name, xp)

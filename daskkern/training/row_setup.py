@@ -93,7 +93,10 @@ def _nystrom_features(basis: KernelBasis, X: Array, S: Array, xp: ModuleType) ->
 
 
 def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: ModuleType) -> LowerFactor:
-    """Factor K_ZZ, with as little jitter as the dtype lets pass."""
+    """Factor ``K_ZZ + eps p``, or with more jitter where that is not enough.
+
+    Less would pass, but rounding of the products with K is divided by the root of the smallest eigenvalue of T.
+    """
     basis = prepared.basis
     p = basis.n_columns
     deal = column_blocks(p, comm.rank, comm.size)
@@ -101,7 +104,7 @@ def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: Mod
     if not scale > 0:
         raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; look at the data")
     for attempt in range(_JITTERS):
-        jitter = float(np.finfo(dtype).eps) * p**0.5 * scale * 10.0**attempt
+        jitter = float(np.finfo(dtype).eps) * p * scale * 10.0**attempt
         panels = [kernel_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
         try:
             return cholesky(panels, deal, jitter, comm, dtype, xp)
