@@ -169,9 +169,10 @@ def nystrom_bytes(p: int, d: int, itemsize: int, threads: int) -> int:
 
 
 def factor_bytes(p: int, ranks: int, itemsize: int) -> int:
-    """Return the bytes of a rank's panels of the inverted factor, which stay."""
+    """Return the bytes of a rank's panels of the inverted factor, which stay; of the whole factor on one rank."""
     width = block_width(p, ranks)
-    return (p * p // ranks + 3 * p * width) * itemsize // 2 + p * width * itemsize * (ranks > 1)
+    corners = p * width * itemsize * (ranks == 1)
+    return corners + (p * p // ranks + 3 * p * width) * itemsize // 2 + p * width * itemsize * (ranks > 1)
 
 
 def factor_setup_bytes(p: int, d: int, ranks: int, itemsize: int, threads: int) -> int:
