@@ -6,6 +6,7 @@ import pytest
 from distributed import Client
 
 from daskkern.testing.cluster import child_processes, local_cluster, wait_until
+from daskkern.testing.object_server import ObjectServer, object_server
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +41,22 @@ def client3(_no_process_is_left: None) -> Iterator[Client]:
     """Client of three worker processes of one thread each. Leave the workers as they were."""
     with local_cluster(3) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def _object_server() -> Iterator[ObjectServer]:
+    with object_server() as server:
+        yield server
+
+
+@pytest.fixture
+def objects(_object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
+    """A local S3 server, found by the environment, on which everything goes well until a test changes that.
+
+    Its bucket is shared by the tests of a session: choose names of your own.
+    """
+    for name, value in _object_server.environment().items():
+        monkeypatch.setenv(name, value)
+    _object_server.faults.clear()
+    yield _object_server
+    _object_server.faults.clear()

@@ -27,7 +27,7 @@ FLOORS = {
     "__main__": 12,
     "testing": 13,
 }
-OPTIONAL = {"cupy", "cupyx", "dask_cuda", "rmm", "ucxx", "matplotlib", "pandas", "h5py"}
+OPTIONAL = {"cupy", "cupyx", "dask_cuda", "rmm", "ucxx", "matplotlib", "pandas", "h5py", "obstore", "moto", "werkzeug"}
 SPARED = {"scipy"}  # needed for training, but a saved model of dense points is served without it
 
 

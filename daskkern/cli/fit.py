@@ -1,6 +1,5 @@
 """``daskkern fit``."""
 
-import os
 from dataclasses import replace
 
 import click
@@ -11,6 +10,7 @@ from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.cluster.fits import new_card
 from daskkern.cluster.gang import GangSettings
 from daskkern.data.atomic import check_destination
+from daskkern.data.remote import absolute
 from daskkern.data.shuffle_detection import order_note
 from daskkern.errors import DataError, SpecError
 from daskkern.models import save_model
@@ -68,14 +68,15 @@ def fit_command(
         say(f"note: {note}")
     if resume and overwrite:
         raise SpecError("--resume and --overwrite were both given; go on from the checkpoint, or begin anew")
-    place = checkpoint or f"{os.path.abspath(out)}.checkpoint"
+    whole_out = absolute(out)
+    place = checkpoint or f"{whole_out}.checkpoint"
     safety = Safety(checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite)
     gang = _gang(settings, where, ranks, share)
     if detach:
         _detach(source, settings, watched, out, gang, safety, name, where)
         return
     label = name or settings.solver.name
-    card = replace(new_card(label), source=describe(source), out=os.path.abspath(out), max_epochs=settings.max_epochs)
+    card = replace(new_card(label), source=describe(source), out=whole_out, max_epochs=settings.max_epochs)
     with where.client() as client, progress(settings.max_epochs) as listener:
         result = fit(
             source, settings, client=client, validation=watched, listener=listener, gang=gang, safety=safety, card=card

@@ -43,6 +43,7 @@ class FitOptions:
     keep_blocks: str | None = None
     disk: str | None = None
     scratch: str | None = None
+    sampling: str | None = None
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,6 +62,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--precision", help="Round features to float32, float64, tf32 or float16.  [default: the dtype]"),
         click.option("--device", help="auto, cpu or gpu.  [default: auto]"),
         click.option("--class-weight", help="'balanced', or nothing."),
+        click.option("--sampling", help="Rows of batches: uniform, weighted or balanced by class.  [default: uniform]"),
         click.option("--early-stopping", is_flag=True, default=None, help="Stop when validation no longer improves."),
         click.option("--memory", help="Budget of one rank, such as 4GB; a fit over it is refused before it starts."),
         click.option("--config", type=click.Path(), help="YAML file with any of these options by name."),
@@ -114,6 +116,7 @@ class FitRequest:
             keep_blocks=str(get("keep_blocks", "auto")),
             disk_budget=_budget(get("disk")),
             scratch=None if get("scratch") is None else str(get("scratch")),
+            sampling=str(get("sampling", "uniform")),
         )
 
 

@@ -1,15 +1,15 @@
 """``daskkern score`` and ``daskkern predict``."""
 
 import json
-from pathlib import Path
 
 import click
 
 from daskkern.cli.console import progress_bar, say, table
-from daskkern.data.store import Store, open_store
+from daskkern.data.atomic import check_destination
 from daskkern.models import load_model
 from daskkern.training.evaluate import score_store
-from daskkern.training.predict import predict_store
+from daskkern.training.predict import FORMAT, predict_store
+from daskkern.training.raw_tables import rows_of
 from daskkern.training.tally import Score
 
 
@@ -19,9 +19,12 @@ from daskkern.training.tally import Score
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with everything that is known.")
 @click.option("--details", is_flag=True, help="Add the confusion matrix, and how far probabilities can be trusted.")
 def score_command(model: str, store: str, as_json: bool, details: bool) -> None:
-    """Score MODEL on STORE, in one pass: accuracy, error and ROC-AUC, or RMSE, MAE and R2."""
-    fitted, rows = load_model(model), open_rows(store)
-    with progress_bar() as bar:
+    """Score MODEL on STORE, in one pass: accuracy, error and ROC-AUC, or RMSE, MAE and R2.
+
+    STORE may also be a table with the columns of the training table, such as a .csv file.
+    """
+    fitted = load_model(model)
+    with rows_of(fitted, store) as rows, progress_bar() as bar:
         line = bar.add_task("scoring", total=rows.info.n_rows)
         score = score_store(fitted, rows, lambda done, total: bar.update(line, completed=done, total=total))
     if as_json:
@@ -38,9 +41,13 @@ def score_command(model: str, store: str, as_json: bool, details: bool) -> None:
 @click.option("--out", required=True, metavar="STORE", help="Where to write the predictions.")
 @click.option("--overwrite", is_flag=True, help="Replace predictions that exist.")
 def predict_command(model: str, store: str, out: str, overwrite: bool) -> None:
-    """Predict every row of STORE and write the predictions, in bounded memory."""
-    fitted, rows = load_model(model), open_rows(store)
-    with progress_bar() as bar:
+    """Predict every row of STORE and write the predictions, in bounded memory.
+
+    STORE may also be a table with the columns of the training table, such as a .csv file.
+    """
+    fitted = load_model(model)
+    check_destination(out, kind=FORMAT, overwrite=overwrite)
+    with rows_of(fitted, store, out, targets=False) as rows, progress_bar() as bar:
         line = bar.add_task("predicting", total=rows.info.n_rows)
         note = predict_store(
             fitted,
@@ -49,7 +56,8 @@ def predict_command(model: str, store: str, out: str, overwrite: bool) -> None:
             overwrite=overwrite,
             progress=lambda done, total: bar.update(line, completed=done, total=total),
         )
-    say(f"{rows.info.n_rows:,} predictions are in {out} ({note})")
+        n_rows = rows.info.n_rows
+    say(f"{n_rows:,} predictions are in {out} ({note})")
 
 
 def describe(score: Score) -> str:
@@ -83,8 +91,3 @@ def show_details(score: Score) -> None:
             for part in score.calibration
         ]
         table("Calibration by the largest probability", ("probability", "rows", "mean probability", "right"), rows)
-
-
-def open_rows(store: str) -> Store:
-    """Open a store named on the command line."""
-    return open_store(store if "://" in store else str(Path(store).absolute()))

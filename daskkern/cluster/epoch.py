@@ -135,6 +135,7 @@ class Epoch:
                 next_look = time.monotonic() + _MEMBERSHIP_S
                 lost = self._lost()
                 if lost:
+                    self.members.drop(lost.values())
                     return self._give_up(self._loss(lost), broken=True)
                 self._look_for_more()
             if self.unwanted():
@@ -206,6 +207,7 @@ class Epoch:
             own = [failure.error for _, failure in sorted(self.failures.items()) if not failure.hearsay]
             raised = [error for error in own if not isinstance(error, CommunicatorClosedError)]
             if lost:
+                self.members.drop(lost.values())
                 return self._loss(lost), True
             if raised:
                 return raised[0], False

@@ -9,23 +9,16 @@ Handlers answer at once; nothing here waits for a worker or a client. The plugin
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
-from daskkern.cluster.admission import Admission, Place, Wish
-from daskkern.cluster.fits import (
-    CANCELLED,
-    FAILED,
-    LOST,
-    PREPARING,
-    QUEUED,
-    RECOVERING,
-    FitCard,
-    FitRecord,
-)
+from daskkern.cluster.admission import Place
+from daskkern.cluster.fit_book import FitBook
+from daskkern.cluster.fits import CANCELLED, FAILED, FitCard, FitRecord
 
 PROTOCOL = 1
 """Raised whenever the messages change, so that two versions never talk to each other by accident."""
@@ -36,13 +29,13 @@ TOPIC = "daskkern-"
 _KEEPER = "daskkern-fits"
 """The name under which the scheduler keeps detached fits, as it keeps published data."""
 
-_ENDED_KEPT = 200
 _SWEEP_MS = 5_000
 _ABSENT_S = 60.0
 """A client of which the scheduler has heard nothing for so long no longer holds or waits for anything."""
 _HUNG_S = 60.0
 """A worker that conducts a detached fit, and of which nothing was heard for so long, is given up."""
 _HOLD_S = 10.0
+_RESTART_S = 60.0
 
 
 class FitsPlugin(SchedulerPlugin):
@@ -53,10 +46,10 @@ class FitsPlugin(SchedulerPlugin):
 
     async def start(self, scheduler: Any) -> None:
         self._scheduler = scheduler
-        self._admission = Admission()
-        self._fits: dict[str, FitRecord] = {}
+        self._book = FitBook()
         self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
         self._conductors: dict[str, str] = {}
+        self._restarts: set[asyncio.Task[None]] = set()
         handlers: dict[str, Callable[..., Any]] = {
             "ask": self._ask,
             "take": self._take,
@@ -68,6 +61,7 @@ class FitsPlugin(SchedulerPlugin):
             "fits": self._list,
             "fit_events": self._events,
             "hold": self._hold,
+            "drop": self._drop,
         }
         scheduler.handlers.update({f"daskkern_{verb}": handler for verb, handler in handlers.items()})
         self._sweeper = PeriodicCallback(self._sweep, _SWEEP_MS)
@@ -79,7 +73,7 @@ class FitsPlugin(SchedulerPlugin):
     # -- what the scheduler tells
 
     def log_event(self, topic: str, msg: Any) -> None:
-        record = self._fits.get(topic.removeprefix(TOPIC)) if topic.startswith(TOPIC) else None
+        record = self._book.records.get(topic.removeprefix(TOPIC)) if topic.startswith(TOPIC) else None
         if record is not None and isinstance(msg, Mapping) and "event" in msg and record.note(msg):
             task = self._scheduler.tasks.get(record.task)
             if task is not None:
@@ -87,118 +81,65 @@ class FitsPlugin(SchedulerPlugin):
 
     def remove_client(self, scheduler: Any, client: str) -> None:
         del scheduler
-        for fit, record in self._fits.items():
-            if record.active and record.client == client:
-                self._admission.release(fit)
-                record.client = ""
-                if record.card.detached:
-                    record.state = RECOVERING
-                else:
-                    record.end(LOST, "the process that submitted it has left the cluster")
+        self._book.client_left(client)
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         del start, args, kwargs
         if finish not in ("memory", "erred", "forgotten"):
             return
-        if key in self._supervisors and finish != "erred":  # Dask gave it up: its client may submit another
-            self._admission.release(self._supervisors.pop(key))
+        if key in self._supervisors and finish != "erred":  # then Dask gave it up, and its client may submit another
+            self._book.admission.release(self._supervisors.pop(key))
         elif key in self._conductors:
             fit = self._conductors.pop(key)
-            self._admission.release(fit)
-            self._settle(self._fits[fit], finish)
+            self._book.admission.release(fit)
+            self._settle(self._book.records[fit], finish)
             asyncio.get_running_loop().call_soon(self._let_go, key)
 
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
         """Leave the workers of running fits alone when a cluster shrinks by itself."""
         del scheduler
-        busy = self._admission.busy
+        busy = self._book.admission.busy
         return [worker for worker in workers if str(worker.name) not in busy]
 
     # -- what clients and supervisors ask
 
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
-        """Ask for workers: the addresses, or what the fit waits for, or that it was stopped."""
-        record = self._record(FitCard(**card))
-        record.client = asker
-        if record.stop:
-            self._admission.release(record.card.fit)
-            return {"stop": record.stop}
-        allowed = wish.get("allowed")
-        asked = Wish(
-            record.card.fit,
-            record.submitted,
-            wish.get("n_ranks"),
-            None if allowed is None else tuple(allowed),
-            wish.get("memory"),
-        )
-        verdict = self._admission.ask(asked, self._places())
-        for fit in self._admission.held:
-            self._fits[fit].state = PREPARING if self._fits[fit].state == QUEUED else self._fits[fit].state
-        if verdict.members:
-            record.state = PREPARING
-            known = self._addresses()
-            return {"members": [known[name] for name in verdict.members if name in known]}
-        record.state = QUEUED
-        return {"ahead": list(verdict.ahead), "missing": verdict.missing}
+        answer = self._book.ask(FitCard(**card), wish, asker, self._places())
+        known = self._addresses()
+        return {**answer, "members": [known[name] for name in answer.get("members", ()) if name in known]}
 
     def _take(self, fit: str, addresses: tuple[str, ...]) -> bool:
         names = {address: name for name, address in self._addresses().items()}
         if any(address not in names for address in addresses):
             return False
-        return self._admission.take(fit, [names[address] for address in addresses], self._places())
+        return self._book.admission.take(fit, [names[address] for address in addresses], self._places())
 
     def _barred(self, fit: str) -> list[str]:
         known = self._addresses()
-        return [known[name] for name in self._admission.barred(fit, self._places())]
+        return [known[name] for name in self._book.admission.barred(fit, self._places())]
 
     def _supervised(self, fit: str, task: str) -> bool:
         """Note the task that supervises `fit` from now on. False when the fit does not hold its workers any more."""
-        if fit not in self._admission.held:
+        if fit not in self._book.admission.held:
             return False
         self._supervisors = {key: other for key, other in self._supervisors.items() if other != fit} | {task: fit}
         return True
 
     def _ended(self, fit: str, state: str, error: str = "") -> None:
-        """Free the workers of `fit`, and note how it ended; "" notes nothing yet."""
-        self._admission.release(fit)
-        record = self._fits.get(fit)
-        if record is not None and state:
-            record.end(state, error)
+        self._book.ended(fit, state, error)
 
     def _asked_to_stop(self, fit: str) -> str:
-        record = self._fits.get(fit)
+        record = self._book.records.get(fit)
         return "" if record is None else record.stop
 
     def _cancel(self, fit: str, abort: bool = False) -> bool:
-        record = self._fits.get(fit)
-        if record is None or not record.active:
-            return False
-        record.stop = "abort" if abort else record.stop or "stop"
-        return True
+        return self._book.stop(fit, abort)
 
     def _list(self) -> list[dict[str, Any]]:
-        held, records = self._admission.held, self._fits
-        waiting = sorted(self._admission.waiting.values(), key=lambda wish: wish.since)
-        ahead: dict[str, list[str]] = {}
-        for wish in waiting:
-            verdict = self._admission.ask(wish, self._places())
-            ahead[wish.fit] = list(verdict.ahead)
-        return [
-            record.status(held.get(fit, ()), tuple(ahead.get(fit, ()))).to_message() for fit, record in records.items()
-        ]
+        return self._book.messages(self._places())
 
     def _events(self, fit: str, since: int = 0) -> dict[str, Any]:
-        """Return the events of `fit` from number `since` on, the number to ask for next, and its last batch."""
-        record = self._fits.get(fit)
-        if record is None:
-            return {"events": [], "next": since, "latest": {}, "active": False}
-        skipped = max(0, since - record.dropped)
-        return {
-            "events": record.events[skipped:],
-            "next": record.dropped + len(record.events),
-            "latest": record.latest,
-            "active": record.active,
-        }
+        return self._book.events(fit, since)
 
     async def _hold(self, card: dict[str, Any], task: str) -> bool:
         """Keep the task of a detached fit, so that whoever submitted it may leave."""
@@ -207,7 +148,7 @@ class FitsPlugin(SchedulerPlugin):
             if time.monotonic() > deadline:
                 return False
             await asyncio.sleep(0.01)
-        record = self._record(FitCard(**card))
+        record = self._book.record(FitCard(**card))
         record.task = task
         self._conductors[task] = record.card.fit
         self._scheduler.client_desires_keys([task], _KEEPER)
@@ -215,14 +156,29 @@ class FitsPlugin(SchedulerPlugin):
             self.transition(task, "processing", self._scheduler.tasks[task].state)
         return True
 
+    async def _drop(self, address: str, silence_s: float) -> bool:
+        """Remove a worker that hangs from the cluster, so that Dask computes again what it held, and have its nanny
+        start another. False when it was heard of, or when it is the scheduler that was slow."""
+        worker = self._scheduler.workers.get(address)
+        if worker is None:
+            return True
+        now = time.time()
+        others = [other for other in self._scheduler.workers.values() if other is not worker]
+        slow = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
+        if slow or now - worker.last_seen < silence_s:
+            return False
+        nanny = worker.nanny
+        await self._scheduler.remove_worker(address, stimulus_id=f"daskkern-hung-{now}")
+        if nanny:
+            self._restarts.add(restart := asyncio.create_task(self._restart(nanny)))
+            restart.add_done_callback(self._restarts.discard)
+        return True
+
     # -- the rest
 
-    def _record(self, card: FitCard) -> FitRecord:
-        record = self._fits.setdefault(card.fit, FitRecord(card))
-        over = [fit for fit, other in self._fits.items() if not other.active]
-        for fit in over[: max(0, len(over) - _ENDED_KEPT)]:
-            del self._fits[fit]
-        return record
+    async def _restart(self, nanny: str) -> None:
+        with suppress(OSError, TimeoutError):  # its host may be cut off; Dask logs it
+            await asyncio.wait_for(self._scheduler.rpc(nanny).restart(reason="daskkern-hung"), _RESTART_S)
 
     def _settle(self, record: FitRecord, finish: str) -> None:
         """Note how a detached fit ended that did not say so itself."""
@@ -250,16 +206,16 @@ class FitsPlugin(SchedulerPlugin):
     async def _sweep(self) -> None:
         """Free what belongs to clients that are silent, and give up workers that hang while they conduct a fit."""
         now = time.time()
-        for fit, record in list(self._fits.items()):
+        for fit, record in list(self._book.records.items()):
             client = self._scheduler.clients.get(record.client)
             silent = client is None or now - client.last_seen > _ABSENT_S
             if record.active and record.client and silent and fit not in self._supervisors.values():
-                self._admission.release(fit)
+                self._book.admission.release(fit)
         for key in list(self._conductors):
             task = self._scheduler.tasks.get(key)
             worker = None if task is None else task.processing_on
-            if worker is not None and now - worker.last_seen > _HUNG_S:
-                await self._scheduler.remove_worker(worker.address, stimulus_id=f"daskkern-hung-{time.time()}")
+            if worker is not None:
+                await self._drop(worker.address, _HUNG_S)
 
 
 def install_fits(client: Client) -> None:

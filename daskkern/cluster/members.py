@@ -108,6 +108,13 @@ class Members:
         gone = self.pulse.silent(alive)
         return {rank: a for rank, a in enumerate(addresses) if a not in alive or a in gone}
 
+    def drop(self, addresses: Iterable[str]) -> None:
+        """Have the scheduler remove those of `addresses` that hang: what only they hold must be computed again."""
+        alive = live_workers(self.client)
+        for address in addresses:
+            if address in alive:
+                ask_scheduler(self.client, "daskkern_drop", address=address, silence_s=self.pulse.silence_s)
+
     def pick(self, before: Collection[str]) -> tuple[str, ...]:
         """Return the addresses for a new gang: those of the one before first, at most as many as are wanted."""
         usable = self.usable()

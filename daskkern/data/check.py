@@ -16,6 +16,7 @@ from daskkern.data.check_contents import Finding, contradictions
 from daskkern.data.checksums import combine
 from daskkern.data.records import RECORDS, Records, attribute_sum, metadata_sum, read_records, records_sum
 from daskkern.data.store import Store, StoreSource, ZarrArray, open_store
+from daskkern.errors import StoreError
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -133,6 +134,8 @@ class _ArrayCheck:
                 self._find(key, "was changed after it was written: the filling behind its last row is not 0")
                 return None
             return values
+        except StoreError:  # the place cannot be reached, which says nothing of the chunk
+            raise
         except Exception as error:  # codecs and stores have types for each
             self._find(key, f"cannot be read ({type(error).__name__}: {' '.join(str(error).split())})")
             return None

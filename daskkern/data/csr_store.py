@@ -220,7 +220,7 @@ class CsrReader:
                     f"{self._where} is damaged: its row pointers lead outside of the entries; write it again"
                 )
             data, indices = np.asarray(self._data[first:last]), np.asarray(self._indices[first:last])
-        except DataError:
+        except DataError:  # StoreError too
             raise
         except Exception as error:  # a chunk cut short, a lost disk or network: stores have types for each
             raise StoreError(

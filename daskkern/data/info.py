@@ -11,7 +11,7 @@ from daskkern.data.provenance import recorded
 from daskkern.data.rows import Fields, Rows, StoreRows
 from daskkern.data.schema import ClassLabel, StoreInfo
 from daskkern.data.shuffle_detection import target_order
-from daskkern.data.store import Store, StoreSource, open_store
+from daskkern.data.store import Store, StoreSource, open_store, stored_bytes
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -163,7 +163,7 @@ def _array(store: Store, name: str) -> ArrayDescription:
         n_chunks=array.nchunks,
         compressors=compressors,
         n_bytes=array.nbytes,
-        stored_bytes=int(array.nbytes_stored()),
+        stored_bytes=stored_bytes(array),
     )
 
 

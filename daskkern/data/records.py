@@ -18,6 +18,7 @@ from zarr.core.sync import sync
 
 from daskkern.arrays import HostArray
 from daskkern.data.checksums import Checksum
+from daskkern.data.store import missing_chunk
 from daskkern.errors import StoreError
 
 RECORDS = "chunk_checksums"
@@ -113,6 +114,6 @@ def _sums(records: Any, name: str) -> Mapping[str, int]:
 def _chunk_sums(records: Any, name: str) -> HostArray:
     array = records[name]
     values = np.asarray(array[:])
-    if array.nchunks_initialized < array.nchunks or values.ndim != 1 or values.dtype != np.uint32:
+    if missing_chunk(array) is not None or values.ndim != 1 or values.dtype != np.uint32:
         raise StoreError(f"the records {RECORDS}/{name} of {records.store_path} are incomplete; copy the store again")
     return values

@@ -7,7 +7,6 @@ writes it and what (``owner.json``), so that the next process can tell work that
 import hashlib
 import json
 import os
-import secrets
 import shutil
 import socket
 import time
@@ -19,9 +18,17 @@ from pathlib import Path
 import psutil
 import zarr
 
-from daskkern.data.atomic import check_destination, local_folder, move_into_place
+from daskkern.data.atomic import (
+    OWNER,
+    check_destination,
+    fresh_partial,
+    local_folder,
+    move_into_place,
+    partial_prefix,
+    sweep,
+)
 
-OWNER, PROGRESS = "owner.json", "progress.npz"
+PROGRESS = "progress.npz"
 _STALE_SECONDS = 3600.0  # after which a folder of another machine, whose processes cannot be asked, is given up
 
 
@@ -96,8 +103,8 @@ def resumable_group(path: str | Path, *, kind: str, key: str, overwrite: bool = 
         partial.group.update_attributes({"complete": True})
         check_destination(target, kind=kind, overwrite=overwrite)
         (partial.folder / PROGRESS).unlink(missing_ok=True)
-        (partial.folder / OWNER).unlink()
         move_into_place(partial.folder, target)
+        (target / OWNER).unlink(missing_ok=True)  # not before: without it nobody could tell what a kill leaves here
     except (KeyboardInterrupt, SystemExit):
         keep = partial.progress.exists()
         raise
@@ -116,7 +123,7 @@ def give_up(path: str | Path) -> None:
 
 
 def _begin(target: Path, kind: str, key: str) -> Partial:
-    folder = _fresh_name(target)
+    folder = fresh_partial(target)
     group = zarr.open_group(store=folder, mode="w-", zarr_format=3)
     _sign(folder, _Owner.this(key))
     group.update_attributes({"format": kind, "complete": False})
@@ -125,6 +132,7 @@ def _begin(target: Path, kind: str, key: str) -> Partial:
 
 def _take_up(target: Path, key: str) -> Partial | None:
     """Claim the newest folder of a dead process with this key, and remove all others of dead processes."""
+    sweep(target, partial_prefix(target))  # killed before they were signed
     claimed: Partial | None = None
     for folder, owner in _left_behind(target):
         if claimed is None and owner.key == key and (folder / PROGRESS).is_file():
@@ -135,7 +143,7 @@ def _take_up(target: Path, key: str) -> Partial | None:
 
 
 def _claim(folder: Path, target: Path, key: str) -> Partial | None:
-    mine = _fresh_name(target)
+    mine = fresh_partial(target)
     try:
         folder.rename(mine)  # only one of several claimants succeeds
         _sign(mine, _Owner.this(key))
@@ -153,10 +161,6 @@ def _left_behind(target: Path) -> list[tuple[Path, _Owner]]:
     owned = [(folder, owner) for folder in folders if (owner := _Owner.of(folder)) is not None]
     dead = [(folder, owner) for folder, owner in owned if owner.is_dead(folder)]
     return sorted(dead, key=lambda pair: -_last_sign(pair[0]))
-
-
-def _fresh_name(target: Path) -> Path:
-    return target.with_name(f".{target.name}.partial-{secrets.token_hex(4)}")
 
 
 def _sign(folder: Path, owner: _Owner) -> None:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from daskkern.data.atomic import check_destination
 from daskkern.data.provenance import Provenance, recorded
+from daskkern.data.remote import is_url
 from daskkern.data.schema import FORMAT
 from daskkern.data.shuffle_buckets import DEFAULT_MEMORY, Buckets
 from daskkern.data.store import Store, StoreSource, open_store
@@ -32,13 +33,13 @@ def shuffle_store(
     """Write the rows of a store in a random order to a new one, in bounded memory.
 
     Every order is equally likely. It depends on the seed and the number of rows alone. Beside the new store, the
-    rows take their size once more in temporary files in the folder of `out`.
+    rows take their size once more in temporary files in the folder of `out`, or for a URL in ``TMPDIR``.
 
     Parameters
     ----------
     source : str, path or zarr.Group
         As :func:`daskkern.data.store.open_store` takes it; not modified.
-    out : path
+    out : path or URL
         The store to write. With `overwrite` it may be the source itself.
     seed : int
         Of the order, 0 or more.
@@ -57,7 +58,8 @@ def shuffle_store(
         When `memory` does not hold a few chunks.
     """
     store = open_store(source)
-    check_destination(Path(out), kind=FORMAT, overwrite=overwrite)
+    out = os.fspath(out)
+    check_destination(out, kind=FORMAT, overwrite=overwrite)
     rows = StoredRows(store)
     n, total = store.info.n_rows, 2 * store.info.n_rows
     with work_folder(out) as work:
@@ -65,14 +67,16 @@ def shuffle_store(
         for start, block in rows.blocks(buckets.load_bytes):
             buckets.append(block)
             _tell(progress, start + block.n_rows, total)
-        with _writer_like(rows, work / "store", recorded(store.group), seed) as writer:
+        place = out if is_url(out) else work / "store"
+        with _writer_like(rows, place, recorded(store.group), seed, overwrite) as writer:
             done = n
             for block in buckets.blocks():
                 writer.append(block.X, block.y, block.weight)
                 done += block.n_rows
                 _tell(progress, done, total)
-        put_in_place(work / "store", out, overwrite=overwrite)
-    return open_store(Path(out))
+        if place is not out:
+            put_in_place(work / "store", out, overwrite=overwrite)
+    return open_store(out)
 
 
 def buckets_for(rows: StoredRows, folder: Path, seed: int, memory: int) -> Buckets:
@@ -92,7 +96,7 @@ def check_budget(rows: StoredRows, memory: int) -> None:
         )
 
 
-def _writer_like(rows: StoredRows, path: Path, provenance: Provenance, seed: int) -> StoreWriter:
+def _writer_like(rows: StoredRows, path: str | Path, provenance: Provenance, seed: int, overwrite: bool) -> StoreWriter:
     """Return the writer of a store that differs from that of `rows` in the order of the rows only."""
     info = rows.info
     writer = StoreWriter(
@@ -108,6 +112,7 @@ def _writer_like(rows: StoredRows, path: Path, provenance: Provenance, seed: int
         chunk_rows=info.chunk_rows,
         sparse=info.is_sparse,
         encoding=info.encoding,
+        overwrite=overwrite,
     )
     writer.set_scaling(info.scaling)
     writer.set_provenance({**provenance, "shuffled with seed": seed})

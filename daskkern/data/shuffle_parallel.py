@@ -17,11 +17,12 @@ import zarr
 from distributed import Client
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.data.atomic import check_destination, local_folder
+from daskkern.data.atomic import check_destination
 from daskkern.data.checksums import Checksum
 from daskkern.data.dealt import check_wanted, run_tasks
 from daskkern.data.provenance import recorded
 from daskkern.data.records import write_records
+from daskkern.data.remote import is_url
 from daskkern.data.schema import FORMAT, STATISTICS, StoreInfo
 from daskkern.data.shuffle import check_budget
 from daskkern.data.shuffle_buckets import DEFAULT_MEMORY, Buckets, RowFormat, load_bucket
@@ -97,12 +98,12 @@ def shuffle_store_on(
     StoreError, MemoryBudgetError
         As for one process. The disk needs room for the rows twice.
     """
-    location = os.path.abspath(source) if "://" not in os.fspath(source) else os.fspath(source)
+    location = os.path.abspath(source) if not is_url(source) else os.fspath(source)
     store = open_store(location)
     rows, n = StoredRows(store), store.info.n_rows
     if store.info.is_sparse:
         raise SpecError(f"the rows of {location} are sparse, which workers do not shuffle; use shuffle_store")
-    check_destination(local_folder(os.fspath(out)), kind=FORMAT, overwrite=overwrite)
+    check_destination(os.fspath(out), kind=FORMAT, overwrite=overwrite)
     check_budget(rows, memory)
     with work_folder(out) as work:
         check_room(work, 2 * n * (rows.row_bytes + 8), "the shuffle")
@@ -114,7 +115,7 @@ def shuffle_store_on(
         parts = [replace(part, scattered=scattered) for part in parts]
         _complete(store, group, run_tasks(client, _gather, parts, work), seed)
         put_in_place(job.target, out, overwrite=overwrite)
-    return open_store(Path(out))
+    return open_store(out)
 
 
 def _chunk_ranges(info: StoreInfo, n_tasks: int) -> list[tuple[int, int]]:

@@ -5,7 +5,8 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,11 +19,14 @@ from zarr.storage import LocalStore, ZipStore
 
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.data.csr_store import PARTS
+from daskkern.data.remote import for_each, is_url, open_zarr
 from daskkern.data.schema import STATISTICS, StoreInfo
 from daskkern.errors import StoreError
 
 StoreSource: TypeAlias = str | os.PathLike[str] | zarr.Group
 ZarrArray: TypeAlias = "zarr.Array[Any]"
+
+_QUESTIONS = 32  # to a web server at once
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def open_store(source: StoreSource, *, chunks_present: bool = True) -> Store:
     Parameters
     ----------
     source : str, path or zarr.Group
-        A folder, a zip file of one, a URL that fsspec knows (``s3://...``, ``memory://...``), or an open group.
+        A folder, a zip file of one, a URL (see :mod:`daskkern.data.remote`), or an open group.
     chunks_present : bool
         Refuse the store when a chunk is missing, which Zarr would read as zeros.
 
@@ -118,6 +122,8 @@ def read_array(array: ZarrArray, start: int, stop: int) -> HostArray:
     """Return the rows from `start` to `stop` of an array of a store, as stored; StoreError when they are damaged."""
     try:
         return np.asarray(array[start:stop])
+    except StoreError:
+        raise
     except Exception as error:  # a chunk cut short, a lost disk or network: codecs and stores have types for each
         raise StoreError(
             f"rows {start} to {stop} of {array.store_path} cannot be read ({type(error).__name__}: {error}); "
@@ -130,8 +136,8 @@ def _open_group(source: StoreSource) -> tuple[zarr.Group, str]:
         return source, str(source.store_path)
     text = os.fspath(source)
     try:
-        if "://" in text:
-            return zarr.open_group(text, mode="r", zarr_format=3), text
+        if is_url(text):
+            return open_zarr(text), text
         path = Path(text)
         if not path.exists():
             raise StoreError(f"there is no store at {path}; check the name, or make one with 'daskkern ingest'")
@@ -142,8 +148,6 @@ def _open_group(source: StoreSource) -> tuple[zarr.Group, str]:
         raise
     except FileNotFoundError as error:
         raise StoreError(f"{text} holds no Zarr v3 group; make a store with 'daskkern ingest'") from error
-    except ImportError as error:
-        raise StoreError(f"opening {text} needs a package that is not installed: {error}") from error
     except Exception as error:  # damaged metadata, network and permissions: zarr and fsspec have types for each
         raise StoreError(f"{text} cannot be opened as a store: {type(error).__name__}: {error}") from error
 
@@ -163,6 +167,8 @@ def _open_zip(path: Path) -> zarr.Group:
 def _array(group: zarr.Group, name: str, path: str) -> ZarrArray:
     try:
         array = group.get(name)
+    except StoreError:
+        raise
     except Exception as error:  # damaged metadata: zarr raises many types
         raise StoreError(f"array {name!r} of the store {path} is damaged: {error}; ingest the data again") from error
     if not isinstance(array, zarr.Array):
@@ -189,6 +195,8 @@ def _check_array(array: ZarrArray, name: str, shape: tuple[int, ...], info: Stor
 def _statistics(group: zarr.Group, path: str) -> FloatArray | None:
     try:
         present = STATISTICS in group
+    except StoreError:
+        raise
     except Exception as error:  # damaged metadata: zarr raises many types
         raise StoreError(f"array {STATISTICS!r} of the store {path} is damaged: {error}; ingest again") from error
     if not present:
@@ -213,7 +221,7 @@ def _check_csr(group: zarr.Group, info: StoreInfo, path: str) -> None:
 
 
 def _refuse_missing_chunk(array: ZarrArray, name: str, path: str) -> None:
-    missing = _missing_chunk(array)
+    missing = missing_chunk(array)
     if missing is not None:
         raise StoreError(
             f"the store {path} is incomplete: chunk {missing} of array {name!r} is missing; "
@@ -221,19 +229,46 @@ def _refuse_missing_chunk(array: ZarrArray, name: str, path: str) -> None:
         )
 
 
-def _missing_chunk(array: ZarrArray) -> int | None:
+def missing_chunk(array: ZarrArray) -> int | None:
     """Return the number of the first row chunk that is not stored; zarr would read it as fill values."""
     store, path = array.store_path.store, array.store_path.path
-    rows = (array.shards or array.chunks)[0]
-    rest = (0,) * (array.ndim - 1)
-    keys = (
-        f"{path}/{array.metadata.encode_chunk_key((number, *rest))}".lstrip("/")
-        for number in range(-(-array.shape[0] // rows))
-    )
+    keys = _chunk_keys(array)
     if isinstance(store, LocalStore):  # ten times faster than listing
         return next((number for number, key in enumerate(keys) if not (store.root / key).is_file()), None)
+    if not store.supports_listing:
+        return next((number for number, size in enumerate(_sizes(store, keys)) if size is None), None)
     found = sync(_list_keys(store, path))
     return next((number for number, key in enumerate(keys) if key not in found), None)
+
+
+def stored_bytes(array: ZarrArray) -> int:
+    """Return the bytes of the chunks and the metadata of an array as stored."""
+    store = array.store_path.store
+    if store.supports_listing:
+        return int(array.nbytes_stored())
+    keys = [f"{array.store_path.path}/zarr.json", *_chunk_keys(array)]
+    return sum(size or 0 for size in _sizes(store, keys))
+
+
+def _chunk_keys(array: ZarrArray) -> Iterator[str]:
+    """Yield the keys of the chunks of all rows."""
+    rows, rest = (array.shards or array.chunks)[0], (0,) * (array.ndim - 1)
+    for number in range(-(-array.shape[0] // rows)):
+        yield f"{array.store_path.path}/{array.metadata.encode_chunk_key((number, *rest))}".lstrip("/")
+
+
+def _sizes(store: AbstractStore, keys: Iterable[str]) -> list[int | None]:
+    """Return the bytes of objects, None for those that are missing: one question each, a few at a time."""
+
+    asked = list(keys)
+    found: dict[str, int] = {}
+
+    async def ask(key: str) -> None:
+        with suppress(FileNotFoundError):
+            found[key] = await store.getsize(key)
+
+    sync(for_each(ask, asked, _QUESTIONS))
+    return [found.get(key) for key in asked]
 
 
 async def _list_keys(store: AbstractStore, path: str) -> set[str]:

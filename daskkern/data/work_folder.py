@@ -1,4 +1,7 @@
-"""A hidden folder beside a destination for what is made on the way, gone afterwards in every case."""
+"""A hidden folder beside a destination for what is made on the way, gone afterwards in every case.
+
+For a destination behind a URL it lies among the temporary files of this machine (``TMPDIR``).
+"""
 
 import os
 import secrets
@@ -8,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
-from daskkern.data.atomic import check_destination, local_folder, move_into_place
+from daskkern.data.atomic import check_destination, local_folder, move_into_place, sweep, working_place
+from daskkern.data.remote import is_url
+from daskkern.data.remote_group import upload
 from daskkern.data.schema import FORMAT
 from daskkern.errors import StoreError
 
@@ -22,9 +25,9 @@ def work_folder(destination: str | os.PathLike[str]) -> Iterator[Path]:
     Its name carries the host and the process. Folders that killed processes of this host left for the same
     destination are removed first.
     """
-    target = local_folder(os.fspath(destination))
+    target = working_place(destination)
     target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(target)
+    sweep(target, _prefix(target))
     folder = target.with_name(f"{_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}")
     folder.mkdir()
     try:
@@ -34,7 +37,10 @@ def work_folder(destination: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def put_in_place(store: Path, out: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Rename a store that was written in a work folder. Raises StoreError when `out` is taken."""
+    """Rename a store that was written in a work folder, or upload it. Raises StoreError when `out` is taken."""
+    if is_url(out):
+        upload(store, os.fspath(out), kind=FORMAT, overwrite=overwrite)
+        return
     target = local_folder(os.fspath(out))
     check_destination(target, kind=FORMAT, overwrite=overwrite)
     move_into_place(store, target)
@@ -52,11 +58,3 @@ def check_room(folder: Path, n_bytes: int, purpose: str) -> None:
 
 def _prefix(target: Path) -> str:
     return f".{target.name}.work-{socket.gethostname()}-"
-
-
-def _remove_leftovers(target: Path) -> None:
-    prefix = _prefix(target)
-    for entry in target.parent.iterdir():
-        process = entry.name.removeprefix(prefix).partition("-")[0]
-        if entry.name.startswith(prefix) and process.isdigit() and not psutil.pid_exists(int(process)):
-            shutil.rmtree(entry, ignore_errors=True)

@@ -22,6 +22,8 @@ from daskkern.data.layout import default_chunk_rows, sparse_chunk_rows, stored_d
 from daskkern.data.observed import Observed
 from daskkern.data.provenance import Provenance
 from daskkern.data.records import write_records
+from daskkern.data.remote import is_url
+from daskkern.data.remote_group import remote_group
 from daskkern.data.resumable import Partial, resumable_group
 from daskkern.data.schema import FORMAT, SOURCE_KEY, STATISTICS, ClassLabel, StoreInfo, Task
 from daskkern.errors import DataError, StoreError
@@ -33,7 +35,7 @@ class StoreWriter:
     Parameters
     ----------
     path : str or Path
-        A local folder that does not exist, or with `overwrite` an existing daskkern store.
+        A local folder or URL where nothing is, or with `overwrite` an existing daskkern store.
     n_features : int
         Columns of ``X``.
     dtype : dtype
@@ -55,6 +57,7 @@ class StoreWriter:
         How the columns of the source became these features, to be recorded.
     resume_key : str or None
         A digest of what is being written. A writer of the same key that was killed is taken up: see `partial`.
+        Not known behind URLs.
 
     Notes
     -----
@@ -105,6 +108,11 @@ class StoreWriter:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        if is_url(self.path):
+            self._group = self._stack.enter_context(remote_group(self.path, kind=FORMAT, overwrite=self._overwrite))
+            if self._chunk_rows:
+                self._open_arrays()
+            return self
         key = self.resume_key or secrets.token_hex(8)
         self.partial = self._stack.enter_context(
             resumable_group(self.path, kind=FORMAT, key=key, overwrite=self._overwrite)

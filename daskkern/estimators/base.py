@@ -69,6 +69,7 @@ class KernelEstimator(BaseEstimator):
             memory_budget=self.memory_budget,
             keep_blocks=self.keep_blocks,
             precision=self.precision,
+            sampling=self.sampling,
         )
 
     def _safety(self) -> Safety:

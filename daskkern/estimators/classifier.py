@@ -77,6 +77,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         same but for `max_epochs`.
     checkpoint : str or None
         Zarr location that keeps the progress, within reach of all workers. A fit without `warm_start` replaces it.
+    sampling : "uniform", "weighted" or "balanced"
+        How rows are drawn for batches: once an epoch, in proportion to their weights, or every class equally often.
+        What is drawn more often counts less, so that the objective is the same. Needs landmarks.
 
     Attributes
     ----------
@@ -118,6 +121,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         precision: str | None = None,
         warm_start: bool = False,
         checkpoint: str | None = None,
+        sampling: str = "uniform",
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -141,6 +145,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.precision = precision
         self.warm_start = warm_start
         self.checkpoint = checkpoint
+        self.sampling = sampling
 
     def fit(
         self,

@@ -39,6 +39,9 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         Of early stopping.
     fit_intercept : bool
         Train on the targets minus their mean, and add the mean to predictions.
+    sampling : "uniform" or "weighted"
+        How rows are drawn for batches: once an epoch, or in proportion to their weights. What is drawn
+        more often counts less, so that the objective is the same. Needs landmarks.
 
     Attributes
     ----------
@@ -72,6 +75,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         precision: str | None = None,
         warm_start: bool = False,
         checkpoint: str | None = None,
+        sampling: str = "uniform",
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -95,6 +99,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self.precision = precision
         self.warm_start = warm_start
         self.checkpoint = checkpoint
+        self.sampling = sampling
 
     def fit(
         self,

@@ -10,6 +10,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.data.csr import first_not_finite
+from daskkern.data.encoding import Encoding
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Kernel, Points
@@ -41,6 +42,11 @@ class KernelModel:
     feature_names : tuple of str or None
     provenance : mapping
         Settings and history of the fit, as JSON values.
+    target_names : tuple of str or None
+        Columns of a table that hold the targets.
+    encoding : tuple of ColumnEncoding or None
+        How columns of a table become features: categories, and what missing values are replaced by. Of a table as it
+        is; arrays that are predicted hold the features already.
     """
 
     kernel: Kernel
@@ -55,6 +61,8 @@ class KernelModel:
     feature_names: tuple[str, ...] | None = None
     single_target: bool = True
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    target_names: tuple[str, ...] | None = None
+    encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
         if self.points.ndim != 2 or self.coef.ndim != 2 or self.points.shape[0] != self.coef.shape[0]:

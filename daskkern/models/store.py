@@ -12,7 +12,10 @@ from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.data.atomic import atomic_group
 from daskkern.data.csr import csr_rows
+from daskkern.data.encoding import Encoding, encoding_from_json, feature_names_of
+from daskkern.data.remote import open_zarr
 from daskkern.data.schema import ClassLabel, Scaling, check_format
+from daskkern.data.store import missing_chunk
 from daskkern.errors import DataError, ModelError, SpecError, StoreError
 from daskkern.kernels import from_spec
 from daskkern.losses import LOSSES
@@ -26,7 +29,7 @@ _KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
 def save_model(model: KernelModel, path: str | Path, *, overwrite: bool = True) -> None:
-    """Write `model` to a new Zarr group at `path`, under a temporary name that is renamed when whole.
+    """Write `model` to a new Zarr group at `path`, a folder or URL, that appears when it is whole.
 
     An older model at `path` is replaced when `overwrite` is true; anything else there is never touched.
     """
@@ -62,7 +65,9 @@ def load_model(source: str | Path | zarr.Group) -> KernelModel:
 
 def _open(where: str) -> zarr.Group:
     try:
-        return zarr.open_group(where, mode="r")
+        return open_zarr(where)
+    except StoreError as error:
+        raise ModelError(str(error)) from None
     except FileNotFoundError:
         raise ModelError(f"there is no model at {where}; give the path that 'fit --out' or save() wrote") from None
     except Exception as error:  # Zarr and its stores raise many types for what is no group
@@ -115,6 +120,8 @@ def _attributes(model: KernelModel) -> dict[str, Any]:
         "target_scale": _floats(model.target_scale),
         "single_target": model.single_target,
         "feature_names": None if model.feature_names is None else list(model.feature_names),
+        "target_names": None if model.target_names is None else list(model.target_names),
+        "encoding": None if model.encoding is None else [column.to_json() for column in model.encoding],
         "provenance": dict(model.provenance),
     }
 
@@ -126,7 +133,7 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
         raise ModelError(f"the model {where} is damaged: loss {loss!r} and task {task!r} are not known")
     classes = _classes(attributes["classes"], where)
     scaling = attributes["scaling"]
-    names = attributes["feature_names"]
+    names, targets = attributes["feature_names"], attributes.get("target_names")
     model = KernelModel(
         kernel=from_spec(attributes["kernel"]),
         points=points,
@@ -140,6 +147,8 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
         feature_names=None if names is None else tuple(map(str, names)),
         single_target=bool(attributes["single_target"]),
         provenance=dict(attributes["provenance"]),
+        target_names=None if targets is None else tuple(map(str, targets)),
+        encoding=_encoding(attributes.get("encoding"), points.shape[1], where),
     )
     width = 0 if model.scaling.kind == "none" else points.shape[1]
     if len(model.scaling.shift) != width or len(model.scaling.scale) != width:
@@ -149,6 +158,15 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
     if classes is not None and coef.shape[1] not in ({1, 2} if len(classes) == 2 else {len(classes)}):
         raise ModelError(f"the model {where} is damaged: {coef.shape[1]} outputs for {len(classes)} classes")
     return model
+
+
+def _encoding(value: Any, n_features: int, where: str) -> Encoding | None:
+    if value is None:  # of models that were written before there was one, too
+        return None
+    encoding = encoding_from_json(value)
+    if encoding is None or len(feature_names_of(encoding)) != n_features:
+        raise ModelError(f"the model {where} is damaged: its encoding is not for {n_features} features")
+    return encoding
 
 
 def _points(group: zarr.Group, where: str) -> Any:
@@ -161,7 +179,7 @@ def _points(group: zarr.Group, where: str) -> Any:
         kinds = (np.float32, np.float64) if name == "data" else (np.int64,)
         if not isinstance(array, zarr.Array) or array.ndim != 1 or array.dtype not in kinds:
             raise ModelError(f"the model {where} is damaged: its sparse points have no array {name!r} as expected")
-        if array.nchunks_initialized != array.nchunks:
+        if missing_chunk(array) is not None:
             raise ModelError(f"the model {where} is incomplete: chunks of {name!r} are missing; copy or save it again")
         arrays.append(np.asarray(array[...]))
     if not np.isfinite(arrays[0]).all():
@@ -178,7 +196,7 @@ def _array(group: zarr.Group, name: str, where: str) -> HostArray:
     array = group.get(name)
     if not isinstance(array, zarr.Array) or array.ndim != 2 or array.dtype not in (np.float32, np.float64):
         raise ModelError(f"the model {where} is damaged: it has no table of floats called {name!r}")
-    if array.nchunks_initialized != array.nchunks:
+    if missing_chunk(array) is not None:
         raise ModelError(f"the model {where} is incomplete: chunks of {name!r} are missing; copy or save it again")
     values = np.asarray(array[...])
     if not np.isfinite(values).all():

@@ -134,11 +134,13 @@ def eigenpro_state(
     settings: SpectrumSettings,
     max_batch: int,
     seed: int,
+    drawn_S: HostArray | None = None,
 ) -> EigenProState:
     """Compute the preconditioner from the subsample rows `X_S` (s, d) and held-out rows `X_H` (h, d).
 
     K_SS is a lazy dask array, computed where Dask runs; the rest is small and dense, in float64. Weights are None
-    or have mean about 1. `max_batch` bounds the batch that automatic q aims at.
+    or have mean about 1. `max_batch` bounds the batch that automatic q aims at. `drawn_S` is what the rows of S count
+    in a batch where that is not `w_S`, because heavy rows are drawn more often.
     """
     s = X_S.shape[0]
     check_range(kernel, X_S)
@@ -149,12 +151,14 @@ def eigenpro_state(
     wanted = settings.n_directions
     q = min(s // 5, MAX_DIRECTIONS) if wanted is None else min(wanted, s - 1)
     pairs = top_eigenpairs(lazy / s, q + 1, method=settings.eigen_method, seed=seed)
-    in_sample = float((np.asarray(kernel.diagonal(X_S), np.float64) * root_S**2).max())
+    counts = root_S**2 if drawn_S is None else drawn_S
+    in_sample = float((np.asarray(kernel.diagonal(X_S), np.float64) * counts).max())
     q = _usable(pairs.values, q, in_sample / max_batch if wanted is None else 0.0)
     values = np.maximum(pairs.values[: q + 1], np.finfo(np.float64).tiny)
     vectors = root_S[:, None] * pairs.vectors[:, :q]
     damping = (1 - (settings.tau * values[q] / values[:q]) ** settings.rho) / (s * values[:q])
-    beta, top = _held_out(kernel, X_S, root_S, X_H, w_H, vectors, damping, pairs.vectors[:, :q], values, seed)
+    inside = _inside(kernel, X_S, root_S, counts, damping, pairs.vectors[:, :q], values)
+    beta, top = _held_out(kernel, X_S, inside, X_H, w_H, vectors, damping, seed)
     damped = values[0] * (settings.tau * values[q] / values[0]) ** settings.rho if q else values[0]
     return EigenProState(vectors, damping, values, beta, float(max(values[q], damped, top)))
 
@@ -182,32 +186,42 @@ def _usable(values: FloatArray, q: int, least: float) -> int:
     return min(q, int(np.count_nonzero(values[1 : q + 1] >= floor)))
 
 
-def _held_out(
+def _inside(
     kernel: Kernel,
     X_S: HostArray,
     root_S: FloatArray,
+    counts: FloatArray,
+    damping: FloatArray,
+    raw: FloatArray,
+    values: FloatArray,
+) -> float:
+    """Return the largest ``w k_P(x, x)`` of the sample, w as in `counts`."""
+    # In the sample, W^(1/2) K_SS V = (s l) v: no kernel block is needed for the diagonal there.
+    s, q = X_S.shape[0], damping.shape[0]
+    reduction = (raw**2 * (values[:q] * s) ** 2 * damping).sum(axis=1)
+    weighted = np.asarray(kernel.diagonal(X_S), np.float64) * root_S**2 - reduction
+    return float((weighted * np.divide(counts, root_S**2, out=np.zeros(s), where=root_S > 0)).max())
+
+
+def _held_out(
+    kernel: Kernel,
+    X_S: HostArray,
+    inside: float,
     X_H: HostArray,
     w_H: HostArray | None,
     vectors: FloatArray,
     damping: FloatArray,
-    raw: FloatArray,
-    values: FloatArray,
     seed: int,
 ) -> tuple[float, float]:
-    """Return beta and the top eigenvalue of the preconditioned kernel on the rows held out of S."""
-    s = X_S.shape[0]
-    q = damping.shape[0]
-    # In the sample, W^(1/2) K_SS V = (s l) v: no kernel block is needed for the diagonal there.
-    reduction = (raw**2 * (values[:q] * s) ** 2 * damping).sum(axis=1)
-    inside = np.asarray(kernel.diagonal(X_S), np.float64) * root_S**2 - reduction
+    """Return beta, at least `inside`, and the top eigenvalue of the preconditioned kernel on the rows held out of S."""
     if X_H.shape[0] == 0:
-        return float(inside.max()), 0.0
+        return inside, 0.0
     root_H = np.ones(X_H.shape[0]) if w_H is None else np.sqrt(w_H)
     K_HH, K_HS = da.compute(lazy_kernel_matrix(kernel, X_H, X_H), lazy_kernel_matrix(kernel, X_H, X_S))
     projected = K_HS.astype(np.float64) @ vectors
     G = K_HH.astype(np.float64) - (projected * damping) @ projected.T
     G *= root_H[:, None] * root_H[None, :]
-    return float(max(G.diagonal().max(), inside.max())), _top_eigenvalue(G, seed) / X_H.shape[0]
+    return float(max(G.diagonal().max(), inside)), _top_eigenvalue(G, seed) / X_H.shape[0]
 
 
 def _top_eigenvalue(G: FloatArray, seed: int) -> float:

@@ -21,6 +21,8 @@ import zarr
 from zarr.errors import GroupNotFoundError
 
 from daskkern.arrays import HostArray
+from daskkern.data.remote import is_url, open_zarr
+from daskkern.data.remote_group import remove_remote
 from daskkern.errors import StoreError
 from daskkern.training.commits import Commit, Position, snapshot_of
 
@@ -58,8 +60,10 @@ def begin_checkpoint(location: str, run: str) -> None:
     """Make the group at `location`, or take it over for `run`. What it holds stays. Raises StoreError."""
     _open(location)  # raises when something else is there
     try:
-        group = zarr.open_group(store=location, mode="a", zarr_format=3)
+        group = open_zarr(location, "a")
         group.update_attributes({"format": FORMAT, "version": VERSION, "run": run})
+    except StoreError:
+        raise
     except Exception as error:  # zarr and object stores raise many types
         raise StoreError(
             f"the checkpoint {location} cannot be written: {error}; choose another place for it"
@@ -85,12 +89,10 @@ def remove_checkpoint(location: str) -> None:
     """Remove the checkpoint at `location`, if there is one; anything else is refused with StoreError."""
     if _open(location) is None:
         return
-    if "://" not in location:
+    if is_url(location):
+        remove_remote(location)
+    else:
         shutil.rmtree(location)
-        return
-    group = zarr.open_group(store=location, mode="r+", zarr_format=3)
-    for name in _commits(group):
-        del group[name]
 
 
 class CheckpointWriter:
@@ -148,7 +150,7 @@ class CheckpointWriter:
             self.problem = "" if failure is None else f"{type(failure).__name__}: {failure}"
 
     def _write(self, commit: Commit) -> None:
-        group = zarr.open_group(store=self._location, mode="r+", zarr_format=3)
+        group = open_zarr(self._location, "r+")
         earlier = _commits(group)
         name = f"commit-{max((_number(known) for known in earlier), default=0) + 1:09d}"
         part = group.create_group(name, attributes={"complete": False})
@@ -191,13 +193,15 @@ def _number(name: str) -> int:
 
 def _open(location: str) -> zarr.Group | None:
     try:
-        group = zarr.open_group(store=location, mode="r", zarr_format=3)
+        group = open_zarr(location)
     except (FileNotFoundError, GroupNotFoundError):
-        if "://" not in location and os.path.isdir(location) and not os.listdir(location):
+        if not is_url(location) and os.path.isdir(location) and not os.listdir(location):
             return None
-        if "://" not in location and os.path.lexists(location):
+        if not is_url(location) and os.path.lexists(location):
             raise StoreError(f"{location} exists and is no checkpoint; choose another place for it") from None
         return None
+    except StoreError:
+        raise
     except Exception as error:  # zarr raises many types for what it cannot read
         raise StoreError(f"the checkpoint {location} cannot be read: {type(error).__name__}: {error}") from error
     if group.attrs.get("format") not in (FORMAT, None) or (group.attrs.get("format") is None and len(list(group))):

@@ -28,7 +28,7 @@ _CHUNK_ROWS = 4096
 
 def is_stored(solver: NystromSGD, prepared: Prepared, settings: FitSettings) -> bool:
     """Return whether psi is to be kept on disk: when asked, or when it fits and is read more than twice."""
-    if solver.mode == "streamed":
+    if solver.mode == "streamed" or settings.sampling != "uniform":
         return False
     if solver.scratch is not None and not Path(solver.scratch).is_dir():
         raise SpecError(f"the scratch folder {solver.scratch} is not there; make it, or leave scratch out")

@@ -58,6 +58,7 @@ class Feed:
             self._rows = FeatureRows(rows, features, problem.extra.features, settings.dtype)
         self._whole = isinstance(settings.solver, NystromSGD) or not prepared.basis.all_rows
         self._blocks = keep_blocks(memory, settings, xp)
+        self._on_host = memory.rows_on_host
         self._batches: dict[int, Batch] | None = {} if memory.keeps_rows and not self._stored else None
         self._told = False
 
@@ -72,6 +73,8 @@ class Feed:
         if kept is not None and all(index in kept for index in order):
             for index in order:
                 batch = kept[index]
+                if self._on_host and batch.X is not None:
+                    batch = replace(batch, X=to_device(batch.X, self._xp))
                 yield replace(batch, phi=self._block(index, batch), last=index == order[-1])
         else:
             yield from self._read(epoch, start)
@@ -88,15 +91,17 @@ class Feed:
             return self._stored or needs_rows or not self._blocks.has(index)
 
         fields = row_fields(self._rows)
-        stream = data_batches.iter_batches(self._rows, self.plan, epoch, fields=fields, start=start, wanted_X=wanted)
+        sampling = self._prepared.sampling
+        rows = self._rows if sampling is None else sampling.rows(self._rows, epoch)
+        stream = data_batches.iter_batches(rows, self.plan, epoch, fields=fields, start=start, wanted_X=wanted)
         number = start
         try:
             for item in stream:
                 number += 1
                 index, batch = item.index, self._encode(item, number == self.plan.n_batches)
-                del item  # its window goes before another one is read
                 if self._batches is not None:
-                    self._batches[index] = batch
+                    self._batches[index] = replace(batch, X=item.block.X) if self._on_host else batch
+                del item  # its window goes before another one is read
                 yield replace(batch, phi=self._block(index, batch))
                 del batch
         finally:
@@ -106,7 +111,8 @@ class Feed:
         """Return rows as read in the form of the solver, without a kernel block."""
         block, targets, xp = item.block, self._prepared.targets, self._xp
         assert block.y is not None
-        weight = targets.weight(block)
+        sampling = self._prepared.sampling
+        weight = targets.weight(block) if sampling is None else sampling.weight(block)
         return Batch(
             X=None if block.X is None else to_device(block.X, xp),
             y=xp.asarray(targets.encode(block.y)),

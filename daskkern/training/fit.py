@@ -194,6 +194,8 @@ def _model(
         target_shift=targets.shift,
         target_scale=targets.scale,
         feature_names=info.feature_names,
+        target_names=info.target_names,
+        encoding=info.encoding,
         single_target=info.single_target,
         provenance={
             "settings": settings.summary(),

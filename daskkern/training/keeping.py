@@ -64,9 +64,8 @@ def with_blocks(plan: MemoryPlan, settings: FitSettings, room: int, rates: Rates
             f"an epoch saves {entry_ns(plan.sizes, rates):.2g} ns"
         )
         if not memory_pays(plan.sizes, rates, settings.passes):
-            return replace(
-                plan, kept=0, note=f"{size} a rank, computed again in every epoch, which is cheaper: {costs}"
-            )
+            note = f"{size} a rank, computed again in every epoch, which is cheaper: {costs}"
+            return replace(plan, kept=0, note=note).with_rows()
         return replace(plan, note=f"{size} a rank, kept in memory: {costs}")
     if plan.kept:
         return replace(plan, note=f"{size} a rank, kept in memory")

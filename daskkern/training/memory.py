@@ -14,12 +14,17 @@ __all__ = ["MemoryPlan", "Sizes", "available_memory", "device_memory", "format_b
 
 KEEP_SHARE = 0.3
 """Share of the budget that kept rows and kernel blocks may take together."""
+ROWS_SHARE = 0.5
+"""Share of the budget that kept rows may take where they would be read again in every epoch."""
 KEEP_LIMIT = 3_000_000_000
 """Most bytes of kernel blocks that a rank keeps: a fit does not take all memory because it is there."""
 LIMIT_SHARE = 0.8
 """Share of a worker's memory limit that is planned with: Dask pauses a worker there."""
 IN_TRANSIT = 3
 """Blocks that are in memory while blocks are kept on disk, beside the one in use: being written, or read ahead."""
+
+ALL_ROWS = "all rows"
+"""Name of the item of kept rows."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,8 @@ class MemoryPlan:
         Bytes of kernel blocks that are kept in memory (on the device, with one); bytes of all blocks of the rank.
     keeps_rows : bool
         All rows stay in memory after the first epoch, and nothing is read again.
+    rows_on_host : bool
+        Kept rows stay in host memory, and each batch is copied to the device when it is used.
     budget : int
     device_items, device_budget
         The same for the memory of the device; none on a CPU.
@@ -58,6 +65,7 @@ class MemoryPlan:
     note: str = ""
     keep: str = "auto"
     sizes: Sizes | None = None
+    rows_on_host: bool = False
 
     @property
     def total(self) -> int:
@@ -73,7 +81,27 @@ class MemoryPlan:
         """Return the plan with all blocks kept in a scratch file, and room for those on their way."""
         assert self.sizes is not None
         way = ("blocks to and from disk", IN_TRANSIT * self.sizes.batch_block_bytes)
-        return replace(self, items=(*self.items, way), kept=0, disk=self.kept_wanted)
+        moved = replace(self, items=(*self.items, way), kept=0, disk=self.kept_wanted)
+        return moved if moved.total <= moved.budget else moved._without_rows()
+
+    def with_rows(self) -> "MemoryPlan":
+        """Return the plan with all rows kept in host memory, if later epochs would read them and they fit.
+
+        Where kept blocks take the place of rows they are not needed: rows of temporary centres are.
+        """
+        if self.keeps_rows or self.sizes is None or (self.kept and self.sizes.window == 1):
+            return self
+        every_row = row_bytes(self.sizes)
+        used = self.total + (0 if self.device_items else self.kept)
+        if every_row > ROWS_SHARE * self.budget or used + every_row > self.budget:
+            return self
+        items = (*self.items, (ALL_ROWS, every_row))
+        return replace(self, items=items, keeps_rows=True, rows_on_host=bool(self.device_items))
+
+    def _without_rows(self) -> "MemoryPlan":
+        items = tuple(item for item in self.items if item[0] != ALL_ROWS)
+        dropped = len(items) < len(self.items)
+        return replace(self, items=items, keeps_rows=self.keeps_rows and not dropped, rows_on_host=False)
 
     def check(self) -> None:
         """Raise MemoryBudgetError when the plan exceeds the budget: numbers, and three remedies with figures."""
@@ -102,24 +130,42 @@ class MemoryPlan:
         return f"{which} would do: {'; '.join(f'({i}) {way}' for i, way in enumerate(ways[:3], 1))}"
 
 
-def plan_memory(sizes: Sizes, budget: int, device_budget: int = 0, keep: str = "auto") -> MemoryPlan:
-    """Return the plan for one rank. `device_budget` counts with ``sizes.device`` "gpu" only."""
+def plan_memory(
+    sizes: Sizes,
+    budget: int,
+    device_budget: int = 0,
+    keep: str = "auto",
+    *,
+    same_batches: bool = True,
+    epochs: int = 1,
+) -> MemoryPlan:
+    """Return the plan for one rank. `device_budget` counts with ``sizes.device`` "gpu" only.
+
+    Without `same_batches` they hold other rows in every epoch, so that nothing is kept. With several `epochs`, rows
+    may take more memory where kernel blocks leave it.
+    """
     items, device_items = items_of(sizes)
     pool, used = (device_budget, total(device_items)) if device_items else (budget, total(items))
     room = max(0, min(int(KEEP_SHARE * pool), pool - used))
-    every_row = (sizes.own_rows if sizes.by_rows else sizes.n) * (sizes.d + sizes.c + 4) * sizes.itemsize
-    keeps_rows = every_row <= room // 2
+    every_row = row_bytes(sizes)
+    keeps_rows = same_batches and every_row <= room // 2
     if keeps_rows:  # the windows that were read ahead are what is kept
-        kept_rows = (("all rows", every_row),)
+        kept_rows = ((ALL_ROWS, every_row),)
         items, device_items = (items, device_items + kept_rows) if device_items else (items + kept_rows, ())
         room -= every_row
     most = min(room, KEEP_LIMIT) if keep == "auto" else pool - used - every_row * keeps_rows
     # All or nothing: a part of the blocks saves that part of the kernel work, but costs as much memory as is there.
-    wanted = sizes.blocks_bytes
+    wanted = sizes.blocks_bytes if same_batches else 0
     kept = wanted if wanted <= most and keep in ("auto", "memory") else 0
-    return MemoryPlan(
+    plan = MemoryPlan(
         items, kept, wanted, keeps_rows, budget, device_items, device_budget if device_items else 0, 0, "", keep, sizes
     )
+    return plan.with_rows() if same_batches and epochs > 1 else plan
+
+
+def row_bytes(sizes: Sizes) -> int:
+    """Return the bytes of all rows, or of a rank's own, as they are kept: features, targets, weight and position."""
+    return (sizes.own_rows if sizes.by_rows else sizes.n) * (sizes.d + sizes.c + 4) * sizes.itemsize
 
 
 def available_memory(ranks_here: int = 1) -> int:

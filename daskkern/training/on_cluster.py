@@ -36,6 +36,8 @@ from daskkern.training.sources import RemoteValue, Source, StoreSource
 _COPIES = 3 * 3  # of the state's arrays (iterate, mean, best), and of each while a commit is made
 _KEPT_SHARE = 0.05
 _LOOK_S = 0.5
+_AGAIN_S = 3600.0
+"""How long the set-up may take when it must be made again."""
 
 
 def fit_on(
@@ -169,6 +171,8 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
         When a worker cannot open the data.
     """
     assert task.summary is not None
+    if isinstance(task.prepared, RemoteValue):
+        _wait_for(client, task.prepared.key)
     sources = [task.source, *([] if task.validation is None else [task.validation])]
     _check_reach(client, sources, task.settings, workers)
     rooms = _rooms(client, task.settings, workers, share_memory)
@@ -183,6 +187,19 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
     plan = with_blocks(plan, task.settings, min(room.disk for room in rooms), None)
     plan.check()
     return replace(task, memory=plan)
+
+
+def _wait_for(client: Client, key: str) -> None:
+    """Wait until a worker has the value of `key`: it may have gone with its worker, and be computed again."""
+    deadline = time.monotonic() + _AGAIN_S
+    while time.monotonic() < deadline:
+        holders = ask_scheduler(client, "who_has", keys=[key]).get(key, ())
+        if set(holders) & live_workers(client).keys():
+            return
+        time.sleep(_LOOK_S)
+    raise ClusterError(
+        f"the set-up of the fit was lost with its worker, and not made again in {_AGAIN_S:g} s; fit again"
+    )
 
 
 def _can_keep(summary: PreparedSummary, settings: FitSettings, plan: MemoryPlan) -> bool:

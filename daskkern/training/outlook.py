@@ -7,6 +7,7 @@ import numpy as np
 from daskkern.basis import AllRows, Landmarks
 from daskkern.data.plan import BatchPlan
 from daskkern.data.sweep import SweepPlan
+from daskkern.errors import SpecError
 from daskkern.losses import Squared
 from daskkern.preconditioners import EigenProState
 from daskkern.solvers import PCG, EigenPro, NystromSGD, check_fit
@@ -45,6 +46,16 @@ def check(settings: FitSettings, source: Source) -> None:
     if source.info.task is not None:
         check_loss(settings.loss, source.info.task)
     check_fit(settings.solver, settings.loss, "all rows" if isinstance(settings.basis, AllRows) else "landmarks")
+    if isinstance(settings.solver, NystromSGD) and settings.solver.mode == "stored" and settings.sampling != "uniform":
+        raise SpecError(
+            f"solver nystrom_sgd was asked with mode 'stored' and sampling={settings.sampling!r}, whose batches differ "
+            "from epoch to epoch; choose mode 'streamed'"
+        )
+    if settings.solver.deals != "columns" and settings.sampling != "uniform":
+        raise SpecError(
+            f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but it passes over all rows "
+            "and draws none; choose 'uniform'"
+        )
 
 
 def holds_out(settings: FitSettings, validation: Source | None) -> bool:
@@ -176,7 +187,7 @@ def plan_for(
             nystrom=isinstance(solver, NystromSGD),
             window_rows=summary.window_rows,
             validation=summary.validation,
-            chunk_rows=summary.chunk_rows,
+            chunk_rows=summary.chunk_rows * (1 if settings.sampling == "uniform" else 2),  # decoded, and drawn
             device="cpu" if device_budget is None else "gpu",
             auto_batch=isinstance(settings.batch_size, str),
             span=summary.span,
@@ -188,5 +199,7 @@ def plan_for(
         budget,
         device_budget or 0,
         "never" if settings.keep_blocks == "auto" and settings.passes == 1 else settings.keep_blocks,
+        same_batches=settings.sampling == "uniform",
+        epochs=1 if summary.stored else settings.passes,
     )
     return unkept(plan) if summary.stored else plan

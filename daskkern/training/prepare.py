@@ -22,6 +22,7 @@ from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
 from daskkern.preconditioners.eigenpro import check_range
 from daskkern.solvers import PCG, EigenPro, NystromSGD
+from daskkern.training.sampling import Sampling, learn_sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 from daskkern.training.targets import Targets, learn_targets
@@ -34,6 +35,7 @@ _VALIDATION_ROWS = 20_000
 _HELD, _SUB, _VALID, _RESOLVE = 51, 52, 53, 54
 _PASS_BATCH = 4096
 _FLOPS_PER_PROJECTION = 80.0
+_NOT_X = Fields.y | Fields.weight
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Prepared:
     validation : (k,) int64 or None
         Row numbers of the source that are held out.
     stages : tuple of StageFinished
+    sampling : Sampling or None
+        How rows are drawn for batches; None for each once an epoch.
     """
 
     basis: KernelBasis
@@ -71,6 +75,7 @@ class Prepared:
     window: int
     validation: IntArray | None
     stages: tuple[StageFinished, ...]
+    sampling: Sampling | None = None
 
     def row_numbers(self) -> IntArray | None:
         """Return the numbers in the source of the rows that the columns are, or None."""
@@ -96,9 +101,10 @@ def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:
     clock.stage("landmarks", f"all {rows.n_rows} rows" if _all(settings) else f"{chosen.points.shape[0]} points")
     if settings.solver.deals != "columns" or isinstance(settings.solver, PCG):
         return _prepare_rows(rows, settings, targets, chosen, validation, clock)
+    sampling = learn_sampling(rows, settings, targets)
     if isinstance(settings.solver, NystromSGD):
-        return _prepare_nystrom(source, rows, settings, targets, chosen, validation, clock)
-    return _prepare_eigenpro(rows, settings, targets, chosen, validation, clock)
+        return _prepare_nystrom(source, rows, settings, targets, chosen, sampling, validation, clock)
+    return _prepare_eigenpro(rows, settings, targets, chosen, sampling, validation, clock)
 
 
 def training_rows(rows: Rows, validation: IntArray | None) -> Rows:
@@ -173,25 +179,36 @@ def _columns(rows: Rows, settings: FitSettings) -> LandmarkSet:
 
 
 def _prepare_eigenpro(
-    rows: Rows, settings: FitSettings, targets: Targets, chosen: LandmarkSet, validation: IntArray | None, clock: _Clock
+    rows: Rows,
+    settings: FitSettings,
+    targets: Targets,
+    chosen: LandmarkSet,
+    sampling: Sampling | None,
+    validation: IntArray | None,
+    clock: _Clock,
 ) -> Prepared:
     solver = settings.solver if isinstance(settings.solver, EigenPro) else EigenPro()
     p = chosen.points.shape[0] if not _all(settings) else rows.n_rows
     s = default_subsample(solver, p)
     held = s if _all(settings) else p  # with all rows as centres only K_BS is held, the rest passes by in tiles
     head, S = _subsample(rows, settings, chosen, s)
-    H = _held_out_rows(rows, settings, chosen, head)
-    weight_S = None if chosen.indices is None else _weights(rows, targets, chosen.indices[head])
-    block_H = take(rows, H)
+    in_S = np.zeros(0, np.int64) if chosen.indices is None else chosen.indices[head]
+    weight_S = None if chosen.indices is None else _flat(targets.weight(take(rows, in_S, _NOT_X)))
+    block_H, weight_H = _held_out_rows(rows, settings, targets, sampling, in_S)
+    drawn_S = None
+    if sampling is not None and chosen.indices is not None:
+        drawn_S = _flat(sampling.weight(take(rows, in_S, _NOT_X)))
+        drawn_S = np.ones(s) if drawn_S is None else drawn_S
     state = eigenpro_state(
         settings.kernel,
         S,
         weight_S,
         _present(block_H),
-        _flat(targets.weight(block_H)),
+        weight_H,
         SpectrumSettings(None if solver.n_directions == "auto" else int(solver.n_directions), solver.rho, solver.tau),
         settings.batch_limit(held),
         settings.seed,
+        drawn_S,
     )
     clock.stage(
         "spectrum",
@@ -202,7 +219,8 @@ def _prepare_eigenpro(
     basis = KernelBasis(settings.kernel, p, head, _all(settings), points, settings.rounding)
     own = chosen.points if chosen.indices is None else None
     window = 1 if _all(settings) else projection_window(solver, p, rows.n_features, plan.batch_size)
-    return Prepared(basis, chosen.indices, own, S, state, targets, plan, window, validation, tuple(clock.stages))
+    stages = tuple(clock.stages)
+    return Prepared(basis, chosen.indices, own, S, state, targets, plan, window, validation, stages, sampling)
 
 
 def _subsample(rows: Rows, settings: FitSettings, chosen: LandmarkSet, s: int) -> tuple[IntArray, HostArray]:
@@ -213,15 +231,19 @@ def _subsample(rows: Rows, settings: FitSettings, chosen: LandmarkSet, s: int) -
     return head, _features(rows, head)
 
 
-def _held_out_rows(rows: Rows, settings: FitSettings, chosen: LandmarkSet, head: IntArray) -> IntArray:
-    """Return numbers of random rows outside S."""
-    sampled = generator(settings.seed, _HELD).permutation(rows.n_rows)[: 4 * _HELD_OUT + head.size]
-    in_S = np.zeros(0, np.int64) if chosen.indices is None else chosen.indices[head]
-    return np.sort(sampled[~np.isin(sampled, in_S)][:_HELD_OUT])
-
-
-def _weights(rows: Rows, targets: Targets, positions: IntArray) -> HostArray | None:
-    return _flat(targets.weight(take(rows, positions, Fields.y | Fields.weight)))
+def _held_out_rows(
+    rows: Rows, settings: FitSettings, targets: Targets, sampling: Sampling | None, in_S: IntArray
+) -> tuple[RowBlock, HostArray | None]:
+    """Return random rows as batches have them, but for those `in_S`, and what they count there."""
+    sampled = generator(settings.seed, _HELD).permutation(rows.n_rows)[: 4 * _HELD_OUT + in_S.size]
+    if sampling is None:
+        block = take(rows, np.sort(sampled[~np.isin(sampled, in_S)][:_HELD_OUT]))
+        return block, _flat(targets.weight(block))
+    drawn = sampling.rows(rows, 0).originals(np.sort(sampled))
+    outside = drawn[~np.isin(drawn, in_S)]
+    kept = np.sort(generator(settings.seed, _HELD, 1).permutation(outside.size)[:_HELD_OUT])
+    block = take(rows, outside[kept])
+    return block, _flat(sampling.weight(block))
 
 
 def _present(block: RowBlock) -> HostArray:
@@ -285,13 +307,13 @@ def _prepare_nystrom(
     settings: FitSettings,
     targets: Targets,
     chosen: LandmarkSet,
+    sampling: Sampling | None,
     validation: IntArray | None,
     clock: _Clock,
 ) -> Prepared:
     assert isinstance(settings.solver, NystromSGD)
     Z, n = chosen.points, rows.n_rows
-    H = np.sort(generator(settings.seed, _HELD).permutation(n)[:_HELD_OUT])
-    block_H = take(rows, H)
+    block_H, weight_H = _held_out_rows(rows, settings, targets, sampling, np.zeros(0, np.int64))
     directions = settings.solver.n_directions
     blocks = -(-n // _GRAM_ROWS)
     shares = slices(n, -(-blocks // _gram_tasks()) * _GRAM_ROWS)
@@ -301,7 +323,7 @@ def _prepare_nystrom(
         [_GramShare(source, settings.dtype, validation, settings.kernel, Z, targets, part) for part in shares],
         n,
         _present(block_H),
-        _flat(targets.weight(block_H)),
+        weight_H,
         None if directions == "auto" else int(directions),
     )
     clock.stage("spectrum", f"rank {state.conditioner.size} of {Z.shape[0]}, critical batch {state.critical_batch:.0f}")
@@ -315,7 +337,8 @@ def _prepare_nystrom(
         settings.rounding,
     )
     own = Z if chosen.indices is None else None
-    return Prepared(basis, chosen.indices, own, Z[:0], state, targets, plan, 1, validation, tuple(clock.stages))
+    stages = tuple(clock.stages)
+    return Prepared(basis, chosen.indices, own, Z[:0], state, targets, plan, 1, validation, stages, sampling)
 
 
 def _gram_tasks() -> int:

@@ -13,6 +13,7 @@ from dask.base import tokenize
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec
 from daskkern.data.csr import is_sparse
+from daskkern.data.remote import is_url
 from daskkern.data.store import open_store
 from daskkern.errors import StoreError
 from daskkern.kernels import Kernel
@@ -37,7 +38,7 @@ def named(safety: Safety, source: Source, settings: FitSettings, validation: Sou
     if safety.checkpoint is None and not safety.hand_back and safety.earlier is None:
         return safety
     place = safety.checkpoint
-    if place is not None and "://" not in place:
+    if place is not None and not is_url(place):
         safety = replace(safety, checkpoint=os.path.abspath(place))  # workers have other working directories
     ready = replace(safety, run=uuid.uuid4().hex, fingerprint=fingerprint(source, settings, validation))
     if safety.checkpoint is not None and not safety.resume and is_checkpoint(safety.checkpoint):

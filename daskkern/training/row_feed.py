@@ -77,6 +77,7 @@ class RowFeed:
         self._shares = [self._share(index, comm) for index in range(plan.n_batches)]
         self._blocks = keep_blocks(memory if whole is not None else replace(memory, kept=0, disk=0), settings, xp)
         self._kept: dict[int, Batch] | None = {} if memory.keeps_rows else None
+        self._on_host = memory.rows_on_host
         self._told = False
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
@@ -127,6 +128,8 @@ class RowFeed:
             batch = self._encode(share, reading.result())
             if self._kept is not None:
                 self._kept[share.index] = batch
+        if self._on_host and batch.X is not None:
+            batch = replace(batch, X=to_device(batch.X, self._xp))
         return replace(batch, phi=self._block(share, batch))
 
     def _encode(self, share: _Share, block: RowBlock) -> Batch:
@@ -134,7 +137,7 @@ class RowFeed:
         assert block.y is not None
         weight = self._targets.weight(block)
         return Batch(
-            X=None if block.X is None else to_device(block.X, xp),
+            X=block.X if block.X is None or self._on_host else to_device(block.X, xp),
             y=xp.asarray(self._targets.encode(block.y)),
             weight=None if weight is None else xp.asarray(weight),
             positions=np.arange(first, share.rows.stop),

@@ -20,6 +20,7 @@ BATCH_ELEMENTS = 1 << 26
 and with it the model - does not depend on the machine or the number of workers."""
 MAX_BATCH = 16_384
 KEEP_WAYS = ("auto", "memory", "disk", "never")
+SAMPLING_WAYS = ("uniform", "weighted", "balanced")
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ class FitSettings:
         What features are rounded to before kernel values are made of them in training; None rounds nothing. On a GPU
         "tf32" and "float16" use tensor cores; on a processor they only show the error. "float64" sets the dtype too.
         A trained model always predicts in its dtype.
+    sampling : "uniform", "weighted" or "balanced"
+        How rows are drawn for batches: each once an epoch; in proportion to their weights (class weights included); or
+        every class equally often. What is drawn more often counts less, so that the objective does not depend on it.
+        Kernel blocks and rows are not kept with the last two. Needs landmarks.
     """
 
     kernel: Kernel
@@ -104,6 +109,7 @@ class FitSettings:
     disk_budget: int | None = None
     scratch: str | None = None
     precision: str | None = None
+    sampling: str = "uniform"
 
     def __post_init__(self) -> None:
         if not isinstance(self.basis, AllRows | Landmarks):
@@ -129,6 +135,13 @@ class FitSettings:
             raise SpecError(f"a memory budget of {self.memory_budget} bytes was asked; give a positive number")
         if self.keep_blocks not in KEEP_WAYS:
             raise SpecError(f"keep_blocks={self.keep_blocks!r} was asked; choose one of {', '.join(KEEP_WAYS)}")
+        if self.sampling not in SAMPLING_WAYS:
+            raise SpecError(f"sampling={self.sampling!r} was asked; choose one of {', '.join(SAMPLING_WAYS)}")
+        if self.sampling != "uniform" and isinstance(self.basis, AllRows):
+            raise SpecError(
+                f"sampling={self.sampling!r} was asked with all rows as centres, whose coefficients are updated row by "
+                "row; give Landmarks(n), or leave it out"
+            )
         if self.disk_budget is not None and self.disk_budget < 1:
             raise SpecError(f"a disk budget of {self.disk_budget} bytes was asked; give a positive number")
 
@@ -166,6 +179,7 @@ class FitSettings:
             "class_weight": weights,
             "early_stopping": early,
             "fit_intercept": bool(self.fit_intercept),
+            "sampling": self.sampling,
         }
 
 

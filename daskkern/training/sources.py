@@ -16,6 +16,8 @@ from distributed import Client, Future, get_client, get_worker, wait
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.csr import FeatureRows, first_not_finite, is_sparse, stack_rows
+from daskkern.data.encoding import Encoding
+from daskkern.data.remote import is_url
 from daskkern.data.rows import ArrayRows, Fields, Rows, StoreRows
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.data.store import StoreSource as StoreLocation
@@ -40,6 +42,9 @@ class SourceInfo:
     single_target: bool
     n_stored: int | None = None
     """Entries of all sparse rows; None for dense rows."""
+    target_names: tuple[str, ...] | None = None
+    encoding: Encoding | None = None
+    """How columns of the table that the rows were made from became features."""
 
 
 class Source(ABC):
@@ -69,7 +74,7 @@ class StoreSource(Source):
     @classmethod
     def at(cls, location: StoreLocation) -> "StoreSource":
         """Open the store once to learn what it holds. A local path is made absolute. Raises StoreError."""
-        if not isinstance(location, zarr.Group) and "://" not in os.fspath(location):
+        if not isinstance(location, zarr.Group) and not is_url(location):
             location = os.path.abspath(location)
         store = open_store(location)
         info = store.info
@@ -83,6 +88,8 @@ class StoreSource(Source):
             info.n_targets,
             info.n_targets == 1,
             int(store.array("X/data").shape[0]) if info.is_sparse else None,
+            info.target_names,
+            info.encoding,
         )
         return cls(location, known)
 

@@ -17,8 +17,9 @@ from sklearn.datasets import dump_svmlight_file
 
 import daskkern
 from daskkern.arrays import HostArray
+from daskkern.data.atomic import OWNER
 from daskkern.data.ingest import ingest
-from daskkern.data.resumable import OWNER, PROGRESS, resumable_group
+from daskkern.data.resumable import PROGRESS, resumable_group
 from daskkern.data.store import open_store
 from daskkern.errors import StoreError
 

@@ -175,9 +175,9 @@ def test_what_is_no_store_is_never_overwritten(tmp_path: Path, X: HostArray, wha
     assert path.exists()
 
 
-@pytest.mark.parametrize("path", ["s3://bucket/store", "store.zip"])
+@pytest.mark.parametrize("path", ["https://example.org/store", "store.zip"])
 def test_destinations_that_cannot_be_renamed_are_refused(path: str) -> None:
-    with pytest.raises(StoreError, match=r"write to a (local )?folder"), atomic_group(path, kind="k"):
+    with pytest.raises(StoreError, match=r"write to a folder"), atomic_group(path, kind="k"):
         pass
 
 

@@ -1,6 +1,7 @@
 """The compiled engine against its plain twin: every register width, every edge, any number of threads."""
 
 import itertools
+import math
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.concurrency import compute_threads
 from daskkern.errors import DataError
-from daskkern.kernels import Gaussian, Kernel, Laplacian, Polynomial, plain_products
+from daskkern.kernels import Gaussian, Kernel, Laplacian, Matern, Polynomial, plain_products
 from daskkern.kernels.formula import PAIR, Expression, Pair, exp, log, maximum, program, sqrt
 from daskkern.kernels.native import compiler, is_supported
+from daskkern.kernels.native.engine import whole_tiles
+from daskkern.kernels.native.invoke import LEAST_ROWS
 
 WIDTHS = [16, 32, 64]
 pytestmark = pytest.mark.skipif(
@@ -70,6 +73,23 @@ def test_every_product_equals_the_plain_twin(dtype: str, m: int, p: int, d: int,
     double = block.T @ (block @ A)
     scale = max(1.0, float(np.abs(double).max()))
     np.testing.assert_allclose(kernel.double_product(X, Z, A), double, rtol=0, atol=rounding * 4 * p**0.5 * scale)
+
+
+@each_width
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kernel", [Gaussian(4.0), Laplacian(4.0), Matern(4.0, 1.5)], ids=lambda kernel: kernel.name)
+@pytest.mark.usefixtures("registers")
+def test_processors_without_avx512_give_the_same_values(
+    kernel: Kernel, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "has_avx512", lambda: False)
+    X, Z = _rows(31, 17, dtype), _rows(90, 17, dtype, seed=1)
+    X[:5] = Z[:5]
+    rounding = 2e-6 if dtype == "float32" else 1e-13
+    found = kernel.block(X, Z)
+    np.testing.assert_allclose(found, _plain(kernel, X, Z), rtol=0, atol=rounding)
+    if kernel.program.cuts_off:
+        np.testing.assert_array_equal(found[:5, :5].diagonal(), np.ones(5))
 
 
 @pytest.mark.parametrize("n", [1, 300, 513, 1100])
@@ -217,6 +237,74 @@ def test_exponentials_are_right_to_two_units_in_the_last_place(exponents: list[f
     allowed = (np.abs(X[:, 0]) + 2) * 2.0**-23 * expected + 2.4e-38
     assert (np.abs(found - expected)[finite] <= allowed[finite]).all()
     assert np.isinf(found[expected > 3.5e38]).all()
+
+
+class Falling(Kernel):
+    """An exponential whose argument is known to be at most 0."""
+
+    name = "falling"
+
+    def formula(self, pair: Pair) -> Expression:
+        return exp(maximum(pair.inner, 0) * -math.log(2))
+
+    def spec(self) -> dict[str, object]:
+        return {"name": self.name}
+
+
+class Distance(Kernel):
+    """The distance itself."""
+
+    name = "distance"
+
+    def formula(self, pair: Pair) -> Expression:
+        return pair.distance
+
+    def spec(self) -> dict[str, object]:
+        return {"name": self.name}
+
+
+@pytest.mark.parametrize("avx512", [True, False])
+def test_falling_exponentials_are_right_to_two_units_in_the_last_place_and_end_at_the_smallest_normal_number(
+    avx512: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "has_avx512", lambda: avx512 and compiler._features().get("avx512f", False))
+    exponents = np.concatenate(
+        [np.linspace(0, 126, 20_011), np.arange(127), [0, -1, 125.99, 126.5, 130, 150, 1e4, 1e30, 3e38, np.inf, np.nan]]
+    ).astype(np.float32)
+    found = Falling().block(exponents[:, None], np.ones((1, 1), np.float32))[:, 0]
+    expected = np.exp2(-np.maximum(exponents.astype(np.float64), 0))
+    ordinary = exponents <= 125.98
+    assert (np.abs(found - expected)[ordinary] <= 2.0**-23 * 1.5 * expected[ordinary]).all()
+    np.testing.assert_array_equal(found[exponents <= 0], np.float32(1))
+    whole = ordinary & (exponents == np.rint(exponents))
+    np.testing.assert_array_equal(found[whole], expected[whole].astype(np.float32))
+    assert ((found[exponents > 125.98] >= 1.17e-38) & (found[exponents > 125.98] <= 1.2e-38)).all()
+    assert np.isnan(found[-1])
+
+
+@pytest.mark.parametrize("avx512", [True, False])
+def test_distances_are_right_to_one_unit_in_the_last_place_and_0_for_equal_rows(
+    avx512: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "has_avx512", lambda: avx512 and compiler._features().get("avx512f", False))
+    rows = np.random.default_rng(0).integers(-1500, 1500, (20_000, 2)).astype(np.float32)  # squares are exact
+    rows[0] = 0
+    found = Distance().block(np.zeros((1, 2), np.float32), Distance().points(rows))[0]
+    expected = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1))
+    assert found[0] == 0
+    assert (np.abs(found - expected) <= np.spacing(expected.astype(np.float32))).all()
+    scales = 2.0 ** np.arange(-60, 61, 4)
+    huge = (scales[:, None] * np.array([[3, 4]])).astype(np.float32)
+    np.testing.assert_allclose(Distance().block(huge[:1] * 0, Distance().points(huge))[0], 5 * scales, rtol=2e-7)
+
+
+@given(m=st.integers(0, 5000), most=st.integers(1, 600))
+def test_parts_of_the_rows_are_whole_tiles(m: int, most: int) -> None:
+    parts = whole_tiles(m, most)
+    assert [row for part in parts for row in range(part.start, part.stop)] == list(range(m))
+    lengths = [part.stop - part.start for part in parts]
+    assert all(length % LEAST_ROWS == 0 for length in lengths[:-1])
+    assert all(0 < length <= max(most, LEAST_ROWS) for length in lengths)
 
 
 def test_length_scales_share_compiled_code() -> None:

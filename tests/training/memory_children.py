@@ -138,6 +138,7 @@ def _fit(
     keep: str = "auto",
     X: FeatureRows | None = None,
     loss: Loss | None = None,
+    budget: int = BUDGET,
 ) -> tuple[int, int]:
     """Fit in this process; all of it is counted, the interpreter too. What is planned is what the fit planned."""
     rows = _rows(n) if X is None else X
@@ -150,8 +151,9 @@ def _fit(
         solver,
         max_epochs=2,
         device="cpu",
-        memory_budget=BUDGET,
+        memory_budget=budget,
         keep_blocks=keep,
+        batch_size="auto" if budget == BUDGET else 2000,
     )
     plans = []
     run_rank = fitting.run_rank
@@ -162,7 +164,10 @@ def _fit(
 
     fitting.run_rank = spied
     fitting.fit(source, settings, listener=silent)
-    assert plans[0].budget == BUDGET
+    assert plans[0].budget == budget
+    if budget < BUDGET:  # rows take more than the small share that rows may always take
+        assert plans[0].keeps_rows
+        assert plans[0].total <= budget
     parts = (rows,) if not is_sparse(rows) else (rows.data, rows.indices, rows.indptr)
     held = sum(part.nbytes for part in parts) + y.nbytes  # the caller's own
     return _status("VmHWM") - held, plans[0].total + plans[0].kept
@@ -183,6 +188,7 @@ CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "fit_all_rows": lambda: _fit(AllRows(), EigenPro(), n=5000, keep="never"),
     "fit_iterative": lambda: _fit(Landmarks(1600), EigenPro(projection="eigenpro")),
     "fit_dense_csr": lambda: _fit(Landmarks(1600), EigenPro(), keep="never", X=_half_full(9000, 900, 0.6)),
+    "fit_rows_kept": lambda: _fit(Landmarks(200), EigenPro(), keep="never", X=_rows(60_000, 520), budget=800 << 20),
     "fit_nystrom": lambda: _fit(Landmarks(1000), NystromSGD(mode="streamed")),
     "fit_falkon_kept": lambda: _fit(Landmarks(2000), Falkon(), loss=Squared()),
     "fit_falkon_newton": lambda: _fit(Landmarks(2000), Falkon(newton_passes=2), n=20_000, keep="disk"),

@@ -23,6 +23,7 @@ NAMES = [
     "fit_all_rows",
     "fit_iterative",
     "fit_dense_csr",
+    "fit_rows_kept",
     "fit_nystrom",
     "fit_falkon_kept",
     "fit_falkon_newton",

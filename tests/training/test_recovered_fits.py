@@ -33,7 +33,6 @@ OFTEN = Safety(commit_s=0.0)
 CASES = {
     "landmarks": (Landmarks(300), EigenPro(window=3)),
     "all rows": (AllRows(), EigenPro()),
-    "nystrom streamed": (Landmarks(200), NystromSGD(mode="streamed")),
     "nystrom stored": (Landmarks(200), NystromSGD(mode="stored")),
     "falkon": (Landmarks(300), Falkon()),
     "falkon, logistic": (Landmarks(100), Falkon(newton_passes=2)),
@@ -89,8 +88,7 @@ def killed(source: Source, settings: FitSettings, workers: int, victim: int, **h
     [
         ("landmarks", 2, 0),
         ("all rows", 2, 1),
-        ("nystrom streamed", 3, 2),
-        ("nystrom stored", 2, 1),
+        ("nystrom stored", 3, 2),
         ("falkon", 2, 1),
         ("falkon, logistic", 2, 0),
         ("pcg", 2, 1),

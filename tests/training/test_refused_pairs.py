@@ -58,3 +58,11 @@ def test_inner_products_of_random_features_come_near_the_kernel(kernel: Kernel) 
         errors.append(np.abs(phi @ phi.T - K).mean())
     assert errors[1] < 0.2 * errors[0]  # the error falls like n^(-1/2): by 10
     assert errors[1] < 0.01
+
+
+def test_rows_that_are_dealt_are_not_sampled():
+    model = KernelClassifier(
+        "gaussian:1", loss="squared", basis=Landmarks(20), solver="falkon", class_weight="balanced", sampling="weighted"
+    )
+    with pytest.raises(SpecError, match="falkon was asked with sampling='weighted'"):
+        model.fit(X, np.arange(60) % 3 == 0)

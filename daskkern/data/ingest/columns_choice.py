@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daskkern.data.ingest.tables import Request
-from daskkern.data.schema import StoreInfo
+from daskkern.data.likeness import Likeness
 from daskkern.errors import DataError
 
 _SHOWN = 12  # column names listed in a message
@@ -57,19 +57,19 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
     return Columns(features, request.target, request.weight)
 
 
-def source_columns(like: StoreInfo) -> tuple[str, ...]:
+def source_columns(like: Likeness) -> tuple[str, ...]:
     """Return the columns of the source that a store was made from; empty when they had no names."""
     if like.encoding is not None:
         return tuple(column.name for column in like.encoding)
     return like.feature_names or ()
 
 
-def _choose_like(names: Sequence[str], request: Request, like: StoreInfo, source: str) -> Columns:
+def _choose_like(names: Sequence[str], request: Request, like: Likeness, source: str) -> Columns:
     """Return the columns by the roles that they had for another store; further columns are left out."""
     features = source_columns(like)
     if not features:
         raise DataError(
-            f"the store to be like has no column names, so {source} cannot be matched to it; leave out --like"
+            f"the store to be like has no column names, so {source} cannot be matched to it; ingest it without --like"
         )
     target = request.target
     if target is None:

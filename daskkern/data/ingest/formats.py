@@ -55,6 +55,16 @@ def find_files(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
     return formats[0], files
 
 
+def is_source(name: str) -> bool:
+    """Return whether `name` is a pattern, or a file or folder in a format that is known."""
+    if glob.has_magic(name) and not os.path.exists(name):
+        return True
+    path = Path(name)
+    if path.is_dir():
+        return is_zarr(path) or any(path.rglob("*.parquet"))
+    return path.is_file() and any(path.name.lower().endswith(known.suffixes) for known in FORMATS)
+
+
 def _expand(name: str) -> list[Path]:
     if os.path.isdir(name) and not is_zarr(Path(name)):
         return _inside(Path(name))

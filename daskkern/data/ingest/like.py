@@ -5,13 +5,16 @@ from collections.abc import Sequence
 
 from daskkern.data.ingest.tables import Table
 from daskkern.data.ingest.targets import Decision
-from daskkern.data.schema import StoreInfo
+from daskkern.data.likeness import Likeness
 from daskkern.data.store import open_store
 from daskkern.errors import DataError, SpecError
 
 
-def like_of(path: str | os.PathLike[str], scale: str, categorical: str, missing: str, drop: Sequence[str]) -> StoreInfo:
-    """Return what the store at `path` holds, after checking that nothing else was asked that it decides."""
+def like_of(
+    like: str | os.PathLike[str] | Likeness, scale: str, categorical: str, missing: str, drop: Sequence[str]
+) -> Likeness:
+    """Return what rows must have to be like a store, after checking that nothing else was asked that it decides."""
+    path = "the model" if isinstance(like, Likeness) else os.fspath(like)
     for option, asked, default in (
         ("scale", scale, "none"),
         ("categorical", categorical, "refuse"),
@@ -25,10 +28,10 @@ def like_of(path: str | os.PathLike[str], scale: str, categorical: str, missing:
         raise SpecError(
             "--drop was given beside --like, which takes exactly the columns of its store; leave out --drop"
         )
-    return open_store(path).info
+    return like if isinstance(like, Likeness) else Likeness.of(open_store(like).info)
 
 
-def decide_like(table: Table, like: StoreInfo) -> Decision:
+def decide_like(table: Table, like: Likeness) -> Decision:
     """Return what the targets of `table` are: those of the store, or none. Checks that both fit together."""
     if table.n_features != like.n_features:
         raise DataError(

@@ -17,8 +17,9 @@ from daskkern.data.ingest.split import TEST, TRAIN, SplitSettings
 from daskkern.data.ingest.stream import Progress, Stream
 from daskkern.data.ingest.tables import Table
 from daskkern.data.ingest.targets import Decision
+from daskkern.data.likeness import Likeness
 from daskkern.data.provenance import Provenance
-from daskkern.data.schema import StoreInfo
+from daskkern.data.remote import is_url
 from daskkern.data.shared_writer import SharedWriter
 from daskkern.data.store import Store, open_store
 from daskkern.data.work_folder import put_in_place, work_folder
@@ -39,14 +40,16 @@ class Making:
         What the targets are.
     test : Table or None
         Rows of the source that go to a test store.
-    like : StoreInfo or None
-        The store whose classes and scaling the rows get.
+    like : Likeness or None
+        Whose classes and scaling the rows get.
     outputs : mapping of part to path
     split, shuffle, seed : SplitSettings, bool or None, int
     scale, chunk_rows, overwrite : str, int or None, bool
         Of the stores.
     client : distributed.Client or None
         Workers that stage the rows.
+    key : str or None
+        A digest of the whole ingestion, which split and shuffled stores record.
     record : mapping
         What the stores remember of their making.
     progress : callable
@@ -55,7 +58,7 @@ class Making:
     source: Source
     decision: Decision
     test: Table | None
-    like: StoreInfo | None
+    like: Likeness | None
     outputs: Mapping[int, PathLike]
     split: SplitSettings
     shuffle: bool | None
@@ -64,6 +67,7 @@ class Making:
     chunk_rows: int | None
     overwrite: bool
     client: Client | None
+    key: str | None
     record: Provenance
     progress: Progress
 
@@ -87,7 +91,7 @@ class Making:
                 self._stage(staged, others.get(TEST))
             shuffled = self._place(staged, others)
             for other in others.values():
-                other.set_scaling(open_store(Path(out)).info.scaling)
+                other.set_scaling(open_store(out).info.scaling)
         return shuffled
 
     def _stage(self, staged: Path, test: StoreWriter | None) -> None:
@@ -111,25 +115,27 @@ class Making:
         from_train = {part: other for part, other in others.items() if part != TEST or self.test is None}
         placing = Placing(whole, self.split, self.seed if shuffled else None)
         with work_folder(out) as folder:
-            with self._writer(StoreWriter, folder / "store", self.train, self.scale, self.overwrite) as train:
+            place = out if is_url(out) else folder / "store"
+            with self._writer(StoreWriter, place, self.train, self.scale, self.overwrite, self.key) as train:
                 writers = {TRAIN: train, **from_train}
                 _set_classes(writers, whole)
                 if shuffled:
                     train.set_provenance({**self.record, "shuffled with seed": self.seed})
                 placing.run(folder, writers, self.progress)
-            put_in_place(folder / "store", out, overwrite=self.overwrite)
+            if place is not out:
+                put_in_place(folder / "store", out, overwrite=self.overwrite)
         return shuffled
 
     def _other(self, part: int, path: PathLike) -> StoreWriter:
         rows = self.test if part == TEST and self.test is not None else self.train
-        return self._writer(StoreWriter, path, rows, "none", self.overwrite)
+        return self._writer(StoreWriter, path, rows, "none", self.overwrite, self.key)
 
     def _writer(
         self, kind: type[Writer], path: PathLike, rows: Table, scale: str, overwrite: bool, key: str | None = None
     ) -> Writer:
         """Return the writer of a store for rows like those of a table."""
         made = kind(
-            Path(path),
+            os.fspath(path),
             n_features=rows.n_features,
             dtype=rows.dtype,
             task=self.decision.task,

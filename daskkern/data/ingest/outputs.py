@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from daskkern.data.atomic import check_destination
+from daskkern.data.ingest.keeping import is_written
 from daskkern.data.ingest.split import TEST, TRAIN, VALIDATION, SplitSettings
 from daskkern.data.ingest.tables import Parts
+from daskkern.data.remote import is_url
 from daskkern.data.schema import FORMAT
 from daskkern.errors import SpecError
 
@@ -18,11 +20,24 @@ def check_outputs(outputs: Mapping[int, PathLike], overwrite: bool) -> None:
     """Check that the stores of the parts may be written, and differ."""
     names: dict[str, str] = {}
     for part, path in outputs.items():
-        check_destination(Path(path), kind=FORMAT, overwrite=overwrite)
+        check_destination(os.fspath(path), kind=FORMAT, overwrite=overwrite)
         name = {TRAIN: "training", TEST: "test", VALIDATION: "validation"}[part]
-        other = names.setdefault(os.path.realpath(path), name)
+        other = names.setdefault(os.fspath(path).rstrip("/") if is_url(path) else os.path.realpath(path), name)
         if other != name:
             raise SpecError(f"{path} was given for both {other} and {name} rows; name two stores")
+
+
+def is_begun(outputs: Mapping[int, PathLike]) -> bool:
+    """Return whether some of several local stores are there and some are not: as a kill between two renames leaves."""
+    there = [not is_url(path) and Path(path).exists() for path in outputs.values()]
+    return any(there) and not all(there)
+
+
+def check_begun(outputs: Mapping[int, PathLike], key: str | None) -> None:
+    """Raise StoreError unless the stores that are there were made by an ingestion of this `key`."""
+    for path in outputs.values():
+        if not is_url(path) and Path(path).exists() and not is_written(Path(path), key):
+            check_destination(os.fspath(path), kind=FORMAT, overwrite=False)
 
 
 def check_split(parts: Parts, split: SplitSettings, outputs: Mapping[int, PathLike]) -> None:

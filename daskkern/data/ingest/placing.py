@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from daskkern.arrays import IntArray
-from daskkern.data.atomic import local_folder
+from daskkern.data.atomic import working_place
 from daskkern.data.ingest.split import TRAIN, Split, SplitSettings
 from daskkern.data.rows import StoreRows
 from daskkern.data.shuffle import buckets_for
@@ -32,8 +32,8 @@ _BLOCK_BYTES = 32 << 20
 
 @contextmanager
 def staging(out: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield the hidden name beside `out` under which rows are first stored as they come; removed in the end."""
-    target = local_folder(os.fspath(out))
+    """Yield the hidden local name under which rows are first stored as they come; removed in the end."""
+    target = working_place(out)
     staged = target.with_name(f".{target.name}.staged")
     try:
         yield staged

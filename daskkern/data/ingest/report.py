@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -48,7 +47,7 @@ def report(
     source: Source, outputs: Mapping[int, PathLike], task_reason: str, *, shuffled: bool, asked: bool | None
 ) -> IngestReport:
     """Return what the stores at `outputs` hold; `asked` is what was said of shuffling, None for nothing."""
-    info = open_store(Path(outputs[TRAIN])).info
+    info = open_store(outputs[TRAIN]).info
     return IngestReport(
         path=str(outputs[TRAIN]),
         test_path=_name(outputs, TEST),
@@ -79,7 +78,7 @@ def _name(outputs: Mapping[int, PathLike], part: int) -> str | None:
 
 
 def _rows(outputs: Mapping[int, PathLike], part: int) -> int | None:
-    return open_store(Path(outputs[part])).info.n_rows if part in outputs else None
+    return open_store(outputs[part]).info.n_rows if part in outputs else None
 
 
 def _ignored_test(parts: Parts, outputs: Mapping[int, PathLike]) -> tuple[str, ...]:

@@ -2,16 +2,16 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 from distributed import Client
 
+from daskkern.data.atomic import working_place
 from daskkern.data.columns import check_scaling_kind
 from daskkern.data.encoding import check_choices
 from daskkern.data.ingest.like import decide_like, like_of
 from daskkern.data.ingest.making import Making
-from daskkern.data.ingest.outputs import check_outputs, check_split
+from daskkern.data.ingest.outputs import check_begun, check_outputs, check_split, is_begun
 from daskkern.data.ingest.parallel import check_parallel
 from daskkern.data.ingest.report import IngestReport, report
 from daskkern.data.ingest.sources import Source, Sources, open_source
@@ -19,7 +19,9 @@ from daskkern.data.ingest.split import TEST, TRAIN, VALIDATION, SplitSettings
 from daskkern.data.ingest.stream import Progress
 from daskkern.data.ingest.tables import Request, Table
 from daskkern.data.ingest.targets import Decision, check_task, decide
+from daskkern.data.likeness import Likeness
 from daskkern.data.provenance import made_now
+from daskkern.data.resumable import work_key
 from daskkern.errors import DataError, SpecError
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -48,7 +50,7 @@ def ingest(
     index_base: int | None = None,
     categorical: str = "refuse",
     missing: str = "refuse",
-    like: PathLike | None = None,
+    like: PathLike | Likeness | None = None,
     client: Client | None = None,
 ) -> IngestReport:
     """Turn files into a store, in bounded memory. Either everything is written, or nothing remains.
@@ -59,8 +61,8 @@ def ingest(
         Files or patterns of one format, see :mod:`daskkern.data.ingest.formats`; a folder stands for the Parquet files
         in it. Several are concatenated. An ingestion that was killed is taken up when it is called alike again.
         Dask collections are computed a block at a time, where the active Dask client likes.
-    out : path
-        The store to write.
+    out : path or URL
+        The store to write. For a URL, rows are first stored among the temporary files of this machine (``TMPDIR``).
     target : str or sequence of str, optional
         Target columns of a table, or the entry of an npz. Required for tables; ``()`` says there is none.
     task : str
@@ -106,8 +108,8 @@ def ingest(
         What becomes of missing values of features: ``"refuse"``, ``"mean"`` (of categories the most frequent),
         ``"most_frequent"`` or ``"constant"`` (0; of categories one of their own, ``missing``). What was decided is
         recorded in the store.
-    like : path, optional
-        A store whose columns, categories, filled values, scaling and classes these rows get.
+    like : path or Likeness, optional
+        A store, or what a model tells, whose columns, categories, filled values, scaling and classes these rows get.
     client : distributed.Client, optional
         Workers that read and write the training rows in parallel; they must share the files with this process. Such
         an ingestion is not taken up after a kill. A split or a shuffle still happens in this process.
@@ -121,11 +123,12 @@ def ingest(
     check_scaling_kind(scale)
     split_settings = SplitSettings(split, split_validation, stratify, seed)
     outputs = {part: path for part, path in ((TRAIN, out), (TEST, out_test), (VALIDATION, out_validation)) if path}
-    check_outputs(outputs, overwrite)
+    begun = not overwrite and is_begun(outputs)
+    check_outputs(outputs, overwrite or begun)
     known = None if like is None else like_of(like, scale, categorical, missing, drop)
     choices = check_choices(categorical, missing)
     names = (target,) if isinstance(target, str) else None if target is None else tuple(target)
-    scratch = Path(os.path.abspath(out)).parent
+    scratch = working_place(out).parent
     request = Request(
         names, weight, tuple(drop), task, scratch, client is not None, features, index_base, *choices, known
     )
@@ -138,6 +141,9 @@ def ingest(
         _check_cluster(source, test)
     if test is not None:
         _check_test(parts.train, test, decision)
+    key = source.key and work_key([source.key, repr(split_settings), shuffle, seed, sorted(map(str, outputs.values()))])
+    if begun:
+        check_begun(outputs, key)
     making = Making(
         source=source,
         decision=decision,
@@ -149,8 +155,9 @@ def ingest(
         seed=seed,
         scale=scale,
         chunk_rows=chunk_rows,
-        overwrite=overwrite,
+        overwrite=overwrite or begun,
         client=client,
+        key=key,
         record=made_now("ingest", source.names),
         progress=progress or _silent,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.data.csr import FeatureRows
 from daskkern.data.encoding import CategoricalChoice, Encoding, MissingChoice
-from daskkern.data.schema import StoreInfo
+from daskkern.data.likeness import Likeness
 from daskkern.errors import DataError
 
 BLOCK_BYTES = 8 << 20
@@ -39,7 +39,7 @@ class Request:
     index_base: int | None = None
     categorical: CategoricalChoice = "refuse"
     missing: MissingChoice = "refuse"
-    like: StoreInfo | None = None
+    like: Likeness | None = None
 
 
 @dataclass(frozen=True)

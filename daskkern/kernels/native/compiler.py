@@ -28,16 +28,27 @@ def register_bytes() -> int:
     with _lock:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-    try:
-        features = llvm.get_host_cpu_features()
-    except RuntimeError:
-        features = {}
+    features = _features()
     triple = llvm.get_process_triple()
-    if features.get("avx512f"):
+    if has_avx512():
         return 64
     if features.get("avx2") and features.get("fma"):
         return 32
     return 16 if triple.startswith(("aarch64", "arm64")) else 0
+
+
+@cache
+def has_avx512() -> bool:
+    """Return whether this processor has the instructions of AVX-512."""
+    return bool(_features().get("avx512f"))
+
+
+@cache
+def _features() -> dict[str, bool]:
+    try:
+        return dict(llvm.get_host_cpu_features())
+    except RuntimeError:
+        return {}
 
 
 @cache

@@ -51,6 +51,15 @@ class Emitter:
             function = ir.Function(self.module, ir.FunctionType(self.vector, [self.vector] * len(args)), full)
         return self.b.call(function, args)
 
+    def intrinsic(self, name: str, result: Value, *others: Value) -> Value:
+        """Call ``llvm.<name>``, an instruction of one processor, whose first operand has the type of its result."""
+        args = [result, *others]
+        function = self.module.globals.get(f"llvm.{name}")
+        if function is None:
+            kind = ir.FunctionType(result.type, [arg.type for arg in args])
+            function = ir.Function(self.module, kind, f"llvm.{name}")
+        return self.b.call(function, args)
+
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         """Return ``x * y + z``, rounded once."""
         return self.call("fma", x, y, z)
@@ -78,6 +87,16 @@ class Emitter:
         """Write a vector to `pointer` plus `offsets`."""
         place = self.b.bitcast(self.at(pointer, *offsets), self.vector.as_pointer())
         self.b.store(value, place, align=self.shape.itemsize)
+
+    def prefetch(self, pointer: Value, *offsets: Value | int) -> None:
+        """Ask for the cache line at `pointer` plus `offsets`, which may lie beyond the end of its array."""
+        byte = ir.IntType(8).as_pointer()
+        function = self.module.globals.get("llvm.prefetch.p0i8")
+        if function is None:
+            words = [ir.IntType(32)] * 3
+            function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [byte, *words]), "llvm.prefetch.p0i8")
+        place = self.b.bitcast(self.at(pointer, *offsets), byte)
+        self.b.call(function, [place, *(ir.IntType(32)(word) for word in (0, 3, 1))])  # to read, for all levels, data
 
     def scalar(self, pointer: Value, *offsets: Value | int) -> Value:
         """Return the one element at `pointer` plus `offsets`."""

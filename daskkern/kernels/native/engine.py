@@ -9,9 +9,9 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.backend.tiles import balanced, for_each, within
 from daskkern.kernels.formula import Program
-from daskkern.kernels.native.invoke import MOST_ROWS, SPARSE_ROWS, WIDE, Rows, run_unit, shape_for, tile_rows
-from daskkern.kernels.native.packing import CSRParts, Packed, pack
-from daskkern.kernels.native.shape import CHUNK
+from daskkern.kernels.native.invoke import LEAST_ROWS, MOST_ROWS, SPARSE_ROWS, Rows, run_unit, shape_for, tile_rows
+from daskkern.kernels.native.packing import CSRParts, Packed, aligned, pack
+from daskkern.kernels.native.shape import CHUNK, WIDE
 
 MOST_OUTPUTS = 32
 """Columns of A or G up to which a product is fused with the block; wider ones go to BLAS, tile by tile."""
@@ -19,6 +19,7 @@ _UNITS = 8  # units of work at least, where there is enough work
 _UNIT_ROWS = 480
 _EVEN = 4  # units of rows come in fours: two or four threads end together
 _STRIPE_BYTES = 4 << 20
+_KEPT_ROWS = 240  # of a tile of wide rows that is used twice: its kernel values stay in cache
 _MIRROR = 64  # features from which half of a symmetric block is computed and the other half copied
 _TOGETHER = 4  # blocks whose tiles a symmetric product holds at once
 
@@ -119,7 +120,7 @@ def symmetric_matvec(what: Program, left: Rows, right: Packed, A: HostArray) -> 
     c, n_blocks = A.shape[1], len(right.blocks)
     A = np.ascontiguousarray(A)
     coefficients = _by_slot(right, A)
-    tile = tile_rows(left.shape[1], shape_for(A.dtype.itemsize), sparse=False)
+    tile = min(_KEPT_ROWS, tile_rows(left.shape[1], shape_for(A.dtype.itemsize), sparse=False))
     out = np.zeros((left.shape[0], c))
     groups = [range(part.start, part.stop) for part in balanced(n_blocks, max(1, -(-n_blocks // (2 * _UNITS))))]
     partial = np.zeros((len(groups), c, max(right.slots, 1)))
@@ -170,7 +171,7 @@ def stripe_rows(n_features: int, right: Packed, itemsize: int) -> int:
     """Return the rows of K that :func:`double_product` holds a thread: in cache, but for wide rows a whole tile."""
     shape = shape_for(itemsize)
     line = max(right.chunks, 1) * CHUNK * shape.panel * itemsize
-    least = tile_rows(n_features, shape, sparse=False) if n_features >= WIDE else shape.rows
+    least = min(_KEPT_ROWS, tile_rows(n_features, shape, sparse=False)) if n_features >= WIDE else shape.rows
     return max(least, min(_UNIT_ROWS, _STRIPE_BYTES // line) // shape.rows * shape.rows)
 
 
@@ -192,8 +193,9 @@ def _by_column(right: Packed, by_slot: HostArray) -> HostArray:
 
 
 def _by_slot(right: Packed, A: HostArray) -> HostArray:
-    """Return A transposed and padded, (c, slots)."""
-    out = np.zeros((A.shape[1], max(right.slots, 1)), A.dtype)
+    """Return A transposed and padded, (c, slots), from a cache line on."""
+    out = aligned((A.shape[1], max(right.slots, 1)), A.dtype)
+    out[...] = 0
     for columns, slots in right.runs:
         out[:, slots] = A[columns].T
     return out
@@ -205,10 +207,20 @@ def _units(left: Rows, right: Packed) -> tuple[list[slice], list[range]]:
         most = SPARSE_ROWS
     else:
         most = MOST_ROWS if left.shape[1] >= WIDE else _UNIT_ROWS
-    parts = balanced(left.shape[0], most)
-    if len(parts) > _EVEN:
-        parts = balanced(left.shape[0], -(-left.shape[0] // (-(-len(parts) // _EVEN) * _EVEN)))
+    parts = whole_tiles(left.shape[0], most)
     wanted = min(len(right.blocks), max(1, -(-_UNITS // max(len(parts), 1))))
     count = len(right.blocks)
     groups = [range(count * k // wanted, count * (k + 1) // wanted) for k in range(wanted)] if count else []
     return parts, groups
+
+
+def whole_tiles(m: int, most: int) -> list[slice]:
+    """Cut m rows into nearly equal parts of at most `most`, all but the last of whole tiles, and a multiple of four."""
+    if not m:
+        return []
+    tiles = -(-m // LEAST_ROWS)
+    count = -(-tiles // max(1, most // LEAST_ROWS))
+    if count > _EVEN:
+        count = min(tiles, -(-count // _EVEN) * _EVEN)
+    edges = [min(m, tiles * k // count * LEAST_ROWS) for k in range(count + 1)]
+    return [slice(start, stop) for start, stop in itertools.pairwise(edges)]

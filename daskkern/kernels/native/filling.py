@@ -5,10 +5,11 @@ from functools import partial
 
 from daskkern.kernels.native.emitter import I64, Value
 from daskkern.kernels.native.frame import Chunk, Frame
-from daskkern.kernels.native.shape import CHUNK
+from daskkern.kernels.native.shape import CHUNK, LINE, WIDE
 
 DEPTH = 256
 """Features that are summed in a register before the sum is added to the buffer: two levels of sums err less."""
+_AHEAD = 16  # features that rows and panels are asked for before they are multiplied
 
 
 class Filling(Frame):
@@ -25,9 +26,12 @@ class Filling(Frame):
                 with e.loop(0, self.n["n_features"]) as k:
                     e.b.store(e.scalar(source, k), e.at(target, e.times(k, size)))
 
-    def _multiply(self, first: Value, rows: Value, groups: Value, chunk: Chunk, source: Value) -> None:
+    def _multiply(
+        self, first: Value, rows: Value, groups: Value, chunk: Chunk, source: Value, finish: Callable[[Value], None]
+    ) -> None:
+        """Fill a chunk panel by panel, and call `finish` with the number of each one while it is in cache."""
         if self.kind.sparse_rows:
-            self._multiply_sparse(first, rows, chunk, source)
+            self._multiply_sparse(first, rows, chunk, source, finish)
             return
         e, size = self.e, self.shape.rows
         passes = e.b.sdiv(e.b.add(self.n["n_features"], I64(DEPTH - 1)), I64(DEPTH))
@@ -35,18 +39,42 @@ class Filling(Frame):
             k0 = e.b.sdiv(e.b.mul(self.n["n_features"], number), passes)
             k1 = e.b.sdiv(e.b.mul(self.n["n_features"], e.b.add(number, I64(1))), passes)
             fresh = e.b.icmp_signed("==", k0, I64(0))
+            share = self._share_of_lines(e.b.sub(k1, k0), groups)
+            last = e.b.icmp_signed("==", number, e.b.sub(passes, I64(1)))
             with e.loop(0, chunk.panels) as q:
-                number = q if self.kind.sparse_columns else e.b.add(chunk.panel, q)
-                panel = e.at(source, e.times(e.times(number, self.n["n_features"]), self.shape.panel))
+                place = q if self.kind.sparse_columns else e.b.add(chunk.panel, q)
+                panel = e.at(source, e.times(e.times(place, self.n["n_features"]), self.shape.panel))
                 with e.loop(0, groups) as g:
+                    self._prefetch(panel, k0, e.times(g, share), share)
                     packed = e.at(self.p["packed"], e.times(e.times(g, size), self.n["n_features"]))
                     target = e.at(chunk.buffer, e.times(g, size * self.width), e.times(q, self.shape.panel))
                     self._register_tile(packed, panel, target, k0, k1, fresh)
+                with e.b.if_then(last):
+                    finish(q)
+
+    def _share_of_lines(self, features: Value, groups: Value) -> Value:
+        """Return the cache lines of the next panel that one group of rows asks for; none for narrow rows."""
+        e, per_feature = self.e, self.shape.panel * self.shape.itemsize // LINE
+        lines = e.times(features, per_feature)
+        share = e.b.sdiv(e.b.add(lines, e.b.sub(groups, I64(1))), groups)
+        return e.b.select(e.b.icmp_signed("<", self.n["n_features"], I64(WIDE)), I64(0), share)
+
+    def _prefetch(self, panel: Value, k0: Value, start: Value, count: Value) -> None:
+        """Ask for `count` lines of the same features in the panel that follows."""
+        e = self.e
+        following = e.at(panel, e.times(e.b.add(self.n["n_features"], k0), self.shape.panel))
+        with e.loop(start, e.b.add(start, count)) as line:
+            e.prefetch(following, e.times(line, LINE // self.shape.itemsize))
 
     def _register_tile(self, packed: Value, panel: Value, target: Value, k0: Value, k1: Value, fresh: Value) -> None:
         e, size, lanes = self.e, self.shape.rows, self.shape.lanes
+        line = LINE // self.shape.itemsize
 
         def step(k: Value, sums: list[Value]) -> list[Value]:
+            ahead = e.b.add(k, I64(_AHEAD))
+            for source, width in ((panel, self.shape.panel), (packed, size)):
+                for at in range(0, width, line):
+                    e.prefetch(source, e.times(ahead, width), at)
             columns = [e.load(panel, e.times(k, self.shape.panel), v * lanes) for v in range(2)]
             out = []
             for i in range(size):
@@ -66,7 +94,9 @@ class Filling(Frame):
                         place = i * self.width + v * lanes
                         e.store(e.b.fadd(sums[2 * i + v], e.load(target, place)), target, place)
 
-    def _multiply_sparse(self, first: Value, rows: Value, chunk: Chunk, source: Value) -> None:
+    def _multiply_sparse(
+        self, first: Value, rows: Value, chunk: Chunk, source: Value, finish: Callable[[Value], None]
+    ) -> None:
         """Sparse rows: one panel after the other stays in cache, or the whole chunk where it was spread for this."""
         e = self.e
         count = CHUNK if self.kind.sparse_columns else 1
@@ -75,6 +105,8 @@ class Filling(Frame):
             start, stop = (e.b.load(e.at(self.p["x_starts"], row, k)) for k in range(2))
             target = e.at(chunk.buffer, e.times(i, self.width), e.times(q, self.shape.panel))
             self._sparse_row(start, stop, target, chunk, q, source, count)
+        with e.loop(0, chunk.panels) as q:
+            finish(q)
 
     def _sparse_row(
         self, start: Value, stop: Value, target: Value, chunk: Chunk, q: Value, source: Value, count: int

@@ -11,7 +11,7 @@ from daskkern.arrays import HostArray
 from daskkern.kernels.formula import Program
 from daskkern.kernels.native.call import FIELDS, Kind
 from daskkern.kernels.native.packing import CSRParts, Packed, aligned
-from daskkern.kernels.native.shape import CHUNK, Shape, shape_of
+from daskkern.kernels.native.shape import CHUNK, WIDE, Shape, shape_of
 
 try:
     from daskkern.kernels.native import compiler
@@ -22,13 +22,12 @@ except ModuleNotFoundError as error:  # llvmlite is wanted for training, but a s
 else:
     _available = True
 
-WIDE = 256
-"""Features from which a tile's rows are worth keeping for many columns."""
 SPARSE_ROWS = 2016
 """Rows of a tile with a sparse side: they share a spread chunk, or a panel in cache."""
-MOST_ROWS = 240
+MOST_ROWS = 384
 """Rows of a dense tile."""
-_LEAST_ROWS = 48
+LEAST_ROWS = 48
+"""Rows of a dense tile of few features."""
 _PACKED_BYTES = 16 << 20
 _KEPT_BYTES = 16 << 20  # workspaces up to this size stay with their thread
 _local = threading.local()
@@ -57,7 +56,7 @@ def is_supported(what: Program, itemsize: int) -> bool:
 
 def shape_for(itemsize: int) -> Shape:
     """Return the register tile of this processor."""
-    return shape_of(itemsize, compiler.register_bytes())
+    return shape_of(itemsize, compiler.register_bytes(), compiler.has_avx512())
 
 
 def workspace_bytes(n_features: int, n_outputs: int, itemsize: int) -> int:
@@ -71,7 +70,7 @@ def tile_rows(n_features: int, shape: Shape, *, sparse: bool) -> int:
     """Return rows of a tile: few features want the sums of a tile in the first-level cache, many its packed rows."""
     if sparse:
         return SPARSE_ROWS
-    wanted = MOST_ROWS if n_features >= WIDE else _LEAST_ROWS
+    wanted = MOST_ROWS if n_features >= WIDE else LEAST_ROWS
     held = _PACKED_BYTES // (max(n_features, 1) * shape.itemsize)
     return max(shape.rows, min(wanted, held) // shape.rows * shape.rows)
 

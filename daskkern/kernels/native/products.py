@@ -11,6 +11,8 @@ and a chunk meet in a buffer that stays in the first- and second-level cache:
                                       pull^T += G^T K (float64 after each tile)
 """
 
+from functools import partial
+
 from daskkern.kernels.native.emitter import I64, Value
 from daskkern.kernels.native.filling import Filling
 from daskkern.kernels.native.frame import Chunk
@@ -49,7 +51,7 @@ class Nest(Filling, Using):
                 wide = e.least(e.b.sub(width, offset), self.width)
                 chunk = Chunk(e.b.add(panel, at), here, e.b.add(column, offset), wide, self._place(number, at))
                 source = self._spread(chunk) if self.kind.sparse_columns else self.p["z"]
-                self._multiply(first, rows, groups, chunk, source)
+                self._multiply(first, rows, groups, chunk, source, partial(self._profile, first, rows, chunk))
                 self._use(first, rows, groups, chunk)
             if self.kind.makes in ("scores", "keep"):
-                self._flush(first, rows)
+                self._flush(first, rows, groups)

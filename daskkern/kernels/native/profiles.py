@@ -5,23 +5,15 @@ from dataclasses import dataclass
 
 from daskkern.kernels.formula import Instruction, Program
 from daskkern.kernels.native.emitter import Emitter, Value
+from daskkern.kernels.native.exponential import distance, exp2, exp2_falling
 
 LOG2_E = 1.4426950408889634
-_SMALLEST = {4: -126.0, 8: -1022.0}  # exponents of the smallest normal numbers: below, exp stops there
-_ROUND = {4: 12582912.0, 8: 6755399441055744.0}  # adding and subtracting 1.5 * 2**(mantissa bits) rounds to integers
-_MANTISSA = {4: 23, 8: 52}
-# 2**x on [-1/2, 1/2], ascending powers: least squares in relative error, 2e-9 (float32); Taylor, 1e-17 (float64).
-_EXP2 = {
-    4: (1.0, 0.6931471824645996, 0.24022646248340607, 0.05550329014658928, 0.009618519805371761,
-        0.0013399859890341759, 0.00015337577497120947),
-    8: tuple(0.6931471805599453**k / f for k, f in enumerate(
-        (1, 1, 2, 6, 24, 120, 720, 5040, 40320, 362880, 3628800, 39916800, 479001600, 6227020800))),
-}  # fmt: skip
 # asin(x) = x + x**3 P(x**2) on [0, 1/2] (Cephes asinf), ascending powers.
 _ARCSIN = (1.6666752422e-1, 7.4953002686e-2, 4.5470025998e-2, 2.4181311049e-2, 4.2163199048e-2)
 # log(1 + x) = x - x**2/2 + x**3 P(x) on [sqrt(1/2) - 1, sqrt(2) - 1] (Cephes logf), ascending powers.
 _LOG = (3.3333331174e-1, -2.4999993993e-1, 2.0000714765e-1, -1.6668057665e-1, 1.4249322787e-1,
         -1.2420140846e-1, 1.1676998740e-1, -1.1514610310e-1, 7.0376836292e-2)  # fmt: skip
+_STEEPEST = 1e30  # exponents fall by factors of at most this size, and at least its inverse: bounds are in range
 _ONLY_SINGLE = frozenset({"arccos", "log"})
 _KNOWN = frozenset({"constant", "add", "sub", "mul", "div", "exp", "sqrt", "maximum"}) | _ONLY_SINGLE
 
@@ -44,6 +36,7 @@ def lower(what: Program) -> Lowered:
     """Return `what` with ``exp(k s)`` as ``2**(k log2(e) s)``: the factor is folded into the constant."""
     steps, constants = list(what.instructions), list(what.constants)
     places = {at: k for k, at in enumerate(n for n, step in enumerate(steps) if step.op == "constant")}
+    positive = _positive(what)
     uses = [sum(step.args.count(n) for step in steps) for n in range(len(steps))]
     out: list[Instruction] = []
     moved: dict[int, int] = {}
@@ -64,13 +57,35 @@ def lower(what: Program) -> Lowered:
             (arg,) = step.args
             inner = steps[arg]
             if inner.op == "mul" and inner.args[1] in places and uses[arg] == 1:
-                factor = number(constants[places[inner.args[1]]] * LOG2_E)
-                moved[at] = put("exp2", put("mul", moved[inner.args[0]], factor))
+                value = constants[places[inner.args[1]]] * LOG2_E
+                factor = number(value)
+                if inner.args[0] in positive and -_STEEPEST < value < -1 / _STEEPEST:
+                    moved[at] = put("exp2_falling", moved[inner.args[0]], factor)
+                else:
+                    moved[at] = put("exp2", put("mul", moved[inner.args[0]], factor))
             else:
                 moved[at] = put("exp2", put("mul", moved[arg], number(LOG2_E)))
         else:
             moved[at] = put(step.op, *(moved[arg] for arg in step.args))
     return Lowered(tuple(out), tuple(values))
+
+
+def _positive(what: Program) -> set[int]:
+    """Return the instructions whose values are at least 0, or not a number."""
+    constants = iter(what.constants)
+    found: set[int] = set()
+    for at, step in enumerate(what.instructions):
+        if step.op == "constant":
+            always = next(constants) >= 0
+        elif step.op in ("add", "mul", "div"):
+            always = all(arg in found for arg in step.args)
+        else:
+            always = step.op in ("squared_distance", "distance", "norms", "exp", "sqrt") or (
+                step.op == "maximum" and any(arg in found for arg in step.args)
+            )
+        if always:
+            found.add(at)
+    return found
 
 
 @dataclass(frozen=True)
@@ -92,7 +107,12 @@ class ColumnStats:
 
 
 def emit_profile(
-    e: Emitter, what: Lowered, numbers: Sequence[Value], raw: list[Value], row: RowStats, columns: list[ColumnStats]
+    e: Emitter,
+    what: Lowered,
+    numbers: Sequence[Value],
+    raw: list[Value],
+    rows: list[RowStats],
+    columns: list[ColumnStats],
 ) -> list[Value]:
     """Return the kernel's values for vectors of inner products; vectors are worked on side by side."""
     results: list[list[Value]] = []
@@ -102,9 +122,11 @@ def emit_profile(
         if step.op == "constant":
             results.append([next(constants)] * len(raw))
         elif not step.args:
-            results.append([_symbol(e, step.op, x, row, column) for x, column in zip(raw, columns, strict=True)])
+            results.append([_symbol(e, step.op, *stats) for stats in zip(raw, rows, columns, strict=True)])
         elif step.op == "exp2":
-            results.append(_exp2(e, args[0]))
+            results.append(exp2(e, args[0]))
+        elif step.op == "exp2_falling":
+            results.append(exp2_falling(e, *args))
         else:
             results.append([_operation(e, step.op, *operands) for operands in zip(*args, strict=True)])
     return results[-1]
@@ -116,7 +138,7 @@ def _symbol(e: Emitter, name: str, inner: Value, row: RowStats, column: ColumnSt
     if name in ("squared_distance", "distance"):
         squared = e.fma(inner, e.const(-2), e.b.fadd(row.squared, column.squared))
         squared = e.larger(squared, e.const(0))
-        return squared if name == "squared_distance" else e.call("sqrt", squared)
+        return squared if name == "squared_distance" else distance(e, squared)
     if name == "norms":
         return e.b.fmul(row.norm, column.norm)
     cosine = e.b.fmul(inner, e.b.fmul(row.inverse, column.inverse))
@@ -139,22 +161,6 @@ def _polynomial(e: Emitter, x: Value, ascending: Sequence[float]) -> Value:
     for coefficient in ascending[-2::-1]:
         result = e.fma(result, x, e.const(coefficient))
     return result
-
-
-def _exp2(e: Emitter, xs: list[Value]) -> list[Value]:
-    """Return 2**x, not below the smallest normal number and infinite above the largest."""
-    size = e.shape.itemsize
-    magic, low, high = e.const(_ROUND[size]), e.const(_SMALLEST[size]), e.const(2 - _SMALLEST[size])
-    bounded = [e.smaller(e.larger(x, low), high) for x in xs]
-    shifted = [e.b.fadd(x, magic) for x in bounded]
-    rest = [e.b.fsub(x, e.b.fsub(s, magic)) for x, s in zip(bounded, shifted, strict=True)]
-    powers = [e.const(_EXP2[size][-1])] * len(xs)
-    for coefficient in _EXP2[size][-2::-1]:
-        powers = [e.fma(p, r, e.const(coefficient)) for p, r in zip(powers, rest, strict=True)]
-    place = e.int_const(_MANTISSA[size])
-    exponents = [e.b.shl(e.b.bitcast(s, e.integers), place) for s in shifted]
-    sums = [e.b.add(e.b.bitcast(p, e.integers), n) for p, n in zip(powers, exponents, strict=True)]
-    return [e.b.bitcast(value, e.vector) for value in sums]
 
 
 def _arccos(e: Emitter, x: Value) -> Value:

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 
 CHUNK = 4
 """Panels of a chunk of columns."""
+WIDE = 256
+"""Features from which a tile's rows are worth keeping for many columns, and the next panel is asked for early."""
+LINE = 64
+"""Bytes of a cache line."""
 _ROWS = {64: 12, 32: 6, 16: 12}  # by bytes of a register: 24 of 32 accumulators, or 12 of 16
 
 
@@ -19,11 +23,14 @@ class Shape:
         Elements of one vector register.
     rows : int
         Rows of the register tile; its width is two vectors. 2 * rows accumulators must stay in registers.
+    avx512 : bool
+        Whether vectors are AVX-512 registers, so that its instructions may be used.
     """
 
     itemsize: int
     lanes: int
     rows: int
+    avx512: bool = False
 
     @property
     def panel(self) -> int:
@@ -31,6 +38,6 @@ class Shape:
         return 2 * self.lanes
 
 
-def shape_of(itemsize: int, register_bytes: int) -> Shape:
+def shape_of(itemsize: int, register_bytes: int, avx512: bool) -> Shape:
     """Return the register tile for elements of `itemsize` bytes in registers of 64, 32 or 16 bytes."""
-    return Shape(itemsize, register_bytes // itemsize, _ROWS[register_bytes])
+    return Shape(itemsize, register_bytes // itemsize, _ROWS[register_bytes], avx512 and register_bytes == 64)

@@ -1,6 +1,7 @@
 """What becomes of a tile of inner products while it is in cache: the formula, then scores, pulls or a copy."""
 
 from collections.abc import Callable
+from functools import partial
 
 from llvmlite import ir
 
@@ -9,7 +10,7 @@ from daskkern.kernels.native.frame import Chunk, Frame
 from daskkern.kernels.native.profiles import ColumnStats, RowStats, emit_profile
 from daskkern.kernels.native.shape import CHUNK
 
-_SIDE_BY_SIDE = 4  # vectors that a formula works on at a time, to hide its latency
+_SHARE = 3  # of a register tile's rows, a formula works on this part at a time: enough vectors to hide its latency
 
 
 class Using(Frame):
@@ -17,7 +18,6 @@ class Using(Frame):
 
     def _use(self, first: Value, rows: Value, groups: Value, chunk: Chunk) -> None:
         e, size = self.e, self.shape.rows
-        self._profile(first, rows, chunk)
         if self.kind.makes == "block":
             self._copy(first, rows, chunk, chunk.width, self.p["out"], self.n["out_stride"])
             return
@@ -31,29 +31,36 @@ class Using(Frame):
         with e.loop(0, groups) as g:
             self._scores(e.times(g, size), chunk)
 
-    def _profile(self, first: Value, rows: Value, chunk: Chunk) -> None:
-        """Replace inner products by kernel values, for the rows that are there."""
+    def _profile(self, first: Value, rows: Value, chunk: Chunk, q: Value) -> None:
+        """Replace the inner products of panel `q` by kernel values, for the rows that are there and a few beyond."""
         e, lanes = self.e, self.shape.lanes
-        column = e.times(chunk.panel, self.shape.panel)
-        vectors = e.times(chunk.panels, self.shape.panel)
-        with e.loop(0, rows) as i:
-            row = RowStats(*(
-                e.splat(e.scalar(self.p[f"x_{name}"], first, i)) if self._needs(name) else None
+        at = e.times(q, self.shape.panel)
+        column = e.b.add(e.times(chunk.panel, self.shape.panel), at)
+        columns = [
+            ColumnStats(*(
+                e.load(self.p[f"z_{name}"], column, v * lanes) if self._needs(name) else None
                 for name in ("squared", "norm", "inverse")
-            ))  # fmt: skip
-            line = e.at(chunk.buffer, e.times(i, self.width))
-            with e.loop(0, vectors, _SIDE_BY_SIDE * lanes) as at:
-                raw = [e.load(line, at, u * lanes) for u in range(_SIDE_BY_SIDE)]
-                stats = [
-                    ColumnStats(*(
-                        e.load(self.p[f"z_{name}"], column, at, u * lanes) if self._needs(name) else None
-                        for name in ("squared", "norm", "inverse")
-                    ))
-                    for u in range(_SIDE_BY_SIDE)
-                ]  # fmt: skip
-                values = emit_profile(e, self.what, self.constants, raw, row, stats)
-                for u in range(_SIDE_BY_SIDE):
-                    e.store(values[u], line, at, u * lanes)
+            ))
+            for v in range(2)
+        ]  # fmt: skip
+        last, together = e.b.sub(rows, I64(1)), self.shape.rows // _SHARE
+        with e.loop(0, rows, together) as i:
+            members = [e.least(e.b.add(i, I64(u)), last) for u in range(together)]
+            stats = [
+                RowStats(*(
+                    e.splat(e.scalar(self.p[f"x_{name}"], first, member)) if self._needs(name) else None
+                    for name in ("squared", "norm", "inverse")
+                ))
+                for member in members
+            ]  # fmt: skip
+            line = e.at(chunk.buffer, e.times(i, self.width), at)
+            places = [u * self.width + v * lanes for u in range(together) for v in range(2)]
+            raw = [e.load(line, place) for place in places]
+            values = emit_profile(
+                e, self.what, self.constants, raw, [row for row in stats for _ in range(2)], columns * together
+            )
+            for place, value in zip(places, values, strict=True):
+                e.store(value, line, place)
 
     def _needs(self, stat: str) -> bool:
         users = {
@@ -78,19 +85,26 @@ class Using(Frame):
         with self.e.loop(0, count) as at:
             self.e.store(self.e.const(0), self.p["lanes"], self.e.times(at, self.shape.lanes))
 
-    def _flush(self, first: Value, rows: Value) -> None:
+    def _flush(self, first: Value, rows: Value, groups: Value) -> None:
         """Add the block's sums, lane by lane until now, to the float64 scores."""
-        e = self.e
-        with e.loop(0, rows) as i:
-            held = e.at(self.p["lanes"], e.times(e.times(i, self.n["n_outputs"]), self.shape.lanes))
-            line = e.at(self.sums, e.times(e.b.add(first, i), self.n["out_stride"]))
-            self._in_groups(self.n["n_outputs"], (4, 1), lambda c, count: self._flush_group(held, line, c, count))
+        e, size = self.e, self.shape.rows
+        with e.loop(0, groups) as g:
+            row = e.times(g, size)
+            with e.loop(0, e.least(e.b.sub(rows, row), size)) as i:
+                held = self._held(row, i)
+                line = e.at(self.sums, e.times(e.b.add(first, e.b.add(row, i)), self.n["out_stride"]))
+                self._in_groups(self.n["n_outputs"], (4, 2, 1), partial(self._flush_group, held, line))
 
     def _flush_group(self, held: Value, line: Value, c: Value, count: int) -> None:
-        e, lanes = self.e, self.shape.lanes
-        sums = e.totals([e.load(held, e.times(c, lanes), u * lanes) for u in range(count)])
+        e, apart = self.e, self.shape.rows * self.shape.lanes
+        sums = e.totals([e.load(held, e.times(c, apart), u * apart) for u in range(count)])
         place = e.b.bitcast(e.at(line, c), ir.VectorType(F64, count).as_pointer())
         e.b.store(e.b.fadd(e.b.load(place, align=8), sums), place, align=8)
+
+    def _held(self, row: Value, i: Value) -> Value:
+        """Return the place of the lanes of row + i and output 0: they lie [group of rows][output][row]."""
+        e, lanes = self.e, self.shape.lanes
+        return e.at(self.p["lanes"], e.times(e.times(row, self.n["n_outputs"]), lanes), e.times(i, lanes))
 
     def _scores(self, row: Value, chunk: Chunk) -> None:
         """lanes[row + i][c] += K[row + i] * A[:, c], for all outputs in groups that fill the registers."""
@@ -98,25 +112,26 @@ class Using(Frame):
         self._in_groups(outputs, (4, 2, 1), lambda c, count: self._scores_group(row, chunk, c, count, size))
 
     def _scores_group(self, row: Value, chunk: Chunk, c: Value, count: int, size: int) -> None:
-        e, lanes = self.e, self.shape.lanes
+        e, lanes, panel = self.e, self.shape.lanes, self.shape.panel
         together = min(size, max(1, 2 * size // count))
-        coefficients = e.at(self.p["right"], e.times(c, self.n["right_stride"]), e.times(chunk.panel, self.shape.panel))
+        coefficients = e.at(self.p["right"], e.times(c, self.n["right_stride"]), e.times(chunk.panel, panel))
+        held = e.at(self._held(row, I64(0)), e.times(c, size * lanes))
+        values = e.at(chunk.buffer, e.times(row, self.width))
         for top in range(0, size, together):
             members = range(top, min(top + together, size))
-            lines = [e.b.add(e.times(e.b.add(row, I64(i)), self.n["n_outputs"]), c) for i in members]
-            places = [e.at(self.p["lanes"], e.times(line, lanes), u * lanes) for line in lines for u in range(count)]
+            places = [e.at(held, (u * size + i) * lanes) for i in members for u in range(count)]
 
             def step(at: Value, sums: list[Value], members: range = members) -> list[Value]:
-                right = [e.load(coefficients, at, e.times(self.n["right_stride"], u)) for u in range(count)]
-                out = []
-                for n, i in enumerate(members):
-                    value = e.load(chunk.buffer, e.times(e.b.add(row, I64(i)), self.width), at)
-                    out += [e.fma(value, right[u], sums[n * count + u]) for u in range(count)]
-                return out
+                for v in range(2):
+                    right = [
+                        e.load(coefficients, at, e.times(self.n["right_stride"], u), v * lanes) for u in range(count)
+                    ]
+                    rows = [e.load(values, at, i * self.width + v * lanes) for i in members]
+                    terms = [(value, factor) for value in rows for factor in right]
+                    sums = [e.fma(*term, total) for term, total in zip(terms, sums, strict=True)]
+                return sums
 
-            sums = e.accumulate(
-                0, e.times(chunk.panels, self.shape.panel), [e.load(place) for place in places], step, lanes
-            )
+            sums = e.accumulate(0, e.times(chunk.panels, panel), [e.load(place) for place in places], step, panel)
             for place, value in zip(places, sums, strict=True):
                 e.store(value, place)
 

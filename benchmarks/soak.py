@@ -1,0 +1,199 @@
+"""Fits without end on a cluster whose workers die at random: nothing may be lost, and every answer must be right.
+
+Several clients submit fits, attached and detached, for any number of workers, with every solver; meanwhile workers are
+killed (-9), and now and then stopped (SIGSTOP). Each model's scores are compared with those of an undisturbed fit.
+Writes one JSON object: faults, fits, how often gangs were formed anew, and how long fits took.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed import Client
+from sklearn.datasets import load_digits
+
+import daskkern
+from daskkern import AllRows, Landmarks
+from daskkern.cluster.gang import GangSettings
+from daskkern.kernels import Gaussian
+from daskkern.losses import SquaredHinge
+from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.testing.cluster import local_cluster, worker_pids
+from daskkern.training.detached import submit
+from daskkern.training.fit import fit
+from daskkern.training.handle import list_fits
+from daskkern.training.keeper import Safety
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import StoreSource
+
+GANG = GangSettings(silence_s=5.0, rejoin_s=5.0, idle_s=120.0, retries=20)
+SAFETY = Safety(commit_s=0.2, checkpoint_s=0.5)
+CASES = {
+    "eigenpro, landmarks": (Landmarks(200), EigenPro(window=3)),
+    "eigenpro, all rows": (AllRows(), EigenPro()),
+    "nystrom_sgd": (Landmarks(150), NystromSGD(mode="streamed")),
+}
+
+
+@dataclass
+class Record:
+    """What happened. Lists are appended to by several threads."""
+
+    faults: int = 0
+    seconds: list[float] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What the fits are about: the rows, and the scores that each case must give."""
+
+    source: StoreSource
+    X: np.ndarray
+    scores: dict[str, np.ndarray]
+
+
+def settings_for(case: str) -> FitSettings:
+    basis, solver = CASES[case]
+    return FitSettings(Gaussian(1.5), SquaredHinge(), basis, solver, max_epochs=10, batch_size=64, device="cpu")
+
+
+def prepare(folder: Path) -> Ground:
+    """Write the rows to a store, and fit each case once without disturbance."""
+    X, y = load_digits(return_X_y=True)
+    np.savez(folder / "digits.npz", X=X.astype(np.uint8), y=y)
+    daskkern.ingest([str(folder / "digits.npz")], folder / "digits.zarr", chunk_rows=200, scale="minmax")
+    source = StoreSource.at(str(folder / "digits.zarr"))
+    return Ground(source, X, {case: fit(source, settings_for(case)).model.scores(X) for case in CASES})
+
+
+def one_fit(client: Client, ground: Ground, folder: Path, number: int, record: Record) -> None:
+    """Run one fit and compare its scores. Whether it is detached, its solver and size follow from `number`."""
+    case = list(CASES)[number % len(CASES)]
+    settings = settings_for(case)
+    gang = GangSettings(**{**GANG.__dict__, "n_ranks": (None, 1, 2, 3)[number % 4]})
+    begun = time.monotonic()
+    try:
+        if number % 2:
+            model = fit(ground.source, settings, client=client, gang=gang, safety=SAFETY).model
+        else:
+            out = str(folder / f"{number}.zarr")
+            model = submit(ground.source, settings, client, out, gang=gang, safety=SAFETY).result(timeout_s=900)
+    except Exception as error:
+        record.wrong.append(f"fit {number} ({case}): {type(error).__name__}: {error}")
+        return
+    want, got = ground.scores[case], model.scores(ground.X)
+    difference = float(np.abs(want - got).max() / np.abs(want).max())
+    if not difference <= 1e-4:
+        record.wrong.append(f"fit {number} ({case}): scores differ by {difference:.2g}")
+    record.seconds.append(time.monotonic() - begun)
+
+
+@contextmanager
+def faults(client: Client, every_s: float, hangs: float, seed: int, record: Record) -> Iterator[None]:
+    """Kill a random worker every `every_s` seconds; a share of `hangs` is stopped instead."""
+    rng, stop = random.Random(seed), threading.Event()
+
+    def haunt() -> None:
+        while not stop.wait(every_s):
+            with suppress(OSError, IndexError, ValueError, TimeoutError, RuntimeError):
+                victim = rng.choice(list(_pids(client)))
+                os.kill(victim, signal.SIGSTOP if rng.random() < hangs else signal.SIGKILL)
+                record.faults += 1
+
+    thread = threading.Thread(target=haunt, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _pids(client: Client) -> list[int]:
+    """Return the workers' processes, without asking the workers: one may hang."""
+    cluster: Any = client.cluster
+    return [worker.process.pid for worker in cluster.workers.values() if worker.process is not None]
+
+
+def soak(
+    folder: Path, fits: int, seconds: float, every_s: float, hangs: float, workers: int, clients: int, seed: int
+) -> dict[str, Any]:
+    """Run `fits` fits at once, and more of them until `seconds` are over, while workers die. Returns the record."""
+    record, ground, begun = Record(), prepare(folder), time.monotonic()
+    with local_cluster(workers) as client, ThreadPoolExecutor(fits) as pool:
+        worker_pids(client)
+        others = [Client(client.scheduler.address, set_as_default=False) for _ in range(clients)]
+        numbers = iter(range(1_000_000))
+        lock = threading.Lock()
+
+        def keep_fitting(_: int) -> None:
+            while True:
+                with lock:
+                    number = next(numbers)
+                one_fit(others[number % clients], ground, folder, number, record)
+                if time.monotonic() - begun > seconds:
+                    return
+
+        try:
+            with faults(client, every_s, hangs, seed, record):
+                list(pool.map(keep_fitting, range(fits)))
+            record.lost = [status.lost for status in list_fits(client)]
+        finally:
+            for other in others:
+                other.close()
+    return {
+        "fits": len(record.seconds) + len(record.wrong),
+        "wrong": record.wrong,
+        "faults": record.faults,
+        "gangs_formed_anew_of_the_last_fits": sum(record.lost),
+        "median_fit_s": float(np.median(record.seconds)) if record.seconds else None,
+        "longest_fit_s": max(record.seconds, default=None),
+        "seconds": time.monotonic() - begun,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fits", type=int, default=25, help="fits at the same time")
+    parser.add_argument("--seconds", type=float, default=1200.0, help="new fits begin for so long")
+    parser.add_argument("--every", type=float, default=6.0, metavar="SECONDS", help="between two faults")
+    parser.add_argument("--hangs", type=float, default=0.1, help="share of the faults that stop a worker")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--clients", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", help="JSON file")
+    asked = parser.parse_args()
+    settings = {name: value for name, value in vars(asked).items() if name != "out"}
+    with tempfile.TemporaryDirectory() as folder:
+        found = soak(
+            Path(folder), asked.fits, asked.seconds, asked.every, asked.hangs, asked.workers, asked.clients, asked.seed
+        )
+    report = {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+        "settings": settings,
+        **found,
+    }
+    print(json.dumps(report, indent=2))
+    if asked.out:
+        Path(asked.out).write_text(json.dumps(report, indent=2) + "\n")
+    raise SystemExit(bool(found["wrong"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""A minute of the soak: fits of several clients while workers die, every answer right."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(280)
+def test_nothing_is_lost_while_workers_die(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    soak = import_module("soak")
+    found = soak.soak(tmp_path, fits=4, seconds=35.0, every_s=7.0, hangs=0.2, workers=3, clients=2, seed=0)
+    assert found["wrong"] == []
+    assert found["faults"] >= 4
+    assert found["fits"] >= 4

@@ -1,0 +1,187 @@
+"""Every fault x every solver x 2 and 3 workers: the fit ends with the answer of an undisturbed one.
+
+``pytest -m kill_matrix`` runs all of it. The suite runs a cover: every fault, every solver, and both numbers of
+workers.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import cycle, product
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+from sklearn.datasets import load_digits
+from test_detached_fits import assert_nothing_left
+
+import daskkern
+from daskkern import AllRows, Landmarks
+from daskkern.basis import BasisSpec
+from daskkern.cluster.gang import GangSettings
+from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
+from daskkern.kernels import Gaussian
+from daskkern.losses import SquaredHinge
+from daskkern.solvers import EigenPro, NystromSGD, Solver
+from daskkern.testing.cluster import child_processes, local_cluster, wait_until, worker_pids
+from daskkern.training.fit import fit
+from daskkern.training.keeper import Safety
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import StoreSource
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+QUICK = GangSettings(silence_s=3.0, rejoin_s=6.0, idle_s=30.0)
+MEMORY = 800 << 20
+SAFE = Safety(commit_s=0.05)
+
+SOLVERS: dict[str, tuple[BasisSpec, Solver[Any]]] = {
+    "EigenPro centres": (Landmarks(200), EigenPro(window=3)),
+    "EigenPro full": (AllRows(), EigenPro()),
+    "NystromSGD": (Landmarks(150), NystromSGD(mode="streamed")),
+}
+
+
+@dataclass
+class Scene:
+    """A running fit's cluster: processes and addresses of its workers, in rank order."""
+
+    client: Client
+    pids: list[int]
+    addresses: list[str]
+    hoarding: Any = None
+
+    def kill(self, *ranks: int, how: int = signal.SIGKILL) -> None:
+        for rank in ranks:
+            os.kill(self.pids[rank], how)
+
+    def supervisor(self) -> int:
+        """Return which worker supervises the fit."""
+
+        def where(dask_scheduler: Any) -> str:
+            tasks = dask_scheduler.tasks.items()
+            return next(task.processing_on.address for key, task in tasks if "supervisor" in str(key))
+
+        return self.addresses.index(self.client.run_on_scheduler(where))
+
+
+def hoard() -> None:
+    """Take memory until the nanny ends this process."""
+    held = []
+    while True:
+        held.append(np.ones(25 << 17))
+        time.sleep(0.02)
+
+
+def fill_memory(scene: Scene) -> None:
+    scene.hoarding = scene.client.submit(hoard, workers=[scene.addresses[-1]], pure=False, retries=0)
+
+
+def expire(scene: Scene) -> None:
+    """Do what a worker does at the end of its lifetime."""
+
+    def close(dask_worker: Any) -> None:
+        dask_worker.loop.add_callback(dask_worker.close_gracefully)
+
+    scene.client.run(close, workers=scene.addresses[-1:])
+
+
+FAULTS: dict[str, Callable[[Scene], None]] = {
+    "a rank is killed": lambda scene: scene.kill(-1),
+    "two ranks are killed": lambda scene: scene.kill(0, 1),
+    "the supervisor is killed": lambda scene: scene.kill(scene.supervisor()),
+    "a worker hangs": lambda scene: scene.kill(-1, how=signal.SIGSTOP),
+    "the supervisor hangs": lambda scene: scene.kill(scene.supervisor(), how=signal.SIGSTOP),
+    "a worker is out of memory": fill_memory,
+    "a lifetime ends": expire,
+    "a worker is retired": lambda scene: scene.client.retire_workers(scene.addresses[-1:]),
+    "the cluster shrinks": lambda scene: scene.client.cluster.scale(len(scene.addresses) - 1),
+}
+
+
+def cover() -> set[tuple[str, str, int]]:
+    """Return cells that have every fault once, in turn with the solvers and the numbers of workers."""
+    solvers, workers = cycle(SOLVERS), cycle((2, 3, 3, 2))
+    return {(fault, next(solvers), next(workers)) for fault in FAULTS}
+
+
+CELLS = [
+    pytest.param(*cell, id=", ".join(map(str, cell)), marks=[] if cell in cover() else [pytest.mark.kill_matrix])
+    for cell in product(FAULTS, SOLVERS, (2, 3))
+]
+
+
+def settings_for(solver: str) -> FitSettings:
+    basis, method = SOLVERS[solver]
+    return FitSettings(Gaussian(1.5), SquaredHinge(), basis, method, max_epochs=12, batch_size=64, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> StoreSource:
+    folder = tmp_path_factory.mktemp("matrix")
+    X, y = load_digits(return_X_y=True)
+    np.savez(folder / "digits.npz", X=X.astype(np.uint8), y=y)
+    daskkern.ingest([str(folder / "digits.npz")], folder / "digits.zarr", chunk_rows=200, scale="minmax")
+    return StoreSource.at(str(folder / "digits.zarr"))
+
+
+@pytest.fixture(scope="module")
+def expected(source: StoreSource) -> Callable[[str], np.ndarray]:
+    """Return the scores of an undisturbed fit in this process, computed once for each solver."""
+    known: dict[str, np.ndarray] = {}
+
+    def scores(solver: str) -> np.ndarray:
+        if solver not in known:
+            known[solver] = fit(source, settings_for(solver)).model.scores(load_digits(return_X_y=True)[0])
+        return known[solver]
+
+    return scores
+
+
+class Story:
+    """Listens to a fit, and does something once, in its third epoch."""
+
+    def __init__(self, deed: Callable[[], object]) -> None:
+        self.events: list[Event] = []
+        self._deed, self._done = deed, False
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, BatchFinished) and event.epoch >= 3 and not self._done:
+            self._done = True
+            threading.Thread(target=self._deed, daemon=True).start()
+
+    def kinds(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@pytest.mark.parametrize(("fault", "solver", "workers"), CELLS)
+def test_a_fault_does_not_change_the_answer(
+    fault: str, solver: str, workers: int, source: StoreSource, expected: Callable[[str], np.ndarray]
+) -> None:
+    before = {process.pid for process in child_processes()}
+    with local_cluster(workers, memory_limit=MEMORY if "memory" in fault else 0) as client:
+        pids = worker_pids(client)
+        scene = Scene(client, list(pids.values()), list(pids))
+        story = Story(lambda: FAULTS[fault](scene))
+        try:
+            found = fit(source, settings_for(solver), client=client, listener=story, gang=QUICK, safety=SAFE)
+        finally:
+            if "hangs" in fault:
+                for pid in scene.pids:
+                    with suppress(ProcessLookupError):  # its nanny has started another
+                        os.kill(pid, signal.SIGCONT)
+        want, got = expected(solver), found.model.scores(load_digits(return_X_y=True)[0])
+        assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
+        assert story.kinds(WorkersLost), "the fault was not noticed"
+        if (fault, workers) != ("two ranks are killed", 2):  # nobody was left who knew
+            assert story.kinds(FitResumed), "it began anew instead of going on"
+        assert [epoch.epoch for epoch in found.epochs] == list(range(1, 13))
+        scene.hoarding = None
+        assert_nothing_left(client)
+    wait_until(lambda: {process.pid for process in child_processes()} <= before, what="the end of all processes")
