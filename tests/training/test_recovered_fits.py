@@ -17,7 +17,7 @@ from daskkern.cluster.gang import GangSettings
 from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
-from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
+from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster, worker_pids
 from daskkern.training.fit import FitResult, fit
@@ -35,10 +35,9 @@ CASES = {
     "all rows": (AllRows(), EigenPro()),
     "nystrom stored": (Landmarks(200), NystromSGD(mode="stored")),
     "falkon": (Landmarks(300), Falkon()),
-    "falkon, logistic": (Landmarks(100), Falkon(newton_passes=2)),
     "pcg": (AllRows(), PCG()),
 }
-LOSSES: dict[str, Loss] = {"pcg": Squared(), "falkon": Squared(), "falkon, logistic": Logistic()}
+LOSSES: dict[str, Loss] = {"pcg": Squared(), "falkon": Squared()}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +89,6 @@ def killed(source: Source, settings: FitSettings, workers: int, victim: int, **h
         ("all rows", 2, 1),
         ("nystrom stored", 3, 2),
         ("falkon", 2, 1),
-        ("falkon, logistic", 2, 0),
         ("pcg", 2, 1),
     ],
 )
