@@ -48,7 +48,8 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     if found.rates is None:
         say("no time estimate: the fit runs on a GPU, which is not measured")
         return
-    time = estimate(found.plan, found.rates, settings.max_epochs, stored=not found.plan.kept_wanted)
+    sweeps = (settings.solver.sweeps(1, settings.loss), settings.solver.sweeps(2, settings.loss))
+    time = estimate(found.plan, found.rates, settings.max_epochs, not found.plan.kept_wanted, sweeps)
     _show_time(time, settings.max_epochs)
     say(
         f"An estimate from a calibration of {found.measured} ({found.rates.seconds:.1f} s): "

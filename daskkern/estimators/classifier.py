@@ -45,7 +45,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     basis : Landmarks or AllRows
         The columns of the model. At most as many landmarks as there are rows are used.
     solver : str or Solver
-        "auto" (EigenPro), "eigenpro", "nystrom_sgd", or a configured solver.
+        "auto" (EigenPro), "eigenpro", "nystrom_sgd", "falkon", "direct", "pcg", or a configured solver.
     alpha : float
         Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``.
     max_epochs : int

@@ -131,6 +131,11 @@ class RadialKernel(Kernel):
         return out
 
     @property
+    def unit(self) -> float:
+        """What :meth:`transform` leaves of the length scale: ``r = |transform(x) - transform(z)| / unit``."""
+        return self._unit
+
+    @property
     def _unit(self) -> float:
         """The length scale that the formula divides by; 1 when rows were divided before."""
         if isinstance(self.length_scale, str):

@@ -1,17 +1,22 @@
 """Linear algebra: lazy kernel matrices and Gram sums, leading eigenpairs, sharded factorisations."""
 
+from daskkern.linalg.dense import solve_positive_definite
 from daskkern.linalg.eigen import Eigenpairs, top_eigenpairs
 from daskkern.linalg.lazy import lazy_gram_sum, lazy_kernel_matrix
 from daskkern.linalg.projection import Deal, InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
+from daskkern.linalg.triangular import LowerFactor, cholesky
 
 __all__ = [
     "Deal",
     "Eigenpairs",
     "InverseFactor",
+    "LowerFactor",
     "NotPositiveDefiniteError",
+    "cholesky",
     "column_blocks",
     "inverse_factor",
     "lazy_gram_sum",
     "lazy_kernel_matrix",
+    "solve_positive_definite",
     "top_eigenpairs",
 ]

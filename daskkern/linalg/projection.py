@@ -11,20 +11,28 @@ costs one allreduce of (p, c) numbers. Memory is p^2 / (2 W) numbers a rank, wor
 """
 
 import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
+from typing import TypeVar
 
 import numpy as np
+import scipy.linalg
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.tiles import balanced, multiply, multiply_transposed
+from daskkern.backend.tiles import balanced, for_each, multiply, multiply_transposed, within
 from daskkern.errors import DaskkernError
 from daskkern.linalg.blas import subtract_product
 
 _MAX_BLOCK = 1024
 _MIN_BLOCKS = 24
+_ROWS = 512  # of a panel that one thread takes at once
 _PANEL = 32  # columns that the widest registers take at once: other edges waste a part of a panel
+
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -127,24 +135,27 @@ def inverse_factor(
     own = dict(zip(deal.own, panels, strict=True))
     blocks = deal.blocks
     for k, block in enumerate(blocks):
-        panel = comm.broadcast(xp.asarray(_panel(own.get(k), deal, block, jitter, dtype)), k % deal.size)
+        panel = comm.broadcast(xp.asarray(factored_panel(own.get(k), deal, block, jitter, dtype)), k % deal.size)
         width = block.stop - block.start
         if not bool(xp.isfinite(panel[:width]).all()):
             raise NotPositiveDefiniteError(
                 f"K_ZZ with a jitter of {jitter:.1e} is not positive definite at column {block.start}"
             )
         top, rest = panel[:width], panel[width:]
-        for j in deal.own:
+
+        def update(j: int, k: int = k, block: slice = block, top: Array = top, rest: Array = rest) -> None:
             if j > k:
-                _downdate(own[j], blocks[j], block, rest)
+                downdate(own[j], blocks[j], block, rest)
             elif j < k:
                 _substitute(own[j], blocks[j], block, top, rest)
             else:
                 _start_inverse(own[j], top, rest)
+
+        each_panel(deal.own, update, xp)
     return InverseFactor(deal, tuple(panels), jitter)
 
 
-def _panel(mine: Array | None, deal: Deal, block: slice, jitter: float, dtype: str) -> Array:
+def factored_panel(mine: Array | None, deal: Deal, block: slice, jitter: float, dtype: str) -> Array:
     """Return the panel of this block where it lives: inv(L_kk) on top (its width rows), L below; else a buffer."""
     width = block.stop - block.start
     if mine is None:
@@ -157,18 +168,40 @@ def _factor(panel: Array, width: int, jitter: float) -> Array:
     corner = to_host(panel[:width]).astype(np.float64)
     corner[np.arange(width), np.arange(width)] += jitter
     out = xp.empty_like(panel)
-    try:
-        lower = np.linalg.cholesky(corner)
-    except np.linalg.LinAlgError:
+    # SciPy's LAPACK: NumPy's own calls take ten times as long on blocks of this size.
+    lower, failed = scipy.linalg.lapack.dpotrf(corner, lower=1, clean=1, overwrite_a=1)
+    if failed:
         out[...] = np.nan
         return out
-    inverse = xp.asarray(np.linalg.inv(lower).astype(panel.dtype))
-    out[:width] = xp.tril(inverse)
-    xp.matmul(panel[width:], out[:width].T, out=out[width:])
+    out[:width] = xp.asarray(lower_inverse(lower).astype(panel.dtype))
+    top = xp.ascontiguousarray(out[:width].T)
+
+    def rows(part: slice) -> None:
+        xp.matmul(panel[part], top, out=out[part])
+
+    each_panel(within(slice(width, panel.shape[0]), _ROWS if xp is np else panel.shape[0]), rows, xp)
     return out
 
 
-def _downdate(panel: Array, own: slice, block: slice, rest: Array) -> None:
+def each_panel(items: Sequence[Item], work: Callable[[Item], None], xp: ModuleType) -> None:
+    """Call `work` on every item, on the tile pool where there is one: single-threaded BLAS beside itself.
+
+    BLAS's own threads wait for each other in every call, which costs a multiple when other programs compute, too.
+    """
+    if xp is np:
+        for_each(items, work)
+        return
+    for item in items:
+        work(item)
+
+
+def lower_inverse(lower: HostArray) -> HostArray:
+    """Return the inverse of a lower triangular matrix (w, w) with a diagonal that is not 0, float64."""
+    inverse, _ = scipy.linalg.lapack.dtrtri(lower, lower=1)
+    return np.tril(inverse)
+
+
+def downdate(panel: Array, own: slice, block: slice, rest: Array) -> None:
     """Subtract the outer product of L's panel from a later own panel of the matrix."""
     offset = own.start - block.stop
     subtract_product(panel, rest[offset:], rest[offset : offset + own.stop - own.start].T)

@@ -3,7 +3,7 @@
 import difflib
 
 from daskkern.errors import SpecError
-from daskkern.losses.base import Loss, Probabilistic, Smooth, require
+from daskkern.losses.base import Curved, Loss, Probabilistic, Smooth, require
 from daskkern.losses.hinge import Hinge
 from daskkern.losses.logistic import Logistic
 from daskkern.losses.multinomial_logistic import MultinomialLogistic
@@ -29,6 +29,7 @@ def parse_loss(loss: str | Loss) -> Loss:
 
 __all__ = [
     "LOSSES",
+    "Curved",
     "Hinge",
     "Logistic",
     "Loss",

@@ -49,6 +49,19 @@ class Smooth(Protocol):
 
 
 @runtime_checkable
+class Curved(Protocol):
+    """A loss with a second derivative (where it has kinks in the first, one of its limits), for Newton's method."""
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        """Return the second derivative with respect to each score, (m, c), 0 or more."""
+        ...
+
+    def curved(self, f: Array, y: Array, v: Array) -> Array:
+        """Return the second derivative, a (c, c) matrix a row, times `v` (m, c)."""
+        ...
+
+
+@runtime_checkable
 class Probabilistic(Protocol):
     """A loss whose scores have a reading as class probabilities."""
 

@@ -20,6 +20,14 @@ class Logistic(Loss):
     def gradient(self, f: Array, y: Array) -> Array:
         return -y * _sigmoid(-y * f)
 
+    def curvature(self, f: Array, y: Array) -> Array:
+        del y
+        positive = _sigmoid(f)
+        return positive * (1 - positive)
+
+    def curved(self, f: Array, y: Array, v: Array) -> Array:
+        return self.curvature(f, y) * v
+
     def probabilities(self, f: Array) -> Array:
         """Return sigmoid probabilities: two columns for one output, else one-vs-rest ones scaled to sum 1."""
         xp = namespace_of(f)

@@ -23,6 +23,16 @@ class MultinomialLogistic(Loss):
     def gradient(self, f: Array, y: Array) -> Array:
         return self.probabilities(f) - y
 
+    def curvature(self, f: Array, y: Array) -> Array:
+        del y
+        p = self.probabilities(f)
+        return p * (1 - p)
+
+    def curved(self, f: Array, y: Array, v: Array) -> Array:
+        del y
+        p = self.probabilities(f)
+        return p * (v - (p * v).sum(axis=1, keepdims=True))
+
     def probabilities(self, f: Array) -> Array:
         """Return the softmax of the scores, shape (m, n_classes)."""
         xp = namespace_of(f)

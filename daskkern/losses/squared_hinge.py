@@ -24,3 +24,9 @@ class SquaredHinge(Loss):
 
     def gradient(self, f: Array, y: Array) -> Array:
         return -2 * y * namespace_of(f).maximum(1 - y * f, 0)
+
+    def curvature(self, f: Array, y: Array) -> Array:
+        return 2 * (y * f < 1).astype(f.dtype)
+
+    def curved(self, f: Array, y: Array, v: Array) -> Array:
+        return self.curvature(f, y) * v

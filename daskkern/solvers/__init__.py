@@ -4,12 +4,17 @@ import difflib
 from typing import Any
 
 from daskkern.errors import SpecError
+from daskkern.losses import Loss
 from daskkern.solvers.base import Batch, Problem, Solver
+from daskkern.solvers.direct import Direct
 from daskkern.solvers.eigenpro import EigenPro
+from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.nystrom_sgd import NystromSGD
+from daskkern.solvers.pairing import check_pair
+from daskkern.solvers.pcg import PCG
 from daskkern.solvers.snapshot import Shard, Snapshot
 
-SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in (EigenPro, NystromSGD)}
+SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in (EigenPro, NystromSGD, Falkon, Direct, PCG)}
 
 
 def parse_solver(solver: str | Solver[Any]) -> Solver[Any]:
@@ -30,4 +35,23 @@ def parse_solver(solver: str | Solver[Any]) -> Solver[Any]:
     raise SpecError(f"solver {solver!r} is unknown{hint} Known solvers: auto, {', '.join(SOLVERS)}")
 
 
-__all__ = ["SOLVERS", "Batch", "EigenPro", "NystromSGD", "Problem", "Shard", "Snapshot", "Solver", "parse_solver"]
+def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:
+    """Raise SpecError when `solver` does not take `loss` or the function space `basis`; it names those that do."""
+    check_pair(solver, loss, basis, SOLVERS)
+
+
+__all__ = [
+    "PCG",
+    "SOLVERS",
+    "Batch",
+    "Direct",
+    "EigenPro",
+    "Falkon",
+    "NystromSGD",
+    "Problem",
+    "Shard",
+    "Snapshot",
+    "Solver",
+    "check_fit",
+    "parse_solver",
+]

@@ -21,7 +21,7 @@ State = TypeVar("State")
 
 @dataclass(frozen=True)
 class Batch:
-    """One mini-batch, whole on every rank.
+    """One mini-batch: whole on every rank, or for a solver that deals rows the rank's rows of it.
 
     Attributes
     ----------
@@ -36,7 +36,11 @@ class Batch:
     phi : (m, p_r) array or None
         The rank's columns at these rows, where the trainer has them.
     last : bool
-        The last batch of its epoch.
+        The last batch of its pass over the rows.
+    parts : tuple of slices
+        Rows dealt: the pieces of the rank's rows over which sums are taken, the same whoever has them.
+    dealt : int
+        Rows dealt: rows of the batch on all ranks together; else 0.
     """
 
     X: Array | None
@@ -45,11 +49,13 @@ class Batch:
     positions: HostArray
     phi: Array | None
     last: bool
+    parts: tuple[slice, ...] = ()
+    dealt: int = 0
 
     @property
     def size(self) -> int:
-        """Rows m."""
-        return int(self.y.shape[0])
+        """Rows m, those on other ranks included."""
+        return self.dealt or int(self.y.shape[0])
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,22 @@ class Solver(ABC, Generic[State]):
     """Frozen hyper-parameters of one method. State is a value: :meth:`step` returns a new one."""
 
     name: ClassVar[str]
+    deals: ClassVar[str] = "columns"
+    """How a fit is distributed: "columns" deals the columns of the model to the ranks, and every rank meets every row;
+    "rows" deals the rows of each batch, and every rank has all columns; "nothing" runs on one rank."""
+    bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks")
+    """The function spaces that the solver is for."""
+    ability: ClassVar[tuple[type[Any], str] | None] = None
+    """What a loss must be able to do, and that in words; None takes every loss."""
+
+    def sweeps(self, epoch: int, loss: Loss) -> int:
+        """Return how often epoch number `epoch`, from 1, passes over all rows."""
+        del epoch, loss
+        return 1
+
+    def most_epochs(self, asked: int) -> int:
+        """Return how many of the epochs that were asked the method has a use for."""
+        return asked
 
     @abstractmethod
     def init(self, problem: Problem, comm: Communicator) -> State:

@@ -69,6 +69,7 @@ class NystromSGD(Solver[NystromRun]):
     """
 
     name: ClassVar[str] = "nystrom_sgd"
+    bases: ClassVar[tuple[str, ...]] = ("landmarks",)
 
     mode: str = "auto"
     n_directions: int | str = "auto"

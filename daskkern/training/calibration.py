@@ -11,7 +11,7 @@ from distributed import Client
 from daskkern.arrays import HostArray
 from daskkern.backend.concurrency import compute_threads, library_threads
 from daskkern.backend.random import generator
-from daskkern.backend.tiles import multiply_blocks, multiply_transposed, slices
+from daskkern.backend.tiles import for_each, multiply_blocks, multiply_transposed, slices
 from daskkern.data.rows import Fields, Rows
 from daskkern.kernels import Kernel
 from daskkern.linalg.blas import subtract_product
@@ -97,8 +97,9 @@ def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: i
     threads = sizes.threads * ranks_here
     with compute_threads(threads):
         call_s, matvec, block, product = _kernel_times(kernel, left, Z, sizes.c)
+        factor = _factor_rate(min(block_width(sizes.p, sizes.ranks), 512), settings.dtype, threads)
     with library_threads(threads):
-        factor, flops64, memory = _library_rates(min(block_width(sizes.p, sizes.ranks), 512), settings.dtype)
+        flops64, memory = _library_rates()
     disk = measure_disk(scratch_folder(settings)) if with_disk else None
     each = 1e9 * ranks_here / (m * p)
     return Rates(
@@ -162,7 +163,7 @@ def expected_batch(kernel: Kernel, X: HostArray, z: Sizes) -> int:
 
     The eigenvalues that only a larger sample shows are taken to fall by the power of the last ones seen.
     """
-    if not z.auto_batch:
+    if not z.auto_batch or z.by_rows:
         return z.m
     half = min(_SAMPLE, X.shape[0] // 2)
     order = generator(0, _STREAM).permutation(X.shape[0])
@@ -223,16 +224,22 @@ def _kernel_times(kernel: Kernel, X: HostArray, Z: HostArray, c: int) -> tuple[f
     )
 
 
-def _library_rates(width: int, dtype: str) -> tuple[float, float, float]:
-    """Return flops a second of a downdate and of float64, and bytes a second of a symmetric product."""
+def _factor_rate(width: int, dtype: str, threads: int) -> float:
+    """Return flops a second of the downdates of a factor, each in a thread of its own."""
     rows = 2048
-    out, tall, square = np.ones((rows, width), dtype), np.ones((rows, width), dtype), np.ones((width, width), dtype)
-    factor = 2 * rows * width * width / _time(lambda: subtract_product(out, tall, square))
+    outs = [np.ones((rows, width), dtype) for _ in range(max(1, threads))]
+    tall, square = np.ones((rows, width), dtype), np.ones((width, width), dtype)
+    seconds = _time(lambda: for_each(outs, lambda out: subtract_product(out, tall, square)))
+    return 2 * len(outs) * rows * width * width / seconds
+
+
+def _library_rates() -> tuple[float, float]:
+    """Return flops a second in float64, and bytes a second of a symmetric product."""
     dense = np.ones((_FLOPS_SIZE, _FLOPS_SIZE))
     flops = 2 * _FLOPS_SIZE**3 / _time(lambda: dense @ dense)
     symmetric, vector = np.ones((_SYMV_SIZE, _SYMV_SIZE), order="F"), np.ones(_SYMV_SIZE)
     memory = _SYMV_SIZE**2 * 4 / _time(lambda: scipy.linalg.blas.dsymv(1.0, symmetric, vector, lower=1))
-    return factor, flops, memory
+    return flops, memory
 
 
 def _fresh_memory() -> float:

@@ -7,18 +7,17 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.concurrency import library_threads
 from daskkern.backend.namespace import to_device
 from daskkern.backend.random import generator
 from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
-from daskkern.linalg import InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
+from daskkern.linalg import NotPositiveDefiniteError, cholesky, column_blocks, inverse_factor
 from daskkern.preconditioners import EigenProState, NystromState
 from daskkern.solvers import EigenPro
 from daskkern.solvers.eigenpro import EigenProSetup, Projector
 from daskkern.solvers.nystrom_sgd import NystromSetup
-from daskkern.solvers.projectors import EigenProProjector
+from daskkern.solvers.projectors import EigenProProjector, WholeProjector
 from daskkern.training.prepare import Prepared
 
 EXACT_LIMIT = 20_000
@@ -68,6 +67,7 @@ def solver_setup(
             features, blocks = feature_columns(prepared.state.conditioner.size, comm.rank, comm.size)
         return NystromSetup(prepared.state, prepared.state.part(columns.ids, dtype, xp), features, blocks)
     solver: EigenPro = task.settings.solver
+    assert isinstance(prepared.state, EigenProState)
     return _eigenpro_setup(solver, prepared, prepared.state, rows, columns, part, points, comm, xp, task)
 
 
@@ -102,7 +102,7 @@ def _eigenpro_setup(
     return EigenProSetup(state, preconditioner, damped, projector, prepared.window, heads)
 
 
-def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, task: Any) -> InverseFactor:
+def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, task: Any) -> Projector:
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis = prepared.basis
     every = np.arange(basis.n_columns)
@@ -114,10 +114,11 @@ def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, t
         raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; look at the data")
     for attempt in range(_JITTERS):
         jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
-        panels = [_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
+        panels = [kernel_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
         try:
-            with library_threads(task.threads):
-                return inverse_factor(panels, deal, jitter, comm, task.settings.dtype)
+            if comm.size == 1:
+                return WholeProjector(cholesky(panels, deal, jitter, comm, task.settings.dtype, xp))
+            return inverse_factor(panels, deal, jitter, comm, task.settings.dtype)
         except NotPositiveDefiniteError as error:
             last = error
     raise DataError(
@@ -127,7 +128,8 @@ def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, t
     )
 
 
-def _panel(prepared: Prepared, Z: Array, block: slice) -> Array:
+def kernel_panel(prepared: Prepared, Z: Array, block: slice) -> Array:
+    """Return the columns `block` of K_ZZ from the diagonal down, for the centres `Z` (p, d)."""
     kernel, basis = prepared.basis.kernel, prepared.basis
     corner = Z[block]
     panel = kernel.block(Z[block.start :], basis.points(corner))

@@ -16,6 +16,7 @@ from daskkern.solvers import Problem, Shard, Snapshot, Solver
 from daskkern.training.commits import Commit, Position
 from daskkern.training.feed import Feed, close
 from daskkern.training.keeper import Keeper
+from daskkern.training.row_feed import RowFeed
 from daskkern.training.settings import FitSettings
 from daskkern.training.validation import Patience, Validation, Watched
 
@@ -45,7 +46,7 @@ class Epochs:
     comm: TimedCommunicator
     settings: FitSettings
     problem: Problem
-    feed: Feed
+    feed: Feed | RowFeed
     validation: Validation | None
     desk: Desk
     keeper: Keeper
@@ -146,6 +147,7 @@ class Epochs:
 
     def _batches(self, state: Any, position: Position, begun: float) -> tuple[Any, Position]:
         n_batches, earlier = self.feed.plan.n_batches, position.seen
+        n_batches *= self._solver.sweeps(position.epoch, self.settings.loss)
         stream = self.feed.batches(position.epoch, position.batch)
         try:
             for batch in stream:

@@ -49,7 +49,8 @@ class Feed:
         emit: Listener,
         xp: ModuleType,
     ) -> None:
-        self.plan: BatchPlan = prepared.plan
+        assert isinstance(prepared.plan, BatchPlan)
+        self.plan = prepared.plan
         self._prepared, self._problem, self._emit, self._xp = prepared, problem, emit, xp
         self._stored = features is not None
         self._rows = rows

@@ -13,7 +13,7 @@ Items = tuple[tuple[str, int], ...]
 
 INTERPRETER = 250 << 20
 """Python with NumPy, SciPy, Dask and Zarr, and what BLAS and the allocator hold for each thread."""
-_THREAD = 12 << 20  # a thread's stack and its buffers in BLAS
+THREAD = 12 << 20  # a thread's stack and its buffers in BLAS
 _NORM_ROWS = 4096  # rows whose squares are summed at once
 _GROUPS, _BLOCK_COLUMNS = 16, 512  # most partial sums of a product; columns that are one block when none are given
 _LEAST_BLOCKS, _WIDEST_BLOCK = 24, 1024  # of the columns that are dealt to ranks
@@ -46,6 +46,12 @@ class Sizes:
         The batch is automatic: with fewer columns it may grow to the limit that bounds its kernel values.
     entries : int
         Stored entries of a sparse row; 0 for dense rows. `d` then counts what a row takes, not its features.
+    dense : int
+        Square matrices of all columns that a serial solver holds in float64.
+    sketch : int
+        Columns of a preconditioner of low rank over all rows.
+    by_rows, newton : bool
+        Each rank has all columns and its share of every batch; it also keeps scores of its rows.
     span : int
         Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
     """
@@ -71,6 +77,21 @@ class Sizes:
     auto_batch: bool = False
     span: int = 0
     entries: int = 0
+    by_rows: bool = False
+    newton: bool = False
+    dense: int = 0
+    sketch: int = 0
+
+    @property
+    def own_rows(self) -> int:
+        """Most rows of a rank, which gets a share of each batch."""
+        return -(-self.n // self.ranks) + -(-self.n // self.m) if self.ranks > 1 else self.n
+
+    @property
+    def batch_block_bytes(self) -> int:
+        """Bytes of a rank's kernel block of one batch."""
+        m = min(self.m, self.n)
+        return (-(-m // self.ranks) * self.p if self.by_rows else m * self.own) * self.itemsize
 
     @property
     def own(self) -> int:
@@ -85,7 +106,7 @@ class Sizes:
     @property
     def blocks_bytes(self) -> int:
         """Bytes of all kernel blocks of a rank."""
-        return self.n * self.own * self.itemsize
+        return (self.own_rows * self.p if self.by_rows else self.n * self.own) * self.itemsize
 
 
 def block_width(p: int, ranks: int) -> int:
@@ -125,12 +146,12 @@ def matvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int, *,
     """
     groups = _GROUPS if dealt else min(_GROUPS, -(-p // _BLOCK_COLUMNS))
     sums = (groups + 1) * m * c * 8
-    return sums + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize) + p * _padded(c) * itemsize
+    return sums + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize) + p * padded(c) * itemsize
 
 
 def rmatvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int) -> int:
     """Return the bytes of ``K(X, Z)^T G``."""
-    return (p + m) * _padded(c) * itemsize + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize)
+    return (p + m) * padded(c) * itemsize + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize)
 
 
 def spectrum_bytes(s: int, q: int, h: int, d: int, itemsize: int, threads: int) -> int:
@@ -148,9 +169,10 @@ def nystrom_bytes(p: int, d: int, itemsize: int, threads: int) -> int:
 
 
 def factor_bytes(p: int, ranks: int, itemsize: int) -> int:
-    """Return the bytes of a rank's panels of the inverted factor, which stay."""
+    """Return the bytes of a rank's panels of the inverted factor, which stay; of the whole factor on one rank."""
     width = block_width(p, ranks)
-    return (p * p // ranks + 3 * p * width) * itemsize // 2 + p * width * itemsize * (ranks > 1)
+    corners = p * width * itemsize * (ranks == 1)
+    return corners + (p * p // ranks + 3 * p * width) * itemsize // 2 + p * width * itemsize * (ranks > 1)
 
 
 def factor_setup_bytes(p: int, d: int, ranks: int, itemsize: int, threads: int) -> int:
@@ -167,7 +189,7 @@ def read_bytes(rows: int, chunk_rows: int, d: int, itemsize: int) -> int:
 
 def rank_items(z: Sizes) -> tuple[Items, Items]:
     """Return the items in host memory and those on the device, which are none with device "cpu"."""
-    host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * _THREAD}
+    host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * THREAD}
     device: dict[str, int] = {} if z.device == "gpu" else host
     steps = _steps(z)
     host["own columns"] = z.own * z.d * z.itemsize
@@ -175,7 +197,11 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     host["rows read ahead"] = read_bytes(min(z.window_rows, z.n), min(z.chunk_rows, z.n), z.d, z.itemsize)
     host["validation rows"] = 2 * z.validation * (z.d + 2 * z.c) * z.itemsize
     host["spectrum"], device["preconditioner"] = _spectrum(z)
-    device["coefficients"] = 10 * z.own * _padded(z.c) * z.itemsize
+    device["coefficients"] = 10 * z.own * padded(z.c) * z.itemsize
+    if z.sketch:
+        # Vectors of own rows and of all, and the features with what they are made of.
+        device["coefficients"] += (12 * z.own + 2 * z.n) * padded(z.c) * 8
+        device["preconditioner"] = z.own * z.sketch * 2 * z.itemsize + 6 * z.sketch**2 * 8
     device.update(steps)
     before, columns = _before_steps(z)
     passing = sum(steps[name] for name in _PASSING) + (host["rows read ahead"] if device is host else 0)
@@ -192,13 +218,13 @@ _PASSING = ("one batch", "temporary centres", "tiles")
 def _steps(z: Sizes) -> dict[str, int]:
     """Return what steps need on the device: three items that pass, and what projections keep."""
     b, own = z.itemsize, z.own
-    scores = 8 * z.m * _padded(z.c) * 8
+    scores = 8 * z.m * padded(z.c) * 8
     items = {"one batch": left_bytes(z.m, z.d, b) + scores + z.m * z.d * b * (z.device == "gpu")}
     items["tiles"] = workspace_bytes(z.threads, z.d, b) if z.device == "cpu" else z.m * own * b
     items["tiles"] += z.threads * _SPREAD * _SPREAD * z.entries * b
     items["temporary centres"] = 0
     if z.all_rows:
-        items["one batch"] += matvec_bytes(z.m, own, z.d, _padded(z.c), b, 0, dealt=True) + z.m * z.own_s * b
+        items["one batch"] += matvec_bytes(z.m, own, z.d, padded(z.c), b, 0, dealt=True) + z.m * z.own_s * b
         return items
     items["one batch"] += z.m * own * b
     if z.nystrom:
@@ -227,11 +253,15 @@ def _before_steps(z: Sizes) -> tuple[int, int]:
     chosen = 0 if z.all_rows else z.p * z.d * b
     if z.nystrom:
         return nystrom_bytes(z.p, z.d, b, z.threads) + chosen, 0
+    if z.sketch:
+        made = matvec_bytes(z.own, z.sketch, z.d, z.sketch, b, z.threads) + points_bytes(z.sketch, z.d, b)
+        return 0, made + 3 * z.own * z.sketch * 8
     rows = z.own_s if z.all_rows else z.own
     damped = matvec_bytes(rows, z.s, z.d, z.q, b, z.threads) + 2 * z.s * z.q * 8 + points_bytes(z.s, z.d, b)
     factor = factor_setup_bytes(z.p, z.d, z.ranks, b, z.threads) if z.exact else 0
     return spectrum_bytes(z.s, z.q, min(HELD_OUT, z.n), z.d, b, z.threads) + chosen, max(damped, factor)
 
 
-def _padded(c: int) -> int:
+def padded(c: int) -> int:
+    """Return `c` columns of a skinny operand in whole vector registers."""
     return -(-c // _LANES) * _LANES

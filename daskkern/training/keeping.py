@@ -63,7 +63,7 @@ def with_blocks(plan: MemoryPlan, settings: FitSettings, room: int, rates: Rates
             f"the first use of memory costs {1e9 * plan.sizes.itemsize / rates.fresh:.2g} ns an entry, "
             f"an epoch saves {entry_ns(plan.sizes, rates):.2g} ns"
         )
-        if not memory_pays(plan.sizes, rates, settings.max_epochs):
+        if not memory_pays(plan.sizes, rates, settings.passes):
             note = f"{size} a rank, computed again in every epoch, which is cheaper: {costs}"
             return replace(plan, kept=0, note=note).with_rows()
         return replace(plan, note=f"{size} a rank, kept in memory: {costs}")
@@ -71,7 +71,7 @@ def with_blocks(plan: MemoryPlan, settings: FitSettings, room: int, rates: Rates
         return replace(plan, note=f"{size} a rank, kept in memory")
     if settings.keep_blocks == "disk":
         return replace(_asked_disk(plan, room), note=f"{size} a rank, kept on disk as asked")
-    if settings.max_epochs == 1:
+    if settings.passes == 1:
         return replace(plan, note=f"{size} a rank, not kept: there is only one epoch")
     moved = plan.on_disk()
     reason = _against_disk(plan, moved, settings, room, rates)
@@ -92,7 +92,7 @@ def _against_disk(
         return ": they do not fit memory, and the disk could not be measured"
     if rates.disk.cached:
         return ": they do not fit memory, and only the system's cache could be measured, not the disk"
-    if not disk_pays(plan.sizes, rates, settings.max_epochs):
+    if not disk_pays(plan.sizes, rates, settings.passes):
         return f": too little is saved, {_costs(plan, settings, rates)}"
     if moved.total > plan.budget:
         return ": there is no memory for blocks on their way to the disk"
@@ -103,7 +103,7 @@ def _costs(plan: MemoryPlan, settings: FitSettings, rates: Rates | None) -> str:
     assert rates is not None
     assert rates.disk is not None
     assert plan.sizes is not None
-    cost = disk_ns(plan.sizes, rates.disk, settings.max_epochs)
+    cost = disk_ns(plan.sizes, rates.disk, settings.passes)
     return (
         f"the disk costs {cost:.2g} ns an entry and epoch ({format_bytes(rates.disk.read)}/s in {rates.disk.folder}), "
         f"computing {entry_ns(plan.sizes, rates):.2g} ns"
@@ -111,7 +111,7 @@ def _costs(plan: MemoryPlan, settings: FitSettings, rates: Rates | None) -> str:
 
 
 def _could_use_disk(plan: MemoryPlan, settings: FitSettings) -> bool:
-    open_to_it = settings.keep_blocks == "auto" and settings.max_epochs > 1
+    open_to_it = settings.keep_blocks == "auto" and settings.passes > 1
     return bool(plan.kept_wanted) and not plan.kept and open_to_it and plan.sizes is not None
 
 

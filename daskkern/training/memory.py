@@ -6,8 +6,9 @@ import psutil
 
 from daskkern.backend.namespace import namespace_for
 from daskkern.errors import MemoryBudgetError
-from daskkern.training.footprint import Items, Sizes, rank_items
+from daskkern.training.footprint import Items, Sizes
 from daskkern.training.remedies import remedies, total
+from daskkern.training.row_footprint import items_of
 
 __all__ = ["MemoryPlan", "Sizes", "available_memory", "device_memory", "format_bytes", "plan_memory"]
 
@@ -79,8 +80,7 @@ class MemoryPlan:
     def on_disk(self) -> "MemoryPlan":
         """Return the plan with all blocks kept in a scratch file, and room for those on their way."""
         assert self.sizes is not None
-        block = min(self.sizes.m, self.sizes.n) * self.sizes.own * self.sizes.itemsize
-        way = ("blocks to and from disk", IN_TRANSIT * block)
+        way = ("blocks to and from disk", IN_TRANSIT * self.sizes.batch_block_bytes)
         moved = replace(self, items=(*self.items, way), kept=0, disk=self.kept_wanted)
         return moved if moved.total <= moved.budget else moved._without_rows()
 
@@ -144,7 +144,7 @@ def plan_memory(
     Without `same_batches` they hold other rows in every epoch, so that nothing is kept. With several `epochs`, rows
     may take more memory where kernel blocks leave it.
     """
-    items, device_items = rank_items(sizes)
+    items, device_items = items_of(sizes)
     pool, used = (device_budget, total(device_items)) if device_items else (budget, total(items))
     room = max(0, min(int(KEEP_SHARE * pool), pool - used))
     every_row = row_bytes(sizes)
@@ -164,8 +164,8 @@ def plan_memory(
 
 
 def row_bytes(sizes: Sizes) -> int:
-    """Return the bytes of all rows as they are kept: features, encoded targets, weight and position."""
-    return sizes.n * (sizes.d + sizes.c + 4) * sizes.itemsize
+    """Return the bytes of all rows, or of a rank's own, as they are kept: features, targets, weight and position."""
+    return (sizes.own_rows if sizes.by_rows else sizes.n) * (sizes.d + sizes.c + 4) * sizes.itemsize
 
 
 def available_memory(ranks_here: int = 1) -> int:

@@ -51,6 +51,8 @@ def fit_on(
 ) -> tuple[list[RankResult], Prepared]:
     """Fit on the workers of a cluster, one rank each, when it is this fit's turn. See
     :func:`daskkern.training.fit.fit`."""
+    if settings.solver.deals == "nothing":
+        gang = replace(gang, n_ranks=1)
     choose_workers(client, gang.n_ranks, gang.workers, rank_main)
     asked = (gang.n_ranks, gang.workers, gang.share_memory, gang.idle_s)
     with admitted(client, card, *asked, listener) as lease:

@@ -6,14 +6,16 @@ import numpy as np
 
 from daskkern.basis import AllRows, Landmarks
 from daskkern.data.plan import BatchPlan
+from daskkern.data.sweep import SweepPlan
 from daskkern.errors import SpecError
+from daskkern.losses import Squared
 from daskkern.preconditioners import EigenProState
-from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.solvers import PCG, EigenPro, NystromSGD, check_fit
 from daskkern.training.columns import is_exact
 from daskkern.training.features import is_stored
 from daskkern.training.keeping import unkept
 from daskkern.training.memory import MemoryPlan, Sizes, plan_memory
-from daskkern.training.prepare import Prepared, default_subsample, most_validation_rows, projection_window
+from daskkern.training.prepare import Prepared, default_subsample, most_validation_rows, pass_batch, projection_window
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 from daskkern.training.targets import check_loss
@@ -43,12 +45,16 @@ def check(settings: FitSettings, source: Source) -> None:
     """Raise SpecError for settings that cannot fit this source, before anything is started."""
     if source.info.task is not None:
         check_loss(settings.loss, source.info.task)
-    if isinstance(settings.solver, NystromSGD) and isinstance(settings.basis, AllRows):
-        raise SpecError("solver nystrom_sgd was asked with all rows as centres; it needs Landmarks(n)")
+    check_fit(settings.solver, settings.loss, "all rows" if isinstance(settings.basis, AllRows) else "landmarks")
     if isinstance(settings.solver, NystromSGD) and settings.solver.mode == "stored" and settings.sampling != "uniform":
         raise SpecError(
             f"solver nystrom_sgd was asked with mode 'stored' and sampling={settings.sampling!r}, whose batches differ "
             "from epoch to epoch; choose mode 'streamed'"
+        )
+    if settings.solver.deals != "columns" and settings.sampling != "uniform":
+        raise SpecError(
+            f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but it passes over all rows "
+            "and draws none; choose 'uniform'"
         )
 
 
@@ -71,8 +77,14 @@ def outlook(
     limit = settings.batch_limit(s if isinstance(basis, AllRows) else p)
     m = min(n, limit if isinstance(settings.batch_size, str) else int(settings.batch_size))
     rows = source.open(settings.dtype)
-    plan = BatchPlan.for_rows(rows, m, settings.seed)
     solver = settings.solver
+    plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed)
+    if isinstance(solver, PCG):
+        m = pass_batch(settings, n)
+        plan = BatchPlan.for_rows(rows, m, settings.seed)
+    if solver.deals != "columns":
+        plan = SweepPlan.for_rows(rows, settings.batch_size, p)
+        m = min(n, plan.batch_size)
     # Smaller batches than this bound mean more of them between projections: the rows between two stay below `span`.
     window = projection_window(solver, p, rows.n_features, m) if isinstance(solver, EigenPro) else 1
     span = 0
@@ -137,8 +149,10 @@ def numbers_per_row(source: Source) -> int:
     return 4 * entries + 4 if entries else source.info.n_features
 
 
-def most_window_rows(plan: BatchPlan) -> int:
-    """Return the most rows of a window, in whole chunks."""
+def most_window_rows(plan: BatchPlan | SweepPlan) -> int:
+    """Return the most rows of a window, in whole chunks; of a batch where there are no windows."""
+    if isinstance(plan, SweepPlan):
+        return plan.batch_size
     return plan.chunk_rows * max(plan.chunks_of(window).size for window in range(plan.n_windows))
 
 
@@ -165,7 +179,7 @@ def plan_for(
             q=summary.q,
             m=summary.m,
             window=summary.window,
-            ranks=ranks,
+            ranks=1 if solver.deals == "nothing" else ranks,
             threads=threads,
             itemsize=np.dtype(settings.dtype).itemsize,
             all_rows=all_rows,
@@ -177,11 +191,15 @@ def plan_for(
             device="cpu" if device_budget is None else "gpu",
             auto_batch=isinstance(settings.batch_size, str),
             span=summary.span,
+            sketch=solver.size(summary.n) if isinstance(solver, PCG) else 0,
+            by_rows=solver.deals != "columns",
+            dense=0 if solver.deals != "nothing" else 1 if all_rows else 2,
+            newton=solver.deals == "rows" and not isinstance(settings.loss, Squared),
         ),
         budget,
         device_budget or 0,
-        "never" if settings.keep_blocks == "auto" and settings.max_epochs == 1 else settings.keep_blocks,
+        "never" if settings.keep_blocks == "auto" and settings.passes == 1 else settings.keep_blocks,
         same_batches=settings.sampling == "uniform",
-        epochs=1 if summary.stored else settings.max_epochs,
+        epochs=1 if summary.stored else settings.passes,
     )
     return unkept(plan) if summary.stored else plan

@@ -13,13 +13,15 @@ from daskkern.basis import AllRows, KernelBasis
 from daskkern.data.plan import DEFAULT_WINDOW_BYTES, BatchPlan
 from daskkern.data.rows import Fields, RowBlock, Rows, take
 from daskkern.data.subset import RowsWithout, original_numbers
+from daskkern.data.sweep import SweepPlan
 from daskkern.errors import DataError, SpecError
 from daskkern.events import StageFinished
 from daskkern.kernels import Kernel
 from daskkern.kernels.rows import as_rows
 from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
-from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.preconditioners.eigenpro import check_range
+from daskkern.solvers import PCG, EigenPro, NystromSGD
 from daskkern.training.sampling import Sampling, learn_sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
@@ -31,6 +33,7 @@ _SUBSAMPLE = 2000
 _HELD_OUT = 2000
 _VALIDATION_ROWS = 20_000
 _HELD, _SUB, _VALID, _RESOLVE = 51, 52, 53, 54
+_PASS_BATCH = 4096
 _FLOPS_PER_PROJECTION = 80.0
 _NOT_X = Fields.y | Fields.weight
 
@@ -48,9 +51,11 @@ class Prepared:
         The user's own points.
     subsample : (s, d) array
         Rows of S, in the order of ``basis.head``.
-    state : EigenProState or NystromState
+    state : EigenProState, NystromState or None
+        None where a solver needs no spectrum.
     targets : Targets
-    plan : BatchPlan
+    plan : BatchPlan or SweepPlan
+        The second for solvers that deal rows.
     window : int
         Batches between projections.
     validation : (k,) int64 or None
@@ -64,9 +69,9 @@ class Prepared:
     indices: IntArray | None
     points: HostArray | None
     subsample: HostArray
-    state: EigenProState | NystromState
+    state: EigenProState | NystromState | None
     targets: Targets
-    plan: BatchPlan
+    plan: BatchPlan | SweepPlan
     window: int
     validation: IntArray | None
     stages: tuple[StageFinished, ...]
@@ -94,6 +99,8 @@ def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} outputs")
     chosen = _columns(rows, settings)
     clock.stage("landmarks", f"all {rows.n_rows} rows" if _all(settings) else f"{chosen.points.shape[0]} points")
+    if settings.solver.deals != "columns" or isinstance(settings.solver, PCG):
+        return _prepare_rows(rows, settings, targets, chosen, validation, clock)
     sampling = learn_sampling(rows, settings, targets)
     if isinstance(settings.solver, NystromSGD):
         return _prepare_nystrom(source, rows, settings, targets, chosen, sampling, validation, clock)
@@ -273,6 +280,27 @@ def projection_window(solver: EigenPro, p: int, d: int, batch_size: int) -> int:
     return max(1, int(np.ceil(rows / batch_size)))
 
 
+def _prepare_rows(
+    rows: Rows, settings: FitSettings, targets: Targets, chosen: LandmarkSet, validation: IntArray | None, clock: _Clock
+) -> Prepared:
+    """Solvers that pass over the rows in order: what they need beside landmarks is made by the ranks."""
+    p = rows.n_rows if _all(settings) else chosen.points.shape[0]
+    Z = _some_rows(rows, settings) if _all(settings) else chosen.points
+    check_range(settings.kernel, Z[:_SUBSAMPLE])
+    plan: BatchPlan | SweepPlan = SweepPlan.for_rows(rows, settings.batch_size, p)
+    if settings.solver.deals == "columns":
+        plan = BatchPlan.for_rows(rows, pass_batch(settings, rows.n_rows), settings.seed)
+    none = np.zeros(0, np.int64)
+    basis = KernelBasis(settings.kernel, p, none, _all(settings), settings.kernel.shift_for(Z), settings.rounding)
+    own = Z if chosen.indices is None else None
+    return Prepared(basis, chosen.indices, own, Z[:0], None, targets, plan, 1, validation, tuple(clock.stages))
+
+
+def pass_batch(settings: FitSettings, n_rows: int) -> int:
+    """Return the rows of a batch where a pass has no steps within it."""
+    return min(n_rows, _PASS_BATCH if isinstance(settings.batch_size, str) else int(settings.batch_size))
+
+
 def _prepare_nystrom(
     source: Source,
     rows: Rows,
@@ -283,8 +311,6 @@ def _prepare_nystrom(
     validation: IntArray | None,
     clock: _Clock,
 ) -> Prepared:
-    if _all(settings):
-        raise SpecError("solver nystrom_sgd was asked with all rows as centres; it needs Landmarks(n)")
     assert isinstance(settings.solver, NystromSGD)
     Z, n = chosen.points, rows.n_rows
     block_H, weight_H = _held_out_rows(rows, settings, targets, sampling, np.zeros(0, np.int64))

@@ -4,16 +4,19 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from types import ModuleType
+from typing import Any
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_for, to_device, to_host
 from daskkern.backend.timed import TimedCommunicator
+from daskkern.basis import Columns, KernelPart
 from daskkern.cluster.desk import Desk, Regroup
 from daskkern.cluster.gpus import gpu_collectives
 from daskkern.data.rows import Rows
+from daskkern.data.sweep import SweepPlan
 from daskkern.events import FitFinished, FitStarted, StageFinished
-from daskkern.solvers import Problem
+from daskkern.solvers import PCG, Direct, Falkon, Problem
 from daskkern.training.columns import own_rows, solver_setup
 from daskkern.training.commits import Commit, latest_of_all
 from daskkern.training.epochs import REGROUPING, Epochs
@@ -22,6 +25,8 @@ from daskkern.training.keeper import Safety, open_keeper
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.outlook import PreparedSummary
 from daskkern.training.prepare import Prepared, training_rows
+from daskkern.training.row_feed import RowFeed
+from daskkern.training.row_setup import direct_setup, falkon_setup, pcg_setup
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import RemoteValue, Source
 from daskkern.training.validation import Validation
@@ -100,14 +105,13 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
         prepared.plan.n_batches,
         settings.max_epochs,
         settings.dtype,
-        solver_setup(task, prepared, rows, columns, part, points, comm, xp),
+        _setup(task, prepared, rows, columns, part, points, comm, xp),
     )
-    window = "" if prepared.basis.all_rows else f"projections every {prepared.window} batches"
-    desk.emit(StageFinished("columns", time.perf_counter() - started, window))
+    desk.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, comm)))
     if task.memory.note:
         desk.emit(StageFinished("blocks", 0.0, task.memory.note))
     validation = Validation.open(task.validation, task.source, prepared, settings)
-    feed = Feed(task.memory, prepared, settings, rows, problem, task.features, desk.emit, xp)
+    feed = _feed(task, prepared, rows, problem, comm, desk, xp)
     with closing(feed), open_keeper(task.safety, desk.vault, comm.rank, desk.emit) as keeper:
         ended = Epochs(comm, settings, problem, feed, validation, desk, keeper, xp).run(saved)
     if ended.reason == REGROUPING:
@@ -115,6 +119,37 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started))
     saved_bytes = keeper.last if comm.rank == 0 else None
     return RankResult(columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason, saved_bytes)
+
+
+def _setup(
+    task: RankTask,
+    prepared: Prepared,
+    rows: Rows,
+    columns: Columns,
+    part: KernelPart,
+    points: HostArray,
+    comm: Communicator,
+    xp: ModuleType,
+) -> Any:
+    """Return what the solver needs on this rank."""
+    if isinstance(task.settings.solver, Falkon):
+        return falkon_setup(task, prepared, rows, part, comm, xp)
+    if isinstance(task.settings.solver, Direct):
+        return direct_setup(task, prepared, part, to_device(points, xp))
+    if isinstance(task.settings.solver, PCG):
+        return pcg_setup(task, prepared, rows, columns, points, comm, xp)
+    return solver_setup(task, prepared, rows, columns, part, points, comm, xp)
+
+
+def _feed(
+    task: RankTask, prepared: Prepared, rows: Rows, problem: Problem, comm: Communicator, desk: Desk, xp: ModuleType
+) -> Feed | RowFeed:
+    """Return what the solver is fed with: all rows, or the rank's."""
+    if task.settings.solver.deals == "columns":
+        return Feed(task.memory, prepared, task.settings, rows, problem, task.features, desk.emit, xp)
+    assert isinstance(prepared.plan, SweepPlan)
+    whole: KernelPart | None = None if task.settings.solver.deals == "nothing" else problem.extra.whole
+    return RowFeed(task.memory, prepared.plan, prepared.targets, task.settings, rows, whole, comm, desk.emit, xp)
 
 
 def _last_commit(comm: Communicator, task: RankTask, desk: Desk) -> Commit | None:
@@ -127,6 +162,17 @@ def _last_commit(comm: Communicator, task: RankTask, desk: Desk) -> Commit | Non
             data, steps = saved.to_bytes(), saved.position.steps
     data = latest_of_all(data, steps, comm)
     return None if data is None else Commit.from_bytes(data)
+
+
+def _shared(prepared: Prepared, settings: FitSettings, comm: Communicator) -> str:
+    """Return how the work is shared, in a few words."""
+    ranks = f"{comm.size} rank{'s' * (comm.size > 1)}"
+    if settings.solver.deals == "rows":
+        return f"rows dealt to {ranks}, all columns on each"
+    if settings.solver.deals == "nothing":
+        return "serial: all rows and columns on 1 rank"
+    window = "" if prepared.basis.all_rows else f", projections every {prepared.window} batches"
+    return f"columns dealt to {ranks}{window}"
 
 
 def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator, desk: Desk) -> None:

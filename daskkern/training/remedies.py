@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from daskkern.training.footprint import Sizes, rank_items
+from daskkern.training.footprint import Sizes
+from daskkern.training.row_footprint import items_of
 from daskkern.training.settings import batch_limit
 
 _WANTED = 3
@@ -15,7 +16,7 @@ _WIDE_AS_80 = 80.0
 
 def fits(sizes: Sizes, budget: int, device_budget: int) -> bool:
     """Return whether a rank of these sizes stays within both budgets."""
-    host, device = rank_items(sizes)
+    host, device = items_of(sizes)
     return total(host) <= budget and total(device) <= device_budget
 
 

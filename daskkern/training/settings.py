@@ -118,6 +118,7 @@ class FitSettings:
             raise SpecError(f"alpha={self.alpha!r} was asked; give a number of 0 or more")
         if not _is_whole(self.max_epochs) or self.max_epochs < 1:
             raise SpecError(f"max_epochs={self.max_epochs!r} was asked; give a whole number of at least 1")
+        object.__setattr__(self, "max_epochs", self.solver.most_epochs(int(self.max_epochs)))
         if self.batch_size != "auto" and (not _is_whole(self.batch_size) or int(self.batch_size) < 1):
             raise SpecError(f"batch_size={self.batch_size!r} was asked; give a whole number of at least 1 or 'auto'")
         if not _is_whole(self.seed) or self.seed < 0:
@@ -148,6 +149,11 @@ class FitSettings:
     def rounding(self) -> Precision | None:
         """The precision that kernel values are made in, or None."""
         return None if self.precision is None else check_precision(self.precision)
+
+    @property
+    def passes(self) -> int:
+        """Passes over all rows in all epochs."""
+        return sum(self.solver.sweeps(epoch, self.loss) for epoch in range(1, self.max_epochs + 1))
 
     def batch_limit(self, n_columns: int) -> int:
         """Return the most rows of an automatic batch whose kernel block has `n_columns` columns in all."""

@@ -6,6 +6,7 @@ from daskkern.training.calibration import Rates
 from daskkern.training.disk_rates import DiskRates
 from daskkern.training.footprint import HELD_OUT, Sizes, block_width
 from daskkern.training.memory import MemoryPlan
+from daskkern.training.row_timing import newton_parts, setup_parts, sweep_parts
 
 Parts = tuple[tuple[str, float], ...]
 
@@ -35,9 +36,16 @@ class TimePlan:
     batch: int
 
 
-def estimate(plan: MemoryPlan, rates: Rates, epochs: int, stored: bool = False) -> TimePlan:
-    """Return the time of a fit of `epochs` epochs. `stored` is Nystrom-SGD with its features on disk."""
+def estimate(
+    plan: MemoryPlan, rates: Rates, epochs: int, stored: bool = False, sweeps: tuple[int, int] = (1, 1)
+) -> TimePlan:
+    """Return the time of a fit of `epochs` epochs. `stored` is Nystrom-SGD with its features on disk.
+
+    `sweeps` are the passes over the rows of the first epoch, and of each later one.
+    """
     assert plan.sizes is not None
+    if plan.sizes.by_rows:
+        return _by_rows(plan, plan.sizes, rates, epochs, sweeps)
     z = _with_batch(plan.sizes, rates.batch)
     keeps = bool(plan.kept or plan.disk) and not stored
     write = z.blocks_bytes / rates.disk.write if plan.disk and rates.disk is not None else 0.0
@@ -49,6 +57,33 @@ def estimate(plan: MemoryPlan, rates: Rates, epochs: int, stored: bool = False) 
     setup = _setup(z, rates, stored)
     total = setup.seconds + first.seconds + (epochs - 1) * later.seconds
     return TimePlan((setup, first, later), total, z.m)
+
+
+def _by_rows(plan: MemoryPlan, z: Sizes, rates: Rates, epochs: int, sweeps: tuple[int, int]) -> TimePlan:
+    """Return the time of a fit whose rows are dealt."""
+    keeps = bool(plan.kept or plan.disk)
+    write = z.blocks_bytes / rates.disk.write if plan.disk and rates.disk is not None else 0.0
+    read_back = z.blocks_bytes / rates.disk.read if plan.disk and rates.disk is not None else 0.0
+    rows = z.own_rows * rates.row_s
+
+    def sweep(name: str, fresh: bool, disk: float) -> Stage:
+        parts = sweep_parts(z, rates, fresh=fresh) + [("collectives", _COLLECTIVE_S)] * (z.ranks > 1)
+        return _stage(name, parts, rows * fresh, disk, z.threads)
+
+    setup = _stage("set-up", setup_parts(z, rates))
+    fresh, again = sweep("", True, write), sweep("", not keeps, read_back)
+    more = _stage("", newton_parts(z, rates))
+    first = _with_new_memory(_joined("first epoch", [fresh, *[again] * (sweeps[0] - 1), more]), plan.kept / rates.fresh)
+    later = _joined("later epochs, each", [*[again] * sweeps[1], more])
+    return TimePlan((setup, first, later), setup.seconds + first.seconds + (epochs - 1) * later.seconds, z.m)
+
+
+def _joined(name: str, stages: list[Stage]) -> Stage:
+    """Return stages one after the other as one."""
+    parts: dict[str, float] = {}
+    for part, seconds in (part for stage in stages for part in stage.parts):
+        parts[part] = parts.get(part, 0.0) + seconds
+    return Stage(name, sum(stage.seconds for stage in stages), tuple(parts.items()))
 
 
 def disk_pays(z: Sizes, rates: Rates, epochs: int) -> bool:
@@ -101,7 +136,9 @@ def _setup(z: Sizes, rates: Rates, stored: bool) -> Stage:
     if z.exact:
         width = block_width(z.p, z.ranks)
         corners = 4 * z.own * width**2 / rates.flops64
-        parts.append(("factor", z.p * z.own / 2 * b + 2 * z.p**3 / 3 / z.ranks / rates.factor_flops + corners))
+        parts.append(
+            ("factor", z.p * z.own / 2 * b + (1 + (z.ranks > 1)) * z.p**3 / 3 / z.ranks / rates.factor_flops + corners)
+        )
     parts.append(("reading", (4 + z.exact) * z.n * rates.row_s))
     return _stage("set-up", parts)
 

@@ -122,6 +122,19 @@ def test_plan_shows_the_memory_of_a_rank(stores, capfd):
     assert "budget is 1 MB" in err
 
 
+def test_falkon_is_a_word_of_the_command_line(stores, capfd, tmp_path):
+    words = ("--solver", "falkon", "--loss", "logistic", "--landmarks", 40, "--alpha", "1e-4", "--epochs", 4)
+    kernel = ("--kernel", "gaussian:1.5", "--set", "solver.newton_passes=3")
+    code, out, err = run(capfd, "plan", stores[0], *words, *kernel)
+    assert code == 0, err
+    assert "triangular factors" in out
+    code, _, err = run(capfd, "fit", stores[0], *words, *kernel, "--workers", 0, "--out", tmp_path / "m.zarr")
+    assert code == 0, err
+    assert "rows dealt to 1 rank, all columns on each" in err
+    code, out, err = run(capfd, "score", tmp_path / "m.zarr", stores[1], "--json")
+    assert json.loads(out)["accuracy"] > 0.85
+
+
 def test_settings_come_from_a_file_and_from_set(stores, capfd, tmp_path):
     (tmp_path / "fit.yaml").write_text("kernel: gaussian:1.5\nlandmarks: 40\nsolver:\n  name: eigenpro\n  window: 2\n")
     code, _, err = run(
@@ -222,6 +235,7 @@ def _is_one_line(err):
         (["fit", "{train}", "--out", "{out}", "--set", "kernel=["], 2, "cannot be read"),
         (["fit", "{train}", "--out", "{out}", "--set", "epochs=.inf"], 2, "whole number"),
         (["plan", "{train}", "--solver", "nystrom_sgd", "--landmarks", "all"], 2, "Landmarks"),
+        (["plan", "{train}", "--solver", "falkon", "--loss", "hinge"], 2, "second derivative"),
         (["score", "{train}", "{test}"], 1, "daskkern fit"),
         (["paint"], 2, "paint"),
         (["fit", "--colour"], 2, "--colour"),

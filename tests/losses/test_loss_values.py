@@ -11,6 +11,7 @@ from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
 from daskkern.losses import (
     LOSSES,
+    Curved,
     Hinge,
     Logistic,
     Loss,
@@ -52,6 +53,20 @@ def test_value_equals_the_formula(loss: Loss, seed: int) -> None:
     f, _, y = _sample(loss, seed)
     assert loss.value(f, y).shape == (12,)
     np.testing.assert_allclose(loss.value(f, y), naive.loss_value(loss.name, f, y), rtol=1e-12, atol=1e-13)
+
+
+@each_loss
+@laws
+@given(seed=seeds)
+def test_curvature_is_the_derivative_of_the_gradient(loss: Loss, seed: int) -> None:
+    f, v, y = _sample(loss, seed)
+    if not isinstance(loss, Curved) or (isinstance(loss, SquaredHinge) and np.abs(1 - y * f).min() < 1e-3):
+        return  # at its kink the squared hinge has two
+    step = 1e-6
+    change = (loss.gradient(f + step * v, y) - loss.gradient(f - step * v, y)) / (2 * step)
+    np.testing.assert_allclose(loss.curved(f, y, v), change, atol=1e-7)
+    diagonal = np.stack([loss.curved(f, y, np.eye(3)[[k] * 12])[:, k] for k in range(3)], axis=1)
+    np.testing.assert_allclose(loss.curvature(f, y), diagonal, atol=1e-14)
 
 
 @each_loss

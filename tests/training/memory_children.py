@@ -15,9 +15,9 @@ from daskkern.data.schema import Scaling
 from daskkern.events import silent
 from daskkern.kernels import Laplacian
 from daskkern.linalg import column_blocks, inverse_factor
-from daskkern.losses import SquaredHinge
+from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.preconditioners import SpectrumSettings, eigenpro_state
-from daskkern.solvers import EigenPro, NystromSGD, Solver
+from daskkern.solvers import PCG, Direct, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training import fit as fitting
 from daskkern.training import footprint
 from daskkern.training.outlook import numbers_per_row
@@ -137,6 +137,7 @@ def _fit(
     n: int = 12_000,
     keep: str = "auto",
     X: FeatureRows | None = None,
+    loss: Loss | None = None,
     budget: int = BUDGET,
 ) -> tuple[int, int]:
     """Fit in this process; all of it is counted, the interpreter too. What is planned is what the fit planned."""
@@ -145,7 +146,7 @@ def _fit(
     source = ArraySource(rows, y, None, _info(rows))
     settings = FitSettings(
         KERNEL,
-        SquaredHinge(),
+        loss or SquaredHinge(),
         basis,
         solver,
         max_epochs=2,
@@ -189,6 +190,11 @@ CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "fit_dense_csr": lambda: _fit(Landmarks(1600), EigenPro(), keep="never", X=_half_full(9000, 900, 0.6)),
     "fit_rows_kept": lambda: _fit(Landmarks(200), EigenPro(), keep="never", X=_rows(60_000, 520), budget=800 << 20),
     "fit_nystrom": lambda: _fit(Landmarks(1000), NystromSGD(mode="streamed")),
+    "fit_falkon_kept": lambda: _fit(Landmarks(2000), Falkon(), loss=Squared()),
+    "fit_falkon_newton": lambda: _fit(Landmarks(2000), Falkon(newton_passes=2), n=20_000, keep="disk"),
+    "fit_direct": lambda: _fit(Landmarks(2000), Direct(), n=6000, loss=Squared()),
+    "fit_direct_all_rows": lambda: _fit(AllRows(), Direct(), n=3000, loss=Squared()),
+    "fit_pcg": lambda: _fit(AllRows(), PCG(), n=6000, keep="never", loss=Squared()),
 }
 
 if __name__ == "__main__":

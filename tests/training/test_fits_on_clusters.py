@@ -14,9 +14,10 @@ import daskkern
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.cli.fit import where_time_went
 from daskkern.errors import ClusterError, DataError, MemoryBudgetError
+from daskkern.events import FitStarted
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import SquaredHinge
-from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.solvers import PCG, Direct, EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster
 from daskkern.training.fit import fit
 from daskkern.training.settings import FitSettings
@@ -55,6 +56,23 @@ CASES = {
     "nystrom streamed": {"basis": Landmarks(200), "solver": NystromSGD(mode="streamed")},
     "nystrom stored": {"basis": Landmarks(200), "solver": NystromSGD(mode="stored")},
     "laplacian, class weights": {"kernel": Laplacian(3.0), "basis": Landmarks(250), "class_weight": "balanced"},
+    "falkon": {"basis": Landmarks(200), "solver": Falkon(), "loss": "squared", "alpha": 1e-5},
+    "falkon, logistic, class weights": {
+        "basis": Landmarks(100),
+        "solver": Falkon(newton_passes=3),
+        "loss": "logistic",
+        "alpha": 1e-4,
+        "class_weight": "balanced",
+    },
+    "direct, on one of the workers": {"basis": Landmarks(100), "solver": Direct(), "loss": "squared", "alpha": 1e-4},
+    "pcg, early stopping": {
+        "basis": AllRows(),
+        "solver": PCG(),
+        "loss": "squared",
+        "alpha": 1e-3,
+        "early_stopping": True,
+        "max_epochs": 8,
+    },
     "early stopping": {"basis": Landmarks(200), "early_stopping": True},
 }
 
@@ -69,6 +87,14 @@ def test_one_two_and_three_workers_agree_with_this_process(case, store, client1,
     for other in scores[1:]:
         assert np.abs(other - scores[0]).max() <= 1e-4 * np.abs(scores[0]).max()
         assert (other.argmax(axis=1) == scores[0].argmax(axis=1)).mean() >= 0.999
+
+
+def test_a_serial_solver_says_so_and_takes_one_worker(store, client2):
+    events = []
+    settings = KernelClassifier(Gaussian(1.5), "squared", Landmarks(50), "direct", alpha=1e-4)._settings()
+    fit(StoreSource.at(store), settings, client=client2, listener=events.append)
+    assert [event.size for event in events if isinstance(event, FitStarted)] == [1]
+    assert "serial: all rows and columns on 1 rank" in [getattr(event, "detail", "") for event in events]
 
 
 def test_the_hinge_loss_agrees_on_what_it_predicts(store, client2):

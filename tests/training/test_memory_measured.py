@@ -25,6 +25,11 @@ NAMES = [
     "fit_dense_csr",
     "fit_rows_kept",
     "fit_nystrom",
+    "fit_falkon_kept",
+    "fit_falkon_newton",
+    "fit_direct",
+    "fit_direct_all_rows",
+    "fit_pcg",
 ]
 
 pytestmark = pytest.mark.skipif(

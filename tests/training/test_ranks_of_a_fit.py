@@ -16,7 +16,7 @@ from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitStarted, silent
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, Squared
-from daskkern.solvers import EigenPro, NystromSGD, Solver
+from daskkern.solvers import EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training.features import stored_features
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.prepare import Prepared, prepare
@@ -98,8 +98,9 @@ ways = pytest.mark.parametrize(
         (Landmarks(40), EigenPro(window=2)),
         (Landmarks(40), EigenPro(projection="eigenpro")),
         (Landmarks(40), NystromSGD(mode="streamed")),
+        (Landmarks(40), Falkon(newton_passes=3)),
     ],
-    ids=["all_rows", "window_of_1", "window_of_2", "iterative_projection", "nystrom"],
+    ids=["all_rows", "window_of_1", "window_of_2", "iterative_projection", "nystrom", "falkon"],
 )
 
 

@@ -17,8 +17,8 @@ from daskkern.cluster.gang import GangSettings
 from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
-from daskkern.losses import SquaredHinge
-from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.losses import Loss, Squared, SquaredHinge
+from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster, worker_pids
 from daskkern.training.fit import FitResult, fit
 from daskkern.training.keeper import Safety
@@ -34,7 +34,10 @@ CASES = {
     "landmarks": (Landmarks(300), EigenPro(window=3)),
     "all rows": (AllRows(), EigenPro()),
     "nystrom stored": (Landmarks(200), NystromSGD(mode="stored")),
+    "falkon": (Landmarks(300), Falkon()),
+    "pcg": (AllRows(), PCG()),
 }
+LOSSES: dict[str, Loss] = {"pcg": Squared(), "falkon": Squared()}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> StoreSource:
 
 def settings_for(case: str, max_epochs: int = EPOCHS) -> FitSettings:
     basis, solver = CASES[case]
-    return FitSettings(Gaussian(1.5), SquaredHinge(), basis, solver, max_epochs=max_epochs, batch_size=32, device="cpu")
+    loss = LOSSES.get(case, SquaredHinge())
+    return FitSettings(
+        Gaussian(1.5), loss, basis, solver, 1e-6 * (case in LOSSES), max_epochs=max_epochs, batch_size=32, device="cpu"
+    )
 
 
 class Killer:
@@ -82,6 +88,8 @@ def killed(source: Source, settings: FitSettings, workers: int, victim: int, **h
         ("landmarks", 2, 0),
         ("all rows", 2, 1),
         ("nystrom stored", 3, 2),
+        ("falkon", 2, 1),
+        ("pcg", 2, 1),
     ],
 )
 def test_a_killed_worker_changes_not_a_bit(case: str, workers: int, victim: int, source: StoreSource) -> None:

@@ -1,0 +1,61 @@
+"""Random Fourier features of radial kernels.
+
+    phi(x) = (2 / r)^(1/2) [cos(W^T x), sin(W^T x)] ,   W (d, r / 2) from the kernel's spectral density
+
+References
+----------
+Rahimi and Recht, "Random features for large-scale kernel machines", NeurIPS 2007. Spectral densities: Gaussian for
+the Gaussian kernel, multivariate t with 2 nu degrees of freedom for Matern nu (1 for the Laplacian in the Euclidean
+distance), and a Gaussian of random scale (2 u)^(1/2), u exponential, for the Cauchy kernel.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray
+from daskkern.backend.namespace import namespace_of
+from daskkern.backend.random import generator
+from daskkern.errors import SpecError
+from daskkern.kernels import Cauchy, Gaussian, Kernel, Laplacian, Matern
+from daskkern.kernels.radial import RadialKernel
+
+_STREAM = 81
+
+
+@dataclass(frozen=True)
+class FourierFeatures:
+    """`n` features of a Gaussian, Laplacian, Matern or Cauchy kernel whose length scale is known; `n` is even."""
+
+    kernel: Kernel
+    n: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Gaussian | Laplacian | Matern | Cauchy):
+            raise SpecError(
+                f"random Fourier features of the {self.kernel.name} kernel were asked; they are there for gaussian, "
+                "laplacian, matern and cauchy"
+            )
+        if self.n < 2 or self.n % 2:
+            raise SpecError(f"{self.n} random Fourier features were asked; give an even number of 2 or more")
+
+    def __call__(self, X: Array) -> Array:
+        """Return phi of the rows `X` (m, d), dense or CSR, as (m, n) in their dtype."""
+        assert isinstance(self.kernel, RadialKernel)
+        rows = self.kernel.transform(X)
+        frequencies = (self._frequencies(rows.shape[1]) / self.kernel.unit).astype(rows.dtype)
+        xp = namespace_of(rows if hasattr(rows, "__array_interface__") else getattr(rows, "data", rows))
+        phases = rows @ xp.asarray(frequencies)
+        scale = np.asarray((2 / self.n) ** 0.5, rows.dtype)
+        return scale * xp.concatenate([xp.cos(phases), xp.sin(phases)], axis=1)
+
+    def _frequencies(self, d: int) -> FloatArray:
+        rng, half = generator(self.seed, _STREAM), self.n // 2
+        normal = rng.standard_normal((d, half))
+        if isinstance(self.kernel, Gaussian):
+            return normal
+        if isinstance(self.kernel, Cauchy):
+            return normal * np.sqrt(2 * rng.standard_exponential(half))
+        freedom = 2 * self.kernel.nu if isinstance(self.kernel, Matern) else 1.0
+        return normal / np.sqrt(rng.chisquare(freedom, half) / freedom)

@@ -1,0 +1,71 @@
+"""The preconditioner of Falkon: two triangular factors, made of the landmarks alone.
+
+    K_ZZ + jitter = T^T T ,    T D T^T / p + mu = A^T A          (T, A upper; here their transposes are held)
+
+D are the sample weights of the landmarks, times the curvature of the loss at them. With a = T^-1 A^-1 b the system
+``(K_ZX D K_XZ / n + mu K_ZZ) a = r`` becomes one whose condition number is small when the landmarks are a fair sample.
+
+References
+----------
+Rudi, Carratino and Rosasco, "FALKON: an optimal large scale kernel method", NeurIPS 2017, algorithm 1;
+Marteau-Ferey, Bach and Rudi, "Globally convergent Newton methods for ill-conditioned generalized self-concordant
+losses", NeurIPS 2019 (D for other losses).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import namespace_of
+from daskkern.errors import DataError
+from daskkern.linalg import Deal, LowerFactor, NotPositiveDefiniteError, cholesky
+
+_JITTERS = 6
+
+
+@dataclass(frozen=True)
+class FalkonPart:
+    """What a rank has: the factor T^T of all landmarks, and the deal by which the ranks make A together.
+
+    Attributes
+    ----------
+    lower : LowerFactor
+        T^T (p, p).
+    deal : Deal
+    weights : (p, 1) array
+        Sample weights of the landmarks; 1 where they have none.
+    targets : (p, c) array or None
+        Encoded targets of the landmarks; None for the user's own points.
+    """
+
+    lower: LowerFactor
+    deal: Deal
+    weights: Array
+    targets: Array | None
+
+    def inner(self, curvature: Array | float, mu: float, comm: Communicator) -> LowerFactor:
+        """Return A^T for the `curvature` (p, 1) of the loss at the landmarks. Every rank must call it.
+
+        Where rounding drowns mu, or leaves ``T D T^T / p + mu`` not positive definite, A is that of a larger mu: the
+        preconditioner is then less good, the solution the same.
+
+        Raises
+        ------
+        DataError
+            When no mu of a reasonable size will do.
+        """
+        xp = namespace_of(self.weights)
+        scale = self.weights * curvature * (1.0 / self.deal.p)
+        dtype = self.weights.dtype
+        # Below the rounding of the trace of T D T^T / p (K_ZZ of mean diagonal 1) directions are noise.
+        least = max(mu, float(np.finfo(dtype).eps) * float(scale.sum(dtype=np.float64)))
+        for attempt in range(_JITTERS):
+            jitter = least * 10.0**attempt
+            panels = self.lower.gram_panels(self.deal, scale)
+            try:
+                return cholesky(panels, self.deal, jitter, comm, dtype.name, xp)
+            except NotPositiveDefiniteError as error:
+                last = error
+        raise DataError(f"the preconditioner of Falkon cannot be factored ({last}); take a larger alpha or float64")

@@ -1,0 +1,68 @@
+"""Conjugate gradient, an iteration at a time, on several right sides at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import namespace_of
+
+_PREFIX = "cg_"
+
+
+@dataclass(frozen=True)
+class System:
+    """``H x = b``, H symmetric positive definite, from x = 0. Arrays (p, c) float64, columns are systems.
+
+    Attributes
+    ----------
+    b, x, r, d : (p, c) arrays
+        Right side, solution so far, residual ``b - H x``, next direction.
+    """
+
+    b: Array
+    x: Array
+    r: Array
+    d: Array
+
+    @classmethod
+    def begin(cls, b: Array) -> "System":
+        """Return the system before its first iteration."""
+        return cls(b, namespace_of(b).zeros_like(b), b, b)
+
+    def iterate(self, Hd: Array, *, joint: bool = False) -> "System":
+        """Return the system after an iteration, for the product ``H d``.
+
+        With `joint`, H couples the columns: they make one system. A column that is solved stays as it is.
+        """
+        xp = namespace_of(self.b)
+
+        def dot(a: Array, b: Array) -> Array:
+            total = (a * b).sum(axis=0)
+            return xp.full_like(total, total.sum()) if joint else total
+
+        def ratio(a: Array, b: Array) -> Array:
+            return xp.where(b > 0, a / xp.where(b > 0, b, 1), 0)
+
+        square = dot(self.r, self.r)
+        length = ratio(square, dot(self.d, Hd))
+        r = self.r - length * Hd
+        return System(self.b, self.x + length * self.d, r, r + ratio(dot(r, r), square) * self.d)
+
+    def decrease(self) -> float:
+        """Return ``x^T H x / 2 - b^T x``, the change of the quadratic from 0 to x."""
+        return -0.5 * float((self.x * (self.b + self.r)).sum())
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays by name, for a snapshot."""
+        return {f"{_PREFIX}{name}": getattr(self, name) for name in ("b", "x", "r", "d")}
+
+    @staticmethod
+    def is_in(arrays: Mapping[str, Array]) -> bool:
+        """Return whether a snapshot has a system."""
+        return f"{_PREFIX}b" in arrays
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Array], xp: ModuleType) -> "System":
+        """Return the system of a snapshot."""
+        return cls(*(xp.asarray(arrays[f"{_PREFIX}{name}"]) for name in ("b", "x", "r", "d")))

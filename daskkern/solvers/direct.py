@@ -1,0 +1,164 @@
+"""The exact solution for the squared loss, by Cholesky: the reference for every other solver.
+
+All rows as centres:  ``(W^(1/2) K W^(1/2) + n alpha) z = W^(1/2) y``, ``a = W^(1/2) z``      (n x n)
+landmarks:            ``(K_ZX W K_XZ / n + alpha K_ZZ) a = K_ZX W y / n``                    (p x p)
+
+Serial: one rank reads all rows once and holds the matrix in float64, whatever the cluster has. A fit whose matrix does
+not fit the memory is refused with the numbers. An alpha of 0 means the jitter that makes the factor possible.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import to_host
+from daskkern.backend.tiles import for_each, slices
+from daskkern.basis import KernelPart
+from daskkern.errors import DataError, SpecError
+from daskkern.linalg import NotPositiveDefiniteError, solve_positive_definite
+from daskkern.losses import Squared
+from daskkern.solvers.base import Batch, Problem, Solver
+from daskkern.solvers.snapshot import Snapshot
+
+_STRIP = 512
+
+
+@dataclass(frozen=True)
+class DirectSetup:
+    """What the one rank needs: all columns, their points (p, d) where they are landmarks, rows, and threads."""
+
+    whole: KernelPart
+    centres: Array | None
+    n_rows: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class DirectRun:
+    """The state of a run.
+
+    Attributes
+    ----------
+    matrix : (p, p) float64
+        K as far as it has been filled, or the sum of ``w k(Z, x) k(x, Z)``. Written in place: there is no second one.
+    right : (p, c) float64
+        ``W^(1/2) y``, or the sum of ``w k(Z, x) y``.
+    root : (n, 1) float64
+        W^(1/2), with all rows as centres.
+    square : float
+        The sum of ``w y^2``.
+    coef : (p, c) array or None
+        The solution, when it is known.
+    """
+
+    matrix: FloatArray
+    right: FloatArray
+    root: FloatArray
+    square: float = 0.0
+    coef: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class Direct(Solver[DirectRun]):
+    """The exact minimiser of the squared loss. Serial; one epoch, whatever is asked."""
+
+    name: ClassVar[str] = "direct"
+    deals: ClassVar[str] = "nothing"
+    ability: ClassVar[tuple[type[Squared], str] | None] = (Squared, "linear normal equations")
+
+    def most_epochs(self, asked: int) -> int:
+        return min(asked, 1)
+
+    def init(self, problem: Problem, comm: Communicator) -> DirectRun:
+        if comm.size != 1:
+            raise SpecError(f"solver direct is serial, but {comm.size} ranks were started")
+        setup: DirectSetup = problem.extra
+        p = setup.whole.points.size
+        root = np.zeros((p if setup.centres is None else 0, 1))
+        return DirectRun(np.zeros((p, p)), np.zeros((p, problem.n_outputs)), root)
+
+    def step(self, problem: Problem, state: DirectRun, batch: Batch, comm: Communicator) -> tuple[DirectRun, float]:
+        del comm
+        setup: DirectSetup = problem.extra
+        state = _fill(setup, state, batch) if setup.centres is None else _add(setup, state, batch)
+        if not batch.last:
+            return state, 0.0
+        state, loss = _solve(problem, setup, state)
+        return state, loss * setup.n_rows
+
+    def finish(self, problem: Problem, state: DirectRun, comm: Communicator) -> Array:
+        del comm
+        coef = np.zeros_like(state.right) if state.coef is None else state.coef
+        return coef[problem.part.columns.ids].astype(problem.dtype)
+
+    def snapshot(self, problem: Problem, state: DirectRun) -> Snapshot | None:
+        del problem
+        return None if state.coef is None else Snapshot({}, {"coef": state.coef})
+
+    def restore(self, problem: Problem, saved: Snapshot) -> DirectRun:
+        shape = (problem.extra.whole.points.size, problem.n_outputs)
+        if "coef" not in saved.whole or saved.whole["coef"].shape != shape:
+            raise DataError("a saved state does not fit this direct solution: its coefficients have another shape")
+        nothing = np.zeros((0, 0))
+        return DirectRun(nothing, np.zeros(shape), nothing, coef=saved.whole["coef"])
+
+
+def _fill(setup: DirectSetup, state: DirectRun, batch: Batch) -> DirectRun:
+    """Write the batch's rows of K and of the right side."""
+    y = to_host(batch.y).astype(np.float64)
+    weight = np.ones((len(y), 1)) if batch.weight is None else to_host(batch.weight).astype(np.float64)
+    for rows in batch.parts:
+        assert batch.X is not None
+        at = batch.positions[rows]
+        state.matrix[at] = to_host(setup.whole.block(batch.X[rows]))
+        state.matrix[at, at] = to_host(setup.whole.kernel.diagonal(batch.X[rows]))
+    root = np.sqrt(weight)
+    state.root[batch.positions] = root
+    state.right[batch.positions] = root * y
+    return replace(state, square=state.square + float((weight * y**2).sum()))
+
+
+def _add(setup: DirectSetup, state: DirectRun, batch: Batch) -> DirectRun:
+    """Add the batch's part of the normal equations."""
+    y = to_host(batch.y).astype(np.float64)
+    weight = np.ones((len(y), 1)) if batch.weight is None else to_host(batch.weight).astype(np.float64)
+    for rows in batch.parts:
+        assert batch.X is not None
+        values = to_host(setup.whole.block(batch.X[rows])).astype(np.float64)
+        weighted = (values * weight[rows]).T
+
+        def strip(part: slice, values: FloatArray = values, weighted: FloatArray = weighted) -> None:
+            state.matrix[part] += weighted[part] @ values
+
+        for_each(slices(state.matrix.shape[0], _STRIP), strip)
+        state.right[...] += weighted @ y[rows]
+    return replace(state, square=state.square + float((weight * y**2).sum()))
+
+
+def _solve(problem: Problem, setup: DirectSetup, state: DirectRun) -> tuple[DirectRun, float]:
+    """Return the state with the solution, and the mean training loss."""
+    n, A, b = setup.n_rows, state.matrix, state.right
+    coef: FloatArray
+    try:
+        if setup.centres is None:
+            A *= state.root
+            A *= state.root.T
+            z, shift = solve_positive_definite(A, b, n * problem.alpha, setup.threads)
+            coef, loss = state.root * z, 0.5 / n * shift**2 * float((z * z).sum())
+        else:
+            K_ZZ = np.asarray(to_host(setup.whole.block(setup.centres)), np.float64)
+            A /= n
+            b /= n
+            for part in slices(len(A), _STRIP):
+                A[part] += problem.alpha * K_ZZ[part]
+            coef, shift = solve_positive_definite(A, b, 0.0, setup.threads)
+            penalty = problem.alpha * float((coef * (K_ZZ @ coef)).sum()) + shift * float((coef * coef).sum())
+            loss = 0.5 * (state.square / n - float((coef * b).sum()) - penalty)
+    except NotPositiveDefiniteError as error:
+        raise DataError(
+            f"the normal equations cannot be factored ({error}); take alpha above 0, or dtype float64"
+        ) from None
+    return replace(state, matrix=np.zeros((0, 0)), coef=coef), max(0.0, loss)

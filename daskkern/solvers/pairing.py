@@ -1,0 +1,35 @@
+"""Which solver takes which loss and which function space: a refusal says what is missing, and who would do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from daskkern.errors import SpecError
+from daskkern.losses import Loss
+from daskkern.solvers.base import Solver
+
+
+def check_pair(solver: Solver[Any], loss: Loss, basis: str, known: Mapping[str, type[Solver[Any]]]) -> None:
+    """Raise SpecError when `solver` cannot minimise `loss`, or not over the function space `basis`.
+
+    `known` are the solvers to name instead.
+    """
+    if basis not in solver.bases:
+        words = {"all rows": "all rows as centres", "landmarks": "Landmarks(n)"}
+        raise SpecError(
+            f"solver {solver.name} was asked with {words.get(basis, basis)}; it needs "
+            f"{' or '.join(words.get(name, name) for name in solver.bases)}; with {words.get(basis, basis)} there are "
+            f"{_those(known, loss, basis)}"
+        )
+    if solver.ability is not None and not isinstance(loss, solver.ability[0]):
+        raise SpecError(
+            f"solver {solver.name} needs a loss with {solver.ability[1]}, and the {loss.name} loss has none; choose "
+            f"another loss, or one of the solvers {_those(known, loss, basis)}"
+        )
+
+
+def _those(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> str:
+    return ", ".join(
+        name
+        for name, solver in known.items()
+        if basis in solver.bases and (solver.ability is None or isinstance(loss, solver.ability[0]))
+    )

@@ -1,0 +1,125 @@
+"""What solvers that deal rows need on a rank: all columns, and their preconditioner."""
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import to_device, to_host
+from daskkern.backend.random import generator
+from daskkern.backend.tiles import slices
+from daskkern.basis import Columns, KernelBasis, KernelPart
+from daskkern.data.rows import Fields, Rows, take
+from daskkern.errors import DataError
+from daskkern.features import FourierFeatures
+from daskkern.linalg import LowerFactor, NotPositiveDefiniteError, cholesky, column_blocks
+from daskkern.losses import Squared
+from daskkern.preconditioners import FalkonPart, low_rank_part, nystrom_factor
+from daskkern.solvers import PCG
+from daskkern.solvers.direct import DirectSetup
+from daskkern.solvers.falkon import FalkonSetup
+from daskkern.solvers.pcg import PCGSetup
+from daskkern.training.columns import kernel_panel, own_rows
+from daskkern.training.prepare import Prepared
+
+_JITTERS = 5
+_SKETCH = 62
+_STRIP = 4096
+
+
+def falkon_setup(
+    task: Any, prepared: Prepared, rows: Rows, part: KernelPart, comm: Communicator, xp: ModuleType
+) -> FalkonSetup:
+    """Return what Falkon needs on this rank, whose own columns are `part`. Every rank must call it."""
+    basis, dtype, p = prepared.basis, task.settings.dtype, prepared.basis.n_columns
+    every = basis.split(0, 1)
+    Z = to_device(own_rows(rows, prepared, every), xp)
+    whole = part if comm.size == 1 else basis.part(every, Z)
+    lower = _lower(prepared, Z, comm, dtype, xp)
+    weights, targets = _at_landmarks(prepared, rows)
+    scale = np.ones((p, 1), dtype) if weights is None else weights
+    factors = FalkonPart(
+        lower,
+        column_blocks(p, comm.rank, comm.size),
+        xp.asarray(scale),
+        None if targets is None else xp.asarray(targets),
+    )
+    # The squared loss bends the same everywhere: one factor serves all iterations.
+    inner = factors.inner(1.0, task.settings.alpha, comm) if isinstance(task.settings.loss, Squared) else None
+    return FalkonSetup(whole, prepared.plan.n_rows, factors, inner)
+
+
+def direct_setup(task: Any, prepared: Prepared, part: KernelPart, points: Array) -> DirectSetup:
+    """Return what Direct needs on its only rank, which has all columns."""
+    centres = None if prepared.basis.all_rows else points
+    return DirectSetup(part, centres, prepared.plan.n_rows, task.threads)
+
+
+def pcg_setup(
+    task: Any, prepared: Prepared, rows: Rows, columns: Columns, points: HostArray, comm: Communicator, xp: ModuleType
+) -> PCGSetup:
+    """Return what PCG needs on this rank, whose own columns have the points `points` (n_r, d)."""
+    settings, basis = task.settings, prepared.basis
+    solver: PCG = settings.solver
+    n, own = basis.n_columns, take(rows, columns.ids, Fields.y | Fields.weight)
+    assert own.y is not None
+    weight = prepared.targets.weight(own)
+    root = np.ones((columns.ids.size, 1)) if weight is None else np.sqrt(weight.astype(np.float64))
+    X, s = to_device(points, xp), solver.size(n)
+    if solver.preconditioner == "random_features":
+        features = FourierFeatures(basis.kernel, s, settings.seed)(X)
+    else:
+        chosen = np.sort(generator(settings.seed, _SKETCH).choice(n, size=s, replace=False))
+        S = take(rows, chosen, Fields.X).X
+        assert S is not None
+        features = _nystrom_features(basis, X, to_device(S, xp), xp)
+    features = (features * xp.asarray(root)).astype(settings.dtype)
+    part = low_rank_part(features, n * settings.alpha, comm)
+    y = xp.asarray(prepared.targets.encode(own.y).astype(np.float64))
+    ids = tuple(basis.split(rank, comm.size).ids for rank in range(comm.size))
+    return PCGSetup(part, y, xp.asarray(root), ids)
+
+
+def _nystrom_features(basis: KernelBasis, X: Array, S: Array, xp: ModuleType) -> Array:
+    """Return ``K_XS L^-T`` (n_r, s), in float64: rounding of K is divided by the small singular values of L."""
+    S = S.astype(np.float64)
+    inverse = xp.asarray(nystrom_factor(to_host(basis.kernel.block(S, S))))
+    shift = None if basis.shift is None else xp.asarray(basis.shift, np.float64)
+    points = basis.kernel.points(S, shift)
+    parts = slices(X.shape[0], _STRIP) or [slice(0, 0)]
+    return xp.concatenate([basis.kernel.matvec(X[part].astype(np.float64), points, inverse) for part in parts])
+
+
+def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: ModuleType) -> LowerFactor:
+    """Factor ``K_ZZ + eps p``, or with more jitter where that is not enough.
+
+    Less would pass, but rounding of the products with K is divided by the root of the smallest eigenvalue of T.
+    """
+    basis = prepared.basis
+    p = basis.n_columns
+    deal = column_blocks(p, comm.rank, comm.size)
+    scale = float(basis.kernel.diagonal(Z).mean())
+    if not scale > 0:
+        raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; look at the data")
+    for attempt in range(_JITTERS):
+        jitter = float(np.finfo(dtype).eps) * p * scale * 10.0**attempt
+        panels = [kernel_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
+        try:
+            return cholesky(panels, deal, jitter, comm, dtype, xp)
+        except NotPositiveDefiniteError as error:
+            last = error
+    raise DataError(
+        f"the {p} landmarks are too dependent under the {basis.kernel.name} kernel for a factor ({last}); take fewer "
+        "landmarks, another length scale, or dtype float64"
+    )
+
+
+def _at_landmarks(prepared: Prepared, rows: Rows) -> tuple[HostArray | None, HostArray | None]:
+    """Return sample weights (p, 1) and encoded targets (p, c) of the landmarks, as far as they have them."""
+    if prepared.indices is None:
+        return None, None
+    block = take(rows, prepared.indices, Fields.y | Fields.weight)
+    assert block.y is not None
+    return prepared.targets.weight(block), prepared.targets.encode(block.y)
