@@ -77,15 +77,25 @@ class Admission:
         """Let `fit` hold these workers in place of those that it held; False, and nothing changes, if it may not."""
         wish = self.granted.get(fit)
         known = {place.name: place for place in places}
-        if wish is None or any(name not in known or not self._free(known[name], wish) for name in names):
+        barred = self.barred(fit, places)
+        if wish is None or any(name not in known or name in barred for name in names):
             return False
         self.held[fit] = tuple(names)
         return True
 
     def barred(self, fit: str, places: Sequence[Place]) -> set[str]:
-        """Return the names of the workers that `fit` may not use now. All of them, when it was not admitted."""
+        """Return the names of the workers that `fit` may not use now: others use them, or wait for them. All of them,
+        when it was not admitted."""
         wish = self.granted.get(fit)
-        return {place.name for place in places if wish is None or not self._free(place, wish)}
+        if wish is None:
+            return {place.name for place in places}
+        wanted = {place.name for other in self.waiting.values() for place in _candidates(other, places)}
+        own = set(self.held[fit])
+        return {
+            place.name
+            for place in places
+            if not self._free(place, wish) or (place.name in wanted and place.name not in own)
+        }
 
     def release(self, fit: str) -> None:
         """Let go of what `fit` holds or waits for."""

@@ -13,8 +13,9 @@ from typing import Any
 from distributed import Client, Future, KilledWorker
 
 from daskkern.cluster.epoch import GangOrder
+from daskkern.cluster.fits_plugin import ask_fits
 from daskkern.cluster.members import Pulse
-from daskkern.cluster.membership import ask_scheduler, live_workers, tell_workers
+from daskkern.cluster.membership import live_workers, tell_workers
 from daskkern.cluster.rank import RankMain
 from daskkern.cluster.settings import GangSettings
 from daskkern.cluster.supervisor import STARTED, GangReport, Reform, supervise
@@ -58,7 +59,7 @@ class Attendance:
         rank_main, payload, reform = self._work
         self._home = None
         key = self._order.key("supervisor", self._supervisors)
-        if not ask_scheduler(self._client, "daskkern_supervised", fit=self._order.fit, task=key):
+        if not ask_fits(self._client, "supervised", fit=self._order.fit, task=key, asker=self._client.id):
             raise ClusterError(
                 f"fit '{self._order.name}' has lost its place: the scheduler had not heard of this process for a "
                 "minute; fit again"
@@ -120,7 +121,7 @@ class Attendance:
     def _look(self) -> None:
         """Raise when nothing can come of waiting any longer; let go of a supervisor's worker that hangs."""
         now, name = time.monotonic(), self._order.name
-        self._heed(str(ask_scheduler(self._client, "daskkern_asked_to_stop", fit=self._order.fit)))
+        self._heed(str(ask_fits(self._client, "asked_to_stop", fit=self._order.fit, asker=self._client.id)))
         if self._stop_deadline is not None:
             self._ask_to_stop()  # again: the ranks may not have been there the first time
         if self._stop_deadline is not None and now > self._stop_deadline:
@@ -132,7 +133,7 @@ class Attendance:
         self._look_for_workers(bool(alive.keys() - silent))
         if self._home in silent:  # without it, Dask runs the supervisor elsewhere
             silence_s = self._settings.silence_s
-            ask_scheduler(self._client, "daskkern_drop", address=self._home, silence_s=silence_s)
+            ask_fits(self._client, "drop", address=self._home, silence_s=silence_s)
         if self._start_deadline is not None and now > self._start_deadline:
             raise ClusterError(
                 f"no worker started fit '{name}' within {self._settings.start_timeout_s:g} s: they are busy with other "

@@ -18,6 +18,7 @@ from distributed import Client
 from distributed.comm.core import FatalCommClosedError, connect
 from distributed.security import Security
 
+from daskkern.backend.current import current
 from daskkern.errors import ClusterError, SpecError
 
 ClusterLike: TypeAlias = Any
@@ -102,7 +103,7 @@ def client_at(address: str, timeout_s: float = _CONNECT_S, security: Security | 
         client = Client(address, timeout=timeout_s, security=security, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
         raise ClusterError(_refusal(address, error, encrypts=security is not None)) from error
-    with client, client.as_current():
+    with client, current(client):
         yield client
 
 

@@ -56,10 +56,12 @@ class GangOrder:
     idle_s: float
     retries: int
     elastic: bool
+    attempt: str
+    """Tells the tasks of this gang from those of one that another process formed for the same fit."""
 
     def key(self, role: str, number: int, epoch: int = 0) -> str:
         """Return a task key that the dashboard groups as ``daskkern_<name>-<role>``."""
-        return f"daskkern_{re.sub('[^0-9A-Za-z]+', '_', self.name)}-{role}-{number}-{self.fit}-{epoch}"
+        return f"daskkern_{re.sub('[^0-9A-Za-z]+', '_', self.name)}-{role}-{number}-{self.fit}-{self.attempt}-{epoch}"
 
 
 @dataclass(frozen=True)

@@ -28,19 +28,34 @@ class FitBook:
             del self.records[fit]
         return self.records[card.fit]
 
+    def holder(self, fit: str) -> str:
+        """Return the client that holds `fit`, or "" for none."""
+        return self.records[fit].client if fit in self.records else ""
+
+    def rival(self, card: FitCard) -> str:
+        """Return the active fit that writes to the same place as `card`, or "" for none."""
+        for fit, record in self.records.items():
+            if fit != card.fit and record.active and card.out and record.card.out == card.out:
+                return fit
+        return ""
+
     def ask(self, card: FitCard, wish: Mapping[str, Any], asker: str, places: Sequence[Place]) -> dict[str, Any]:
         """Ask for workers: their names, or what the fit waits for, or that it was stopped.
 
         `asker` is the client that holds the fit from now on.
         """
+        rival = self.rival(card)
+        if rival:
+            return {"rival": rival}
         record = self.record(card)
         record.client = asker
         if record.stop:
             self.admission.release(card.fit)
             return {"stop": record.stop}
         allowed = wish.get("allowed")
-        names = None if allowed is None else tuple(allowed)
-        asked = Wish(card.fit, record.submitted, wish.get("n_ranks"), names, wish.get("memory"))
+        names = None if allowed is None else tuple(str(name) for name in allowed)
+        n_ranks, memory = (None if wish.get(key) is None else int(wish[key]) for key in ("n_ranks", "memory"))
+        asked = Wish(card.fit, record.submitted, n_ranks, names, memory)
         verdict = self.admission.ask(asked, places)
         for fit in self.admission.held:  # others may have had their turn, too
             if self.records[fit].state == QUEUED:

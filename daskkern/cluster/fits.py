@@ -141,6 +141,8 @@ class FitRecord:
     """Whose connection holds the fit: the fit ends with it."""
     task: str = ""
     """Of a detached fit: the task that conducts it."""
+    losses: int = 0
+    """Workers that died under its conductor since its last batch."""
     stop: str = ""
     """"stop" or "abort", when somebody asked for it."""
     lost: int = 0

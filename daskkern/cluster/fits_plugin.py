@@ -19,8 +19,10 @@ from tornado.ioloop import PeriodicCallback
 from daskkern.cluster.admission import Place
 from daskkern.cluster.fit_book import FitBook
 from daskkern.cluster.fits import CANCELLED, FAILED, FitCard, FitRecord
+from daskkern.cluster.membership import ask_scheduler
+from daskkern.errors import ClusterError
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised whenever the messages change, so that two versions never talk to each other by accident."""
 
 PLUGIN_NAME = f"daskkern_fits_{PROTOCOL}"
@@ -36,6 +38,9 @@ _HUNG_S = 60.0
 """A worker that conducts a detached fit, and of which nothing was heard for so long, is given up."""
 _HOLD_S = 10.0
 _RESTART_S = 60.0
+_TICK_MS = 500
+_HELD_UP_S = 3.0
+_LOSSES = 20
 
 
 class FitsPlugin(SchedulerPlugin):
@@ -63,21 +68,33 @@ class FitsPlugin(SchedulerPlugin):
             "hold": self._hold,
             "drop": self._drop,
         }
-        scheduler.handlers.update({f"daskkern_{verb}": handler for verb, handler in handlers.items()})
-        self._sweeper = PeriodicCallback(self._sweep, _SWEEP_MS)
-        self._sweeper.start()
+        scheduler.handlers.update({_question(verb): handler for verb, handler in handlers.items()})
+        self._ticked, self._awake_since = time.time(), 0.0
+        self._clocks = [PeriodicCallback(self._sweep, _SWEEP_MS), PeriodicCallback(self._tick, _TICK_MS)]
+        for clock in self._clocks:
+            clock.start()
 
     async def close(self) -> None:
-        self._sweeper.stop()
+        for clock in self._clocks:
+            clock.stop()
 
     # -- what the scheduler tells
 
     def log_event(self, topic: str, msg: Any) -> None:
         record = self._book.records.get(topic.removeprefix(TOPIC)) if topic.startswith(TOPIC) else None
         if record is not None and isinstance(msg, Mapping) and "event" in msg and record.note(msg):
-            task = self._scheduler.tasks.get(record.task)
-            if task is not None:
-                task.suspicious = 0  # it made progress: of the workers that died under it, none counts any more
+            record.losses = 0
+
+    def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+        """Forgive the losses of workers under conductors, of which Dask counts three: most wait, or hold a fit that
+        goes on. `_LOSSES` without a batch between them are too many."""
+        del worker, kwargs
+        for key, fit in self._conductors.items():
+            task, record = scheduler.tasks.get(key), self._book.records[fit]
+            if task is not None and task.suspicious:
+                record.losses += task.suspicious
+                if record.losses <= _LOSSES:
+                    task.suspicious = 0
 
     def remove_client(self, scheduler: Any, client: str) -> None:
         del scheduler
@@ -85,11 +102,9 @@ class FitsPlugin(SchedulerPlugin):
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         del start, args, kwargs
-        if finish not in ("memory", "erred", "forgotten"):
-            return
-        if key in self._supervisors and finish != "erred":  # then Dask gave it up, and its client may submit another
+        if key in self._supervisors and finish == "forgotten":  # its client has the result, or is gone
             self._book.admission.release(self._supervisors.pop(key))
-        elif key in self._conductors:
+        elif key in self._conductors and finish in ("memory", "erred", "forgotten"):
             fit = self._conductors.pop(key)
             self._book.admission.release(fit)
             self._settle(self._book.records[fit], finish)
@@ -104,6 +119,9 @@ class FitsPlugin(SchedulerPlugin):
     # -- what clients and supervisors ask
 
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
+        if self._book.holder(card["fit"]) not in ("", asker):  # conducted anew: what the one before had ends
+            self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != card["fit"]}
+            self._book.admission.release(card["fit"])
         answer = self._book.ask(FitCard(**card), wish, asker, self._places())
         known = self._addresses()
         return {**answer, "members": [known[name] for name in answer.get("members", ()) if name in known]}
@@ -118,22 +136,34 @@ class FitsPlugin(SchedulerPlugin):
         known = self._addresses()
         return [known[name] for name in self._book.admission.barred(fit, self._places())]
 
-    def _supervised(self, fit: str, task: str) -> bool:
-        """Note the task that supervises `fit` from now on. False when the fit does not hold its workers any more."""
-        if fit not in self._book.admission.held:
+    def _supervised(self, fit: str, task: str, asker: str) -> bool:
+        """Note the task that supervises `fit` from now on. False when `asker` does not hold its workers any more."""
+        if fit not in self._book.admission.held or self._book.holder(fit) != asker:
             return False
         self._supervisors = {key: other for key, other in self._supervisors.items() if other != fit} | {task: fit}
         return True
 
-    def _ended(self, fit: str, state: str, error: str = "") -> None:
+    def _ended(self, fit: str, state: str, asker: str, error: str = "") -> bool:
+        """Note how a fit ended. False, and nothing changes, when another process conducts it now."""
+        if self._book.holder(fit) not in ("", asker):
+            return False
         self._book.ended(fit, state, error)
+        return True
 
-    def _asked_to_stop(self, fit: str) -> str:
+    def _asked_to_stop(self, fit: str, asker: str) -> str:
         record = self._book.records.get(fit)
-        return "" if record is None else record.stop
+        if record is None or record.client not in ("", asker):
+            return "abort"  # another process conducts it now
+        return record.stop
 
     def _cancel(self, fit: str, abort: bool = False) -> bool:
-        return self._book.stop(fit, abort)
+        if not self._book.stop(fit, abort):
+            return False
+        record = self._book.records[fit]
+        if not record.client and record.task:  # nobody is there to end it
+            record.end(CANCELLED, "it was cancelled while nobody conducted it; --resume goes on from its checkpoint")
+            self._let_go(record.task)
+        return True
 
     def _list(self) -> list[dict[str, Any]]:
         return self._book.messages(self._places())
@@ -141,12 +171,15 @@ class FitsPlugin(SchedulerPlugin):
     def _events(self, fit: str, since: int = 0) -> dict[str, Any]:
         return self._book.events(fit, since)
 
-    async def _hold(self, card: dict[str, Any], task: str) -> bool:
-        """Keep the task of a detached fit, so that whoever submitted it may leave."""
+    async def _hold(self, card: dict[str, Any], task: str) -> str:
+        """Keep the task of a detached fit, so that whoever submitted it may leave. Returns why not."""
+        rival = self._book.rival(FitCard(**card))
+        if rival:
+            return f"fit {rival} is active and writes to {card['out']}; wait for it, cancel it, or write elsewhere"
         deadline = time.monotonic() + _HOLD_S
         while task not in self._scheduler.tasks:  # it comes by another connection
             if time.monotonic() > deadline:
-                return False
+                return f"the scheduler did not take the fit in {_HOLD_S:g} s; see its log, and fit again"
             await asyncio.sleep(0.01)
         record = self._book.record(FitCard(**card))
         record.task = task
@@ -154,7 +187,7 @@ class FitsPlugin(SchedulerPlugin):
         self._scheduler.client_desires_keys([task], _KEEPER)
         if self._scheduler.tasks[task].state in ("memory", "erred"):
             self.transition(task, "processing", self._scheduler.tasks[task].state)
-        return True
+        return ""
 
     async def _drop(self, address: str, silence_s: float) -> bool:
         """Remove a worker that hangs from the cluster, so that Dask computes again what it held, and have its nanny
@@ -164,7 +197,8 @@ class FitsPlugin(SchedulerPlugin):
             return True
         now = time.time()
         others = [other for other in self._scheduler.workers.values() if other is not worker]
-        slow = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
+        cut_off = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
+        slow = cut_off or now - self._awake_since < silence_s
         if slow or now - worker.last_seen < silence_s:
             return False
         nanny = worker.nanny
@@ -188,6 +222,8 @@ class FitsPlugin(SchedulerPlugin):
             record.end(FAILED, f"its task failed: {text}; see its worker's log, and fit again with resume")
         elif finish == "forgotten":
             record.end(CANCELLED)
+        else:
+            record.end(FAILED, "it ended without saying how; see the worker's log, and fit again with resume")
 
     def _let_go(self, key: str) -> None:
         if _KEEPER in self._scheduler.clients:
@@ -203,21 +239,59 @@ class FitsPlugin(SchedulerPlugin):
         workers = self._scheduler.workers.values()
         return [worker for worker in workers if worker.status.name in ("running", "paused")]
 
+    def _is_supervised(self, fit: str) -> bool:
+        """Return whether the task of its supervisor waits or runs."""
+        tasks = [self._scheduler.tasks.get(key) for key, other in self._supervisors.items() if other == fit]
+        return any(task is not None and task.state not in ("memory", "erred") for task in tasks)
+
+    def _tick(self) -> None:
+        """Note when this loop was held up: then it is no wonder that nothing was heard."""
+        now = time.time()
+        if now - self._ticked > _HELD_UP_S:
+            self._awake_since = now
+        self._ticked = now
+
     async def _sweep(self) -> None:
         """Free what belongs to clients that are silent, and give up workers that hang while they conduct a fit."""
         now = time.time()
         for fit, record in list(self._book.records.items()):
             client = self._scheduler.clients.get(record.client)
             silent = client is None or now - client.last_seen > _ABSENT_S
-            if record.active and record.client and silent and fit not in self._supervisors.values():
+            if record.active and record.client and silent and not self._is_supervised(fit):
                 self._book.admission.release(fit)
-        for key in list(self._conductors):
+        for key in [*self._conductors, *self._supervisors]:
             task = self._scheduler.tasks.get(key)
             worker = None if task is None else task.processing_on
             if worker is not None:
                 await self._drop(worker.address, _HUNG_S)
 
 
+def _question(verb: str) -> str:
+    return f"{PLUGIN_NAME}_{verb}"
+
+
 def install_fits(client: Client) -> None:
-    """Put the plugin on the scheduler. Costs one message when it is there already."""
-    client.register_plugin(FitsPlugin())
+    """Put the plugin on the scheduler. Costs one message when it is there already.
+
+    Raises ClusterError when the scheduler cannot have it.
+    """
+    try:
+        client.register_plugin(FitsPlugin())
+    except Exception as error:  # whatever the scheduler raised while it loaded the class
+        raise ClusterError(
+            f"the scheduler cannot keep the list of fits ({type(error).__name__}: {error}); install daskkern in its "
+            "environment, of the same version as here, and restart it"
+        ) from error
+
+
+def ask_fits(client: Client, verb: str, **arguments: Any) -> Any:
+    """Ask the plugin on the scheduler. Raises ClusterError when the scheduler is gone, or has lost the plugin."""
+    try:
+        answer = ask_scheduler(client, _question(verb), **arguments)
+    except ClusterError:
+        raise
+    except Exception as error:  # as the handler raised it
+        raise ClusterError(f"the scheduler cannot answer about fits: {type(error).__name__}: {error}") from error
+    if answer is None:  # Dask's answer to an unknown question
+        raise ClusterError("the scheduler was restarted and has forgotten the fits; what ran goes on with --resume")
+    return answer

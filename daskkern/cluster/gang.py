@@ -3,6 +3,7 @@
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from daskkern.cluster.epoch import GangOrder
 from daskkern.cluster.fits import new_card
 from daskkern.cluster.fits_plugin import TOPIC
 from daskkern.cluster.lease import Lease, admitted
-from daskkern.cluster.membership import choose_workers, live_workers
+from daskkern.cluster.membership import choose_workers
 from daskkern.cluster.plugin import install
 from daskkern.cluster.rank import RankMain
 from daskkern.cluster.settings import GangSettings
@@ -72,7 +73,7 @@ def run_gang(
         except ClusterError as error:
             raise SpecError(str(error)) from None
         install(client)
-        order = _order(client, lease, name, settings, settings.elastic and not isinstance(payload, PerRank))
+        order = _order(lease, name, settings, settings.elastic and not isinstance(payload, PerRank))
         attendance = Attendance(client, order, settings, listener)
         try:
             attendance.begin(rank_main, payload, reform)
@@ -99,15 +100,13 @@ def _workers(
         yield lease
 
 
-def _order(client: Client, lease: Lease, name: str, settings: GangSettings, elastic: bool) -> GangOrder:
-    alive = live_workers(client)
-    names = tuple(str(alive[address]["name"]) for address in lease.addresses if address in alive)
+def _order(lease: Lease, name: str, settings: GangSettings, elastic: bool) -> GangOrder:
     return GangOrder(
         lease.card.fit,
         name,
         f"{TOPIC}{lease.card.fit}",
         lease.addresses,
-        None if settings.workers is None else names,
+        lease.wish[1],
         settings.n_ranks,
         settings.collective_timeout_s,
         settings.start_timeout_s,
@@ -116,4 +115,5 @@ def _order(client: Client, lease: Lease, name: str, settings: GangSettings, elas
         settings.idle_s,
         settings.retries,
         elastic,
+        uuid.uuid4().hex[:6],
     )

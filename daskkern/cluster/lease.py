@@ -12,8 +12,9 @@ from typing import Any
 from distributed import Client
 
 from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard
-from daskkern.cluster.fits_plugin import install_fits
-from daskkern.cluster.membership import ask_scheduler, live_workers
+from daskkern.cluster.fits_plugin import ask_fits, install_fits
+from daskkern.cluster.membership import live_workers
+from daskkern.cluster.plugin import install
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError
 from daskkern.events import FitQueued, Listener
 
@@ -26,6 +27,8 @@ class Lease:
 
     card: FitCard
     addresses: tuple[str, ...]
+    wish: tuple[int | None, tuple[str, ...] | None, int | None] = (None, None, None)
+    """How many workers it asked for, their names, and the bytes of each rank; see :func:`admitted`."""
 
 
 @contextmanager
@@ -61,11 +64,12 @@ def admitted(
         When somebody cancelled the fit while it waited.
     """
     install_fits(client)
-    wish = {"n_ranks": n_ranks, "allowed": _names(client, workers), "memory": memory}
+    install(client)
+    wish = (n_ranks, _names(client, workers), memory)
     _check_memory(client, memory)
     state, problem = FINISHED, ""
     try:
-        yield Lease(card, _wait(client, card, wish, idle_s, listener))
+        yield Lease(card, _wait(client, card, wish, idle_s, listener), wish)
     except (FitCancelledError, KeyboardInterrupt) as error:
         state, problem = CANCELLED, str(error)
         raise
@@ -76,7 +80,7 @@ def admitted(
         if card.detached and state == FINISHED:
             state = ""  # its model is not written yet
         with suppress(ClusterError):  # without a scheduler there is nothing to give back
-            ask_scheduler(client, "daskkern_ended", fit=card.fit, state=state, error=problem)
+            ask_fits(client, "ended", fit=card.fit, state=state, error=problem, asker=client.id)
 
 
 def renewed(client: Client, lease: Lease, rejoin_s: float, idle_s: float) -> Lease:
@@ -86,27 +90,38 @@ def renewed(client: Client, lease: Lease, rejoin_s: float, idle_s: float) -> Lea
     """
     begun = time.monotonic()
     while True:
-        wish = {"n_ranks": None, "allowed": None, "memory": None}  # what it holds already
-        answer = ask_scheduler(client, "daskkern_ask", card=asdict(lease.card), wish=wish, asker=client.id)
+        answer = _ask(client, lease.card, lease.wish)
         found, waited = tuple(answer.get("members", ())), time.monotonic() - begun
-        if answer.get("stop"):
-            raise FitCancelledError(f"fit '{lease.card.name}' ({lease.card.fit}) was cancelled")
         if len(found) >= len(lease.addresses) or (found and waited > rejoin_s):
-            return Lease(lease.card, found)
+            return Lease(lease.card, found, lease.wish)
         if waited > idle_s:
             raise ClusterError(f"the workers of fit '{lease.card.name}' are gone, and none came back in {idle_s:g} s")
         time.sleep(_POLL_S)
 
 
-def _wait(client: Client, card: FitCard, wish: dict[str, Any], idle_s: float, listener: Listener) -> tuple[str, ...]:
+_Wish = tuple[int | None, tuple[str, ...] | None, int | None]
+
+
+def _ask(client: Client, card: FitCard, wish: _Wish) -> dict[str, Any]:
+    """Ask for workers, and return what the scheduler says. Raises when it says that the fit shall not be."""
+    words = dict(zip(("n_ranks", "allowed", "memory"), wish, strict=True))
+    answer: dict[str, Any] = ask_fits(client, "ask", card=asdict(card), wish=words, asker=client.id)
+    if answer.get("stop"):
+        raise FitCancelledError(f"fit '{card.name}' ({card.fit}) was cancelled before it had its workers")
+    if answer.get("rival"):
+        raise ClusterError(
+            f"fit {answer['rival']} is active and writes to {card.out}; wait for it, cancel it, or write elsewhere"
+        )
+    return answer
+
+
+def _wait(client: Client, card: FitCard, wish: _Wish, idle_s: float, listener: Listener) -> tuple[str, ...]:
     said, enough_at = "", time.monotonic()
     while True:
-        answer = ask_scheduler(client, "daskkern_ask", card=asdict(card), wish=wish, asker=client.id)
-        if answer.get("stop"):
-            raise FitCancelledError(f"fit '{card.name}' ({card.fit}) was cancelled before it had its workers")
+        answer = _ask(client, card, wish)
         if answer.get("members"):
             return tuple(answer["members"])
-        missing = int(answer.get("missing", 0))
+        missing = int(answer.get("missing", 0)) or int(not answer.get("ahead"))  # its workers are being restarted
         enough_at = enough_at if missing else time.monotonic()
         if time.monotonic() - enough_at > idle_s:
             raise ClusterError(
@@ -127,12 +142,12 @@ def _reason(ahead: Sequence[str], missing: int) -> str:
     return f"waiting for {len(ahead)} fit{'s' * (len(ahead) != 1)} that use the workers or asked before: {fits}"
 
 
-def _names(client: Client, workers: Sequence[str] | None) -> list[str] | None:
+def _names(client: Client, workers: Sequence[str] | None) -> tuple[str, ...] | None:
     """Return the names of workers that are named or addressed: a worker that is restarted keeps its name only."""
     if workers is None:
         return None
     alive = live_workers(client)
-    return [str(alive[worker]["name"]) if worker in alive else worker for worker in workers]
+    return tuple(str(alive[worker]["name"]) if worker in alive else worker for worker in workers)
 
 
 def _check_memory(client: Client, memory: int | None) -> None:

@@ -15,6 +15,7 @@ from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from daskkern.backend.current import current
 from daskkern.cluster.clients import Certificates, client_at, scheduler_file_address
 from daskkern.errors import ClusterError, SpecError
 
@@ -120,7 +121,7 @@ def _check_running(scheduler: str | None, scheduler_file: str | None, tls: Certi
 
 @contextmanager
 def _client(cluster: Any, timeout_s: float) -> Iterator[Client]:
-    with Client(cluster, timeout=max(timeout_s, 30.0), set_as_default=False) as client, client.as_current():
+    with Client(cluster, timeout=max(timeout_s, 30.0), set_as_default=False) as client, current(client):
         yield client
 
 

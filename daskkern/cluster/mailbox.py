@@ -171,10 +171,9 @@ class Registry:
             mailbox.regroup_requested = True
 
     def standing(self, fit: str) -> tuple[int, int]:
-        """Return the latest epoch of `fit` known here, and the epoch of the commit kept here; -1 for none."""
+        """Return the latest epoch of `fit` known here, and of the last commit made here; -1 for none."""
         vault = self.vaults.get(fit)
-        kept = None if vault is None else vault.latest
-        return self.epochs.get(fit, -1), -1 if kept is None else kept.epoch
+        return self.epochs.get(fit, -1), -1 if vault is None else vault.committed
 
     def forget(self, fit: str, epoch: int) -> None:
         """End whatever is here of `fit`: it was over after `epoch`. Nothing happens where a later one has begun."""

@@ -12,7 +12,8 @@ from typing import Any
 from distributed import Client, Worker
 
 from daskkern.cluster.calls import call_workers
-from daskkern.cluster.membership import ask_scheduler, live_workers
+from daskkern.cluster.fits_plugin import ask_fits
+from daskkern.cluster.membership import live_workers
 from daskkern.errors import ClusterError
 
 _ANSWER_S = 5.0
@@ -85,7 +86,7 @@ class Members:
 
     def usable(self) -> tuple[str, ...]:
         """Return the addresses that could be ranks now, in the order in which they joined the cluster."""
-        barred = set(ask_scheduler(self.client, "daskkern_barred", fit=self.fit))
+        barred = set(ask_fits(self.client, "barred", fit=self.fit))
         return tuple(address for address in self.heard() if address not in barred | self.rejected)
 
     def heard(self) -> tuple[str, ...]:
@@ -100,7 +101,7 @@ class Members:
 
     def take(self, addresses: Sequence[str]) -> bool:
         """Let the fit hold these workers from now on; False when another fit was faster."""
-        return bool(ask_scheduler(self.client, "daskkern_take", fit=self.fit, addresses=list(addresses)))
+        return bool(ask_fits(self.client, "take", fit=self.fit, addresses=list(addresses)))
 
     def lost(self, addresses: Iterable[str]) -> dict[int, str]:
         """Return, by rank, those of `addresses` that have left or gone silent."""
@@ -113,7 +114,7 @@ class Members:
         alive = live_workers(self.client)
         for address in addresses:
             if address in alive:
-                ask_scheduler(self.client, "daskkern_drop", address=address, silence_s=self.pulse.silence_s)
+                ask_fits(self.client, "drop", address=address, silence_s=self.pulse.silence_s)
 
     def pick(self, before: Collection[str]) -> tuple[str, ...]:
         """Return the addresses for a new gang: those of the one before first, at most as many as are wanted."""

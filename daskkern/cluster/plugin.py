@@ -29,6 +29,7 @@ class CollectivesPlugin(WorkerPlugin):
 
     def setup(self, worker: Worker) -> None:
         self.registry = Registry()
+        _let_tasks_connect(worker)
         handlers: dict[str, Callable[..., Any]] = {
             "open": self._open,
             "put": self._put,
@@ -79,6 +80,13 @@ class CollectivesPlugin(WorkerPlugin):
 
     def _forget(self, fit: str, epoch: int) -> None:
         self.registry.forget(fit, epoch)
+
+
+def _let_tasks_connect(worker: Worker) -> None:
+    """Let tasks of this worker be clients of its cluster: ``dask worker --tls-cert`` is a worker's certificate only."""
+    security: Any = worker.security
+    if security is not None and security.tls_client_cert is None and security.tls_worker_cert is not None:
+        security.tls_client_cert, security.tls_client_key = security.tls_worker_cert, security.tls_worker_key
 
 
 def install(client: Client) -> None:

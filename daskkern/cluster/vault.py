@@ -22,14 +22,21 @@ class Vault:
         self.epoch = 0
         self._lock = threading.Lock()
         self._kept: Kept | None = None
+        self.committed = -1
+        """Epoch of the gang that made the last commit, wherever it is kept; -1 for none."""
 
     @property
     def latest(self) -> Kept | None:
         """The commit after the most steps, or None."""
         return self._kept
 
+    def mark(self) -> None:
+        """Note that the gang that runs has made a commit that outlives it."""
+        self.committed = max(self.committed, self.epoch)
+
     def put(self, steps: int, data: HostArray) -> None:
         """Keep a commit, unless a later one is here."""
         with self._lock:
             if self._kept is None or self._kept.steps <= steps:
                 self._kept = Kept(steps, data, self.epoch)
+                self.mark()

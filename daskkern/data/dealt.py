@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from distributed import Client, as_completed, wait
 
+from daskkern.backend.current import current
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -53,7 +55,7 @@ def run_tasks(
             finished(number)
     except BaseException:
         (folder / _SIGN).touch()
-        with suppress(Exception), client.as_current():
+        with suppress(Exception), current(client):
             wait(futures, timeout=_PATIENCE)
         raise
     finally:

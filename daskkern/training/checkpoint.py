@@ -47,13 +47,20 @@ def read_checkpoint(location: str, fingerprint: str) -> Found | None:
         When something else is there, when a commit is damaged, or when it was made with other data, settings or
         schema than `fingerprint` tells; the message names the differences.
     """
-    group = _open(location)
-    whole = [] if group is None else _whole(group)
-    if group is None or not whole:
-        return None
-    last = max(whole)
-    check_fingerprint(_record(group[last].attrs.get("fingerprint")), fingerprint, f"the checkpoint {location}")
-    return Found(_read(group, last, location), str(group[last].attrs.get("run", "")))
+    while True:
+        group = _open(location)
+        whole = [] if group is None else _whole(group)
+        if group is None or not whole:
+            return None
+        last = max(whole)
+        try:
+            check_fingerprint(_record(group[last].attrs.get("fingerprint")), fingerprint, f"the checkpoint {location}")
+            return Found(_read(group, last, location), str(group[last].attrs.get("run", "")))
+        except (KeyError, StoreError):
+            again = _open(location)
+            if again is not None and last in _whole(again):
+                raise
+            # A run that is about to end has put a later commit in its place meanwhile.
 
 
 def begin_checkpoint(location: str, run: str) -> None:

@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from distributed import Client, get_worker, secede
 
 from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, new_card
-from daskkern.cluster.fits_plugin import install_fits
+from daskkern.cluster.fits_plugin import ask_fits, install_fits
 from daskkern.cluster.gang import GangSettings
-from daskkern.cluster.membership import ask_scheduler, choose_workers, live_workers
+from daskkern.cluster.membership import choose_workers, live_workers
+from daskkern.cluster.plugin import install
 from daskkern.data.atomic import check_destination
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
@@ -100,13 +101,15 @@ def submit(
     choose_workers(client, gang.n_ranks, gang.workers, conduct)
     _check_output(client, out)
     install_fits(client)
+    install(client)
     named(safety, source, settings, validation)  # refuses, or removes, what an earlier fit has left
     order = Order(card, source, settings, validation, gang, replace(safety, resume=True, overwrite=False), keeps)
     key = f"daskkern_fit-{card.fit}"
     future = client.submit(conduct, order, key=key, pure=False, retries=0, priority=_PRIORITY)
     try:
-        if not ask_scheduler(client, "daskkern_hold", card=asdict(card), task=key):
-            raise ClusterError("the scheduler did not take the fit within 10 s; see its log, and fit again")
+        problem = ask_fits(client, "hold", card=asdict(card), task=key)
+        if problem:
+            raise ClusterError(problem)
     finally:
         future.release()
     return FitHandle(card.fit, str(client.scheduler_info(n_workers=0)["address"]), out, client)
@@ -119,6 +122,7 @@ def conduct(order: Order) -> None:
     client = Client(worker.scheduler.address, security=worker.security, timeout=_CONNECT_S, set_as_default=False)
     with client:
         if _is_done(order):
+            _finish(order, client, interrupted=False)
             return
         try:
             _run(order, client)
@@ -140,17 +144,20 @@ def _run(order: Order, client: Client) -> None:
         safety=order.safety,
         card=order.card,
     )
-    model = replace(result.model, provenance={**result.model.provenance, "fit": order.card.fit})
-    save_model(model, order.card.out)
+    save_model(result.model, order.card.out)
+    _finish(order, client, interrupted=result.finished.reason == "interrupted")
+
+
+def _finish(order: Order, client: Client, *, interrupted: bool) -> None:
     _tell(client, order, FINISHED, "")
-    if not order.keeps_checkpoint and result.finished.reason != "interrupted":
+    if not order.keeps_checkpoint and not interrupted:
         assert order.safety.checkpoint is not None
         remove_checkpoint(order.safety.checkpoint)
 
 
 def _tell(client: Client, order: Order, state: str, error: str) -> None:
     with suppress(ClusterError):
-        ask_scheduler(client, "daskkern_ended", fit=order.card.fit, state=state, error=error)
+        ask_fits(client, "ended", fit=order.card.fit, state=state, error=error, asker=client.id)
 
 
 def _is_done(order: Order) -> bool:

@@ -13,8 +13,7 @@ from distributed import Client
 
 from daskkern.cluster.clients import client_at
 from daskkern.cluster.fits import FitStatus
-from daskkern.cluster.fits_plugin import install_fits
-from daskkern.cluster.membership import ask_scheduler
+from daskkern.cluster.fits_plugin import ask_fits, install_fits
 from daskkern.errors import ClusterError, FitCancelledError
 from daskkern.events import Event, Listener, from_message, silent
 from daskkern.models import KernelModel, load_model
@@ -37,7 +36,7 @@ def list_fits(client: Client) -> tuple[FitStatus, ...]:
     Raises ClusterError when the scheduler does not answer.
     """
     install_fits(client)
-    return tuple(FitStatus.from_message(message) for message in ask_scheduler(client, "daskkern_fits"))
+    return tuple(FitStatus.from_message(message) for message in ask_fits(client, "fits"))
 
 
 def find_fit(client: Client, fit: str | None) -> FitStatus:
@@ -115,7 +114,7 @@ class FitHandle:
     def moments(self) -> tuple[Moment, ...]:
         """Return what happened until now, without single batches."""
         with self._connected() as client:
-            return _moments(ask_scheduler(client, "daskkern_fit_events", fit=self.fit)["events"])
+            return _moments(ask_fits(client, "fit_events", fit=self.fit)["events"])
 
     def cancel(self, *, abort: bool = False) -> bool:
         """Ask the fit to end after this step, with the model so far and a checkpoint; with `abort` at once, without.
@@ -123,7 +122,7 @@ class FitHandle:
         Returns at once; False when it has ended already.
         """
         with self._connected() as client:
-            return bool(ask_scheduler(client, "daskkern_cancel", fit=self.fit, abort=abort))
+            return bool(ask_fits(client, "cancel", fit=self.fit, abort=abort))
 
     def watch(self, listener: Listener = silent, timeout_s: float | None = None) -> FitStatus:
         """Pass on what happened and happens, until the fit has ended; return how.
@@ -138,7 +137,7 @@ class FitHandle:
         latest: Mapping[str, Any] = {}
         with self._connected() as client:
             while True:
-                answer = ask_scheduler(client, "daskkern_fit_events", fit=self.fit, since=at)
+                answer = ask_fits(client, "fit_events", fit=self.fit, since=at)
                 for moment in _moments(answer["events"]):
                     listener(moment.event)
                 if answer["latest"] and answer["latest"] != latest:
@@ -150,6 +149,14 @@ class FitHandle:
                 if deadline is not None and time.monotonic() > deadline:
                     raise TimeoutError(f"fit {self.fit} has not ended in {timeout_s:g} s")
                 time.sleep(_POLL_S)
+
+    def _model(self) -> KernelModel:
+        if not self.out:
+            raise ClusterError(f"the model of fit {self.fit} stayed with the process that submitted it")
+        model = load_model(self.out)
+        if model.provenance.get("fit") != self.fit:
+            raise ClusterError(f"the model at {self.out} is of another fit than {self.fit}; it was written later")
+        return model
 
     def result(self, timeout_s: float | None = None) -> KernelModel:
         """Wait for the end and return the model.
@@ -164,7 +171,7 @@ class FitHandle:
         """
         status = self.watch(timeout_s=timeout_s)
         if status.state in ("finished", "interrupted"):
-            return load_model(self.out)
+            return self._model()
         what = status.error or f"it ended as {status.state}"
         kind = FitCancelledError if status.state == "cancelled" else ClusterError
         raise kind(f"fit {self.fit} has no model: {what}")

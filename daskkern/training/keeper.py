@@ -95,6 +95,7 @@ class Keeper:
         """The last commit as bytes, where it is wanted back."""
         self._hand_back = safety.hand_back
         self._vault = vault if safety.in_memory else None
+        self._fit_vault = vault
         self._writer, self._interval_s = writer, safety.commit_s
         self._next = time.monotonic() + safety.commit_s
 
@@ -109,6 +110,7 @@ class Keeper:
             self._vault.put(commit.position.steps, commit.to_bytes())
         if self._writer is not None:
             self._writer.offer(commit, at_once=last)
+            self._fit_vault.mark()
         if self._hand_back and last:
             self.last = commit.to_bytes()
         cost = seconds + time.perf_counter() - begun

@@ -13,8 +13,10 @@ from distributed import Client, KilledWorker, get_client, get_worker, secede
 
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
+from daskkern.backend.current import current
 from daskkern.cluster.desk import Desk, Regroup
 from daskkern.cluster.fits import FitCard
+from daskkern.cluster.fits_plugin import ask_fits
 from daskkern.cluster.gang import GangSettings, run_gang
 from daskkern.cluster.lease import Lease, admitted, renewed
 from daskkern.cluster.membership import ask_scheduler, choose_workers, live_workers
@@ -101,12 +103,10 @@ def _fit_admitted(
         holds_out(settings, validation),
         key=_key("prepare"),
         pure=False,
-        # Pinned, it could not run again when they are gone: only where the user chose the workers.
-        workers=None if gang.workers is None else list(lease.addresses),
         retries=0,
     )
     try:
-        prepared: Prepared = _outcome(client, client.submit(_unwrap, ticket, pure=False), lease.card)
+        prepared: Prepared = _outcome(client, client.submit(_unwrap, ticket, pure=False), lease.card, gang.idle_s)
         summary = summarise(prepared, settings)
 
         def decide(lease: Lease) -> MemoryPlan:
@@ -115,7 +115,7 @@ def _fit_admitted(
 
         known = lease
         lease, plan = _steadily(client, gang, lease, decide)
-        with client.as_current(), features_for(source, settings, prepared) as features:
+        with current(client), features_for(source, settings, prepared) as features:
             whole = RemoteValue(str(ticket.key))
             safety = replace(safety, in_memory=gang.retries > 0 and _can_keep(summary, settings, plan))
             task = RankTask(source, settings, whole, validation, plan, 0, features, safety, summary)
@@ -151,7 +151,7 @@ def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool) -
     secede()
     # The subsample that K_SS is made of travels in the graph once a block row: a few megabytes, and meant.
     quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})
-    with quiet, client.as_current():
+    with quiet, current(client):
         try:
             return prepare(source, settings, held_out)
         except DaskkernError as error:
@@ -164,8 +164,9 @@ def _unwrap(outcome: Any) -> Any:
     return outcome
 
 
-def _outcome(client: Client, future: Any, card: FitCard) -> Any:
+def _outcome(client: Client, future: Any, card: FitCard, idle_s: float) -> Any:
     """Return what the set-up gave, unless somebody cancels the fit before."""
+    there = time.monotonic()
     try:
         while True:
             try:
@@ -176,8 +177,12 @@ def _outcome(client: Client, future: Any, card: FitCard) -> Any:
                     "little memory is the usual reason"
                 ) from error
             except TimeoutError:
-                pass
-            if ask_scheduler(client, "daskkern_asked_to_stop", fit=card.fit):
+                there = time.monotonic() if live_workers(client) else there
+            if time.monotonic() - there > idle_s:
+                raise ClusterError(
+                    f"all workers left while fit '{card.name}' was set up, and none came in {idle_s:g} s"
+                )
+            if ask_fits(client, "asked_to_stop", fit=card.fit, asker=client.id):
                 raise FitCancelledError(f"fit '{card.name}' ({card.fit}) was cancelled; nothing was written")
     finally:
         future.release()

@@ -15,6 +15,7 @@ from dask.delayed import delayed
 from distributed import Client, Future, get_client, get_worker, wait
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.current import current
 from daskkern.data.csr import FeatureRows, first_not_finite, is_sparse, stack_rows
 from daskkern.data.encoding import Encoding
 from daskkern.data.remote import is_url
@@ -209,7 +210,7 @@ class BlockSource(Source):
 
     def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
         futures = client.compute([block.delayed() for block in self.blocks])
-        with client.as_current():
+        with current(client):
             wait(futures)
         for future in futures:
             if future.status == "error":

@@ -83,6 +83,9 @@ def test_a_gang_takes_other_workers_and_leaves_its_own() -> None:
     assert not admission.take("f", ("b", "c"), places())
     assert not admission.take("f", ("b", "x"), places())
     assert admission.held["f"] == ("a", "b")
+    admission.ask(Wish("waits", 2.0, n_ranks=2, allowed=("c", "d")), places("abc"))
+    assert not admission.take("f", ("b", "d"), places())  # d has just joined, and another waits for it
+    admission.release("waits")
     assert admission.take("f", ("b", "d"), places())
     assert admission.barred("g", places()) == {"b", "d"}
     assert admission.busy == {"b", "c", "d"}

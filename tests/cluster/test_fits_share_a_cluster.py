@@ -15,9 +15,9 @@ from test_gang import assert_nothing_left
 from test_losses import start_fit
 
 from daskkern.cluster.fits import new_card
+from daskkern.cluster.fits_plugin import ask_fits
 from daskkern.cluster.gang import GangSettings, run_gang
 from daskkern.cluster.lease import admitted
-from daskkern.cluster.membership import ask_scheduler
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError, SpecError
 from daskkern.events import Event, FitQueued, silent
 from daskkern.testing.cluster import local_cluster, wait_until
@@ -148,7 +148,7 @@ def test_a_client_that_dies_in_the_queue_holds_nobody_up(client2: Client, cluste
         Client(cluster2, set_as_default=False) as leaves,
         admitted(client2, new_card("holds"), None, None, None, 10.0, silent),
     ):
-        assert ask_scheduler(leaves, "daskkern_ask", card=card, wish=wish, asker=leaves.id)["ahead"]
+        assert ask_fits(leaves, "ask", card=card, wish=wish, asker=leaves.id)["ahead"]
     wait_until(lambda: state(client2, "leaves") == "lost", what="the end of its wish")
     assert run_gang(client2, ranks.many_steps, 5, name="next") == [1000.0] * 2
 

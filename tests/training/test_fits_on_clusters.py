@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 
 import daskkern
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
+from daskkern.backend.current import current
 from daskkern.cli.fit import where_time_went
 from daskkern.errors import ClusterError, DataError, MemoryBudgetError
 from daskkern.events import FitStarted
@@ -117,7 +118,7 @@ def test_arrays_and_dask_arrays_reach_the_workers(X, client2):
 
 def test_persisted_dask_arrays_are_fitted_where_they_are(X, client2):
     y = load_digits(return_X_y=True)[1]
-    with client2.as_current():
+    with current(client2):
         lazy_X, lazy_y = da.from_array(X, chunks=(400, 64)).persist(), da.from_array(y, chunks=400).persist()
         model = KernelClassifier(Gaussian(25.0), basis=Landmarks(200), max_epochs=2).fit(lazy_X, lazy_y)
         assert model.score(lazy_X, lazy_y) > 0.9
@@ -141,7 +142,7 @@ def test_many_epochs_and_a_wide_model_still_agree(store, client2, client3):
 
 
 def test_an_active_client_is_used(store, client2):
-    with client2.as_current():
+    with current(client2):
         model = KernelClassifier(Gaussian(1.5), basis=Landmarks(100), max_epochs=2).fit(store)
     assert sum(epoch.bytes_sent for epoch in model.history_) > 0
 
