@@ -78,14 +78,15 @@ class FitBook:
         return True
 
     def client_left(self, client: str) -> None:
-        """Free what the fits of `client` hold. A detached fit will be conducted again; others are lost."""
+        """Free what the fits of `client` hold. A detached fit will be conducted again, and keeps its place until then;
+        others are lost."""
         for fit, record in self.records.items():
             if record.active and record.client == client:
-                self.admission.release(fit)
                 record.client = ""
                 if record.card.detached:
                     record.state = RECOVERING
                 else:
+                    self.admission.release(fit)
                     record.end(LOST, "the process that submitted it has left the cluster")
 
     def messages(self, places: Sequence[Place]) -> list[dict[str, Any]]:

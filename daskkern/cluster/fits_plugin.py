@@ -103,7 +103,9 @@ class FitsPlugin(SchedulerPlugin):
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         del start, args, kwargs
         if key in self._supervisors and finish == "forgotten":  # its client has the result, or is gone
-            self._book.admission.release(self._supervisors.pop(key))
+            fit = self._supervisors.pop(key)
+            if not self._book.records[fit].card.detached:  # which keeps its place until its conductor ends
+                self._book.admission.release(fit)
         elif key in self._conductors and finish in ("memory", "erred", "forgotten"):
             fit = self._conductors.pop(key)
             self._book.admission.release(fit)
@@ -121,10 +123,9 @@ class FitsPlugin(SchedulerPlugin):
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
         if self._book.holder(card["fit"]) not in ("", asker):  # conducted anew: what the one before had ends
             self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != card["fit"]}
-            self._book.admission.release(card["fit"])
         answer = self._book.ask(FitCard(**card), wish, asker, self._places())
-        known = self._addresses()
-        return {**answer, "members": [known[name] for name in answer.get("members", ()) if name in known]}
+        known, names = self._addresses(), answer.get("members", ())
+        return {**answer, "members": [known[name] for name in names if name in known], "held": len(names)}
 
     def _take(self, fit: str, addresses: tuple[str, ...]) -> bool:
         names = {address: name for name, address in self._addresses().items()}

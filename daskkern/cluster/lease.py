@@ -40,6 +40,7 @@ def admitted(
     memory: int | None,
     idle_s: float,
     listener: Listener,
+    rejoin_s: float = 10.0,
 ) -> Iterator[Lease]:
     """Wait until the scheduler gives `card`'s fit its workers, and give them back at the end.
 
@@ -53,6 +54,8 @@ def admitted(
         Bytes of each rank, to share workers with other fits that say theirs; None wants them alone.
     idle_s
         How long to wait while the cluster has too few workers, whoever uses them.
+    rejoin_s
+        How long to wait for all of its workers, when it holds them already and some are being restarted.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def admitted(
     _check_memory(client, memory)
     state, problem = FINISHED, ""
     try:
-        yield Lease(card, _wait(client, card, wish, idle_s, listener), wish)
+        yield Lease(card, _wait(client, card, wish, idle_s, rejoin_s, listener), wish)
     except (FitCancelledError, KeyboardInterrupt) as error:
         state, problem = CANCELLED, str(error)
         raise
@@ -115,11 +118,15 @@ def _ask(client: Client, card: FitCard, wish: _Wish) -> dict[str, Any]:
     return answer
 
 
-def _wait(client: Client, card: FitCard, wish: _Wish, idle_s: float, listener: Listener) -> tuple[str, ...]:
-    said, enough_at = "", time.monotonic()
+def _wait(
+    client: Client, card: FitCard, wish: _Wish, idle_s: float, rejoin_s: float, listener: Listener
+) -> tuple[str, ...]:
+    said, begun = "", time.monotonic()
+    enough_at = begun
     while True:
         answer = _ask(client, card, wish)
-        if answer.get("members"):
+        whole = len(answer["members"]) >= int(answer.get("held", 0)) or time.monotonic() - begun > rejoin_s
+        if answer["members"] and whole:
             return tuple(answer["members"])
         missing = int(answer.get("missing", 0)) or int(not answer.get("ahead"))  # its workers are being restarted
         enough_at = enough_at if missing else time.monotonic()

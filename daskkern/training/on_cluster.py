@@ -57,7 +57,7 @@ def fit_on(
         gang = replace(gang, n_ranks=1)
     choose_workers(client, gang.n_ranks, gang.workers, rank_main)
     asked = (gang.n_ranks, gang.workers, gang.share_memory, gang.idle_s)
-    with admitted(client, card, *asked, listener) as lease:
+    with admitted(client, card, *asked, listener, gang.rejoin_s) as lease:
         return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease)
 
 
