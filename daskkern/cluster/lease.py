@@ -11,7 +11,7 @@ from typing import Any
 
 from distributed import Client
 
-from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard
+from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, FitStatus
 from daskkern.cluster.fits_plugin import ask_fits, install_fits
 from daskkern.cluster.membership import live_workers
 from daskkern.cluster.plugin import install
@@ -102,6 +102,19 @@ def renewed(client: Client, lease: Lease, rejoin_s: float, idle_s: float) -> Lea
         time.sleep(_POLL_S)
 
 
+def check_alone(client: Client, card: FitCard) -> None:
+    """Refuse a fit that writes where another does, before anything that is there is touched. Raises ClusterError."""
+    install_fits(client)
+    for message in ask_fits(client, "fits"):
+        status = FitStatus.from_message(message)
+        if status.active and card.out and status.card.out == card.out and status.card.fit != card.fit:
+            raise ClusterError(_rival(status.card.fit, card.out))
+
+
+def _rival(fit: str, out: str) -> str:
+    return f"fit {fit} is active and writes to {out}; wait for it, cancel it, or write elsewhere"
+
+
 _Wish = tuple[int | None, tuple[str, ...] | None, int | None]
 
 
@@ -112,9 +125,7 @@ def _ask(client: Client, card: FitCard, wish: _Wish) -> dict[str, Any]:
     if answer.get("stop"):
         raise FitCancelledError(f"fit '{card.name}' ({card.fit}) was cancelled before it had its workers")
     if answer.get("rival"):
-        raise ClusterError(
-            f"fit {answer['rival']} is active and writes to {card.out}; wait for it, cancel it, or write elsewhere"
-        )
+        raise ClusterError(_rival(answer["rival"], card.out))
     return answer
 
 

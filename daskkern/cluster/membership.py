@@ -3,7 +3,8 @@
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -14,6 +15,7 @@ from distributed.protocol import pickle
 from daskkern.errors import ClusterError, SpecError
 
 _ANSWER_S = 15.0
+_RUN_S = 120.0
 """How long a scheduler or a worker may take to answer a question."""
 
 
@@ -47,6 +49,47 @@ def tell_workers(client: Client, addresses: Sequence[str], verb: str, **message:
     alive = live_workers(client)
     reachable = [address for address in addresses if address in alive]
     ask_scheduler(client, "broadcast", msg={"op": f"daskkern_{verb}", **message}, workers=reachable, on_error="ignore")
+
+
+def run_on(
+    client: Client, workers: Sequence[str], function: Callable[..., Any], *arguments: Any, timeout_s: float = _RUN_S
+) -> dict[str, Any]:
+    """Return ``function(*arguments)`` of each worker, run in its event loop; each has `timeout_s` to answer.
+
+    ``Client.run`` has no deadline: one worker that hangs would hold up the caller for ever.
+
+    Raises
+    ------
+    ClusterError
+        Naming the first worker that did not answer in time.
+    Exception
+        What the function raised on a worker.
+    """
+    answers = _answers(client, workers, timeout_s, function, *arguments)
+    for worker, answer in answers.items():
+        if isinstance(answer, TimeoutError):
+            raise ClusterError(f"worker {worker} does not answer in {timeout_s:g} s; restart it, and fit again")
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers
+
+
+def _answers(
+    client: Client, workers: Sequence[str], timeout_s: float, function: Callable[..., Any], *arguments: Any
+) -> dict[str, Any]:
+    """Return what each worker answers, or the exception."""
+
+    async def one(worker: str) -> Any:
+        try:
+            answer = client._run(function, *arguments, workers=[worker], on_error="return")
+            return (await asyncio.wait_for(answer, timeout_s))[worker]
+        except Exception as error:
+            return error
+
+    async def all_of_them() -> list[Any]:
+        return await asyncio.gather(*(one(worker) for worker in workers))
+
+    return dict(zip(workers, client.sync(all_of_them), strict=True))
 
 
 def choose_workers(client: Client, n_ranks: int | None, workers: Sequence[str] | None, code: object) -> tuple[str, ...]:
@@ -154,15 +197,7 @@ def _check_processes(client: Client, workers: Sequence[str], code: object) -> No
     the tasks that pass through it.
     """
     data = pickle.dumps(code)
-    try:
-        # Client.run and run_on_scheduler have no deadline; these are their bodies.
-        answers = client.sync(
-            client._run, _probe, data, workers=list(workers), on_error="return", callback_timeout=2 * _ANSWER_S
-        )
-    except TimeoutError:
-        raise ClusterError(
-            f"one of the workers {', '.join(workers)} does not answer; restart it, and fit again"
-        ) from None
+    answers = _answers(client, workers, 2 * _ANSWER_S, _probe, data)
     try:
         scheduler = client.sync(client._run_on_scheduler, _probe, code=data, callback_timeout=_ANSWER_S)
     except Exception as error:  # as the scheduler raised it
@@ -174,6 +209,8 @@ def _check_processes(client: Client, workers: Sequence[str], code: object) -> No
 
 def _check_answer(who: str, answer: object) -> None:
     ours = package_version()
+    if isinstance(answer, TimeoutError):
+        raise ClusterError(f"{who} does not answer; restart it, and fit again")
     if isinstance(answer, BaseException) and ModuleNotFoundError.__name__ in repr(answer):
         raise ClusterError(
             f"{who} cannot import daskkern ({answer}); install daskkern=={ours} in its environment and restart it"

@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from distributed import Client, get_worker, secede
 
 from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, new_card
-from daskkern.cluster.fits_plugin import ask_fits, install_fits
+from daskkern.cluster.fits_plugin import ask_fits
 from daskkern.cluster.gang import GangSettings
-from daskkern.cluster.membership import choose_workers, live_workers
+from daskkern.cluster.lease import check_alone
+from daskkern.cluster.membership import choose_workers, live_workers, run_on
 from daskkern.cluster.plugin import install
 from daskkern.data.atomic import check_destination
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
@@ -99,9 +100,11 @@ def submit(
         detached=True,
     )
     choose_workers(client, gang.n_ranks, gang.workers, conduct)
-    _check_output(client, out)
-    install_fits(client)
+    _check_place(client, "model", out)
+    if keeps:
+        _check_place(client, "checkpoint", str(safety.checkpoint))
     install(client)
+    check_alone(client, card)
     named(safety, source, settings, validation)  # refuses, or removes, what an earlier fit has left
     order = Order(card, source, settings, validation, gang, replace(safety, resume=True, overwrite=False), keeps)
     key = f"daskkern_fit-{card.fit}"
@@ -185,19 +188,19 @@ def _absolute(place: str) -> str:
     return place if "://" in place else os.path.abspath(place)
 
 
-def _check_output(client: Client, out: str) -> None:
-    """Refuse an output that a worker cannot write, or that is not the same place on all of them."""
-    if "://" in out:
+def _check_place(client: Client, what: str, place: str) -> None:
+    """Refuse a folder that a worker cannot write to, or that is not the same on all of them. URLs are not tried."""
+    if "://" in place:
         return
-    folder, name = os.path.dirname(out), f".daskkern-probe-{uuid.uuid4().hex[:8]}"
+    folder, name = os.path.dirname(place), f".daskkern-probe-{uuid.uuid4().hex[:8]}"
     workers = list(live_workers(client))
     probe = os.path.join(folder, name)
-    found = client.run(_write_probe, probe, workers=workers[:1]) | client.run(_see_probe, probe, workers=workers[1:])
-    client.run(_remove_probe, probe, workers=workers[:1])
+    found = run_on(client, workers[:1], _write_probe, probe) | run_on(client, workers[1:], _see_probe, probe)
+    run_on(client, workers[:1], _remove_probe, probe)
     for worker, problem in found.items():
         if problem:
             raise ClusterError(
-                f"worker {worker} cannot write the model to {out}: {problem}; give a path or URL that all workers share"
+                f"worker {worker} cannot write the {what} to {place}: {problem}; give a place that all workers share"
             )
 
 

@@ -29,11 +29,12 @@ _BEST = "best"  # the coefficients with the best validation score, in a snapshot
 
 @dataclass(frozen=True, eq=False)
 class Ended:
-    """How the epochs ended: this rank's coefficients (p_r, c), epochs begun, and why."""
+    """How the epochs ended: this rank's coefficients (p_r, c), epochs begun, why, and the whole epochs."""
 
     coef: Array
     epochs: int
     reason: str
+    history: tuple[EpochFinished, ...] = ()
 
 
 @dataclass(eq=False)
@@ -79,7 +80,7 @@ class Epochs:
             self._commit()
         reason = "interrupted" if self._stop else position.reason or REGROUPING
         begun = position.epoch - 1 if position.reason else position.epoch
-        return Ended(self._result(state), begun, reason)
+        return Ended(self._result(state), begun, reason, position.epochs)
 
     @property
     def _solver(self) -> Solver[Any]:

@@ -18,6 +18,7 @@ from daskkern.cluster.clients import ClusterLike, client_of
 from daskkern.cluster.desk import Desk
 from daskkern.cluster.fits import FitCard, new_card
 from daskkern.cluster.gang import GangSettings
+from daskkern.cluster.lease import check_alone
 from daskkern.data.csr import gather
 from daskkern.events import EpochFinished, EpochTimed, Event, FitFinished, Listener, silent
 from daskkern.models import KernelModel
@@ -93,9 +94,11 @@ def fit(
     check(settings, source)
     if validation is not None:
         check_comparable(validation, source)
-    safety = named(safety or Safety(), source, settings, validation)
-    history = _History(listener, safety.saved_epochs())
     with client_of(client) as connected:
+        if connected is not None and card is not None:
+            check_alone(connected, card)
+        safety = named(safety or Safety(), source, settings, validation)
+        history = _History(listener, safety.saved_epochs())
         if connected is None:
             results, prepared = _local(source, settings, validation, history, safety)
         else:
@@ -104,6 +107,7 @@ def fit(
             )
             gang = gang or GangSettings()
             results, prepared = fit_on(connected, source, settings, validation, history, gang, safety, card)
+    history.complete(results[0])
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
     model = _model(source, settings, results, prepared, history)
@@ -124,6 +128,13 @@ class _History:
         self.times: list[EpochTimed] = []
         self.finished = FitFinished("max_epochs", 0, 0.0)
         self._listener = listener
+
+    def complete(self, result: RankResult) -> None:
+        """Put in what rank 0 knows and was not heard: events of a gang that broke up may be lost."""
+        told = {epoch.epoch: epoch for epoch in self.epochs} | {epoch.epoch: epoch for epoch in result.history}
+        self.epochs = [told[number] for number in sorted(told)]
+        if (self.finished.reason, self.finished.epochs) != (result.reason, result.epochs):
+            self.finished = FitFinished(result.reason, result.epochs, self.finished.seconds)
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, EpochFinished):

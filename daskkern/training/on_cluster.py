@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -69,6 +70,9 @@ def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[
         except FitCancelledError:
             raise
         except Exception:  # a worker that goes while it is asked shows in many ways
+            with suppress(ClusterError):
+                for address in lease.addresses:
+                    ask_fits(client, "drop", address=address, silence_s=gang.silence_s)
             if last or live_workers(client).keys() >= set(lease.addresses):
                 raise
             lease = renewed(client, lease, gang.rejoin_s, gang.idle_s)

@@ -15,7 +15,7 @@ from daskkern.cluster.desk import Desk, Regroup
 from daskkern.cluster.gpus import gpu_collectives
 from daskkern.data.rows import Rows
 from daskkern.data.sweep import SweepPlan
-from daskkern.events import FitFinished, FitStarted, StageFinished
+from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
 from daskkern.solvers import PCG, Direct, Falkon, Problem
 from daskkern.training.columns import own_rows, solver_setup
 from daskkern.training.commits import Commit, latest_of_all
@@ -75,6 +75,8 @@ class RankResult:
     reason: str
     saved: HostArray | None = None
     """The last commit as bytes, from rank 0, where it was wanted back."""
+    history: tuple[EpochFinished, ...] = ()
+    """The epochs that were run whole, from rank 0: of events, one may be missing when a gang broke up."""
 
 
 def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Regroup:
@@ -118,7 +120,8 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
         return Regroup()
     desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started))
     saved_bytes = keeper.last if comm.rank == 0 else None
-    return RankResult(columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason, saved_bytes)
+    history = ended.history if comm.rank == 0 else ()
+    return RankResult(columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason, saved_bytes, history)
 
 
 def _setup(

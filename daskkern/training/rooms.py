@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from distributed import Client
 
 from daskkern.backend.namespace import namespace_for
-from daskkern.cluster.membership import live_workers
+from daskkern.cluster.membership import live_workers, run_on
 from daskkern.errors import ClusterError
 from daskkern.training.calibration import calibrate_workers
 from daskkern.training.keeping import disk_room, needs_rates, with_blocks
@@ -19,7 +19,7 @@ from daskkern.training.sources import Source, StoreSource
 def check_reach(client: Client, sources: Sequence[Source], settings: FitSettings, workers: Sequence[str]) -> None:
     """Refuse a source that a worker cannot open, and a device that it does not have, naming the worker."""
     for source in sources:
-        for worker, problem in client.run(_probe, source, settings, workers=list(workers)).items():
+        for worker, problem in run_on(client, workers, _probe, source, settings).items():
             if problem is not None:
                 raise ClusterError(
                     f"worker {worker} cannot run the fit: {problem}; give a path or URL that every worker can reach, "
@@ -54,8 +54,8 @@ def rooms_of(client: Client, settings: FitSettings, workers: Sequence[str], shar
     if gone:
         raise ClusterError(f"worker {gone[0]} left the cluster while its memory was asked for; fit again")
     hosts = [known[worker].get("host", worker) for worker in workers]
-    free = client.run(available_memory, workers=list(workers))
-    devices = client.run(device_memory, settings.device, workers=list(workers))
+    free = run_on(client, workers, available_memory)
+    devices = run_on(client, workers, device_memory, settings.device)
     rooms = []
     for worker, host in zip(workers, hosts, strict=True):
         limit = int(known[worker].get("memory_limit") or 0)
@@ -64,7 +64,7 @@ def rooms_of(client: Client, settings: FitSettings, workers: Sequence[str], shar
         budget = min(budget, share_memory or budget)
         threads = int(known[worker].get("nthreads", 1))
         rooms.append(Room(threads, budget, devices[worker], 0))
-    disks = client.run(disk_room, settings, max(hosts.count(host) for host in hosts), workers=list(workers))
+    disks = run_on(client, workers, disk_room, settings, max(hosts.count(host) for host in hosts))
     return [replace(room, disk=disks[worker]) for room, worker in zip(rooms, workers, strict=True)]
 
 

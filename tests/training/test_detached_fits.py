@@ -5,6 +5,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,37 @@ def test_a_lost_worker_changes_not_a_bit(role: str, source: StoreSource, tmp_pat
         assert resumed, "it began anew instead of going on"
         assert (resumed[-1].epoch, resumed[-1].batch) > (1, 0)
         assert_nothing_left(client)
+
+
+@pytest.mark.slow  # a minute passes before a conductor's worker is given up
+def test_a_conductor_that_hangs_is_replaced(source: StoreSource, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, max_epochs=20)
+    with local_cluster(3) as client:
+        pids = worker_pids(client)
+        safety = Safety(commit_s=0.05, checkpoint_s=0.05)
+        handle = submit(source, settings, client, str(tmp_path / "m.zarr"), gang=QUICK, safety=safety)
+        wait_for_batches(handle)
+        hung = pids[worker_of(client, "daskkern_fit")]
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            X = load_digits(return_X_y=True)[0]
+            want, got = fit(source, settings).model.scores(X), handle.result(timeout_s=150).scores(X)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(hung, signal.SIGCONT)
+        assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
+        assert_nothing_left(client)
+
+
+def test_one_place_has_one_fit(source: StoreSource, client2: Client, tmp_path: Path) -> None:
+    out = str(tmp_path / "m.zarr")
+    first = submit(source, LONG, client2, out)
+    wait_for_batches(first, 1)
+    with pytest.raises(ClusterError, match=f"fit {first.fit} is active and writes to"):
+        submit(source, LONG, client2, out, safety=Safety(overwrite=True))
+    assert (tmp_path / "m.zarr.checkpoint").exists()
+    first.cancel(abort=True)
+    assert first.watch(timeout_s=30).state == "cancelled"
 
 
 def test_a_retired_worker_hands_the_fit_over(source: StoreSource, tmp_path: Path) -> None:
