@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from daskkern.cli.main import main
 from daskkern.cluster.clients import Certificates, client_at
 from daskkern.cluster.gang import run_gang
 from daskkern.cluster.local import connect
+from daskkern.cluster.plugin import CollectivesPlugin
 from daskkern.errors import ClusterError, DaskkernError, SpecError
 from daskkern.kernels import Gaussian
 from daskkern.testing.cluster import local_cluster
@@ -210,3 +212,13 @@ def test_options_that_do_not_go_together(
     told = capfd.readouterr().err.strip()
     assert sentence in " ".join(told.split())
     assert "Traceback" not in told
+
+
+def test_tasks_of_a_worker_with_a_workers_certificate_only_can_be_clients(files: Certificates) -> None:
+    """``dask worker --tls-ca-file --tls-cert --tls-key`` sets no client's certificate, which supervisors need."""
+    security = Security(
+        tls_ca_file=files.ca, tls_worker_cert=files.cert, tls_worker_key=files.key, require_encryption=True
+    )
+    assert security.get_connection_args("client")["ssl_context"] is None
+    CollectivesPlugin().setup(SimpleNamespace(security=security, handlers={}))
+    assert security.get_connection_args("client")["ssl_context"] is not None
