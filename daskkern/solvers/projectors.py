@@ -1,8 +1,8 @@
-"""Projections on the centres: by a factor on one rank, and by EigenPro on the centres themselves.
+"""Projection on many centres: EigenPro on the centres themselves, where a factor would not fit.
 
-Where a factor would not fit: ``K_ZZ t = h`` is least squares with all rows as centres, so the step is the one of
-:mod:`daskkern.solvers.eigenpro` for all rows with the squared loss, on the batches of a fixed random order of the
-centres. The preconditioner of the data serves again: S lies inside Z.
+``K_ZZ t = h`` is least squares with all rows as centres, so the step is the one of :mod:`daskkern.solvers.eigenpro`
+for all rows with the squared loss, on the batches of a fixed random order of the centres. The preconditioner of the
+data serves again: S lies inside Z.
 
 References
 ----------
@@ -18,20 +18,7 @@ from daskkern.backend.communicator import Communicator, allgather_rows
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import multiply_transposed
 from daskkern.basis import KernelPart
-from daskkern.linalg import LowerFactor
 from daskkern.preconditioners import EigenProPart, EigenProState
-
-
-@dataclass(frozen=True)
-class WholeProjector:
-    """Solve ``K_ZZ t = h`` on one rank that has a whole Cholesky factor: half of the work of an inverted one."""
-
-    lower: LowerFactor
-
-    def solve(self, h: Array, comm: Communicator) -> Array:
-        """Return the solution (p, c) for all of `h`, in its dtype; sends nothing."""
-        del comm
-        return self.lower.solve_transposed(self.lower.solve(h.astype(np.float64))).astype(h.dtype)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from daskkern.backend.random import generator
 from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
-from daskkern.linalg import NotPositiveDefiniteError, cholesky, column_blocks, inverse_factor
+from daskkern.linalg import InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
 from daskkern.preconditioners import EigenProState, NystromState
 from daskkern.solvers import EigenPro
 from daskkern.solvers.eigenpro import EigenProSetup, Projector
 from daskkern.solvers.nystrom_sgd import NystromSetup
-from daskkern.solvers.projectors import EigenProProjector, WholeProjector
+from daskkern.solvers.projectors import EigenProProjector
 from daskkern.training.prepare import Prepared
 
 EXACT_LIMIT = 20_000
@@ -102,7 +102,7 @@ def _eigenpro_setup(
     return EigenProSetup(state, preconditioner, damped, projector, prepared.window, heads)
 
 
-def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, task: Any) -> Projector:
+def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, task: Any) -> InverseFactor:
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis = prepared.basis
     every = np.arange(basis.n_columns)
@@ -116,8 +116,6 @@ def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, t
         jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
         panels = [kernel_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
         try:
-            if comm.size == 1:
-                return WholeProjector(cholesky(panels, deal, jitter, comm, task.settings.dtype, xp))
             return inverse_factor(panels, deal, jitter, comm, task.settings.dtype)
         except NotPositiveDefiniteError as error:
             last = error

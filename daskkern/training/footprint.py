@@ -169,10 +169,9 @@ def nystrom_bytes(p: int, d: int, itemsize: int, threads: int) -> int:
 
 
 def factor_bytes(p: int, ranks: int, itemsize: int) -> int:
-    """Return the bytes of a rank's panels of the inverted factor, which stay; of the whole factor on one rank."""
+    """Return the bytes of a rank's panels of the inverted factor, which stay."""
     width = block_width(p, ranks)
-    corners = p * width * itemsize * (ranks == 1)
-    return corners + (p * p // ranks + 3 * p * width) * itemsize // 2 + p * width * itemsize * (ranks > 1)
+    return (p * p // ranks + 3 * p * width) * itemsize // 2 + p * width * itemsize * (ranks > 1)
 
 
 def factor_setup_bytes(p: int, d: int, ranks: int, itemsize: int, threads: int) -> int:

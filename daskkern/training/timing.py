@@ -136,9 +136,7 @@ def _setup(z: Sizes, rates: Rates, stored: bool) -> Stage:
     if z.exact:
         width = block_width(z.p, z.ranks)
         corners = 4 * z.own * width**2 / rates.flops64
-        parts.append(
-            ("factor", z.p * z.own / 2 * b + (1 + (z.ranks > 1)) * z.p**3 / 3 / z.ranks / rates.factor_flops + corners)
-        )
+        parts.append(("factor", z.p * z.own / 2 * b + 2 * z.p**3 / 3 / z.ranks / rates.factor_flops + corners))
     parts.append(("reading", (4 + z.exact) * z.n * rates.row_s))
     return _stage("set-up", parts)
 

@@ -121,6 +121,7 @@ def test_what_is_wrong_is_said_in_one_line(words: list[str], code: int, sentence
     assert sentence in err
 
 
+@pytest.mark.slow  # it is waited for
 def test_a_scheduler_that_is_not_there_is_said(capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = Terminal("tcp://127.0.0.1:9", capfd)("status")
     assert (code, err.count("\n")) == (1, 1)

@@ -264,6 +264,7 @@ def test_what_cannot_be_detached_is_refused(source: StoreSource, client2: Client
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow  # the suite has 25 gangs at once
 def test_many_fits_at_once_all_end(source: StoreSource, tmp_path: Path) -> None:
     settings = replace(SETTINGS, max_epochs=1, basis=Landmarks(50))
     with local_cluster(4) as client:
