@@ -95,8 +95,7 @@ def _workers(
         yield lease
         return
     choose_workers(client, settings.n_ranks, settings.workers, code)
-    asked = (settings.n_ranks, settings.workers, settings.share_memory, settings.idle_s)
-    with admitted(client, new_card(name), *asked, listener) as lease:
+    with admitted(client, new_card(name), settings, listener) as lease:
         yield lease
 
 

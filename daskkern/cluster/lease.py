@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from distributed import Client
 
@@ -15,10 +15,14 @@ from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, FitStatu
 from daskkern.cluster.fits_plugin import ask_fits, install_fits
 from daskkern.cluster.membership import live_workers
 from daskkern.cluster.plugin import install
+from daskkern.cluster.settings import GangSettings
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError
 from daskkern.events import FitQueued, Listener
 
 _POLL_S = 0.25
+
+
+Wish: TypeAlias = tuple[int | None, tuple[str, ...] | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -27,52 +31,36 @@ class Lease:
 
     card: FitCard
     addresses: tuple[str, ...]
-    wish: tuple[int | None, tuple[str, ...] | None, int | None] = (None, None, None)
-    """How many workers it asked for, their names, and the bytes of each rank; see :func:`admitted`."""
+    wish: Wish
+    """How many workers it asked for, their names, and the bytes that each rank may use; None as in GangSettings."""
 
 
 @contextmanager
-def admitted(
-    client: Client,
-    card: FitCard,
-    n_ranks: int | None,
-    workers: Sequence[str] | None,
-    memory: int | None,
-    idle_s: float,
-    listener: Listener,
-    rejoin_s: float = 10.0,
-) -> Iterator[Lease]:
+def admitted(client: Client, card: FitCard, settings: GangSettings, listener: Listener) -> Iterator[Lease]:
     """Wait until the scheduler gives `card`'s fit its workers, and give them back at the end.
 
     Parameters
     ----------
-    n_ranks
-        How many; None is all of `workers`.
-    workers
-        Addresses or names of those that may be used, in the order of choice; None is all.
-    memory
-        Bytes of each rank, to share workers with other fits that say theirs; None wants them alone.
-    idle_s
-        How long to wait while the cluster has too few workers, whoever uses them.
-    rejoin_s
-        How long to wait for all of its workers, when it holds them already and some are being restarted.
+    settings
+        Which workers, and how many; ``idle_s`` is waited while the cluster has too few, whoever uses them, and
+        ``rejoin_s`` for all of those that it holds already, when some are being restarted.
 
     Raises
     ------
     ClusterError
-        When there are too few workers for `idle_s`, or the scheduler is gone.
+        When there are too few workers for too long, or the scheduler is gone.
     MemoryBudgetError
-        When a worker is smaller than `memory`.
+        When a worker is smaller than what a rank may use.
     FitCancelledError
         When somebody cancelled the fit while it waited.
     """
     install_fits(client)
     install(client)
-    wish = (n_ranks, _names(client, workers), memory)
-    _check_memory(client, memory)
+    wish = (settings.n_ranks, _names(client, settings.workers), settings.share_memory)
+    _check_memory(client, settings.share_memory)
     state, problem = FINISHED, ""
     try:
-        yield Lease(card, _wait(client, card, wish, idle_s, rejoin_s, listener), wish)
+        yield Lease(card, _wait(client, card, wish, settings, listener), wish)
     except (FitCancelledError, KeyboardInterrupt) as error:
         state, problem = CANCELLED, str(error)
         raise
@@ -86,19 +74,21 @@ def admitted(
             ask_fits(client, "ended", fit=card.fit, state=state, error=problem, asker=client.id)
 
 
-def renewed(client: Client, lease: Lease, rejoin_s: float, idle_s: float) -> Lease:
+def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
     """Return the lease with the addresses that its workers have now: some were restarted, or are gone.
 
-    Waits `rejoin_s` for all of them, and `idle_s` for one. Raises ClusterError when none comes.
+    Waits ``rejoin_s`` for all of them, and ``idle_s`` for one. Raises ClusterError when none comes.
     """
     begun = time.monotonic()
     while True:
         answer = _ask(client, lease.card, lease.wish)
         found, waited = tuple(answer.get("members", ())), time.monotonic() - begun
-        if len(found) >= len(lease.addresses) or (found and waited > rejoin_s):
+        if len(found) >= len(lease.addresses) or (found and waited > settings.rejoin_s):
             return Lease(lease.card, found, lease.wish)
-        if waited > idle_s:
-            raise ClusterError(f"the workers of fit '{lease.card.name}' are gone, and none came back in {idle_s:g} s")
+        if waited > settings.idle_s:
+            raise ClusterError(
+                f"the workers of fit '{lease.card.name}' are gone, and none came back in {settings.idle_s:g} s"
+            )
         time.sleep(_POLL_S)
 
 
@@ -115,10 +105,7 @@ def _rival(fit: str, out: str) -> str:
     return f"fit {fit} is active and writes to {out}; wait for it, cancel it, or write elsewhere"
 
 
-_Wish = tuple[int | None, tuple[str, ...] | None, int | None]
-
-
-def _ask(client: Client, card: FitCard, wish: _Wish) -> dict[str, Any]:
+def _ask(client: Client, card: FitCard, wish: Wish) -> dict[str, Any]:
     """Ask for workers, and return what the scheduler says. Raises when it says that the fit shall not be."""
     words = dict(zip(("n_ranks", "allowed", "memory"), wish, strict=True))
     answer: dict[str, Any] = ask_fits(client, "ask", card=asdict(card), wish=words, asker=client.id)
@@ -129,22 +116,21 @@ def _ask(client: Client, card: FitCard, wish: _Wish) -> dict[str, Any]:
     return answer
 
 
-def _wait(
-    client: Client, card: FitCard, wish: _Wish, idle_s: float, rejoin_s: float, listener: Listener
-) -> tuple[str, ...]:
+def _wait(client: Client, card: FitCard, wish: Wish, settings: GangSettings, listener: Listener) -> tuple[str, ...]:
     said, begun = "", time.monotonic()
     enough_at = begun
     while True:
         answer = _ask(client, card, wish)
-        whole = len(answer["members"]) >= int(answer.get("held", 0)) or time.monotonic() - begun > rejoin_s
+        waited = time.monotonic() - begun
+        whole = len(answer["members"]) >= int(answer["held"]) or waited > settings.rejoin_s
         if answer["members"] and whole:
             return tuple(answer["members"])
         missing = int(answer.get("missing", 0)) or int(not answer.get("ahead"))  # its workers are being restarted
         enough_at = enough_at if missing else time.monotonic()
-        if time.monotonic() - enough_at > idle_s:
+        if time.monotonic() - enough_at > settings.idle_s:
             raise ClusterError(
-                f"{missing} more workers are needed for fit '{card.name}', and none came in {idle_s:g} s; start "
-                "workers, or ask for fewer ranks"
+                f"{missing} more workers are needed for fit '{card.name}', and none came in {settings.idle_s:g} s; "
+                "start workers, or ask for fewer ranks"
             )
         reason = _reason(answer.get("ahead", ()), missing)
         if reason != said:

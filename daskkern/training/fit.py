@@ -111,7 +111,7 @@ def fit(
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
     model = _model(source, settings, results, prepared, history)
-    if card is not None:
+    if card is not None and connected is not None:
         model = replace(model, provenance={**model.provenance, "fit": card.fit})
     commits = [result.saved for result in results if result.saved is not None]
     saved = Saved(commits[0], safety.fingerprint) if commits else None

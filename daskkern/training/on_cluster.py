@@ -57,8 +57,7 @@ def fit_on(
     if settings.solver.deals == "nothing":
         gang = replace(gang, n_ranks=1)
     choose_workers(client, gang.n_ranks, gang.workers, rank_main)
-    asked = (gang.n_ranks, gang.workers, gang.share_memory, gang.idle_s)
-    with admitted(client, card, *asked, listener, gang.rejoin_s) as lease:
+    with admitted(client, card, gang, listener) as lease:
         return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease)
 
 
@@ -75,7 +74,7 @@ def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[
                     ask_fits(client, "drop", address=address, silence_s=gang.silence_s)
             if last or live_workers(client).keys() >= set(lease.addresses):
                 raise
-            lease = renewed(client, lease, gang.rejoin_s, gang.idle_s)
+            lease = renewed(client, lease, gang)
     raise AssertionError("unreachable")
 
 

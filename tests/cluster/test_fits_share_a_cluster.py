@@ -146,7 +146,7 @@ def test_a_client_that_dies_in_the_queue_holds_nobody_up(client2: Client, cluste
     wish, card = {"n_ranks": None, "allowed": None, "memory": None}, {"fit": "0" * 12, "name": "leaves"}
     with (
         Client(cluster2, set_as_default=False) as leaves,
-        admitted(client2, new_card("holds"), None, None, None, 10.0, silent),
+        admitted(client2, new_card("holds"), GangSettings(), silent),
     ):
         assert ask_fits(leaves, "ask", card=card, wish=wish, asker=leaves.id)["ahead"]
     wait_until(lambda: state(client2, "leaves") == "lost", what="the end of its wish")
@@ -184,7 +184,7 @@ def test_too_few_workers_are_waited_for_and_then_told(client2: Client) -> None:
     events: list[Event] = []
     with (
         pytest.raises(ClusterError, match=r"1 more workers are needed for fit 'large', and none came in 0\.5 s"),
-        admitted(client2, new_card("large"), 3, None, None, 0.5, events.append),
+        admitted(client2, new_card("large"), GangSettings(n_ranks=3, idle_s=0.5), events.append),
     ):
         pass
     assert events == [FitQueued("waiting for 1 more worker to join the cluster")]
@@ -196,7 +196,7 @@ def test_workers_of_fits_are_not_closed_when_a_cluster_shrinks(client2: Client) 
         return list(dask_scheduler.workers_to_close(n=2))
 
     assert len(client2.run_on_scheduler(closing)) == 2
-    with admitted(client2, new_card("busy"), 1, None, None, 10.0, silent) as lease:
+    with admitted(client2, new_card("busy"), GangSettings(n_ranks=1), silent) as lease:
         assert set(client2.run_on_scheduler(closing)).isdisjoint(lease.addresses)
 
 
