@@ -39,7 +39,7 @@ from daskkern.training.keeper import Safety
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import StoreSource
 
-GANG = GangSettings(silence_s=5.0, rejoin_s=5.0, idle_s=120.0, retries=20)
+GANG = GangSettings(silence_s=5.0, rejoin_s=20.0, idle_s=120.0, retries=20)
 SAFETY = Safety(commit_s=0.2, checkpoint_s=0.5)
 CASES = {
     "eigenpro, landmarks": (Landmarks(200), EigenPro(window=3)),

@@ -4,6 +4,7 @@
 # distributed is annotated in part.
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +18,7 @@ from daskkern.errors import ClusterError, SpecError
 _ANSWER_S = 15.0
 _RUN_S = 120.0
 """How long a scheduler or a worker may take to answer a question."""
+_POLL_S = 0.2
 
 
 def ask_scheduler(client: Client, question: str, **arguments: Any) -> Any:
@@ -92,11 +94,14 @@ def _answers(
     return dict(zip(workers, client.sync(all_of_them), strict=True))
 
 
-def choose_workers(client: Client, n_ranks: int | None, workers: Sequence[str] | None, code: object) -> tuple[str, ...]:
+def choose_workers(
+    client: Client, n_ranks: int | None, workers: Sequence[str] | None, code: object, patience_s: float = 0.0
+) -> tuple[str, ...]:
     """Return the addresses that a gang will run on, after checking that they can.
 
     `code` is what the ranks will be sent. It is tried first on every process that will unpickle it, because a
-    worker that cannot load a task of its stream closes, and takes its other work with it.
+    worker that cannot load a task of its stream closes, and takes its other work with it. Workers that are missing
+    are waited for, for `patience_s` seconds: they may be starting, or being restarted.
 
     Raises
     ------
@@ -105,7 +110,11 @@ def choose_workers(client: Client, n_ranks: int | None, workers: Sequence[str] |
     """
     _check_client(client)
     for last in (False, False, False, False, True):
+        enough_at = time.monotonic() + patience_s
         alive = live_workers(client)
+        while not _are_there(alive, n_ranks, workers) and time.monotonic() < enough_at:
+            time.sleep(_POLL_S)
+            alive = live_workers(client)
         try:
             return _checked(client, alive, n_ranks, workers, code)
         except ClusterError:
@@ -140,6 +149,11 @@ def _check_client(client: Client) -> None:
         )
     if client.status != "running":
         raise ClusterError(_unreachable(client, f"the client is {client.status}"))
+
+
+def _are_there(alive: Mapping[str, Mapping[str, Any]], n_ranks: int | None, workers: Sequence[str] | None) -> bool:
+    names = alive.keys() | {str(worker["name"]) for worker in alive.values()}
+    return len(alive) >= (n_ranks or 1) and names.issuperset(workers or ())
 
 
 def _chosen(

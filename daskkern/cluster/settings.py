@@ -24,7 +24,8 @@ class GangSettings:
     silence_s
         A worker of which the scheduler has heard nothing for so long is taken for lost: it hangs, or is cut off.
     rejoin_s
-        How long to wait for as many workers as before, when some were lost, before going on with fewer.
+        How long to wait for as many workers as before, when some were lost, before going on with fewer; and before
+        a fit that asks for more workers than there are is refused.
     idle_s
         How long to wait when no worker is left.
     retries

@@ -99,7 +99,7 @@ def submit(
         max_epochs=settings.max_epochs,
         detached=True,
     )
-    choose_workers(client, gang.n_ranks, gang.workers, conduct)
+    choose_workers(client, gang.n_ranks, gang.workers, conduct, gang.rejoin_s)
     _check_place(client, "model", out)
     if keeps:
         _check_place(client, "checkpoint", str(safety.checkpoint))

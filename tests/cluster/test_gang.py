@@ -1,5 +1,7 @@
 """A gang runs, reports, fails with one clear sentence, and leaves nothing behind."""
 
+import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +13,11 @@ import ranks
 from distributed import Client, Worker
 
 from daskkern.cluster.gang import GangSettings, PerRank, run_gang
+from daskkern.cluster.membership import live_workers
 from daskkern.cluster.plugin import PLUGIN_NAME, install, registry_of
 from daskkern.errors import ClusterError, DataError, SpecError
 from daskkern.events import BatchFinished, EpochFinished, Event, StageFinished
-from daskkern.testing.cluster import local_cluster, wait_until
+from daskkern.testing.cluster import local_cluster, wait_until, worker_pids
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 
@@ -50,9 +53,9 @@ def test_a_gang_may_be_smaller_than_the_cluster(client3: Client) -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "sentence"),
     [
-        (GangSettings(n_ranks=5), ClusterError, "5 ranks were asked and 2 workers are there"),
+        (GangSettings(n_ranks=5, rejoin_s=0.1), ClusterError, "5 ranks were asked and 2 workers are there"),
         (GangSettings(n_ranks=0), SpecError, "at least one rank"),
-        (GangSettings(workers=("tcp://10.0.0.1:1",)), ClusterError, "which the cluster does not have"),
+        (GangSettings(workers=("tcp://10.0.0.1:1",), rejoin_s=0.1), ClusterError, "which the cluster does not have"),
     ],
 )
 def test_a_gang_that_cannot_be_formed(
@@ -60,6 +63,14 @@ def test_a_gang_that_cannot_be_formed(
 ) -> None:
     with pytest.raises(error, match=sentence):
         run_gang(client2, ranks.own_payload, None, name="impossible", settings=settings)
+
+
+def test_a_worker_that_is_being_restarted_is_waited_for() -> None:
+    with local_cluster(2) as client:
+        os.kill(next(iter(worker_pids(client).values())), signal.SIGKILL)
+        wait_until(lambda: len(live_workers(client)) < 2, what="the end of a worker")
+        settings = GangSettings(n_ranks=2, rejoin_s=30.0)
+        assert run_gang(client, ranks.own_payload, 7, name="patient", settings=settings) == [(0, 7), (1, 7)]
 
 
 def test_payloads_are_counted(client2: Client) -> None:
