@@ -5,11 +5,14 @@ K_BS is a column slice of the block that the step needs anyway.
 """
 
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
-from daskkern.kernels import Kernel, Points, Precision
+from daskkern.errors import SpecError
+from daskkern.kernels import Coordinate, Kernel, Points, Precision
+from daskkern.kernels.rows import module_of
 from daskkern.linalg import column_blocks
 
 
@@ -89,6 +92,23 @@ class KernelPart:
     kernel: Kernel
     columns: Columns
     points: Points
+
+    @property
+    def namespace(self) -> ModuleType:
+        """NumPy or CuPy, as the columns are."""
+        points = self.points.parts[0] if self.points.parts else self.points
+        return np if points.side is None else module_of(points.side.rows)
+
+    @property
+    def is_coordinates(self) -> bool:
+        """Whether the columns are features of the rows themselves."""
+        return isinstance(self.kernel, Coordinate)
+
+    def rows(self, X: Array) -> Array:
+        """Return the rank's own features of rows (m, p_r), dense or CSR: a view where that is possible."""
+        if not isinstance(self.kernel, Coordinate):
+            raise SpecError(f"the columns of a {self.kernel.name} basis are no features of the rows")
+        return self.kernel.columns(X, self.points)
 
     def block(self, X: Array, out: Array | None = None) -> Array:
         """Return ``k(x_i, z_j)`` for the rank's columns, (m, p_r)."""

@@ -1,17 +1,21 @@
 """What the user asks for: which functions the model is a sum of."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.errors import DataError, SpecError
+from daskkern.features import KINDS
 from daskkern.landmarks import LandmarkSelector, parse_selector
 
 
 @dataclass(frozen=True)
 class AllRows:
     """One kernel column a training row: ``f(x) = sum_i k(x, x_i) a_i``."""
+
+    name: ClassVar[str] = "all rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +33,14 @@ class Landmarks:
         `selector` are then not used.
     """
 
+    name: ClassVar[str] = "landmarks"
+
     n: int = 10_000
     selector: str | LandmarkSelector = "uniform"
     points: HostArray | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer) or self.n < 1:
-            raise SpecError(f"{self.n!r} landmarks were asked; give a whole number of at least 1")
+        _check_count(self.n, "landmarks")
         parse_selector(self.selector)
         if self.points is not None:
             points = np.asarray(self.points)
@@ -43,4 +48,73 @@ class Landmarks:
                 raise DataError(f"landmark points must be a finite (p, d) table of numbers; found {points.shape}")
 
 
-BasisSpec = AllRows | Landmarks
+@dataclass(frozen=True)
+class RandomFeatures:
+    """``n`` random functions: ``f(x) = sum_j phi(x; w_j) a_j``, whose inner products approximate the kernel's values.
+
+    Parameters
+    ----------
+    n : int
+        Number of features r.
+    kind : str
+        "auto" follows the kernel: random Fourier features of Gaussian, Laplacian, Matern and Cauchy kernels, hidden
+        units of the arc-cosine kernels. "orthogonal" draws Fourier features with less variance. "step", "relu",
+        "relu2", "sigmoid" and "tanh" are hidden units with random weights, whatever the kernel.
+    """
+
+    name: ClassVar[str] = "random features"
+
+    n: int = 10_000
+    kind: str = "auto"
+
+    def __post_init__(self) -> None:
+        _check_count(self.n, "random features")
+        if self.kind not in KINDS:
+            raise SpecError(f"random features of kind {self.kind!r} were asked; choose one of {', '.join(KINDS)}")
+
+
+@dataclass(frozen=True)
+class NystromFeatures:
+    """The span of landmarks in orthonormal coordinates: ``f(x) = phi(x)^T w``, ``phi(x) = Sigma^(-1/2) V^T k(Z, x)``.
+
+    ``|w|`` is the norm of f, as methods for linear models need it. Coordinates whose eigenvalue is below the rounding
+    of the dtype are left out. The trained model is one of landmarks.
+
+    Parameters
+    ----------
+    n : int
+        Number of landmarks p.
+    selector : {"uniform", "stratified"} or LandmarkSelector
+    """
+
+    name: ClassVar[str] = "nystrom features"
+
+    n: int = 1000
+    selector: str | LandmarkSelector = "uniform"
+
+    def __post_init__(self) -> None:
+        _check_count(self.n, "landmarks")
+        parse_selector(self.selector)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The features themselves: ``f(x) = x^T w + b``. The kernel is not used.
+
+    Parameters
+    ----------
+    intercept : bool
+        Whether there is a constant column, for b; its coefficient counts in the penalty like all others.
+    """
+
+    name: ClassVar[str] = "linear"
+
+    intercept: bool = True
+
+
+def _check_count(n: object, what: str) -> None:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise SpecError(f"{n!r} {what} were asked; give a whole number of at least 1")
+
+
+BasisSpec = AllRows | Landmarks | RandomFeatures | NystromFeatures | Linear

@@ -44,15 +44,27 @@ class FourierFeatures:
         """Return phi of the rows `X` (m, d), dense or CSR, as (m, n) in their dtype."""
         assert isinstance(self.kernel, RadialKernel)
         rows = self.kernel.transform(X)
-        frequencies = (self._frequencies(rows.shape[1]) / self.kernel.unit).astype(rows.dtype)
+        frequencies = (self.frequencies(rows.shape[1]) / self.kernel.unit).astype(rows.dtype)
         xp = namespace_of(rows if hasattr(rows, "__array_interface__") else getattr(rows, "data", rows))
         phases = rows @ xp.asarray(frequencies)
         scale = np.asarray((2 / self.n) ** 0.5, rows.dtype)
         return scale * xp.concatenate([xp.cos(phases), xp.sin(phases)], axis=1)
 
-    def _frequencies(self, d: int) -> FloatArray:
+    def frequencies(self, d: int) -> FloatArray:
+        """Return the n / 2 columns of W (d, n / 2) for a length scale of 1."""
+        rng = generator(self.seed, _STREAM)
+        return self._spread(rng.standard_normal((d, self.n // 2)), rng)
+
+    def orthogonal(self, d: int) -> FloatArray:
+        """Return frequencies in groups of d orthogonal ones, each as long as a normal vector's: less variance."""
         rng, half = generator(self.seed, _STREAM), self.n // 2
-        normal = rng.standard_normal((d, half))
+        groups = [np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(-(-half // d))]
+        lengths = np.sqrt(rng.chisquare(d, half))
+        return self._spread(np.concatenate(groups, axis=1)[:, :half] * lengths, rng)
+
+    def _spread(self, normal: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Return normal vectors (d, h) scaled to the kernel's spectral density."""
+        half = normal.shape[1]
         if isinstance(self.kernel, Gaussian):
             return normal
         if isinstance(self.kernel, Cauchy):

@@ -5,12 +5,15 @@ from daskkern.kernels.arc_cosine import ArcCosine
 from daskkern.kernels.base import Kernel, Points, plain_products
 from daskkern.kernels.callable_kernel import CallableKernel
 from daskkern.kernels.cauchy import Cauchy
+from daskkern.kernels.coordinate import Coordinate
 from daskkern.kernels.gaussian import Gaussian
 from daskkern.kernels.inverse_polynomial import InversePolynomial
 from daskkern.kernels.laplacian import Laplacian
 from daskkern.kernels.linear import Linear
+from daskkern.kernels.mapped import Mapped, nystrom_map
 from daskkern.kernels.matern import Matern
 from daskkern.kernels.neural_tangent import NeuralTangent
+from daskkern.kernels.neuron import Neuron
 from daskkern.kernels.polynomial import Polynomial
 from daskkern.kernels.precision import Precision, agreed_dtype, check_precision
 from daskkern.kernels.radial import RadialKernel
@@ -22,13 +25,16 @@ __all__ = [
     "ArcCosine",
     "CallableKernel",
     "Cauchy",
+    "Coordinate",
     "Gaussian",
     "InversePolynomial",
     "Kernel",
     "Laplacian",
     "Linear",
+    "Mapped",
     "Matern",
     "NeuralTangent",
+    "Neuron",
     "Points",
     "Polynomial",
     "Precision",
@@ -40,6 +46,7 @@ __all__ = [
     "agreed_dtype",
     "check_precision",
     "from_spec",
+    "nystrom_map",
     "parse_kernel",
     "plain_products",
     "spec_or_name",

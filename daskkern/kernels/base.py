@@ -66,6 +66,10 @@ class Kernel(ABC):
     def spec(self) -> Spec:
         """Return name and parameters as JSON values; ``registry.from_spec`` is the inverse."""
 
+    def features_of(self, points: Array) -> int:
+        """Return the features d of the rows that meet `points` (p, d)."""
+        return int(points.shape[1])
+
     def resolve(self, sample: Array) -> "Kernel":
         """Return the kernel with every data-dependent parameter computed from the rows of `sample`."""
         del sample

@@ -85,6 +85,11 @@ def arccos(x: Expression) -> Expression:
     return Expression("arccos", (x,))
 
 
+def cos(x: Expression) -> Expression:
+    """Return the cosine of `x`."""
+    return Expression("cos", (x,))
+
+
 def maximum(x: Expression, bound: Number) -> Expression:
     """Return the larger of `x` and a number."""
     return Expression("maximum", (x, constant(bound)))

@@ -15,12 +15,14 @@ from daskkern.kernels.algebra import Product, Scaled, Sum
 from daskkern.kernels.arc_cosine import ArcCosine
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.cauchy import Cauchy
+from daskkern.kernels.coordinate import Coordinate
 from daskkern.kernels.gaussian import Gaussian
 from daskkern.kernels.inverse_polynomial import InversePolynomial
 from daskkern.kernels.laplacian import Laplacian
 from daskkern.kernels.linear import Linear
 from daskkern.kernels.matern import Matern
 from daskkern.kernels.neural_tangent import NeuralTangent
+from daskkern.kernels.neuron import Neuron
 from daskkern.kernels.polynomial import Polynomial
 from daskkern.kernels.rational_quadratic import RationalQuadratic
 
@@ -57,6 +59,12 @@ KERNELS: dict[str, Entry] = {
     "polynomial": Entry(Polynomial, "degree"),
     "linear": Entry(Linear, None),
 }
+COLUMN_FUNCTIONS: dict[str, Entry] = {
+    "coordinate": Entry(Coordinate, None),
+    "neuron": Entry(Neuron, None),
+}
+"""Columns of models that are no kernels: read from a model, not from words."""
+
 _PLUS = re.compile(r"(?<![0-9.][eE])\+")  # but not that of 1e+5
 
 
@@ -79,7 +87,7 @@ def from_spec(spec: Mapping[str, object]) -> Kernel:
     parameters = {key: value for key, value in spec.items() if key != "name"}
     if name in ("sum", "product", "scaled"):
         return _composite(name, parameters)
-    entry = _entry(name)
+    entry = COLUMN_FUNCTIONS.get(name) or _entry(name)
     for key, value in parameters.items():
         if key not in entry.parameters or isinstance(value, bool) or not isinstance(value, int | float | str | list):
             raise SpecError(

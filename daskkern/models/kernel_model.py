@@ -80,7 +80,7 @@ class KernelModel:
     @property
     def n_features(self) -> int:
         """Features d that the model expects."""
-        return int(self.points.shape[1])
+        return self.kernel.features_of(self.points)
 
     def decision_function(self, X: HostArray, *, scaled: bool = False) -> HostArray:
         """Return raw scores: (n, c), or (n,) when c is 1.

@@ -134,8 +134,10 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
     classes = _classes(attributes["classes"], where)
     scaling = attributes["scaling"]
     names, targets = attributes["feature_names"], attributes.get("target_names")
+    kernel = from_spec(attributes["kernel"])
+    features = kernel.features_of(points)
     model = KernelModel(
-        kernel=from_spec(attributes["kernel"]),
+        kernel=kernel,
         points=points,
         coef=coef,
         loss=loss,
@@ -148,11 +150,11 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
         single_target=bool(attributes["single_target"]),
         provenance=dict(attributes["provenance"]),
         target_names=None if targets is None else tuple(map(str, targets)),
-        encoding=_encoding(attributes.get("encoding"), points.shape[1], where),
+        encoding=_encoding(attributes.get("encoding"), features, where),
     )
-    width = 0 if model.scaling.kind == "none" else points.shape[1]
+    width = 0 if model.scaling.kind == "none" else features
     if len(model.scaling.shift) != width or len(model.scaling.scale) != width:
-        raise ModelError(f"the model {where} is damaged: its scaling is not for {points.shape[1]} features")
+        raise ModelError(f"the model {where} is damaged: its scaling is not for {features} features")
     if (task == "classification") != (classes is not None):
         raise ModelError(f"the model {where} is damaged: a {task} model with classes {classes!r}")
     if classes is not None and coef.shape[1] not in ({1, 2} if len(classes) == 2 else {len(classes)}):

@@ -12,9 +12,12 @@ from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.pcg import PCG
+from daskkern.solvers.sgd import SGD
 from daskkern.solvers.snapshot import Shard, Snapshot
 
-SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in (EigenPro, NystromSGD, Falkon, Direct, PCG)}
+SOLVERS: dict[str, type[Solver[Any]]] = {
+    solver.name: solver for solver in (EigenPro, NystromSGD, Falkon, Direct, PCG, SGD)
+}
 
 
 def parse_solver(solver: str | Solver[Any]) -> Solver[Any]:
@@ -42,6 +45,7 @@ def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:
 
 __all__ = [
     "PCG",
+    "SGD",
     "SOLVERS",
     "Batch",
     "Direct",

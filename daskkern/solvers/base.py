@@ -105,6 +105,15 @@ class Solver(ABC, Generic[State]):
     ability: ClassVar[tuple[type[Any], str] | None] = None
     """What a loss must be able to do, and that in words; None takes every loss."""
 
+    auto_batch: ClassVar[int | None] = None
+    """Rows of an automatic batch; None derives them from the data: half of where steps grow no longer."""
+    needs_rows: ClassVar[bool] = False
+    """Whether steps need the rows of a batch beside its kernel block."""
+    row_numbers: ClassVar[int] = 0
+    """How many numbers of each output are kept for every training row, dealt to the ranks."""
+    row_products: ClassVar[bool] = False
+    """Whether steps need the inner products of a batch's rows."""
+
     def sweeps(self, epoch: int, loss: Loss) -> int:
         """Return how often epoch number `epoch`, from 1, passes over all rows."""
         del epoch, loss

@@ -14,7 +14,13 @@ def check_pair(solver: Solver[Any], loss: Loss, basis: str, known: Mapping[str, 
     `known` are the solvers to name instead.
     """
     if basis not in solver.bases:
-        words = {"all rows": "all rows as centres", "landmarks": "Landmarks(n)"}
+        words = {
+            "all rows": "all rows as centres",
+            "landmarks": "Landmarks(n)",
+            "random features": "RandomFeatures(n)",
+            "nystrom features": "NystromFeatures(n)",
+            "linear": "Linear()",
+        }
         raise SpecError(
             f"solver {solver.name} was asked with {words.get(basis, basis)}; it needs "
             f"{' or '.join(words.get(name, name) for name in solver.bases)}; with {words.get(basis, basis)} there are "

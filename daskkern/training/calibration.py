@@ -12,12 +12,14 @@ from daskkern.arrays import HostArray
 from daskkern.backend.concurrency import compute_threads, library_threads
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import for_each, multiply_blocks, multiply_transposed, slices
+from daskkern.basis import AllRows, Landmarks
 from daskkern.data.rows import Fields, Rows
 from daskkern.kernels import Kernel
 from daskkern.linalg.blas import subtract_product
 from daskkern.training.disk_rates import DiskRates, measure_disk
 from daskkern.training.footprint import Sizes, block_width
 from daskkern.training.kept import new_memory
+from daskkern.training.prepare_columns import column_functions
 from daskkern.training.scratch import scratch_folder
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
@@ -91,9 +93,10 @@ def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: i
     begun = time.perf_counter()
     rows = source.open(settings.dtype)
     X, row_s = _read(rows)
-    kernel = settings.kernel.resolve(X[:512])
-    m, p = min(_ROWS, sizes.m, X.shape[0]), min(_COLUMNS, sizes.own)
-    left, Z = _some(X, m), _some(X, p)
+    settings = replace(settings, kernel=settings.kernel.resolve(X[:512]))
+    kernel, points = _columns(rows, settings, X)
+    m, p = min(_ROWS, sizes.m, X.shape[0]), min(_COLUMNS, sizes.own, points.shape[0])
+    left, Z = _some(X, m), points[:p]
     threads = sizes.threads * ranks_here
     with compute_threads(threads):
         call_s, matvec, block, product = _kernel_times(kernel, left, Z, sizes.c)
@@ -112,7 +115,7 @@ def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: i
         _fresh_memory() / ranks_here,
         row_s,
         call_s,
-        expected_batch(kernel, X, sizes),
+        expected_batch(settings.kernel, X, sizes) if kernel is settings.kernel else sizes.m,
         None if disk is None else replace(disk, write=disk.write / ranks_here, read=disk.read / ranks_here),
         time.perf_counter() - begun,
     )
@@ -190,9 +193,15 @@ def _read(rows: Rows) -> tuple[HostArray, float]:
     begun = time.perf_counter()
     X = rows.read(0, stop, Fields.X).X
     assert X is not None
-    window = np.empty_like(X)
-    window[generator(0, _STREAM).permutation(stop)] = X  # rows of a window are shuffled as they come
+    _ = X[generator(0, _STREAM).permutation(stop)]  # rows of a window are shuffled as they come
     return X, (time.perf_counter() - begun) / stop
+
+
+def _columns(rows: Rows, settings: FitSettings, X: HostArray) -> tuple[Kernel, HostArray]:
+    """Return a function and points as the model's columns have them."""
+    if isinstance(settings.basis, AllRows | Landmarks):
+        return settings.kernel, _some(X, _COLUMNS)
+    return column_functions(rows, settings)
 
 
 def _some(X: HostArray, count: int) -> HostArray:

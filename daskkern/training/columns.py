@@ -13,12 +13,13 @@ from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
 from daskkern.linalg import InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
-from daskkern.preconditioners import EigenProState, NystromState
+from daskkern.preconditioners import ColumnStatistics, EigenProState, NystromState
 from daskkern.solvers import EigenPro
+from daskkern.solvers.columns import ColumnSetup, RowShare
 from daskkern.solvers.eigenpro import EigenProSetup, Projector
 from daskkern.solvers.nystrom_sgd import NystromSetup
 from daskkern.solvers.projectors import EigenProProjector
-from daskkern.training.prepare import Prepared
+from daskkern.training.prepared import Prepared
 
 EXACT_LIMIT = 20_000
 _JITTERS = 5
@@ -69,6 +70,16 @@ def solver_setup(
     solver: EigenPro = task.settings.solver
     assert isinstance(prepared.state, EigenProState)
     return _eigenpro_setup(solver, prepared, prepared.state, rows, columns, part, points, comm, xp, task)
+
+
+def column_setup(
+    task: Any, prepared: Prepared, statistics: ColumnStatistics, columns: Columns, comm: Communicator
+) -> ColumnSetup:
+    """Return what a first-order method needs on this rank."""
+    n = prepared.plan.n_rows
+    everything = prepared.basis.all_rows
+    share = RowShare.of(columns.ids) if everything else RowShare.equal(n, comm.rank, comm.size)
+    return ColumnSetup(n, statistics, share, everything, task.settings.seed)
 
 
 def _eigenpro_setup(

@@ -18,7 +18,7 @@ from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError, SpecError, StoreError
 from daskkern.preconditioners import NystromState
 from daskkern.solvers import NystromSGD
-from daskkern.training.prepare import Prepared, training_rows
+from daskkern.training.prepared import Prepared, training_rows
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 

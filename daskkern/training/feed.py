@@ -15,7 +15,7 @@ from daskkern.solvers import Batch, NystromSGD, Problem
 from daskkern.training.features import FeatureRows
 from daskkern.training.kept import keep_blocks
 from daskkern.training.memory import MemoryPlan
-from daskkern.training.prepare import Prepared
+from daskkern.training.prepared import Prepared
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import row_fields
 
@@ -56,7 +56,9 @@ class Feed:
         self._rows = rows
         if features is not None:
             self._rows = FeatureRows(rows, features, problem.extra.features, settings.dtype)
-        self._whole = isinstance(settings.solver, NystromSGD) or not prepared.basis.all_rows
+        coordinates = problem.part.is_coordinates
+        self._whole = isinstance(settings.solver, NystromSGD) or not (prepared.basis.all_rows or coordinates)
+        self._needs_rows = prepared.window > 1 or settings.solver.needs_rows
         self._blocks = keep_blocks(memory, settings, xp)
         self._on_host = memory.rows_on_host
         self._batches: dict[int, Batch] | None = {} if memory.keeps_rows and not self._stored else None
@@ -85,10 +87,9 @@ class Feed:
 
     def _read(self, epoch: int, start: int) -> Iterator[Batch]:
         """Yield batches as they are read, and keep them where the plan has room for all rows."""
-        needs_rows = self._prepared.window > 1
 
         def wanted(index: int) -> bool:
-            return self._stored or needs_rows or not self._blocks.has(index)
+            return self._stored or self._needs_rows or not self._blocks.has(index)
 
         fields = row_fields(self._rows)
         sampling = self._prepared.sampling

@@ -21,6 +21,7 @@ from daskkern.cluster.gang import GangSettings
 from daskkern.cluster.lease import check_alone
 from daskkern.data.csr import gather
 from daskkern.events import EpochFinished, EpochTimed, Event, FitFinished, Listener, silent
+from daskkern.kernels import Mapped
 from daskkern.models import KernelModel
 from daskkern.training.calibration import calibrate
 from daskkern.training.features import features_for
@@ -29,7 +30,8 @@ from daskkern.training.keeping import disk_room, needs_rates, with_blocks
 from daskkern.training.memory import available_memory, device_memory
 from daskkern.training.on_cluster import fit_on
 from daskkern.training.outlook import check, check_before, holds_out, plan_for, summarise
-from daskkern.training.prepare import Prepared, prepare
+from daskkern.training.prepare import prepare
+from daskkern.training.prepared import Prepared
 from daskkern.training.rank import RankResult, RankTask, run_rank
 from daskkern.training.resuming import named
 from daskkern.training.settings import FitSettings
@@ -208,8 +210,11 @@ def _model(
     coef = np.empty((p, targets.n_outputs), settings.dtype)
     for result in results:
         coef[result.ids] = result.coef
+    kernel = prepared.basis.kernel
+    if isinstance(kernel, Mapped):
+        points, coef, kernel = kernel.centres, points.T @ coef, kernel.kernel
     return KernelModel(
-        kernel=prepared.basis.kernel,
+        kernel=kernel,
         points=points,
         coef=coef,
         loss=settings.loss.name,

@@ -21,6 +21,7 @@ HELD_OUT = 2000
 _GRAM_ROWS = 4096
 _LANES = 16  # skinny operands are padded to whole vector registers
 _READERS = 2
+_UNIT = 16  # a unit vector: its entry, and where that is
 _SPREAD = 128  # sparse columns that are spread at once, and numbers of one line of them
 
 
@@ -52,6 +53,12 @@ class Sizes:
         Columns of a preconditioner of low rank over all rows.
     by_rows, newton : bool
         Each rank has all columns and its share of every batch; it also keeps scores of its rows.
+    units : bool
+        The columns are the features themselves.
+    row_numbers : int
+        Numbers of each output that are kept for every row.
+    row_products : bool
+        Inner products of a batch's rows are held.
     span : int
         Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
     """
@@ -81,6 +88,9 @@ class Sizes:
     newton: bool = False
     dense: int = 0
     sketch: int = 0
+    units: bool = False
+    row_numbers: int = 0
+    row_products: bool = False
 
     @property
     def own_rows(self) -> int:
@@ -191,8 +201,8 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * THREAD}
     device: dict[str, int] = {} if z.device == "gpu" else host
     steps = _steps(z)
-    host["own columns"] = z.own * z.d * z.itemsize
-    device["own columns, prepared"] = points_bytes(z.own, z.d, z.itemsize)
+    host["own columns"] = z.own * (_UNIT if z.units else z.d * z.itemsize)
+    device["own columns, prepared"] = z.own * _UNIT if z.units else points_bytes(z.own, z.d, z.itemsize)
     host["rows read ahead"] = read_bytes(min(z.window_rows, z.n), min(z.chunk_rows, z.n), z.d, z.itemsize)
     host["validation rows"] = 2 * z.validation * (z.d + 2 * z.c) * z.itemsize
     host["spectrum"], device["preconditioner"] = _spectrum(z)
@@ -201,6 +211,7 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
         # Vectors of own rows and of all, and the features with what they are made of.
         device["coefficients"] += (12 * z.own + 2 * z.n) * padded(z.c) * 8
         device["preconditioner"] = z.own * z.sketch * 2 * z.itemsize + 6 * z.sketch**2 * 8
+    device["coefficients"] += 4 * -(-z.n // z.ranks) * z.row_numbers * padded(z.c) * 8
     device.update(steps)
     before, columns = _before_steps(z)
     passing = sum(steps[name] for name in _PASSING) + (host["rows read ahead"] if device is host else 0)
@@ -222,6 +233,7 @@ def _steps(z: Sizes) -> dict[str, int]:
     items["tiles"] = workspace_bytes(z.threads, z.d, b) if z.device == "cpu" else z.m * own * b
     items["tiles"] += z.threads * _SPREAD * _SPREAD * z.entries * b
     items["temporary centres"] = 0
+    items["one batch"] += 3 * 8 * z.m * z.m * z.row_products
     if z.all_rows:
         items["one batch"] += matvec_bytes(z.m, own, z.d, padded(z.c), b, 0, dealt=True) + z.m * z.own_s * b
         return items

@@ -28,7 +28,8 @@ from daskkern.training.keeper import Safety
 from daskkern.training.keeping import with_blocks
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.outlook import PreparedSummary, holds_out, summarise
-from daskkern.training.prepare import Prepared, prepare
+from daskkern.training.prepare import prepare
+from daskkern.training.prepared import Prepared
 from daskkern.training.rank import RankResult, RankTask, run_rank
 from daskkern.training.rooms import Room, check_reach, check_rooms, cluster_plan, rooms_of, tightest_plan
 from daskkern.training.settings import FitSettings

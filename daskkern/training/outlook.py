@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from daskkern.basis import AllRows, Landmarks
+from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, RandomFeatures
 from daskkern.data.plan import BatchPlan
 from daskkern.data.sweep import SweepPlan
 from daskkern.errors import SpecError
@@ -15,7 +15,10 @@ from daskkern.training.columns import is_exact
 from daskkern.training.features import is_stored
 from daskkern.training.keeping import unkept
 from daskkern.training.memory import MemoryPlan, Sizes, plan_memory
-from daskkern.training.prepare import Prepared, default_subsample, most_validation_rows, pass_batch, projection_window
+from daskkern.training.prepare import most_validation_rows
+from daskkern.training.prepare_eigenpro import default_subsample, projection_window
+from daskkern.training.prepare_rows import pass_batch
+from daskkern.training.prepared import Prepared
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 from daskkern.training.targets import check_loss
@@ -45,7 +48,7 @@ def check(settings: FitSettings, source: Source) -> None:
     """Raise SpecError for settings that cannot fit this source, before anything is started."""
     if source.info.task is not None:
         check_loss(settings.loss, source.info.task)
-    check_fit(settings.solver, settings.loss, "all rows" if isinstance(settings.basis, AllRows) else "landmarks")
+    check_fit(settings.solver, settings.loss, settings.basis.name)
     if isinstance(settings.solver, NystromSGD) and settings.solver.mode == "stored" and settings.sampling != "uniform":
         raise SpecError(
             f"solver nystrom_sgd was asked with mode 'stored' and sampling={settings.sampling!r}, whose batches differ "
@@ -72,7 +75,7 @@ def outlook(
     held_out = most_validation_rows(n, settings) if holds_out(settings, None) else 0
     n -= held_out
     basis = settings.basis
-    p = n if isinstance(basis, AllRows) else min(n, basis.n if basis.points is None else len(basis.points))
+    p = _most_columns(basis, n, source.info.n_features)
     s = default_subsample(settings.solver, p) if isinstance(settings.solver, EigenPro) else 0
     limit = settings.batch_limit(s if isinstance(basis, AllRows) else p)
     m = min(n, limit if isinstance(settings.batch_size, str) else int(settings.batch_size))
@@ -108,6 +111,16 @@ def outlook(
     return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
 
 
+def _most_columns(basis: BasisSpec, n: int, d: int) -> int:
+    if isinstance(basis, AllRows):
+        return n
+    if isinstance(basis, Linear):
+        return d + basis.intercept
+    if isinstance(basis, Landmarks) and basis.points is not None:
+        return min(n, len(basis.points))
+    return basis.n if isinstance(basis, RandomFeatures) else min(n, basis.n)
+
+
 def check_before(source: Source, settings: FitSettings, held_out: bool, ranks: int, threads: int, budget: int) -> None:
     """Refuse, before any work, a fit that does not fit with the smallest batch either. Raises MemoryBudgetError."""
     least = replace(settings, batch_size=_LEAST_BATCH) if isinstance(settings.batch_size, str) else settings
@@ -132,6 +145,11 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
         validation=0 if prepared.validation is None else prepared.validation.size,
         stored=isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings),
     )
+
+
+def _ways_to_keep(settings: FitSettings) -> str:
+    """Return where kernel blocks may be kept: nowhere if they are used once."""
+    return "never" if settings.keep_blocks == "auto" and settings.passes == 1 else settings.keep_blocks
 
 
 def entries_per_row(source: Source) -> int:
@@ -195,10 +213,13 @@ def plan_for(
             by_rows=solver.deals != "columns",
             dense=0 if solver.deals != "nothing" else 1 if all_rows else 2,
             newton=solver.deals == "rows" and not isinstance(settings.loss, Squared),
+            units=isinstance(settings.basis, Linear),
+            row_numbers=solver.row_numbers,
+            row_products=solver.row_products,
         ),
         budget,
         device_budget or 0,
-        "never" if settings.keep_blocks == "auto" and settings.passes == 1 else settings.keep_blocks,
+        _ways_to_keep(settings),
         same_batches=settings.sampling == "uniform",
         epochs=1 if summary.stored else settings.passes,
     )

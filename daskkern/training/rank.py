@@ -16,15 +16,16 @@ from daskkern.cluster.gpus import gpu_collectives
 from daskkern.data.rows import Rows
 from daskkern.data.sweep import SweepPlan
 from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
+from daskkern.preconditioners import ColumnStatistics
 from daskkern.solvers import PCG, Direct, Falkon, Problem
-from daskkern.training.columns import own_rows, solver_setup
+from daskkern.training.columns import column_setup, own_rows, solver_setup
 from daskkern.training.commits import Commit, latest_of_all
 from daskkern.training.epochs import REGROUPING, Epochs
 from daskkern.training.feed import Feed
 from daskkern.training.keeper import Safety, open_keeper
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.outlook import PreparedSummary
-from daskkern.training.prepare import Prepared, training_rows
+from daskkern.training.prepared import Prepared, training_rows
 from daskkern.training.row_feed import RowFeed
 from daskkern.training.row_setup import direct_setup, falkon_setup, pcg_setup
 from daskkern.training.settings import FitSettings
@@ -141,6 +142,8 @@ def _setup(
         return direct_setup(task, prepared, part, to_device(points, xp))
     if isinstance(task.settings.solver, PCG):
         return pcg_setup(task, prepared, rows, columns, points, comm, xp)
+    if isinstance(prepared.state, ColumnStatistics):
+        return column_setup(task, prepared, prepared.state, columns, comm)
     return solver_setup(task, prepared, rows, columns, part, points, comm, xp)
 
 

@@ -4,14 +4,14 @@ import json
 import os
 import uuid
 import zlib
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from dask.base import tokenize
 
 from daskkern.arrays import HostArray
-from daskkern.basis import AllRows, BasisSpec
+from daskkern.basis import BasisSpec, Landmarks
 from daskkern.data.csr import is_sparse
 from daskkern.data.remote import is_url
 from daskkern.data.store import open_store
@@ -67,9 +67,8 @@ def fingerprint(source: Source, settings: FitSettings, validation: Source | None
 
 
 def _basis(basis: BasisSpec) -> dict[str, Any]:
-    if isinstance(basis, AllRows):
-        return {}
-    return {"selector": str(basis.selector), "points": _sum(basis.points)}
+    chosen = {item.name: str(getattr(basis, item.name)) for item in fields(basis) if item.name != "points"}
+    return chosen | ({"points": _sum(basis.points)} if isinstance(basis, Landmarks) else {})
 
 
 def _function(kernel: Kernel) -> int | None:

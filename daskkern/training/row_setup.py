@@ -22,7 +22,7 @@ from daskkern.solvers.direct import DirectSetup
 from daskkern.solvers.falkon import FalkonSetup
 from daskkern.solvers.pcg import PCGSetup
 from daskkern.training.columns import kernel_panel, own_rows
-from daskkern.training.prepare import Prepared
+from daskkern.training.prepared import Prepared
 
 _JITTERS = 5
 _SKETCH = 62

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.basis import AllRows, BasisSpec, Landmarks
+from daskkern.basis import AllRows, BasisSpec, Linear
 from daskkern.data.schema import ClassLabel
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, spec_or_name
@@ -112,8 +112,11 @@ class FitSettings:
     sampling: str = "uniform"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.basis, AllRows | Landmarks):
-            raise SpecError(f"basis={self.basis!r} was asked; give AllRows() or Landmarks(n)")
+        if not isinstance(self.basis, BasisSpec):
+            raise SpecError(
+                f"basis={self.basis!r} was asked; give AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n) "
+                "or Linear()"
+            )
         if not (_is_number(self.alpha) and math.isfinite(self.alpha) and self.alpha >= 0):
             raise SpecError(f"alpha={self.alpha!r} was asked; give a number of 0 or more")
         if not _is_whole(self.max_epochs) or self.max_epochs < 1:
@@ -135,6 +138,8 @@ class FitSettings:
             raise SpecError(f"a memory budget of {self.memory_budget} bytes was asked; give a positive number")
         if self.keep_blocks not in KEEP_WAYS:
             raise SpecError(f"keep_blocks={self.keep_blocks!r} was asked; choose one of {', '.join(KEEP_WAYS)}")
+        if isinstance(self.basis, Linear):  # the blocks of a linear model are the rows
+            object.__setattr__(self, "keep_blocks", "never")
         if self.sampling not in SAMPLING_WAYS:
             raise SpecError(f"sampling={self.sampling!r} was asked; choose one of {', '.join(SAMPLING_WAYS)}")
         if self.sampling != "uniform" and isinstance(self.basis, AllRows):
@@ -164,11 +169,11 @@ class FitSettings:
         solver = {item.name: _plain(getattr(self.solver, item.name)) for item in fields(self.solver)}
         early = None if self.early_stopping is None else asdict(self.early_stopping)
         weights = self.class_weight if self.class_weight is None else str(self.class_weight)
-        landmarks = self.basis.n if isinstance(self.basis, Landmarks) else "all"
         return {
             "kernel": spec_or_name(self.kernel),
             "loss": self.loss.name,
-            "landmarks": int(landmarks) if landmarks != "all" else "all",
+            "basis": self.basis.name,
+            "landmarks": int(n) if (n := getattr(self.basis, "n", None)) else "all",
             "solver": {"name": self.solver.name, **solver},
             "alpha": float(self.alpha),
             "max_epochs": int(self.max_epochs),

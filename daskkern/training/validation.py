@@ -13,7 +13,7 @@ from daskkern.data.rows import ArrayRows, Rows, take
 from daskkern.errors import DataError
 from daskkern.losses import decode
 from daskkern.solvers import Problem
-from daskkern.training.prepare import Prepared
+from daskkern.training.prepared import Prepared
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source, row_fields
 from daskkern.training.targets import Targets

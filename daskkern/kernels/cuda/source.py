@@ -27,6 +27,7 @@ _OPERATIONS = {
     "log": "log({})",
     "sqrt": "sqrt({})",
     "arccos": "acos({})",
+    "cos": "cos({})",
     "maximum": "larger({}, {})",
 }
 _SYMBOLS = {

@@ -1,0 +1,67 @@
+"""Random features as columns of a basis: a function and its random weights."""
+
+import numpy as np
+
+from daskkern.arrays import FloatArray, HostArray
+from daskkern.backend.random import generator
+from daskkern.errors import SpecError
+from daskkern.features.fourier import FourierFeatures
+from daskkern.kernels import ArcCosine, Kernel, Neuron
+from daskkern.kernels.neuron import ACTIVATIONS
+from daskkern.kernels.radial import RadialKernel
+
+KINDS = ("auto", "orthogonal", *ACTIVATIONS)
+_STREAM = 82
+_UNITS = ("step", "relu", "relu2")
+
+
+def random_columns(
+    kernel: Kernel, kind: str, n: int, d: int, seed: int, dtype: str, scale: float
+) -> tuple[Neuron, HostArray]:
+    """Return a function and weights (n, d) whose columns approximate `kernel`, or are hidden units of their own.
+
+    Parameters
+    ----------
+    kind : str
+        "auto" follows the kernel: Fourier features of radial kernels, units of the arc-cosine kernels. "fourier" and
+        "orthogonal" (Yu et al., "Orthogonal random features", NeurIPS 2016) need a radial kernel. The others ignore
+        the kernel: weights are standard normal, divided by `scale` for "sigmoid" and "tanh", which have a bias.
+    n : int
+        Columns; Fourier features need an even number.
+    scale : float
+        The root of the mean squared norm of the rows.
+
+    Raises
+    ------
+    SpecError
+        When no features of that kind are known for the kernel.
+    """
+    activation = _activation(kernel, kind)
+    if activation == "fourier":
+        half = _frequencies(kernel, n, d, seed, orthogonal=kind == "orthogonal")
+        return Neuron("fourier", n), np.concatenate([half, -half]).astype(dtype)
+    bias = activation not in _UNITS
+    weights = generator(seed, _STREAM).standard_normal((n, d + bias))
+    if bias:
+        weights[:, :-1] /= max(scale, 1e-30)
+    return Neuron(activation, n, bias), weights.astype(dtype)
+
+
+def _activation(kernel: Kernel, kind: str) -> str:
+    if kind not in KINDS:
+        raise SpecError(f"random features of kind {kind!r} were asked; choose one of {', '.join(KINDS)}")
+    if kind not in ("auto", "orthogonal"):
+        return kind
+    if isinstance(kernel, ArcCosine) and kind == "auto":
+        return _UNITS[kernel.degree]
+    return "fourier"
+
+
+def _frequencies(kernel: Kernel, n: int, d: int, seed: int, *, orthogonal: bool) -> FloatArray:
+    """Return n / 2 frequencies (n / 2, d) in the coordinates of the rows."""
+    features = FourierFeatures(kernel, n, seed)  # refuses kernels without a known density
+    assert isinstance(kernel, RadialKernel)
+    into = kernel.transform(np.eye(d)) if kernel.coordinates != () else None
+    k = d if into is None else into.shape[1]
+    weights = features.orthogonal(k) if orthogonal else features.frequencies(k)
+    return (weights if into is None else into @ weights).T / kernel.unit

@@ -1,0 +1,138 @@
+"""The features themselves as columns: what linear models are made of."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.backend.tiles import multiply_blocks, multiply_transposed
+from daskkern.errors import DataError
+from daskkern.kernels.base import Kernel, Spec
+from daskkern.kernels.formula import Expression, Pair
+from daskkern.kernels.points import Left, Points, Side, cut_blocks
+from daskkern.kernels.precision import Precision, agreed_dtype
+from daskkern.kernels.rows import as_rows, module_of
+
+
+@dataclass(frozen=True)
+class Coordinate(Kernel):
+    """``phi(x; e) = x . e`` for unit vectors e, and 1 for ``e = 0``: a column of a basis, no kernel.
+
+    Points are CSR rows of one entry 1 each, or of none. Products take the columns of the rows themselves: nothing
+    is multiplied by unit vectors, and sparse rows stay sparse but for :meth:`block`.
+    """
+
+    name: ClassVar[str] = "coordinate"
+
+    def formula(self, pair: Pair) -> Expression:
+        return pair.inner
+
+    def spec(self) -> Spec:
+        return {"name": self.name}
+
+    def points(
+        self,
+        Z: Array,
+        shift: Array | None = None,
+        blocks: Sequence[slice] | None = None,
+        *,
+        dtype: object = None,
+        precision: Precision | None = None,
+    ) -> Points:
+        del shift
+        Z = as_rows(Z, agreed_dtype(precision, dtype))
+        if not is_sparse(Z) or Z.nnz > Z.shape[0] or int(Z.indptr.max(initial=0)) != Z.nnz:
+            raise DataError("the columns of a linear model are unit vectors, as CSR rows of at most one entry")
+        return Points(Z.shape[0], Z.shape[1], Z.dtype, None, cut_blocks(Z.shape[0], blocks), Side(Z, None, None, None))
+
+    def left(self, X: Array, right: Points) -> Left:
+        X = as_rows(X, right.dtype)
+        if X.shape[1] != right.n_features:
+            raise DataError(
+                f"rows of {right.n_features} features were expected, but X has shape {tuple(X.shape)}; "
+                "give the same features as in training"
+            )
+        return Left(X.shape, X.dtype, Side(X, None, None, None), None)
+
+    def block(self, X: Array | Left, Z: Array | Points, out: Array | None = None) -> Array:
+        left, right = self._sides(X, Z)
+        values = _columns(left, right)
+        if is_sparse(values):
+            values = values.toarray()
+        if out is None:
+            return values
+        out[...] = values
+        return out
+
+    def matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None = None) -> Array:
+        left, right = self._sides(X, Z)
+        A = self._factor("A", A, right.size, right)
+        if head is not None:
+            head[...] = self.block(left, right)[:, : head.shape[1]]
+        values, xp = _columns(left, right), namespace_of(A)
+        if not is_sparse(values):
+            return multiply_blocks(values, A, right.blocks, xp)
+        by_column = values.tocsc()
+        total = xp.zeros((left.shape[0], A.shape[1]))
+        for block in right.blocks:
+            total += by_column[:, block] @ A[block]
+        return total
+
+    def rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
+        left, right = self._sides(X, Z)
+        G = self._factor("G", G, left.shape[0], right)
+        values = _columns(left, right)
+        return values.T @ G if is_sparse(values) else multiply_transposed(values, G, namespace_of(G))
+
+    def double_product(
+        self,
+        X: Array | Left,
+        Z: Array | Points,
+        V: Array,
+        between: Callable[[Array, slice], Array] | None = None,
+    ) -> Array:
+        left, right = self._sides(X, Z)
+        scores = self.matvec(left, right, V)
+        g = scores if between is None else between(scores, slice(0, left.shape[0]))
+        return self.rmatvec(left, right, g).astype(np.float64)
+
+    def columns(self, X: Array | Left, Z: Points) -> Array:
+        """Return the block, dense or CSR as the rows are: a view where the columns are adjacent."""
+        return _columns(*self._sides(X, Z))
+
+
+def _columns(left: Left, right: Points) -> Array:
+    """Return the rows' entries at the columns, (m, p), with ones for the constant."""
+    assert left.side is not None
+    assert right.side is not None
+    X, units = left.side.rows, right.side.rows
+    filled = units.indptr[1:] > units.indptr[:-1]
+    values = X[:, _span(units.indices)]
+    if bool(filled.all()):
+        return values
+    return _with_constant(values, filled, module_of(X))
+
+
+def _span(numbers: Array) -> slice | Array:
+    first = int(numbers[0]) if numbers.size else 0
+    adjacent = bool((numbers == first + namespace_of(numbers).arange(numbers.size)).all())
+    return slice(first, first + int(numbers.size)) if adjacent else numbers
+
+
+def _with_constant(values: Array, filled: Array, xp: ModuleType) -> Array:
+    """Put a column of ones where `filled` is false."""
+    if is_sparse(values):
+        spread = scipy.sparse.csr_matrix(
+            (np.ones(values.shape[1], values.dtype), (np.arange(values.shape[1]), np.flatnonzero(filled))),
+            (values.shape[1], filled.size),
+        )
+        ones = scipy.sparse.csr_matrix(np.broadcast_to((~filled).astype(values.dtype), (values.shape[0], filled.size)))
+        return (values @ spread + ones).tocsr()
+    result = xp.ones((values.shape[0], int(filled.size)), values.dtype)
+    result[:, filled] = values
+    return result

@@ -1,0 +1,61 @@
+"""What step sizes of methods without a preconditioner follow from, measured on sampled rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from daskkern.arrays import HostArray
+from daskkern.errors import DataError
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """Sizes of sampled rows phi(x) in the columns' coordinates, sample weights in.
+
+    Attributes
+    ----------
+    beta : float
+        Largest ``w |phi(x)|^2``.
+    mean_square : float
+        Mean of ``w |phi(x)|^2``.
+    top : float
+        Largest eigenvalue of ``mean w phi phi^T``.
+    """
+
+    beta: float
+    mean_square: float
+    top: float
+
+    @property
+    def critical_batch(self) -> float:
+        """Rows of a batch beyond which steps grow no longer."""
+        return self.beta / self.top
+
+    def step_size(self, m: int, smoothness: float, alpha: float = 0.0) -> float:
+        """Return the step ``m / (L (beta + (m - 1) top) + m alpha)`` for the mean gradient of `m` rows.
+
+        The largest that is stable in the mean (Ma, Bassily and Belkin, ICML 2018, theorem 4, halved).
+        """
+        return m / (smoothness * (self.beta + (m - 1) * self.top) + m * alpha)
+
+
+def column_statistics(gram: HostArray, weight: HostArray | None) -> ColumnStatistics:
+    """Return the statistics of s sampled rows from their inner products `gram` (s, s) and weights (s,).
+
+    Raises
+    ------
+    DataError
+        When all columns are 0 on all of them, or not finite on one.
+    """
+    gram = np.asarray(gram, np.float64)
+    if weight is not None:
+        root = np.sqrt(weight)
+        gram = gram * root[:, None] * root
+    if not np.isfinite(gram).all():
+        raise DataError("the columns of the model are not finite on the rows; scale the features")
+    squares, s = np.diag(gram), gram.shape[0]
+    if not squares.max() > 0:
+        raise DataError("the columns of the model are 0 on all sampled rows; look at the features")
+    top = float(scipy.linalg.eigh(gram, eigvals_only=True, subset_by_index=(s - 1, s - 1))[0]) / s
+    return ColumnStatistics(float(squares.max()), float(squares.mean()), max(top, float(squares.mean()) / s))

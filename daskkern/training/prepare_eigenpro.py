@@ -1,0 +1,98 @@
+"""Before the first step of EigenPro: the spectrum of a subsample, batch and window."""
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.random import generator
+from daskkern.basis import KernelBasis
+from daskkern.data.rows import Rows, take
+from daskkern.landmarks import LandmarkSet
+from daskkern.preconditioners import SpectrumSettings, eigenpro_state
+from daskkern.solvers import EigenPro
+from daskkern.training.prepare_parts import (
+    SUBSAMPLE,
+    TARGETS,
+    batch_plan,
+    features_at,
+    flat,
+    held_out_rows,
+    is_all,
+    present,
+)
+from daskkern.training.prepared import Clock, Prepared
+from daskkern.training.sampling import Sampling
+from daskkern.training.settings import FitSettings
+from daskkern.training.targets import Targets
+
+_SUB = 52
+_FLOPS_PER_PROJECTION = 80.0
+
+
+def prepare_eigenpro(
+    rows: Rows,
+    settings: FitSettings,
+    targets: Targets,
+    chosen: LandmarkSet,
+    sampling: Sampling | None,
+    validation: IntArray | None,
+    clock: Clock,
+) -> Prepared:
+    solver = settings.solver if isinstance(settings.solver, EigenPro) else EigenPro()
+    p = chosen.points.shape[0] if not is_all(settings) else rows.n_rows
+    s = default_subsample(solver, p)
+    held = s if is_all(settings) else p  # with all rows as centres only K_BS is held, the rest passes by in tiles
+    head, S = _subsample(rows, settings, chosen, s)
+    in_S = np.zeros(0, np.int64) if chosen.indices is None else chosen.indices[head]
+    weight_S = None if chosen.indices is None else flat(targets.weight(take(rows, in_S, TARGETS)))
+    block_H, weight_H = held_out_rows(rows, settings, targets, sampling, in_S)
+    drawn_S = None
+    if sampling is not None and chosen.indices is not None:
+        drawn_S = flat(sampling.weight(take(rows, in_S, TARGETS)))
+        drawn_S = np.ones(s) if drawn_S is None else drawn_S
+    state = eigenpro_state(
+        settings.kernel,
+        S,
+        weight_S,
+        present(block_H),
+        weight_H,
+        SpectrumSettings(None if solver.n_directions == "auto" else int(solver.n_directions), solver.rho, solver.tau),
+        settings.batch_limit(held),
+        settings.seed,
+        drawn_S,
+    )
+    clock.stage(
+        "spectrum",
+        f"s = {s}, q = {state.damping.size}, critical batch {state.critical_batch:.0f}, beta {state.beta:.3g}",
+    )
+    plan = batch_plan(rows, settings, state.critical_batch, held)
+    points = settings.kernel.shift_for(chosen.points if chosen.points.size else S)
+    basis = KernelBasis(settings.kernel, p, head, is_all(settings), points, settings.rounding)
+    own = chosen.points if chosen.indices is None else None
+    window = 1 if is_all(settings) else projection_window(solver, p, rows.n_features, plan.batch_size)
+    stages = tuple(clock.stages)
+    return Prepared(basis, chosen.indices, own, S, state, targets, plan, window, validation, stages, sampling)
+
+
+def _subsample(rows: Rows, settings: FitSettings, chosen: LandmarkSet, s: int) -> tuple[IntArray, HostArray]:
+    """Return the column numbers of S and its points. Landmarks come in random order: S is their prefix."""
+    if not is_all(settings):
+        return np.arange(s), chosen.points[:s]
+    head = np.sort(generator(settings.seed, _SUB).choice(rows.n_rows, size=s, replace=False)).astype(np.int64)
+    return head, features_at(rows, head)
+
+
+def default_subsample(solver: EigenPro, p: int) -> int:
+    """Return the rows s of the preconditioner's subsample for p columns."""
+    return min(SUBSAMPLE, max(1, 4 * p // 5)) if solver.subsample == "auto" else min(int(solver.subsample), p)
+
+
+def projection_window(solver: EigenPro, p: int, d: int, batch_size: int) -> int:
+    """Return T: a window of x rows costs x d p / 2 kernel flops, a projection about 80 p^2 at the same rate.
+
+    A projection reads p^2 / 2 numbers twice, and moving a byte costs about 20 flops of a matrix product; the sum of
+    both costs an epoch is least at x = p (80 / d)^(1/2). More than p temporary centres are never held.
+    """
+    if solver.window != "auto":
+        return int(solver.window)
+    rows = p * min(1.0, (_FLOPS_PER_PROJECTION / max(d, 1)) ** 0.5)
+    return max(1, int(np.ceil(rows / batch_size)))

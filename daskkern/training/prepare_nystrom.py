@@ -1,0 +1,99 @@
+"""Before the first step of Nystrom-SGD: its conditioner, from a pass over all rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from distributed import default_client
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.tiles import slices
+from daskkern.basis import KernelBasis
+from daskkern.data.rows import Rows
+from daskkern.kernels import Kernel
+from daskkern.landmarks import LandmarkSet
+from daskkern.preconditioners import nystrom_state
+from daskkern.solvers import NystromSGD
+from daskkern.training.prepare_parts import batch_plan, held_out_rows, present
+from daskkern.training.prepared import Clock, Prepared, training_rows
+from daskkern.training.sampling import Sampling
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import Source
+from daskkern.training.targets import Targets
+
+_GRAM_ROWS = 4096
+
+
+def prepare_nystrom(
+    source: Source,
+    rows: Rows,
+    settings: FitSettings,
+    targets: Targets,
+    chosen: LandmarkSet,
+    sampling: Sampling | None,
+    validation: IntArray | None,
+    clock: Clock,
+) -> Prepared:
+    assert isinstance(settings.solver, NystromSGD)
+    Z, n = chosen.points, rows.n_rows
+    block_H, weight_H = held_out_rows(rows, settings, targets, sampling, np.zeros(0, np.int64))
+    directions = settings.solver.n_directions
+    blocks = -(-n // _GRAM_ROWS)
+    shares = slices(n, -(-blocks // _gram_tasks()) * _GRAM_ROWS)
+    state = nystrom_state(
+        settings.kernel,
+        Z,
+        [_GramShare(source, settings.dtype, validation, settings.kernel, Z, targets, part) for part in shares],
+        n,
+        present(block_H),
+        weight_H,
+        None if directions == "auto" else int(directions),
+    )
+    clock.stage("spectrum", f"rank {state.conditioner.size} of {Z.shape[0]}, critical batch {state.critical_batch:.0f}")
+    plan = batch_plan(rows, settings, state.critical_batch, Z.shape[0], Z.shape[0])
+    basis = KernelBasis(
+        settings.kernel,
+        Z.shape[0],
+        np.zeros(0, np.int64),
+        False,
+        settings.kernel.shift_for(Z),
+        settings.rounding,
+    )
+    own = Z if chosen.indices is None else None
+    stages = tuple(clock.stages)
+    return Prepared(basis, chosen.indices, own, Z[:0], state, targets, plan, 1, validation, stages, sampling)
+
+
+def _gram_tasks() -> int:
+    """Return how many Gram tasks: one for each worker of the active client, else one for each of two threads."""
+    try:
+        return max(1, len(default_client().scheduler_info(n_workers=-1)["workers"]))
+    except ValueError:
+        return 2
+
+
+@dataclass(frozen=True, eq=False)
+class _GramShare:
+    """``sum w phi phi^T``, phi = T^T k(Z, x), over a share of the rows; one float64 (r, r) sum is held.
+
+    A share is made of whole blocks of `_GRAM_ROWS` rows, and each block's product is rounded by itself: the sum does
+    not depend on how many shares there are.
+    """
+
+    source: Source
+    dtype: str
+    validation: IntArray | None
+    kernel: Kernel
+    Z: HostArray
+    targets: Targets
+    part: slice
+
+    def __call__(self, T: HostArray) -> HostArray:
+        rows = training_rows(self.source.open(self.dtype), self.validation)
+        points = self.kernel.points(self.Z, self.kernel.shift_for(self.Z))
+        total = np.zeros((T.shape[1], T.shape[1]))
+        for start in range(self.part.start, self.part.stop, _GRAM_ROWS):
+            block = rows.read(start, min(start + _GRAM_ROWS, self.part.stop))
+            phi = self.kernel.block(present(block), points) @ T
+            weight = self.targets.weight(block)
+            total += phi.T @ (phi if weight is None else phi * weight)
+        return total

@@ -1,0 +1,66 @@
+"""What the set-ups of all solvers share: rows by number, rows that steps are measured on, and the plan of batches."""
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.random import generator
+from daskkern.basis import AllRows
+from daskkern.data.plan import DEFAULT_WINDOW_BYTES, BatchPlan
+from daskkern.data.rows import Fields, RowBlock, Rows, take
+from daskkern.training.sampling import Sampling
+from daskkern.training.settings import FitSettings
+from daskkern.training.targets import Targets
+
+SUBSAMPLE = 2000
+TARGETS = Fields.y | Fields.weight
+_RESOLVE_ROWS = 2000
+_HELD_OUT = 2000
+_HELD, _RESOLVE = 51, 54
+
+
+def some_rows(rows: Rows, settings: FitSettings) -> HostArray:
+    k = min(_RESOLVE_ROWS, rows.n_rows)
+    positions = generator(settings.seed, _RESOLVE).choice(rows.n_rows, size=k, replace=False)
+    return features_at(rows, np.sort(positions))
+
+
+def features_at(rows: Rows, positions: IntArray) -> HostArray:
+    block = take(rows, positions, Fields.X)
+    assert block.X is not None
+    return block.X
+
+
+def is_all(settings: FitSettings) -> bool:
+    return isinstance(settings.basis, AllRows)
+
+
+def held_out_rows(
+    rows: Rows, settings: FitSettings, targets: Targets, sampling: Sampling | None, in_S: IntArray
+) -> tuple[RowBlock, HostArray | None]:
+    """Return random rows as batches have them, but for those `in_S`, and what they count there."""
+    sampled = generator(settings.seed, _HELD).permutation(rows.n_rows)[: 4 * _HELD_OUT + in_S.size]
+    if sampling is None:
+        block = take(rows, np.sort(sampled[~np.isin(sampled, in_S)][:_HELD_OUT]))
+        return block, flat(targets.weight(block))
+    drawn = sampling.rows(rows, 0).originals(np.sort(sampled))
+    outside = drawn[~np.isin(drawn, in_S)]
+    kept = np.sort(generator(settings.seed, _HELD, 1).permutation(outside.size)[:_HELD_OUT])
+    block = take(rows, outside[kept])
+    return block, flat(sampling.weight(block))
+
+
+def present(block: RowBlock) -> HostArray:
+    assert block.X is not None
+    return block.X
+
+
+def flat(weight: HostArray | None) -> HostArray | None:
+    return None if weight is None else weight[:, 0].astype(np.float64)
+
+
+def batch_plan(rows: Rows, settings: FitSettings, critical: float, held: int, width: int = 0) -> BatchPlan:
+    """Return the batches. Windows are sized for rows of `width` numbers, if that is more than the features."""
+    size = settings.batch_size
+    batch = int(min(max(np.ceil(critical / 2), 1), settings.batch_limit(held))) if isinstance(size, str) else int(size)
+    window_bytes = DEFAULT_WINDOW_BYTES * rows.n_features // max(width, rows.n_features)
+    return BatchPlan.for_rows(rows, min(batch, rows.n_rows), settings.seed, window_bytes)

@@ -1,0 +1,38 @@
+"""Before the first pass of solvers that pass over the rows in order: what they need beside landmarks, ranks make."""
+
+import numpy as np
+
+from daskkern.arrays import IntArray
+from daskkern.basis import KernelBasis
+from daskkern.data.plan import BatchPlan
+from daskkern.data.rows import Rows
+from daskkern.data.sweep import SweepPlan
+from daskkern.landmarks import LandmarkSet
+from daskkern.preconditioners.eigenpro import check_range
+from daskkern.training.prepare_parts import SUBSAMPLE, is_all, some_rows
+from daskkern.training.prepared import Clock, Prepared
+from daskkern.training.settings import FitSettings
+from daskkern.training.targets import Targets
+
+_PASS_BATCH = 4096
+
+
+def prepare_rows(
+    rows: Rows, settings: FitSettings, targets: Targets, chosen: LandmarkSet, validation: IntArray | None, clock: Clock
+) -> Prepared:
+    """Solvers that pass over the rows in order: what they need beside landmarks is made by the ranks."""
+    p = rows.n_rows if is_all(settings) else chosen.points.shape[0]
+    Z = some_rows(rows, settings) if is_all(settings) else chosen.points
+    check_range(settings.kernel, Z[:SUBSAMPLE])
+    plan: BatchPlan | SweepPlan = SweepPlan.for_rows(rows, settings.batch_size, p)
+    if settings.solver.deals == "columns":
+        plan = BatchPlan.for_rows(rows, pass_batch(settings, rows.n_rows), settings.seed)
+    none = np.zeros(0, np.int64)
+    basis = KernelBasis(settings.kernel, p, none, is_all(settings), settings.kernel.shift_for(Z), settings.rounding)
+    own = Z if chosen.indices is None else None
+    return Prepared(basis, chosen.indices, own, Z[:0], None, targets, plan, 1, validation, tuple(clock.stages))
+
+
+def pass_batch(settings: FitSettings, n_rows: int) -> int:
+    """Return the rows of a batch where a pass has no steps within it."""
+    return min(n_rows, _PASS_BATCH if isinstance(settings.batch_size, str) else int(settings.batch_size))
