@@ -1,0 +1,151 @@
+"""Columns that are no kernels: their products are those of their blocks, and their inner products the kernel's values."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from daskkern.arrays import HostArray
+from daskkern.errors import DataError, SpecError
+from daskkern.features import KINDS, random_columns
+from daskkern.kernels import (
+    ArcCosine,
+    Cauchy,
+    Coordinate,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Linear,
+    Mapped,
+    Matern,
+    Neuron,
+    from_spec,
+    nystrom_map,
+)
+from daskkern.kernels.neuron import ACTIVATIONS
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((30, 6))
+Z = RNG.standard_normal((20, 6))
+UNITS = scipy.sparse.vstack([scipy.sparse.identity(6, format="csr"), scipy.sparse.csr_matrix((1, 6))], format="csr")
+
+
+def _mapped() -> tuple[Kernel, HostArray]:
+    M = nystrom_map(Gaussian(2.0).block(Z, Z), 1e-10)
+    return Mapped(Gaussian(2.0), Z), np.ascontiguousarray(M)
+
+
+FUNCTIONS: dict[str, Callable[[], tuple[Kernel, HostArray]]] = {
+    "fourier": lambda: random_columns(Gaussian(2.0), "auto", 50, 6, 0, "float64", 1.0),
+    "sigmoid": lambda: random_columns(Gaussian(2.0), "sigmoid", 50, 6, 0, "float64", 2.0),
+    "relu": lambda: random_columns(ArcCosine(1), "auto", 50, 6, 0, "float64", 1.0),
+    "coordinate": lambda: (Coordinate(), UNITS),
+    "some coordinates": lambda: (Coordinate(), UNITS[[1, 6, 4]]),
+    "mapped": _mapped,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+def test_products_are_those_of_the_block(name: str, sparse: bool) -> None:
+    kernel, weights = FUNCTIONS[name]()
+    if sparse and name == "mapped":
+        kernel = Mapped(Gaussian(2.0), scipy.sparse.csr_matrix(Z))
+    rows = scipy.sparse.csr_matrix(X * (X > 0)) if sparse else X * (X > 0)
+    p = weights.shape[0]
+    points = kernel.points(weights, kernel.shift_for(weights), [slice(0, p // 2), slice(p // 2, p)])
+    A, G = RNG.standard_normal((p, 3)), RNG.standard_normal((30, 3))
+    K = kernel.block(rows, points)
+    out = np.empty((30, p))
+    np.testing.assert_array_equal(kernel.block(rows, points, out), K)
+    head = np.empty((30, 2))
+    np.testing.assert_allclose(kernel.matvec(rows, points, A, head), K @ A, atol=1e-12)
+    np.testing.assert_allclose(head, K[:, :2], atol=1e-12)
+    np.testing.assert_allclose(kernel.rmatvec(rows, points, G), K.T @ G, atol=1e-12)
+    between = kernel.double_product(rows, points, A, lambda f, where: f * G[where])
+    np.testing.assert_allclose(between, K.T @ (K @ A * G), atol=1e-11)
+    assert kernel.features_of(weights) == 6
+
+
+def test_coordinates_are_the_features_and_a_constant() -> None:
+    block = Coordinate().block(X, Coordinate().points(UNITS))
+    np.testing.assert_array_equal(block, np.column_stack([X, np.ones(30)]))
+    view = Coordinate().columns(X, Coordinate().points(UNITS[2:5]))
+    assert np.shares_memory(view, X)
+    np.testing.assert_array_equal(view, X[:, 2:5])
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations(activation: str) -> None:
+    t = np.linspace(-3, 3, 7)[:, None]
+    plain = {
+        "fourier": np.cos(t) + np.sin(t),
+        "step": 2**0.5 * (t > 0),
+        "relu": 2**0.5 * np.maximum(t, 0),
+        "relu2": 2**0.5 * np.maximum(t, 0) ** 2,
+        "sigmoid": 1 / (1 + np.exp(-t)),
+        "tanh": np.tanh(t),
+    }[activation]
+    np.testing.assert_allclose(Neuron(activation, 4).block(t, np.ones((1, 1))), plain / 2, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Gaussian(1.5),
+        Gaussian((1.0, 2.0, 1.0, 3.0, 1.0, 1.5)),
+        Gaussian.from_metric(np.diag([1.0, 0.5, 0.0, 2.0, 1.0, 0.2]) / 4),
+        Laplacian(3.0),
+        Cauchy(2.0),
+        Matern(2.0, nu=1.5),
+        ArcCosine(0),
+        ArcCosine(1),
+    ],
+    ids=repr,
+)
+def test_inner_products_approach_the_kernel(kernel: Kernel) -> None:
+    errors = []
+    for n in (400, 40_000):
+        function, weights = random_columns(kernel, "auto", n, 6, 0, "float64", 1.0)
+        phi = function.block(X, weights)
+        errors.append(np.abs(phi @ phi.T - kernel.block(X, X)).mean())
+    assert errors[1] < errors[0] / 4  # 10 by the rate n^(-1/2)
+    assert errors[1] < 0.02 * kernel.block(X, X).max()
+
+
+def test_orthogonal_features_vary_less() -> None:
+    def error(kind: str) -> float:
+        K, found = Gaussian(3.0).block(X, X), []
+        for seed in range(20):
+            function, weights = random_columns(Gaussian(3.0), kind, 12, 6, seed, "float64", 1.0)
+            phi = function.block(X, weights)
+            found.append(np.mean((phi @ phi.T - K) ** 2))
+        return float(np.mean(found))
+
+    assert error("orthogonal") < 0.7 * error("fourier")
+
+
+def test_nystrom_coordinates_are_orthonormal() -> None:
+    kernel, M = _mapped()
+    phi = kernel.block(Z, kernel.points(M))
+    np.testing.assert_allclose(phi @ phi.T, Gaussian(2.0).block(Z, Z), atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [Neuron("tanh", 7, bias=True), Coordinate()])
+def test_what_is_written_is_read(kernel: Kernel) -> None:
+    assert from_spec(kernel.spec()) == kernel
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(SpecError, match="linear kernel"):
+        random_columns(Linear(), "auto", 10, 3, 0, "float32", 1.0)
+    with pytest.raises(SpecError, match="'nix' were asked; choose one of auto"):
+        random_columns(Gaussian(1.0), "nix", 10, 3, 0, "float32", 1.0)
+    with pytest.raises(SpecError, match="activation 'nix'"):
+        Neuron("nix")
+    with pytest.raises(SpecError, match="not written down"):
+        _mapped()[0].spec()
+    with pytest.raises(DataError, match="unit vectors"):
+        Coordinate().points(np.eye(3))
+    assert "orthogonal" in KINDS
