@@ -10,14 +10,23 @@ from typing import Any
 import click
 import yaml
 
-from daskkern.basis import AllRows, BasisSpec, Landmarks
+from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
 from daskkern.errors import SpecError
+from daskkern.features import KINDS
 from daskkern.kernels import KERNELS, parse_kernel
 from daskkern.losses import LOSSES, parse_loss
 from daskkern.solvers import SOLVERS, Solver, parse_solver
 from daskkern.training.settings import EarlyStopping, FitSettings
 
 DEFAULT_LANDMARKS = "10000"
+_BASES: dict[str, tuple[str, ...]] = {
+    "landmarks": ("landmarks", "selector"),
+    "all": (),
+    "random_features": ("features", "feature_kind"),
+    "nystrom_features": ("landmarks", "selector"),
+    "linear": (),
+}
+"""Names of function spaces, and the options that say more about each."""
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
@@ -27,7 +36,10 @@ class FitOptions:
 
     kernel: str | None = None
     loss: str | None = None
+    basis: str | None = None
     landmarks: str | None = None
+    features: int | None = None
+    feature_kind: str | None = None
     selector: str | None = None
     solver: str | None = None
     epochs: int | None = None
@@ -51,7 +63,10 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.option("--kernel", help=f"One of {', '.join(KERNELS)}; with a parameter: laplacian:10, gaussian:median."),
         click.option("--loss", help=f"One of {', '.join(LOSSES)}. Default: squared_hinge; squared for regression."),
+        click.option("--basis", help=f"What the model is a sum of: {', '.join(_BASES)}.  [default: landmarks]"),
         click.option("--landmarks", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_LANDMARKS}]"),
+        click.option("--features", type=int, help=f"Number of random features.  [default: {DEFAULT_LANDMARKS}]"),
+        click.option("--feature-kind", help=f"Of random features: {', '.join(KINDS)}.  [default: auto]"),
         click.option("--selector", help="How landmarks are chosen: uniform or stratified.  [default: uniform]"),
         click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
         click.option("--epochs", type=int, help="Passes over the rows.  [default: 10]"),
@@ -101,7 +116,7 @@ class FitRequest:
         return FitSettings(
             kernel=parse_kernel(str(get("kernel", "laplacian:10"))),
             loss=parse_loss(str(get("loss", "squared" if task == "regression" else "squared_hinge"))),
-            basis=_basis(str(get("landmarks", DEFAULT_LANDMARKS)), str(get("selector", "uniform"))),
+            basis=_basis(self.values),
             solver=_solver(str(get("solver", "auto")), self.values),
             alpha=_number("alpha", get("alpha", 0.0)),
             max_epochs=_whole("epochs", get("epochs", 10)),
@@ -175,15 +190,29 @@ def _known(values: dict[str, Any], where: str) -> dict[str, Any]:
     return values
 
 
-def _basis(landmarks: str, selector: str) -> BasisSpec:
-    if landmarks == "all":
+def _basis(values: Mapping[str, Any]) -> BasisSpec:
+    landmarks, selector = str(values.get("landmarks", DEFAULT_LANDMARKS)), str(values.get("selector", "uniform"))
+    name = str(values.get("basis", "random_features" if "features" in values else "landmarks"))
+    if name not in _BASES:
+        raise SpecError(f"--basis {name!r} was given; choose one of {', '.join(_BASES)}")
+    for option in ("landmarks", "selector", "features", "feature_kind"):
+        if option in values and option not in _BASES[name] and values[option] != name:
+            raise SpecError(
+                f"--{option.replace('_', '-')} was given with the basis {name}, which "
+                f"{'takes ' + ', '.join(f'--{word}' for word in _BASES[name]) if _BASES[name] else 'takes no number'}"
+            )
+    if name == "linear":
+        return Linear()
+    if name == "random_features":
+        n = _whole("features", values.get("features", DEFAULT_LANDMARKS))
+        return RandomFeatures(n, str(values.get("feature_kind", "auto")))
+    if name == "all" or (landmarks == "all" and name == "landmarks"):
         return AllRows()
     try:
-        return Landmarks(int(landmarks), selector)
-    except ValueError as error:
-        if isinstance(error, SpecError):
-            raise
+        n = int(landmarks)
+    except ValueError:
         raise SpecError(f"--landmarks {landmarks!r} was given; give a whole number or 'all'") from None
+    return Landmarks(n, selector) if name == "landmarks" else NystromFeatures(n, selector)
 
 
 def _solver(name: str, values: Mapping[str, Any]) -> Solver[Any]:

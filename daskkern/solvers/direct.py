@@ -2,11 +2,13 @@
 
 All rows as centres:  ``(W^(1/2) K W^(1/2) + n alpha) z = W^(1/2) y``, ``a = W^(1/2) z``      (n x n)
 landmarks:            ``(K_ZX W K_XZ / n + alpha K_ZZ) a = K_ZX W y / n``                    (p x p)
+explicit features:    ``(Phi^T W Phi / n + alpha I) a = Phi^T W y / n``                      (p x p)
 
 Serial: one rank reads all rows once and holds the matrix in float64, whatever the cluster has. A fit whose matrix does
 not fit the memory is refused with the numbers. An alpha of 0 means the jitter that makes the factor possible.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -28,12 +30,16 @@ _STRIP = 512
 
 @dataclass(frozen=True)
 class DirectSetup:
-    """What the one rank needs: all columns, their points (p, d) where they are landmarks, rows, and threads."""
+    """What the one rank needs: all columns, their points (p, ...) but for all rows, rows, and threads.
+
+    `orthonormal` columns are explicit features, whose coefficients have the norm of the function.
+    """
 
     whole: KernelPart
     centres: Array | None
     n_rows: int
     threads: int
+    orthonormal: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,7 @@ class Direct(Solver[DirectRun]):
 
     name: ClassVar[str] = "direct"
     deals: ClassVar[str] = "nothing"
+    bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")
     ability: ClassVar[tuple[type[Squared], str] | None] = (Squared, "linear normal equations")
 
     def most_epochs(self, asked: int) -> int:
@@ -149,16 +156,26 @@ def _solve(problem: Problem, setup: DirectSetup, state: DirectRun) -> tuple[Dire
             z, shift = solve_positive_definite(A, b, n * problem.alpha, setup.threads)
             coef, loss = state.root * z, 0.5 / n * shift**2 * float((z * z).sum())
         else:
-            K_ZZ = np.asarray(to_host(setup.whole.block(setup.centres)), np.float64)
             A /= n
             b /= n
-            for part in slices(len(A), _STRIP):
-                A[part] += problem.alpha * K_ZZ[part]
+            penalise = _penalty(setup, setup.centres, problem.alpha, A)
             coef, shift = solve_positive_definite(A, b, 0.0, setup.threads)
-            penalty = problem.alpha * float((coef * (K_ZZ @ coef)).sum()) + shift * float((coef * coef).sum())
+            penalty = penalise(coef) + shift * float((coef * coef).sum())
             loss = 0.5 * (state.square / n - float((coef * b).sum()) - penalty)
     except NotPositiveDefiniteError as error:
         raise DataError(
             f"the normal equations cannot be factored ({error}); take alpha above 0, or dtype float64"
         ) from None
     return replace(state, matrix=np.zeros((0, 0)), coef=coef), max(0.0, loss)
+
+
+def _penalty(setup: DirectSetup, centres: Array, alpha: float, A: FloatArray) -> Callable[[FloatArray], float]:
+    """Add the matrix of ``alpha |f|^2`` to `A` in place, and return the function that it is of the coefficients."""
+    if setup.orthonormal:
+        index = np.arange(len(A))
+        A[index, index] += alpha
+        return lambda coef: alpha * float((coef * coef).sum())
+    K_ZZ = np.asarray(to_host(setup.whole.block(centres)), np.float64)
+    for part in slices(len(A), _STRIP):
+        A[part] += alpha * K_ZZ[part]
+    return lambda coef: alpha * float((coef * (K_ZZ @ coef)).sum())

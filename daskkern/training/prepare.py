@@ -12,7 +12,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.kernels.rows import as_rows
 from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
 from daskkern.solvers import PCG, EigenPro, NystromSGD
-from daskkern.training.prepare_columns import prepare_columns
+from daskkern.training.prepare_columns import column_functions, prepare_columns
 from daskkern.training.prepare_eigenpro import prepare_eigenpro
 from daskkern.training.prepare_nystrom import prepare_nystrom
 from daskkern.training.prepare_parts import is_all, some_rows
@@ -42,7 +42,11 @@ def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} outputs")
     if settings.solver.deals == "columns" and not isinstance(settings.solver, EigenPro | NystromSGD | PCG):
         return prepare_columns(rows, settings, targets, learn_sampling(rows, settings, targets), validation, clock)
-    chosen = _columns(rows, settings)
+    if isinstance(settings.basis, AllRows | Landmarks):
+        chosen = _columns(rows, settings)
+    else:
+        function, points = column_functions(rows, settings)
+        settings, chosen = replace(settings, kernel=function), LandmarkSet(points, None, None)
     clock.stage("landmarks", f"all {rows.n_rows} rows" if is_all(settings) else f"{chosen.points.shape[0]} points")
     if settings.solver.deals != "columns" or isinstance(settings.solver, PCG):
         return prepare_rows(rows, settings, targets, chosen, validation, clock)

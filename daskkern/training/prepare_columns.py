@@ -36,7 +36,7 @@ def prepare_columns(
     kernel, points = column_functions(rows, settings)
     everything = is_all(settings)
     p = rows.n_rows if everything else points.shape[0]
-    clock.stage("columns chosen", f"all {p} rows" if everything else f"{p} {settings.basis.name}")
+    clock.stage("basis", f"all {p} rows" if everything else f"{p} {settings.basis.name}")
     sample = np.sort(generator(settings.seed, _SAMPLED).permutation(rows.n_rows)[:SUBSAMPLE])
     statistics = sampled_statistics(rows, targets, kernel, points, sample, everything)
     clock.stage(

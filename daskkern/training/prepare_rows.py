@@ -3,7 +3,7 @@
 import numpy as np
 
 from daskkern.arrays import IntArray
-from daskkern.basis import KernelBasis
+from daskkern.basis import AllRows, KernelBasis, Landmarks
 from daskkern.data.plan import BatchPlan
 from daskkern.data.rows import Rows
 from daskkern.data.sweep import SweepPlan
@@ -23,7 +23,8 @@ def prepare_rows(
     """Solvers that pass over the rows in order: what they need beside landmarks is made by the ranks."""
     p = rows.n_rows if is_all(settings) else chosen.points.shape[0]
     Z = some_rows(rows, settings) if is_all(settings) else chosen.points
-    check_range(settings.kernel, Z[:SUBSAMPLE])
+    if isinstance(settings.basis, AllRows | Landmarks):
+        check_range(settings.kernel, Z[:SUBSAMPLE])
     plan: BatchPlan | SweepPlan = SweepPlan.for_rows(rows, settings.batch_size, p)
     if settings.solver.deals == "columns":
         plan = BatchPlan.for_rows(rows, pass_batch(settings, rows.n_rows), settings.seed)

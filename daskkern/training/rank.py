@@ -10,7 +10,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_for, to_device, to_host
 from daskkern.backend.timed import TimedCommunicator
-from daskkern.basis import Columns, KernelPart
+from daskkern.basis import Columns, KernelPart, Landmarks, Linear
 from daskkern.cluster.desk import Desk, Regroup
 from daskkern.cluster.gpus import gpu_collectives
 from daskkern.data.rows import Rows
@@ -111,7 +111,7 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
         _setup(task, prepared, rows, columns, part, points, comm, xp),
     )
     desk.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, comm)))
-    if task.memory.note:
+    if task.memory.note and not isinstance(settings.basis, Linear):
         desk.emit(StageFinished("blocks", 0.0, task.memory.note))
     validation = Validation.open(task.validation, task.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, desk, xp)
@@ -177,7 +177,7 @@ def _shared(prepared: Prepared, settings: FitSettings, comm: Communicator) -> st
         return f"rows dealt to {ranks}, all columns on each"
     if settings.solver.deals == "nothing":
         return "serial: all rows and columns on 1 rank"
-    window = "" if prepared.basis.all_rows else f", projections every {prepared.window} batches"
+    window = f", projections every {prepared.window} batches" if isinstance(settings.basis, Landmarks) else ""
     return f"columns dealt to {ranks}{window}"
 
 

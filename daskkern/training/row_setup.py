@@ -10,7 +10,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.basis import Columns, KernelBasis, KernelPart
+from daskkern.basis import AllRows, Columns, KernelBasis, KernelPart, Landmarks
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
 from daskkern.features import FourierFeatures
@@ -54,7 +54,8 @@ def falkon_setup(
 def direct_setup(task: Any, prepared: Prepared, part: KernelPart, points: Array) -> DirectSetup:
     """Return what Direct needs on its only rank, which has all columns."""
     centres = None if prepared.basis.all_rows else points
-    return DirectSetup(part, centres, prepared.plan.n_rows, task.threads)
+    explicit = not isinstance(task.settings.basis, AllRows | Landmarks)
+    return DirectSetup(part, centres, prepared.plan.n_rows, task.threads, explicit)
 
 
 def pcg_setup(

@@ -1,4 +1,4 @@
-"""Columns that are no kernels: their products are those of their blocks, and their inner products the kernel's values."""
+"""Columns that are no kernels: products are those of their blocks, inner products those of the kernel."""
 
 from collections.abc import Callable
 

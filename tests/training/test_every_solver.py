@@ -54,6 +54,8 @@ TABLE = {
     "falkon, softmax": Row(Falkon(), MultinomialLogistic(), epochs=8),
     "direct, all rows": Row(Direct(), Squared(), AllRows(), 1, 1e-13, regression=True, batch_size=50, ranks=(1,)),
     "direct, landmarks": Row(Direct(), Squared(), epochs=1, gap=1e-13, ranks=(1,)),
+    "direct, random features": Row(Direct(), Squared(), RandomFeatures(40), 1, 1e-13, ranks=(1,)),
+    "direct, linear": Row(Direct(), Squared(), Linear(), 1, 1e-13, regression=True, ranks=(1,)),
     "pcg": Row(PCG(), Squared(), AllRows(), 30, 1e-12, regression=True, batch_size=50),
     "pcg, random features": Row(PCG("random_features"), Squared(), AllRows(), 60, 1e-12),
     "falkon, squared hinge": Row(Falkon(newton_passes=10), SquaredHinge(), epochs=12, gap=1e-7),
@@ -195,9 +197,9 @@ def test_a_pass_sends_one_sum_of_p_and_one_rows(name: str) -> None:
 def test_weights_mean_repeated_rows(name: str) -> None:
     fit = _fit(TABLE[name])
     weight = np.random.default_rng(0).integers(1, 4, len(fit.source.X))
-    assert fit.prepared.indices is not None
     settings = replace(fit.settings, batch_size=1000)
     if isinstance(settings.basis, Landmarks):  # the same ones for both
+        assert fit.prepared.indices is not None
         settings = replace(settings, basis=Landmarks(points=fit.source.X[fit.prepared.indices]))
     source = replace(fit.source, weight=weight.astype(float))
     repeated = replace(
@@ -208,7 +210,7 @@ def test_weights_mean_repeated_rows(name: str) -> None:
         info=replace(source.info, n_rows=int(weight.sum())),
     )
     one, other = (Fit.of(rows, settings) for rows in (source, repeated))
-    kernel, X = settings.kernel, source.X
+    kernel, X = fit.prepared.basis.kernel, source.X
     a = one.scores(one.results(1))
     b = sum(kernel.block(X, result.points) @ result.coef for result in other.results(1))
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * np.abs(b).max())
