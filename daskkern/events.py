@@ -84,7 +84,7 @@ class EpochTimed:
 
 @dataclass(frozen=True)
 class FitFinished:
-    """The fit ended. `reason` is one of "max_epochs", "early_stopping", "interrupted"."""
+    """The fit ended. `reason` is one of "max_epochs", "max_seconds", "early_stopping", "interrupted"."""
 
     reason: str
     epochs: int

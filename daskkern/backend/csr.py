@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 
 from daskkern.arrays import Array
+from daskkern.backend.namespace import namespace_of
 
 Rows: TypeAlias = Any
 """A CSR matrix or array of SciPy or CuPy."""
@@ -36,3 +37,16 @@ def canonical(rows: Rows) -> Rows:
     fresh = fresh.copy()  # it shares its parts with `rows`
     fresh.sum_duplicates()  # sorts, too
     return fresh
+
+
+def with_ones(X: Any, column: int, n_columns: int) -> Any:
+    """Return CSR rows (m, n_columns) with an entry 1 more in each, in `column`; a copy, of the same type."""
+    xp = namespace_of(X.data)
+    m = X.shape[0]
+    at = X.indptr[1:] + xp.arange(m, dtype=X.indptr.dtype)  # the last entry of each row
+    old = xp.ones(X.nnz + m, bool)
+    old[at] = False
+    data, indices = xp.ones(X.nnz + m, X.dtype), xp.full(X.nnz + m, column, X.indices.dtype)
+    data[old], indices[old] = X.data, X.indices
+    indptr = X.indptr + xp.arange(m + 1, dtype=X.indptr.dtype)
+    return type(X)((data, indices, indptr), shape=(m, n_columns))

@@ -30,7 +30,7 @@ from daskkern.training.sources import StoreSource, describe
 @click.command("fit")
 @click.argument("store")
 @click.option("--out", required=True, metavar="MODEL", help="Where to write the model; an older model is replaced.")
-@click.option("--validation", metavar="STORE", help="Rows to watch for --early-stopping.")
+@click.option("--validation", metavar="STORE", help="Rows to watch, and for --early-stopping.")
 @click.option(
     "--checkpoint",
     metavar="PLACE",
@@ -62,8 +62,6 @@ def fit_command(
     source = open_source(store)
     settings = request.settings(source.info.task)
     watched = None if validation is None else open_source(validation)
-    if watched is not None and settings.early_stopping is None:
-        raise SpecError("--validation was given without --early-stopping, which is what watches it; give both")
     check_destination(out, kind=FORMAT, overwrite=True)
     note = order_note(source.open("float32"))
     if note is not None:
@@ -123,7 +121,11 @@ def finish(result: FitResult, out: str) -> None:
     save_model(result.model, out)
     size = format_bytes(result.model.nbytes)
     seconds = [epoch.seconds for epoch in result.epochs]
-    said = {"interrupted": "interrupted: the model so far", "early_stopping": "stopped early: the best epoch's model"}
+    said = {
+        "interrupted": "interrupted: the model so far",
+        "max_seconds": "the time is over: the model so far",
+        "early_stopping": "stopped early: the best epoch's model",
+    }
     rest = sum(seconds) / max(len(seconds), 1)
     say(f"{len(seconds)} epochs, {rest:.2g} s each on average")
     if result.times:

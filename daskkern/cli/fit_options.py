@@ -56,6 +56,7 @@ class FitOptions:
     disk: str | None = None
     scratch: str | None = None
     sampling: str | None = None
+    max_seconds: float | None = None
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,6 +80,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--class-weight", help="'balanced', or nothing."),
         click.option("--sampling", help="Rows of batches: uniform, weighted or balanced by class.  [default: uniform]"),
         click.option("--early-stopping", is_flag=True, default=None, help="Stop when validation no longer improves."),
+        click.option("--max-seconds", type=float, help="End with the model so far when this time is over."),
         click.option("--memory", help="Budget of one rank, such as 4GB; a fit over it is refused before it starts."),
         click.option("--config", type=click.Path(), help="YAML file with any of these options by name."),
         click.option(
@@ -132,6 +134,7 @@ class FitRequest:
             disk_budget=_budget(get("disk")),
             scratch=None if get("scratch") is None else str(get("scratch")),
             sampling=str(get("sampling", "uniform")),
+            max_seconds=None if get("max_seconds") is None else _number("max_seconds", get("max_seconds")),
         )
 
 

@@ -71,6 +71,7 @@ class KernelEstimator(BaseEstimator):
             keep_blocks=self.keep_blocks,
             precision=self.precision,
             sampling=self.sampling,
+            max_seconds=self.max_seconds,
         )
 
     def _safety(self) -> Safety:
@@ -83,15 +84,9 @@ class KernelEstimator(BaseEstimator):
             hand_back=self.warm_start,
         )
 
-    def _checked(self, validation: Source | None) -> FitSettings:
-        settings = self._settings()
-        if validation is not None and settings.early_stopping is None:
-            raise SpecError("validation rows were given, but early_stopping is off; set early_stopping=True")
-        return settings
-
     def _submit(self, source: Source, validation: Source | None, out: Any) -> FitHandle:
         """Submit a fit to `source` that goes on by itself."""
-        settings = self._checked(validation)
+        settings = self._settings()
         client = self.client if self.client is not None else _active_client()
         if out is None or client is None:
             what = "no out=, where a worker writes the model" if out is None else "no client of a cluster to run on"
@@ -105,7 +100,7 @@ class KernelEstimator(BaseEstimator):
         """Fit to `source` and set the attributes that classifier and regressor share."""
         if out is not None:
             raise SpecError(f"out={out!r} was given without detach=True; call save() after the fit instead")
-        settings = self._checked(validation)
+        settings = self._settings()
         client = self.client if self.client is not None else _active_client()
         with progress(settings.max_epochs) if self.verbose else _no_progress() as listener:
             result = fit(

@@ -81,6 +81,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     sampling : "uniform", "weighted" or "balanced"
         How rows are drawn for batches: once an epoch, in proportion to their weights, or every class equally often.
         What is drawn more often counts less, so that the objective is the same. Needs landmarks.
+    max_seconds : float or None
+        When to end with the model so far.
 
     Attributes
     ----------
@@ -95,7 +97,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         Epochs run.
     n_features_in_ : int
     stop_reason_ : str
-        "max_epochs", "early_stopping" or "interrupted".
+        "max_epochs", "max_seconds", "early_stopping" or "interrupted".
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         warm_start: bool = False,
         checkpoint: str | None = None,
         sampling: str = "uniform",
+        max_seconds: float | None = None,
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -147,6 +150,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.sampling = sampling
+        self.max_seconds = max_seconds
 
     def fit(
         self,

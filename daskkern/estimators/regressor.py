@@ -42,6 +42,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
     sampling : "uniform" or "weighted"
         How rows are drawn for batches: once an epoch, or in proportion to their weights. What is drawn
         more often counts less, so that the objective is the same. Needs landmarks.
+    max_seconds : float or None
+        When to end with the model so far.
 
     Attributes
     ----------
@@ -76,6 +78,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         warm_start: bool = False,
         checkpoint: str | None = None,
         sampling: str = "uniform",
+        max_seconds: float | None = None,
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -100,6 +103,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.sampling = sampling
+        self.max_seconds = max_seconds
 
     def fit(
         self,

@@ -6,9 +6,9 @@ from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse
 
 from daskkern.arrays import Array
+from daskkern.backend.csr import with_ones
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.backend.tiles import multiply_blocks, multiply_transposed
 from daskkern.errors import DataError
@@ -125,14 +125,14 @@ def _span(numbers: Array) -> slice | Array:
 
 
 def _with_constant(values: Array, filled: Array, xp: ModuleType) -> Array:
-    """Put a column of ones where `filled` is false."""
-    if is_sparse(values):
-        spread = scipy.sparse.csr_matrix(
-            (np.ones(values.shape[1], values.dtype), (np.arange(values.shape[1]), np.flatnonzero(filled))),
-            (values.shape[1], filled.size),
-        )
-        ones = scipy.sparse.csr_matrix(np.broadcast_to((~filled).astype(values.dtype), (values.shape[0], filled.size)))
-        return (values @ spread + ones).tocsr()
-    result = xp.ones((values.shape[0], int(filled.size)), values.dtype)
-    result[:, filled] = values
+    """Put columns of ones where `filled` is false."""
+    size = int(filled.size)
+    if not is_sparse(values):
+        result = xp.ones((values.shape[0], size), values.dtype)
+        result[:, filled] = values
+        return result
+    columns = xp.flatnonzero(filled).astype(values.indices.dtype)
+    result = type(values)((values.data, columns[values.indices], values.indptr), shape=(values.shape[0], size))
+    for column in xp.flatnonzero(~filled).tolist():
+        result = with_ones(result, column, size)
     return result

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from math import pi
 from typing import Any, ClassVar
 
-import numpy as np
-import scipy.sparse
-
 from daskkern.arrays import Array
+from daskkern.backend.csr import with_ones
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
@@ -75,6 +73,6 @@ class Neuron(Kernel):
 
 def _with_ones(X: Array) -> Any:
     if is_sparse(X):
-        return scipy.sparse.hstack([X, np.ones((X.shape[0], 1), X.dtype)], format="csr")
+        return with_ones(X, X.shape[1], X.shape[1] + 1)
     xp = namespace_of(X)
     return xp.concatenate([X, xp.ones((X.shape[0], 1), X.dtype)], axis=1)

@@ -1,5 +1,6 @@
 """The epochs of one rank: from the first step, or from the last commit, to the end or to the next change of ranks."""
 
+import math
 import time
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -52,7 +53,10 @@ class Epochs:
     desk: Desk
     keeper: Keeper
     xp: ModuleType
+    ends_at: float = math.inf
+    """When the time that the fit may take is over, by ``time.perf_counter``."""
     patience: Patience | None = None
+    _late: bool = False
     _stop: bool = False
     _regroup: bool = False
     _due: bool = False
@@ -78,7 +82,8 @@ class Epochs:
                 break
         if self._stop or position.reason:
             self._commit()
-        reason = "interrupted" if self._stop else position.reason or REGROUPING
+        stopped = "max_seconds" if self._late else "interrupted"
+        reason = stopped if self._stop else position.reason or REGROUPING
         begun = position.epoch - 1 if position.reason else position.epoch
         return Ended(self._result(state), begun, reason, position.epochs)
 
@@ -181,9 +186,16 @@ class Epochs:
 
     def _ask(self) -> None:
         """Agree with the other ranks on what is wished."""
-        wishes = (self.desk.should_stop(), self.desk.should_regroup(), self.comm.rank == 0 and self.keeper.due())
+        first = self.comm.rank == 0
+        wishes = (
+            self.desk.should_stop(),
+            self.desk.should_regroup(),
+            first and self.keeper.due(),
+            first and time.perf_counter() > self.ends_at,
+        )
         agreed = self.comm.allreduce(np.array(wishes, float)) > 0
-        self._stop = bool(agreed[0])
+        self._late = bool(agreed[3])
+        self._stop = bool(agreed[0]) or self._late
         self._regroup_asked = bool(agreed[1]) and self.keeper.outlives
         self._due = self._regroup_asked or bool(agreed[2])
 

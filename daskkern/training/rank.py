@@ -1,5 +1,6 @@
 """What one rank of a fit does: open the rows, take its columns, and step through the epochs."""
 
+import math
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -116,13 +117,21 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     validation = Validation.open(task.validation, task.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, desk, xp)
     with closing(feed), open_keeper(task.safety, desk.vault, comm.rank, desk.emit) as keeper:
-        ended = Epochs(comm, settings, problem, feed, validation, desk, keeper, xp).run(saved)
+        epochs = Epochs(comm, settings, problem, feed, validation, desk, keeper, xp, _end(settings, prepared, started))
+        ended = epochs.run(saved)
     if ended.reason == REGROUPING:
         return Regroup()
     desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started))
     saved_bytes = keeper.last if comm.rank == 0 else None
     history = ended.history if comm.rank == 0 else ()
     return RankResult(columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason, saved_bytes, history)
+
+
+def _end(settings: FitSettings, prepared: Prepared, started: float) -> float:
+    """Return when the time is over of a fit whose rank was started then, after what its set-up has taken."""
+    if settings.max_seconds is None:
+        return math.inf
+    return started + settings.max_seconds - sum(stage.seconds for stage in prepared.stages)
 
 
 def _setup(

@@ -22,7 +22,7 @@ from daskkern.training.keeper import Safety
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import ArraySource, BlockSource, Source, StoreSource
 
-_CHANGEABLE = ("max_epochs",)  # a run may go on for longer than it was meant to
+_CHANGEABLE = ("max_epochs", "max_seconds")  # a run may go on for longer than it was meant to
 
 
 def named(safety: Safety, source: Source, settings: FitSettings, validation: Source | None) -> Safety:

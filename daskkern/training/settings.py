@@ -89,6 +89,8 @@ class FitSettings:
         How rows are drawn for batches: each once an epoch; in proportion to their weights (class weights included); or
         every class equally often. What is drawn more often counts less, so that the objective does not depend on it.
         Kernel blocks and rows are not kept with the last two. Needs landmarks.
+    max_seconds : float or None
+        When to end with the model so far, counted from the start of the set-up; between two batches, so a little later.
     """
 
     kernel: Kernel
@@ -110,6 +112,7 @@ class FitSettings:
     scratch: str | None = None
     precision: str | None = None
     sampling: str = "uniform"
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.basis, BasisSpec):
@@ -136,6 +139,8 @@ class FitSettings:
             raise SpecError(f"class_weight={self.class_weight!r} was asked; give 'balanced' or a weight for each class")
         if self.memory_budget is not None and self.memory_budget < 1:
             raise SpecError(f"a memory budget of {self.memory_budget} bytes was asked; give a positive number")
+        if self.max_seconds is not None and not (_is_number(self.max_seconds) and self.max_seconds > 0):
+            raise SpecError(f"max_seconds={self.max_seconds!r} was asked; give a positive number of seconds, or None")
         if self.keep_blocks not in KEEP_WAYS:
             raise SpecError(f"keep_blocks={self.keep_blocks!r} was asked; choose one of {', '.join(KEEP_WAYS)}")
         if isinstance(self.basis, Linear):  # the blocks of a linear model are the rows
@@ -185,6 +190,7 @@ class FitSettings:
             "early_stopping": early,
             "fit_intercept": bool(self.fit_intercept),
             "sampling": self.sampling,
+            "max_seconds": None if self.max_seconds is None else float(self.max_seconds),
         }
 
 

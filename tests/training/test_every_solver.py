@@ -184,7 +184,7 @@ def test_a_pass_sends_one_sum_of_p_and_one_rows(name: str) -> None:
     fit = _fit(row, max_epochs=2)
     fit.results(2, listen=events.append)
     p, c = 40, fit.prepared.targets.n_outputs
-    wishes = 3 * 8  # whether to stop, to regroup, to commit: with every eighth batch
+    wishes = 4 * 8  # whether to stop, to regroup, to commit, to end in time: with every eighth batch
     factor = 8 * (p * p // 2 + p) if not isinstance(row.loss, Squared) else 0  # the inner one, anew for each step
     sent = [event.bytes_sent for event in events if isinstance(event, EpochFinished)]
     for epoch, found in enumerate(sent, 1):
