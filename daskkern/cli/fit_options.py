@@ -16,6 +16,7 @@ from daskkern.features import KINDS
 from daskkern.kernels import KERNELS, parse_kernel
 from daskkern.losses import LOSSES, parse_loss
 from daskkern.solvers import SOLVERS, Solver, parse_solver
+from daskkern.systems import System, system
 from daskkern.training.settings import EarlyStopping, FitSettings
 
 DEFAULT_LANDMARKS = "10000"
@@ -34,6 +35,7 @@ _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "k
 class FitOptions:
     """What the user wrote, or None where nothing was written."""
 
+    system: str | None = None
     kernel: str | None = None
     loss: str | None = None
     basis: str | None = None
@@ -62,6 +64,7 @@ class FitOptions:
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the fit options to a command, which receives them as one `settings` of type FitSettings (a factory)."""
     options = [
+        click.option("--system", help="A published system by name, see 'daskkern systems'; other options change it."),
         click.option("--kernel", help=f"One of {', '.join(KERNELS)}; with a parameter: laplacian:10, gaussian:median."),
         click.option("--loss", help=f"One of {', '.join(LOSSES)}. Default: squared_hinge; squared for regression."),
         click.option("--basis", help=f"What the model is a sum of: {', '.join(_BASES)}.  [default: landmarks]"),
@@ -113,6 +116,9 @@ class FitRequest:
 
     def settings(self, task: str | None) -> FitSettings:
         """Return the settings for a store of this task. Raises SpecError for a value that has no meaning."""
+        named = self.values.get("system")
+        if named is not None:
+            return self._of_system(system(str(named)), task)
         get = self.values.get
         early = EarlyStopping() if _flag("early_stopping", get("early_stopping", False)) else None
         return FitSettings(
@@ -136,6 +142,35 @@ class FitRequest:
             sampling=str(get("sampling", "uniform")),
             max_seconds=None if get("max_seconds") is None else _number("max_seconds", get("max_seconds")),
         )
+
+    def _of_system(self, chosen: System, task: str | None) -> FitSettings:
+        """Return the settings of a system, changed by what was given."""
+        own = chosen.for_task(task or chosen.tasks[0]).fit_settings()
+        given = replace(self, values={key: value for key, value in self.values.items() if key != "system"}).settings(
+            task
+        )
+        names = {"epochs": "max_epochs", "memory": "memory_budget", "disk": "disk_budget"}
+        changed = {names.get(key, key) for key in self.values if key in FitOptions.__dataclass_fields__}
+        takes = {item.name for item in fields(FitSettings)} - {"basis", "solver"}
+        settings = replace(own, **{name: getattr(given, name) for name in changed & takes})
+        if changed & {"basis", "landmarks", "features", "feature_kind", "selector"}:
+            settings = replace(settings, basis=_resized(chosen, self.values))
+        if "solver" in self.values:
+            return replace(settings, solver=given.solver)
+        return replace(settings, solver=_with_changes(settings.solver, self.values))
+
+
+def _resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
+    """Return the function space that was given, or the system's own with another number of columns."""
+    if "basis" in values or "selector" in values or "feature_kind" in values:
+        return _basis(values)
+    number = values.get("landmarks", values.get("features"))
+    if not isinstance(chosen.basis, RandomFeatures if "features" in values else Landmarks | NystromFeatures):
+        raise SpecError(
+            f"--{'features' if 'features' in values else 'landmarks'} was given with system {chosen.name}, whose "
+            f"columns are {chosen.space}; leave it out, or give --basis"
+        )
+    return chosen.with_columns(_whole("landmarks", number))
 
 
 def parse_bytes(text: str) -> int:
@@ -219,7 +254,10 @@ def _basis(values: Mapping[str, Any]) -> BasisSpec:
 
 
 def _solver(name: str, values: Mapping[str, Any]) -> Solver[Any]:
-    solver = parse_solver(name)
+    return _with_changes(parse_solver(name), values)
+
+
+def _with_changes(solver: Solver[Any], values: Mapping[str, Any]) -> Solver[Any]:
     changes = {key.removeprefix("solver."): value for key, value in values.items() if key.startswith("solver.")}
     known = {field.name for field in fields(solver)}
     unknown = sorted(set(changes) - known)

@@ -12,6 +12,7 @@ from daskkern.cli.fit import fit_command
 from daskkern.cli.fits import COMMANDS as FIT_COMMANDS
 from daskkern.cli.plan import plan_command
 from daskkern.cli.score import predict_command, score_command
+from daskkern.cli.systems import compare_command, systems_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,6 +34,8 @@ for _command in (
     score_command,
     predict_command,
     *FIT_COMMANDS,
+    systems_command,
+    compare_command,
 ):
     cli.add_command(_command)
 

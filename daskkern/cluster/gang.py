@@ -94,7 +94,7 @@ def _workers(
         choose_workers(client, None, None, code)
         yield lease
         return
-    choose_workers(client, settings.n_ranks, settings.workers, code, settings.rejoin_s)
+    choose_workers(client, settings.n_ranks, settings.workers, code, settings.rejoin_s, listener)
     with admitted(client, new_card(name), settings, listener) as lease:
         yield lease
 

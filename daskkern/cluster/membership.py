@@ -14,6 +14,7 @@ from distributed import Client
 from distributed.protocol import pickle
 
 from daskkern.errors import ClusterError, SpecError
+from daskkern.events import FitQueued, Listener, silent
 
 _ANSWER_S = 15.0
 _RUN_S = 120.0
@@ -95,13 +96,18 @@ def _answers(
 
 
 def choose_workers(
-    client: Client, n_ranks: int | None, workers: Sequence[str] | None, code: object, patience_s: float = 0.0
+    client: Client,
+    n_ranks: int | None,
+    workers: Sequence[str] | None,
+    code: object,
+    patience_s: float = 0.0,
+    listener: Listener = silent,
 ) -> tuple[str, ...]:
     """Return the addresses that a gang will run on, after checking that they can.
 
     `code` is what the ranks will be sent. It is tried first on every process that will unpickle it, because a
     worker that cannot load a task of its stream closes, and takes its other work with it. Workers that are missing
-    are waited for, for `patience_s` seconds: they may be starting, or being restarted.
+    are waited for, for `patience_s` seconds, and `listener` is told: they may be starting, or being restarted.
 
     Raises
     ------
@@ -112,6 +118,8 @@ def choose_workers(
     for last in (False, False, False, False, True):
         enough_at = time.monotonic() + patience_s
         alive = live_workers(client)
+        if patience_s and not _are_there(alive, n_ranks, workers):
+            listener(FitQueued(f"waiting up to {patience_s:g} s for workers that are not there yet"))
         while not _are_there(alive, n_ranks, workers) and time.monotonic() < enough_at:
             time.sleep(_POLL_S)
             alive = live_workers(client)

@@ -160,3 +160,15 @@ def _is_running(process: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write `text` to a local file that appears, or replaces an older one, when it is whole."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        partial.write_text(text)
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise StoreError(f"{target} cannot be written: {error.strerror}; give another place") from None

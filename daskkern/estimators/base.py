@@ -49,7 +49,8 @@ class KernelEstimator(BaseEstimator):
         copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
         return copy.set_params(client=connection)
 
-    def _settings(self) -> FitSettings:
+    def fit_settings(self) -> FitSettings:
+        """Return the parameters as checked settings. SpecError names a wrong one."""
         early = None
         if self.early_stopping:
             early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol)
@@ -86,7 +87,7 @@ class KernelEstimator(BaseEstimator):
 
     def _submit(self, source: Source, validation: Source | None, out: Any) -> FitHandle:
         """Submit a fit to `source` that goes on by itself."""
-        settings = self._settings()
+        settings = self.fit_settings()
         client = self.client if self.client is not None else _active_client()
         if out is None or client is None:
             what = "no out=, where a worker writes the model" if out is None else "no client of a cluster to run on"
@@ -100,7 +101,7 @@ class KernelEstimator(BaseEstimator):
         """Fit to `source` and set the attributes that classifier and regressor share."""
         if out is not None:
             raise SpecError(f"out={out!r} was given without detach=True; call save() after the fit instead")
-        settings = self._settings()
+        settings = self.fit_settings()
         client = self.client if self.client is not None else _active_client()
         with progress(settings.max_epochs) if self.verbose else _no_progress() as listener:
             result = fit(

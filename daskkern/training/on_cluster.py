@@ -57,7 +57,7 @@ def fit_on(
     :func:`daskkern.training.fit.fit`."""
     if settings.solver.deals == "nothing":
         gang = replace(gang, n_ranks=1)
-    choose_workers(client, gang.n_ranks, gang.workers, rank_main, gang.rejoin_s)
+    choose_workers(client, gang.n_ranks, gang.workers, rank_main, gang.rejoin_s, listener)
     with admitted(client, card, gang, listener) as lease:
         return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease)
 

@@ -57,7 +57,7 @@ def interrupted(folder: Path, out: str, epochs: int, workers: int) -> None:
 def test_an_interrupted_fit_goes_on_to_the_same_bits(
     workers: int, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    epochs = 60
+    epochs = 25
     interrupted(folder, "m.zarr", epochs, workers)
     assert (folder / "m.zarr.checkpoint").is_dir()
     fit = [*WORDS, "--epochs", epochs, "--out", "m.zarr", "--workers", workers]

@@ -95,4 +95,4 @@ def test_a_closed_client_is_told_at_once() -> None:
 
 def test_a_cluster_without_workers_is_told_how_to_get_some() -> None:
     with local_cluster(0) as client, pytest.raises(ClusterError, match="has no workers; start some with 'dask worker"):
-        run_gang(client, ranks.own_payload, None, name="empty")
+        run_gang(client, ranks.own_payload, None, name="empty", settings=GangSettings(rejoin_s=0.5))

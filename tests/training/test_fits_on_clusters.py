@@ -92,7 +92,7 @@ def test_one_two_and_three_workers_agree_with_this_process(case, store, client1,
 
 def test_a_serial_solver_says_so_and_takes_one_worker(store, client2):
     events = []
-    settings = KernelClassifier(Gaussian(1.5), "squared", Landmarks(50), "direct", alpha=1e-4)._settings()
+    settings = KernelClassifier(Gaussian(1.5), "squared", Landmarks(50), "direct", alpha=1e-4).fit_settings()
     fit(StoreSource.at(store), settings, client=client2, listener=events.append)
     assert [event.size for event in events if isinstance(event, FitStarted)] == [1]
     assert "serial: all rows and columns on 1 rank" in [getattr(event, "detail", "") for event in events]
@@ -162,7 +162,7 @@ def test_a_store_that_a_worker_cannot_read_is_refused_by_name(store, client2):
     hide(store)
     try:
         with pytest.raises(ClusterError, match=r"worker tcp://.*cannot run the fit"):
-            fit(source, KernelClassifier(Gaussian(1.5), basis=Landmarks(50))._settings(), client=client2)
+            fit(source, KernelClassifier(Gaussian(1.5), basis=Landmarks(50)).fit_settings(), client=client2)
     finally:
         os.rename(store + ".away", store)
 
@@ -189,11 +189,6 @@ def test_nothing_is_left_on_the_cluster(store, client2):
         if not any(left.values()):
             break
     assert not any(left.values()), left
-
-
-def test_a_cluster_without_workers_is_refused(store):
-    with local_cluster(0) as client, pytest.raises(ClusterError, match="no workers"):
-        KernelClassifier(client=client).fit(store)
 
 
 def test_the_time_of_the_ranks_is_told_apart(store, client2):

@@ -123,7 +123,7 @@ def test_workers_that_join_take_part(source: StoreSource) -> None:
     settings = settings_for("landmarks", max_epochs=60)
     with local_cluster(1) as client:
         killer = Killer(3, lambda: client.cluster.scale(2))
-        found = fit(source, settings, client=client, listener=killer, gang=QUICK, safety=OFTEN)
+        found = fit(source, settings, client=client, listener=killer, gang=QUICK, safety=Safety(commit_s=0.5))
     assert [event.size for event in killer.kinds(FitResumed)] == [2]
     expected = fit(source, settings)
     X = load_digits(return_X_y=True)[0]
@@ -145,7 +145,8 @@ def test_a_cluster_that_is_gone_leaves_a_checkpoint_to_go_on_from(source: StoreS
     with local_cluster(2) as client:
         killer = Killer(99, lambda: None)
         found = fit(source, settings, client=client, listener=killer, gang=QUICK, safety=replace(safety, resume=True))
-        assert killer.kinds(FitResumed)[0].epoch > 1
+        first = killer.kinds(FitResumed)[0]
+        assert (first.epoch, first.batch) > (1, 0)  # a checkpoint is written beside the fit, and may be an older one
         expected = fit(source, settings, client=client)
     np.testing.assert_array_equal(found.model.coef, expected.model.coef)
     assert [epoch.epoch for epoch in found.epochs] == list(range(1, EPOCHS + 1))

@@ -1,0 +1,143 @@
+"""``daskkern systems`` and ``daskkern compare``."""
+
+import json
+from pathlib import Path
+
+import click
+
+from daskkern.cli.cluster_options import ClusterRequest, cluster_options
+from daskkern.cli.console import listing, say
+from daskkern.errors import SpecError
+from daskkern.events import EpochFinished, Event
+from daskkern.kernels import parse_kernel
+from daskkern.systems import GROUPS, SYSTEMS, Comparison, Curve, System, compare, system
+from daskkern.systems.plot import plot_comparison
+
+
+@click.command("systems")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+def systems_command(as_json: bool) -> None:
+    """List the published systems that can be fitted by name."""
+    if as_json:
+        say(json.dumps([_record(row) for row in SYSTEMS.values()]))
+        return
+    listing(
+        ("system", "solver", "columns", "tasks", "what it is", "reference"),
+        [
+            (row.name, row.solver.name, row.space, ", ".join(row.tasks), row.line, row.reference)
+            for group in GROUPS
+            for row in SYSTEMS.values()
+            if row.group == group
+        ],
+    )
+
+
+def _record(row: System) -> dict[str, object]:
+    return {
+        "name": row.name,
+        "line": row.line,
+        "reference": row.reference,
+        "group": row.group,
+        "solver": row.solver.name,
+        "basis": row.space,
+        "losses": {task: row.loss_for(task) for task in row.tasks},
+        "alpha": row.alpha,
+    }
+
+
+@click.command("compare")
+@click.argument("store")
+@click.option("--systems", "names", metavar="A,B,C", help="Names, or 'all'; see 'daskkern systems'.  [default: all]")
+@click.option("--test", metavar="STORE", help="Rows that errors are measured on; without it the training rows.")
+@click.option("--budget", type=float, metavar="SECONDS", help="Time for each system; what is over it is stopped.")
+@click.option("--kernel", help="For all systems that have one.  [default: gaussian:median]")
+@click.option("--alpha", type=float, help="Ridge penalty for all.  [default: each system's own]")
+@click.option("--columns", type=int, metavar="N", help="Landmarks or features.  [default: each system's own]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--out", metavar="FOLDER", help="Write comparison.json and comparison.png there.")
+@cluster_options
+def compare_command(
+    store: str,
+    names: str | None,
+    test: str | None,
+    budget: float | None,
+    kernel: str | None,
+    alpha: float | None,
+    columns: int | None,
+    seed: int,
+    out: str | None,
+    where: ClusterRequest,
+) -> None:
+    """Fit several systems to STORE, each within the same time, and show their errors."""
+    chosen = list(SYSTEMS.values()) if names in (None, "all") else [system(name.strip()) for name in names.split(",")]
+    if budget is not None and not budget > 0:
+        raise SpecError(f"--budget {budget:g} was given; give a positive number of seconds")
+    folder = None if out is None else _folder(out)
+    with where.client() as client:
+        found = compare(
+            store,
+            chosen,
+            test=test,
+            budget_s=budget,
+            kernel=None if kernel is None else parse_kernel(kernel),
+            alpha=alpha,
+            columns=columns,
+            seed=seed,
+            client=client,
+            told=_tell,
+        )
+    if test is None:
+        say("note: without --test, errors are those of the training rows")
+    _show(found)
+    if folder is not None:
+        found.save(folder / "comparison.json")
+        say(f"the curves are in {folder / 'comparison.json'}")
+        plot_comparison(found, folder / "comparison.png")
+        say(f"and drawn in {folder / 'comparison.png'}")
+
+
+def _folder(out: str) -> Path:
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpecError(f"--out {out} was given, which cannot be made a folder: {error.strerror}") from None
+    return folder
+
+
+def _tell(name: str, event: Event | None) -> None:
+    """Show on stderr how far it is."""
+    if event is None:
+        click.echo(f"{name} ...", err=True)
+    elif isinstance(event, EpochFinished):
+        click.echo(f"  {name}: epoch {event.epoch}, {event.seconds:.2g} s, loss {event.loss:.5g}", err=True)
+
+
+def _show(found: Comparison) -> None:
+    measure = "error" if found.measure == "error" else "RMSE"
+    say(f"{found.n_rows:,} rows, {found.n_features} features; {measure} on {found.test}; kernel {found.kernel}")
+    listing(
+        ("system", "group", "solver", "columns", measure, "seconds", "epochs", "ended"),
+        [_row(found, curve) for curve in found.curves],
+    )
+
+
+def _row(found: Comparison, curve: Curve) -> tuple[str, ...]:
+    error = (
+        "-"
+        if curve.error is None
+        else f"{100 * curve.error:.2f}%"
+        if found.measure == "error"
+        else f"{curve.error:.4g}"
+    )
+    ended = curve.problem if curve.problem else {"max_seconds": "time over"}.get(curve.reason, curve.reason)
+    return (
+        curve.system,
+        curve.group,
+        curve.solver,
+        curve.basis,
+        error,
+        f"{curve.seconds:.2f}",
+        str(curve.epochs),
+        ended,
+    )

@@ -1,0 +1,30 @@
+"""Named systems. The package is their table: ``daskkern.systems["falkon"].estimator``, ``list(daskkern.systems)``."""
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+from daskkern.systems.compare import Comparison, Curve, compare
+from daskkern.systems.system import GROUPS, System
+from daskkern.systems.table import SYSTEMS, system
+
+
+class _Table(ModuleType):
+    """A module that is read like a mapping from names to systems."""
+
+    def __getitem__(self, name: str) -> System:
+        return system(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(SYSTEMS)
+
+    def __len__(self) -> int:
+        return len(SYSTEMS)
+
+    def __contains__(self, name: object) -> bool:
+        return name in SYSTEMS
+
+
+sys.modules[__name__].__class__ = _Table
+
+__all__ = ["GROUPS", "SYSTEMS", "Comparison", "Curve", "System", "compare", "system"]

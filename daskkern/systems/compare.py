@@ -1,0 +1,196 @@
+"""Several systems on one store with one budget: error against time, system by system."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from daskkern.cluster.clients import ClusterLike
+from daskkern.data.atomic import write_text
+from daskkern.data.store import open_store
+from daskkern.errors import DaskkernError, SpecError
+from daskkern.events import EpochFinished, Event, StageFinished
+from daskkern.kernels import Kernel
+from daskkern.systems.system import System
+from daskkern.training.evaluate import score_store
+from daskkern.training.fit import fit
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import StoreSource
+from daskkern.training.validation import check_comparable
+
+Told = Callable[[str, Event | None], None]
+"""Called with a system's name and each event of its fit; None when it begins."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How one system did.
+
+    Attributes
+    ----------
+    system, group, solver, basis : str
+    seconds : float
+        Of the whole fit, set-up included, scoring not.
+    epochs : int
+    error : float or None
+        Classification: share of wrong labels on the test rows. Regression: root of the mean squared error.
+    points : tuple of (seconds, error)
+        After each epoch; the error of regression relative to the spread of the targets, ``(1 - R2)^(1/2)``.
+    reason : str
+        Why it ended, or "refused".
+    problem : str
+        What was refused.
+    """
+
+    system: str
+    group: str
+    solver: str
+    basis: str
+    seconds: float
+    epochs: int
+    error: float | None
+    points: tuple[tuple[float, float], ...] = ()
+    reason: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What :func:`compare` found: the systems in the order in which they were asked, and on what."""
+
+    store: str
+    test: str
+    task: str
+    measure: str
+    budget_s: float | None
+    n_rows: int
+    n_features: int
+    kernel: str
+    curves: tuple[Curve, ...]
+    machine: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything as JSON to a new file that appears when it is whole."""
+        write_text(Path(path), json.dumps(asdict(self), indent=2) + "\n")
+
+
+def compare(
+    store: str,
+    systems: Sequence[System],
+    *,
+    test: str | None = None,
+    budget_s: float | None = None,
+    kernel: Kernel | None = None,
+    alpha: float | None = None,
+    columns: int | None = None,
+    seed: int = 0,
+    client: ClusterLike = None,
+    told: Told | None = None,
+) -> Comparison:
+    """Fit `systems` to `store`, one after the other, and watch their errors on the rows of `test`.
+
+    Parameters
+    ----------
+    store, test : str
+        Paths or URLs. Without `test` the training rows are scored, and the comparison says so.
+    budget_s : float, optional
+        Seconds that each system may take; what is over it is stopped, and its model so far is scored. Without one
+        each runs its own number of epochs.
+    kernel : Kernel, optional
+        For all systems that have one; a Gaussian with the median distance by default.
+    alpha : float, optional
+        Ridge penalty for all; each system's own by default.
+    columns : int, optional
+        Landmarks or features for all that have a choice of them.
+    client
+        A cluster; this process by default.
+    told : callable, optional
+
+    Returns
+    -------
+    Comparison
+        A system that refuses the data or fails has a curve with the sentence, and the others go on.
+
+    Raises
+    ------
+    DaskkernError
+        When a store cannot be read, or the two do not belong together.
+    """
+    if not systems:
+        raise SpecError("no systems were named to compare; give one or more")
+    source = StoreSource.at(store)
+    if source.info.task is None:
+        raise SpecError(f"the store {store} has no targets, so nothing can be compared; ingest it with --target")
+    watched = source if test is None else StoreSource.at(test)
+    check_comparable(watched, source)
+    changes = {"kernel": kernel, "alpha": alpha, "seed": seed, "max_seconds": budget_s}
+    curves = []
+    for chosen in systems:
+        if told is not None:
+            told(chosen.name, None)
+        curves.append(_curve(chosen, source, watched, columns, changes, client, told))
+    info = source.info
+    return Comparison(
+        store,
+        test or store,
+        str(info.task),
+        "error" if info.task == "classification" else "rmse",
+        budget_s,
+        info.n_rows,
+        info.n_features,
+        "gaussian:median" if kernel is None else repr(kernel),
+        tuple(curves),
+        {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+    )
+
+
+def settings_of(chosen: System, task: str, columns: int | None, changes: dict[str, Any]) -> FitSettings:
+    """Return the settings of a system with what was asked for all of them."""
+    settings = chosen.for_task(task, columns).fit_settings()
+    return replace(settings, **{name: value for name, value in changes.items() if value is not None})
+
+
+def _curve(
+    chosen: System,
+    source: StoreSource,
+    watched: StoreSource,
+    columns: int | None,
+    changes: dict[str, Any],
+    client: ClusterLike,
+    told: Told | None,
+) -> Curve:
+    named = (chosen.name, chosen.group, chosen.solver.name, chosen.space)
+    begun = time.perf_counter()
+    watch = _Watch(chosen.name, source.info.task == "classification", told)
+    try:
+        settings = settings_of(chosen, str(source.info.task), columns, changes)
+        result = fit(source, settings, client=client, validation=watched, listener=watch)
+        seconds = time.perf_counter() - begun
+        score = score_store(result.model, open_store(watched.location))
+        error = score.error if score.error is not None else score.rmse
+    except DaskkernError as problem:
+        return Curve(*named, time.perf_counter() - begun, 0, None, reason="refused", problem=str(problem))
+    return Curve(*named, seconds, result.finished.epochs, error, tuple(watch.points), result.finished.reason)
+
+
+class _Watch:
+    """Notes the error after each epoch, and when that was."""
+
+    def __init__(self, name: str, counts: bool, told: Told | None) -> None:
+        self.points: list[tuple[float, float]] = []
+        self._name, self._counts, self._told, self._seconds = name, counts, told, 0.0
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, StageFinished):
+            self._seconds += event.seconds
+        elif isinstance(event, EpochFinished):
+            self._seconds += event.seconds
+            score = event.validation_score
+            error = 1 - score if self._counts else max(0.0, 1 - score) ** 0.5
+            self.points.append((round(self._seconds, 3), error))
+        if self._told is not None:
+            self._told(self._name, event)

@@ -1,0 +1,34 @@
+"""The picture of a comparison: error against time, a panel a group."""
+
+from pathlib import Path
+from typing import Any
+
+from daskkern.errors import SpecError
+from daskkern.systems.compare import Comparison, Curve
+
+
+def plot_comparison(found: Comparison, path: str | Path) -> None:
+    """Draw the curves of `found` to an image file. SpecError says what to install where matplotlib is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise SpecError("a plot needs matplotlib, which is not installed; install it, or leave the plot out") from None
+    groups = list(dict.fromkeys(curve.group for curve in found.curves if curve.points))
+    figure = Figure(figsize=(5.2 * max(1, len(groups)), 4.2), layout="constrained")
+    axes = figure.subplots(1, max(1, len(groups)), squeeze=False, sharey=True)[0]
+    for axis, group in zip(axes, groups, strict=False):
+        _panel(axis, group, [curve for curve in found.curves if curve.group == group and curve.points])
+    axes[0].set_ylabel("error on the test rows" if found.measure == "error" else "(1 - R2)^(1/2) on the test rows")
+    figure.suptitle(f"{Path(found.store).name}: {found.n_rows:,} rows, {found.n_features} features, {found.kernel}")
+    figure.savefig(path, dpi=110)
+
+
+def _panel(axis: Any, group: str, curves: list[Curve]) -> None:
+    for curve in curves:
+        axis.plot(*zip(*curve.points, strict=True), marker=".", linewidth=1.2, label=curve.system)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("seconds, set-up included")
+    axis.set_title(group)
+    axis.grid(True, which="both", alpha=0.25)
+    axis.legend(fontsize="small")

@@ -1,0 +1,107 @@
+"""What a named system is: a solver, a function space and a loss that belong together, ready to be fitted."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures, RandomFeatures
+from daskkern.errors import SpecError
+from daskkern.estimators import KernelClassifier, KernelRegressor
+from daskkern.solvers import Solver
+
+GROUPS = ("linear", "random features", "online and budgeted", "Nystrom and full kernel")
+
+
+@dataclass(frozen=True)
+class System:
+    """A published system as its parts.
+
+    Attributes
+    ----------
+    name : str
+        As the command line takes it.
+    line : str
+        What it is, in one line.
+    reference : str
+        The paper.
+    group : str
+        Which systems it is compared with; one of :data:`GROUPS`.
+    solver : Solver
+    basis : BasisSpec
+    classification, regression : str or None
+        The loss for each task; None where the system is not for it.
+    alpha : float
+        Ridge penalty, where the user says none.
+    batch_size : int or "auto"
+    max_epochs : int
+    """
+
+    name: str
+    line: str
+    reference: str
+    group: str
+    solver: Solver[Any]
+    basis: BasisSpec
+    classification: str | None = "squared"
+    regression: str | None = "squared"
+    alpha: float = 0.0
+    batch_size: int | str = "auto"
+    max_epochs: int = 10
+
+    def __post_init__(self) -> None:
+        if self.group not in GROUPS:
+            raise SpecError(f"system {self.name} has the group {self.group!r}; choose one of {', '.join(GROUPS)}")
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks that it is for."""
+        return tuple(task for task in ("classification", "regression") if getattr(self, task) is not None)
+
+    @property
+    def estimator(self) -> KernelClassifier | KernelRegressor:
+        """The configured estimator for the first of its tasks; see :meth:`for_task`."""
+        return self.for_task(self.tasks[0])
+
+    def for_task(self, task: str, n: int | None = None) -> KernelClassifier | KernelRegressor:
+        """Return a new estimator for "classification" or "regression"; change what you like with ``set_params``.
+
+        Parameters
+        ----------
+        n : int, optional
+            Columns of the model, where the system has a choice of them.
+
+        Raises
+        ------
+        SpecError
+            When the system is not for the task.
+        """
+        make: Any = {"classification": KernelClassifier, "regression": KernelRegressor}.get(task)
+        if make is None:
+            raise SpecError(f"task {task!r} was asked of system {self.name}; give 'classification' or 'regression'")
+        estimator: KernelClassifier | KernelRegressor = make(
+            kernel="gaussian:median",
+            loss=self.loss_for(task),
+            basis=self.basis if n is None else self.with_columns(n),
+            solver=self.solver,
+            alpha=self.alpha,
+            max_epochs=self.max_epochs,
+            batch_size=self.batch_size,
+        )
+        return estimator
+
+    def loss_for(self, task: str) -> str:
+        """Return the loss for a task. Raises SpecError where the system is not for it."""
+        loss: str | None = getattr(self, task)
+        if loss is None:
+            raise SpecError(f"system {self.name} was asked for {task}; it is for {' and '.join(self.tasks)}")
+        return loss
+
+    def with_columns(self, n: int) -> BasisSpec:
+        """Return the function space with `n` landmarks or features; as it is where their number follows from data."""
+        if isinstance(self.basis, Landmarks | RandomFeatures | NystromFeatures):
+            return replace(self.basis, n=n)
+        return self.basis
+
+    @property
+    def space(self) -> str:
+        """The function space in a word or two."""
+        return "all rows" if isinstance(self.basis, AllRows) else self.basis.name
