@@ -1,7 +1,6 @@
 """The options of a fit: declared once, for every command that takes them, and turned into settings."""
 
 import functools
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 import click
 import yaml
 
-from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.cli.basis_options import BASES, DEFAULT_COLUMNS, basis_of, resized
+from daskkern.cli.values import as_batch, as_budget, as_flag, as_number, as_whole
 from daskkern.errors import SpecError
 from daskkern.features import KINDS
 from daskkern.kernels import KERNELS, parse_kernel
@@ -18,17 +18,6 @@ from daskkern.losses import LOSSES, parse_loss
 from daskkern.solvers import SOLVERS, Solver, parse_solver
 from daskkern.systems import System, system
 from daskkern.training.settings import EarlyStopping, FitSettings
-
-DEFAULT_LANDMARKS = "10000"
-_BASES: dict[str, tuple[str, ...]] = {
-    "landmarks": ("landmarks", "selector"),
-    "all": (),
-    "random_features": ("features", "feature_kind"),
-    "nystrom_features": ("landmarks", "selector"),
-    "linear": (),
-}
-"""Names of function spaces, and the options that say more about each."""
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 @dataclass(frozen=True)
@@ -67,9 +56,9 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--system", help="A published system by name, see 'daskkern systems'; other options change it."),
         click.option("--kernel", help=f"One of {', '.join(KERNELS)}; with a parameter: laplacian:10, gaussian:median."),
         click.option("--loss", help=f"One of {', '.join(LOSSES)}. Default: squared_hinge; squared for regression."),
-        click.option("--basis", help=f"What the model is a sum of: {', '.join(_BASES)}.  [default: landmarks]"),
-        click.option("--landmarks", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_LANDMARKS}]"),
-        click.option("--features", type=int, help=f"Number of random features.  [default: {DEFAULT_LANDMARKS}]"),
+        click.option("--basis", help=f"What the model is a sum of: {', '.join(BASES)}.  [default: landmarks]"),
+        click.option("--landmarks", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_COLUMNS}]"),
+        click.option("--features", type=int, help=f"Number of random features.  [default: {DEFAULT_COLUMNS}]"),
         click.option("--feature-kind", help=f"Of random features: {', '.join(KINDS)}.  [default: auto]"),
         click.option("--selector", help="How landmarks are chosen: uniform or stratified.  [default: uniform]"),
         click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
@@ -120,27 +109,27 @@ class FitRequest:
         if named is not None:
             return self._of_system(system(str(named)), task)
         get = self.values.get
-        early = EarlyStopping() if _flag("early_stopping", get("early_stopping", False)) else None
+        early = EarlyStopping() if as_flag("early_stopping", get("early_stopping", False)) else None
         return FitSettings(
             kernel=parse_kernel(str(get("kernel", "laplacian:10"))),
             loss=parse_loss(str(get("loss", "squared" if task == "regression" else "squared_hinge"))),
-            basis=_basis(self.values),
+            basis=basis_of(self.values),
             solver=_solver(str(get("solver", "auto")), self.values),
-            alpha=_number("alpha", get("alpha", 0.0)),
-            max_epochs=_whole("epochs", get("epochs", 10)),
-            batch_size=_batch(get("batch_size", "auto")),
-            seed=_whole("seed", get("seed", 0)),
+            alpha=as_number("alpha", get("alpha", 0.0)),
+            max_epochs=as_whole("epochs", get("epochs", 10)),
+            batch_size=as_batch(get("batch_size", "auto")),
+            seed=as_whole("seed", get("seed", 0)),
             dtype=str(get("dtype", "float32")),
             precision=None if get("precision") is None else str(get("precision")),
             device=str(get("device", "auto")),
             class_weight=get("class_weight"),
             early_stopping=early,
-            memory_budget=_budget(get("memory")),
+            memory_budget=as_budget(get("memory")),
             keep_blocks=str(get("keep_blocks", "auto")),
-            disk_budget=_budget(get("disk")),
+            disk_budget=as_budget(get("disk")),
             scratch=None if get("scratch") is None else str(get("scratch")),
             sampling=str(get("sampling", "uniform")),
-            max_seconds=None if get("max_seconds") is None else _number("max_seconds", get("max_seconds")),
+            max_seconds=None if get("max_seconds") is None else as_number("max_seconds", get("max_seconds")),
         )
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:
@@ -154,35 +143,10 @@ class FitRequest:
         takes = {item.name for item in fields(FitSettings)} - {"basis", "solver"}
         settings = replace(own, **{name: getattr(given, name) for name in changed & takes})
         if changed & {"basis", "landmarks", "features", "feature_kind", "selector"}:
-            settings = replace(settings, basis=_resized(chosen, self.values))
+            settings = replace(settings, basis=resized(chosen, self.values))
         if "solver" in self.values:
             return replace(settings, solver=given.solver)
         return replace(settings, solver=_with_changes(settings.solver, self.values))
-
-
-def _resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
-    """Return the function space that was given, or the system's own with another number of columns."""
-    if "basis" in values or "selector" in values or "feature_kind" in values:
-        return _basis(values)
-    number = values.get("landmarks", values.get("features"))
-    if not isinstance(chosen.basis, RandomFeatures if "features" in values else Landmarks | NystromFeatures):
-        raise SpecError(
-            f"--{'features' if 'features' in values else 'landmarks'} was given with system {chosen.name}, whose "
-            f"columns are {chosen.space}; leave it out, or give --basis"
-        )
-    return chosen.with_columns(_whole("landmarks", number))
-
-
-def parse_bytes(text: str) -> int:
-    """Return the bytes that ``4GB``, ``512 MiB`` or ``1000000`` mean."""
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", text)
-    if match is None or match[2].lower() not in _UNITS or match[1].count(".") > 1 or match[1] == ".":
-        raise SpecError(f"memory {text!r} was asked; write for example 4GB or 500MiB")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
-
-
-def _budget(text: Any) -> int | None:
-    return None if text is None else parse_bytes(str(text))
 
 
 def _from_file(path: str | None) -> dict[str, Any]:
@@ -228,31 +192,6 @@ def _known(values: dict[str, Any], where: str) -> dict[str, Any]:
     return values
 
 
-def _basis(values: Mapping[str, Any]) -> BasisSpec:
-    landmarks, selector = str(values.get("landmarks", DEFAULT_LANDMARKS)), str(values.get("selector", "uniform"))
-    name = str(values.get("basis", "random_features" if "features" in values else "landmarks"))
-    if name not in _BASES:
-        raise SpecError(f"--basis {name!r} was given; choose one of {', '.join(_BASES)}")
-    for option in ("landmarks", "selector", "features", "feature_kind"):
-        if option in values and option not in _BASES[name] and values[option] != name:
-            raise SpecError(
-                f"--{option.replace('_', '-')} was given with the basis {name}, which "
-                f"{'takes ' + ', '.join(f'--{word}' for word in _BASES[name]) if _BASES[name] else 'takes no number'}"
-            )
-    if name == "linear":
-        return Linear()
-    if name == "random_features":
-        n = _whole("features", values.get("features", DEFAULT_LANDMARKS))
-        return RandomFeatures(n, str(values.get("feature_kind", "auto")))
-    if name == "all" or (landmarks == "all" and name == "landmarks"):
-        return AllRows()
-    try:
-        n = int(landmarks)
-    except ValueError:
-        raise SpecError(f"--landmarks {landmarks!r} was given; give a whole number or 'all'") from None
-    return Landmarks(n, selector) if name == "landmarks" else NystromFeatures(n, selector)
-
-
 def _solver(name: str, values: Mapping[str, Any]) -> Solver[Any]:
     return _with_changes(parse_solver(name), values)
 
@@ -267,32 +206,3 @@ def _with_changes(solver: Solver[Any], values: Mapping[str, Any]) -> Solver[Any]
         return replace(solver, **changes)
     except TypeError as error:
         raise SpecError(f"the {solver.name} solver cannot take {changes}: {error}") from None
-
-
-def _batch(value: Any) -> int | str:
-    return "auto" if value == "auto" else _whole("batch_size", value)
-
-
-def _whole(name: str, value: Any) -> int:
-    try:
-        number = int(value)
-        if isinstance(value, bool) or number != float(value):
-            raise ValueError
-    except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"{name}={value!r} was given; give a whole number") from None
-    return number
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        return float(value)
-    except (TypeError, ValueError):
-        raise SpecError(f"{name}={value!r} was given; give a number") from None
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise SpecError(f"{name}={value!r} was given; give true or false")
-    return value

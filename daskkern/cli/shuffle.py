@@ -3,7 +3,7 @@
 import click
 
 from daskkern.cli.console import progress_bar, say
-from daskkern.cli.fit_options import parse_bytes
+from daskkern.cli.values import parse_bytes
 from daskkern.data.shuffle import shuffle_store
 
 

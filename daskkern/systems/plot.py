@@ -12,7 +12,7 @@ def plot_comparison(found: Comparison, path: str | Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise SpecError("a plot needs matplotlib, which is not installed; install it, or leave the plot out") from None
+        raise SpecError("a plot needs matplotlib, which is not installed; install daskkern[plot]") from None
     groups = list(dict.fromkeys(curve.group for curve in found.curves if curve.points))
     figure = Figure(figsize=(5.2 * max(1, len(groups)), 4.2), layout="constrained")
     axes = figure.subplots(1, max(1, len(groups)), squeeze=False, sharey=True)[0]

@@ -1,0 +1,54 @@
+"""Words of the command line as values."""
+
+import re
+from typing import Any
+
+from daskkern.errors import SpecError
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def parse_bytes(text: str) -> int:
+    """Return the bytes that ``4GB``, ``512 MiB`` or ``1000000`` mean."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].lower() not in _UNITS or match[1].count(".") > 1 or match[1] == ".":
+        raise SpecError(f"memory {text!r} was asked; write for example 4GB or 500MiB")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def as_budget(text: Any) -> int | None:
+    """Return bytes, or None for None."""
+    return None if text is None else parse_bytes(str(text))
+
+
+def as_batch(value: Any) -> int | str:
+    """Return rows of a batch, or "auto"."""
+    return "auto" if value == "auto" else as_whole("batch_size", value)
+
+
+def as_whole(name: str, value: Any) -> int:
+    """Return a whole number. SpecError names `name` and what was given."""
+    try:
+        number = int(value)
+        if isinstance(value, bool) or number != float(value):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise SpecError(f"{name}={value!r} was given; give a whole number") from None
+    return number
+
+
+def as_number(name: str, value: Any) -> float:
+    """Return a number. SpecError names `name` and what was given."""
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return float(value)
+    except (TypeError, ValueError):
+        raise SpecError(f"{name}={value!r} was given; give a number") from None
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """Return true or false. SpecError names `name` and what was given."""
+    if not isinstance(value, bool):
+        raise SpecError(f"{name}={value!r} was given; give true or false")
+    return value

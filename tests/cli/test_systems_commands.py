@@ -1,0 +1,95 @@
+"""``daskkern systems``, ``daskkern compare`` and ``daskkern fit --system`` as a user types them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import daskkern
+from daskkern.cli.main import main
+from daskkern.systems import SYSTEMS
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 5)).astype(np.float32)
+    np.savez(tmp_path / "d.npz", X=X, y=(X[:, 0] > 0) + 2 * (X[:, 1] > 0))
+    daskkern.ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    return int(ended.value.code or 0), *capfd.readouterr()
+
+
+def test_the_systems_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capfd, "systems")
+    assert code == 0
+    lines = out.splitlines()
+    assert len(lines) == len(SYSTEMS) + 1
+    assert {line.split()[0] for line in lines[1:]} == set(SYSTEMS)
+    assert all(row.reference in out for row in SYSTEMS.values())
+    code, out, _ = run(capfd, "systems", "--json")
+    assert [row["name"] for row in json.loads(out)] == list(SYSTEMS)
+
+
+def test_systems_are_compared(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="install matplotlib to draw comparisons")
+    words = ["compare", "d.zarr", "--test", "d.zarr", "--systems", "krls, elm", "--columns", 60, "--workers", 0]
+    code, out, err = run(capfd, *words, "--budget", 30, "--out", "found", "--alpha", 1e-4)
+    assert code == 0, err
+    rows = [line.split() for line in out.splitlines() if line.startswith(("krls", "elm"))]
+    assert [row[0] for row in rows] == ["krls", "elm"]
+    assert all(row[-1] == "max_epochs" for row in rows)
+    assert sorted(path.name for path in (folder / "found").iterdir()) == ["comparison.json", "comparison.png"]
+    assert "krls ..." in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["compare", "d.zarr", "--systems", "nix"], 2, "system 'nix' is unknown"),
+        (["compare", "d.zarr", "--budget", "-1"], 2, "give a positive number of seconds"),
+        (["compare", "no.zarr", "--workers", "0"], 1, "no.zarr"),
+        (["fit", "d.zarr", "--out", "m", "--system", "nix"], 2, "system 'nix' is unknown"),
+        (["fit", "d.zarr", "--out", "m", "--system", "krls", "--landmarks", "9"], 2, "whose columns are all rows"),
+        (["fit", "d.zarr", "--out", "m", "--basis", "nix"], 2, "--basis 'nix' was given; choose one of landmarks"),
+        (["fit", "d.zarr", "--out", "m", "--basis", "linear", "--landmarks", "9"], 2, "takes no number"),
+        (["fit", "d.zarr", "--out", "m", "--features", "9", "--landmarks", "9"], 2, "with the basis random_features"),
+        (["fit", "d.zarr", "--out", "m", "--features", "10", "--feature-kind", "nix"], 2, "kind 'nix'"),
+        (["fit", "d.zarr", "--out", "m", "--max-seconds", "0"], 2, "give a positive number of seconds"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    words: list[str], code: int, sentence: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found, _, err = run(capfd, *words)
+    assert found == code
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--system", "krls", "--alpha", "0.001"],
+        ["--system", "falkon", "--landmarks", "50", "--epochs", "10"],
+        ["--basis", "linear", "--solver", "sgd", "--batch-size", "8"],
+        ["--features", "60", "--solver", "sgd", "--kernel", "gaussian:2", "--feature-kind", "orthogonal"],
+        ["--basis", "nystrom_features", "--landmarks", "50", "--solver", "direct", "--loss", "squared"],
+    ],
+    ids=["krls", "falkon", "linear", "features", "nystrom"],
+)
+def test_fitted_scored_and_planned(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capfd, "plan", "d.zarr", *words, "--workers", 0)
+    assert code == 0, err
+    code, _, err = run(capfd, "fit", "d.zarr", "--out", "m.zarr", *words, "--workers", 0)
+    assert code == 0, err
+    code, out, err = run(capfd, "score", "m.zarr", "d.zarr", "--json")
+    assert code == 0, err
+    assert json.loads(out)["error"] < 0.2

@@ -1,0 +1,111 @@
+"""Every named system is complete, fits a small problem well, and is compared on a store."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes, load_digits
+
+import daskkern
+from daskkern import systems
+from daskkern.basis import Landmarks, NystromFeatures, RandomFeatures
+from daskkern.errors import SpecError
+from daskkern.kernels import Gaussian
+from daskkern.systems import GROUPS, SYSTEMS, Comparison, System, compare
+from daskkern.systems.plot import plot_comparison
+
+LINEAR_ERROR, KERNEL_ERROR = 0.12, 0.07  # of scikit-learn's LogisticRegression and SVC on these rows: 0.07, 0.02
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("systems")
+    X, y = load_digits(return_X_y=True)
+    np.savez(folder / "digits.npz", X=X[:900], y=y[:900])
+    places = folder / "train.zarr", folder / "test.zarr"
+    daskkern.ingest([str(folder / "digits.npz")], places[0], scale="minmax", split=0.3, out_test=places[1])
+    return str(places[0]), str(places[1])
+
+
+@pytest.fixture(scope="module")
+def found(stores: tuple[str, str]) -> Comparison:
+    rows = [row for row in SYSTEMS.values() if "classification" in row.tasks]
+    return compare(stores[0], rows, test=stores[1], columns=300, budget_s=20.0)
+
+
+@pytest.mark.parametrize("name", [row.name for row in SYSTEMS.values() if "classification" in row.tasks])
+def test_it_classifies_digits(name: str, found: Comparison) -> None:
+    curve = next(curve for curve in found.curves if curve.system == name)
+    assert curve.problem == ""
+    assert curve.error is not None
+    assert curve.error <= (LINEAR_ERROR if SYSTEMS[name].group == "linear" else KERNEL_ERROR)
+    assert curve.epochs == len(curve.points)
+    assert all(0 <= error <= 1 for _, error in curve.points)
+    seconds = [at for at, _ in curve.points]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] <= curve.seconds + 0.5
+    assert curve.points[-1][1] == pytest.approx(curve.error, abs=0.02)
+
+
+@pytest.mark.parametrize("name", [row.name for row in SYSTEMS.values() if "regression" in row.tasks])
+def test_it_regresses(name: str) -> None:
+    X, y = load_diabetes(return_X_y=True, scaled=True)
+    X = X / X.std(axis=0)
+    model = systems[name].for_task("regression", 100).set_params(max_epochs=5, alpha=1e-2, device="cpu")
+    assert model.fit(X[:350], y[:350]).score(X[350:], y[350:]) > 0.3  # the mean gives 0, ridge regression 0.5
+
+
+def test_the_package_is_a_table() -> None:
+    assert set(systems) == set(SYSTEMS)
+    assert len(systems) == len(SYSTEMS)
+    assert "falkon" in systems
+    assert systems["falkon"] is SYSTEMS["falkon"]
+    assert {row.group for row in SYSTEMS.values()} <= set(GROUPS)
+    for row in SYSTEMS.values():
+        assert row.line
+        assert row.reference
+        assert row.estimator.get_params()["solver"] == row.solver
+        assert row.tasks
+
+
+@pytest.mark.parametrize("row", SYSTEMS.values(), ids=SYSTEMS)
+def test_the_number_of_columns_is_a_choice_where_there_is_one(row: System) -> None:
+    basis = row.with_columns(77)
+    assert getattr(basis, "n", 77) == 77
+    assert isinstance(basis, Landmarks | NystromFeatures | RandomFeatures) or basis == row.basis
+
+
+def test_what_is_unknown_is_said() -> None:
+    with pytest.raises(SpecError, match="system 'falkn' is unknown; did you mean 'falkon'"):
+        systems["falkn"]
+    with pytest.raises(SpecError, match="falkon_logistic was asked for regression; it is for classification"):
+        SYSTEMS["falkon_logistic"].for_task("regression")
+    with pytest.raises(SpecError, match="give 'classification' or 'regression'"):
+        SYSTEMS["falkon"].for_task("clustering")
+
+
+def test_a_system_that_refuses_leaves_the_others_alone(stores: tuple[str, str]) -> None:
+    rows = [SYSTEMS["pcg"], SYSTEMS["krls"], SYSTEMS["elm"]]
+    *refused, fitted = compare(stores[0], rows, test=stores[1], kernel=Gaussian((1.0, 2.0)), columns=100).curves
+    assert [curve.reason for curve in refused] == ["refused", "refused"]
+    assert "length scale" in refused[0].problem
+    assert fitted.error is not None  # its hidden layer has no kernel
+    with pytest.raises(SpecError, match="no systems were named"):
+        compare(stores[0], [])
+
+
+def test_time_is_a_budget(stores: tuple[str, str]) -> None:
+    curve = compare(stores[0], [SYSTEMS["eigenpro2"]], budget_s=1e-3).curves[0]
+    assert curve.reason == "max_seconds"
+    assert curve.epochs <= 1
+
+
+def test_what_was_found_is_written_and_drawn(found: Comparison, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="install matplotlib to draw comparisons")
+    found.save(tmp_path / "c.json")
+    written = json.loads((tmp_path / "c.json").read_text())
+    assert [curve["system"] for curve in written["curves"]] == [curve.system for curve in found.curves]
+    plot_comparison(found, tmp_path / "c.png")
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["c.json", "c.png"]
