@@ -19,6 +19,8 @@ from daskkern.solvers import SOLVERS, Solver, parse_solver
 from daskkern.systems import System, system
 from daskkern.training.settings import EarlyStopping, FitSettings
 
+_LOSS_DEFAULT = "[default: squared_hinge; squared for regression]"
+
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -55,7 +57,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.option("--system", help="A published system by name, see 'daskkern systems'; other options change it."),
         click.option("--kernel", help=f"One of {', '.join(KERNELS)}; with a parameter: laplacian:10, gaussian:median."),
-        click.option("--loss", help=f"One of {', '.join(LOSSES)}. Default: squared_hinge; squared for regression."),
+        click.option("--loss", help=f"One of {', '.join(LOSSES)}; with a parameter: huber:0.5.  {_LOSS_DEFAULT}"),
         click.option("--basis", help=f"What the model is a sum of: {', '.join(BASES)}.  [default: landmarks]"),
         click.option("--landmarks", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_COLUMNS}]"),
         click.option("--features", type=int, help=f"Number of random features.  [default: {DEFAULT_COLUMNS}]"),

@@ -40,8 +40,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     kernel : Kernel, str or function of two tables of rows
         Such as ``Laplacian(10.0)`` or ``"gaussian:median"``.
     loss : str or Loss
-        "squared_hinge", "squared", "hinge", "logistic" or "multinomial_logistic". All but the last are one-vs-rest
-        for several classes.
+        "squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic" or
+        "multiclass_hinge". All but the last two are one-vs-rest for several classes. A parameter follows the name:
+        "smoothed_hinge:0.5".
     basis : Landmarks or AllRows
         The columns of the model. At most as many landmarks as there are rows are used.
     solver : str or Solver

@@ -32,7 +32,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
     keep_blocks, precision, warm_start, checkpoint
         As in :class:`daskkern.KernelClassifier`.
     loss : str or Loss
-        "squared".
+        "squared", "huber", "absolute", "quantile", "epsilon_insensitive" or "squared_epsilon_insensitive". A parameter
+        follows the name: "huber:0.5". Lengths are in units of the targets' standard deviation.
     early_stopping : bool
         Stop when R2 on validation rows no longer improves, and return the best epoch's model.
     validation_fraction, n_iter_no_change, tol

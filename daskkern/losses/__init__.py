@@ -1,42 +1,87 @@
 """Losses: one class, one file, one row in :data:`LOSSES` each."""
 
 import difflib
+from dataclasses import fields, is_dataclass
 
 from daskkern.errors import SpecError
-from daskkern.losses.base import Curved, Loss, Probabilistic, Smooth, require
+from daskkern.losses.absolute import Absolute
+from daskkern.losses.base import Curved, Dual, Loss, Probabilistic, Smooth, require
+from daskkern.losses.epsilon_insensitive import EpsilonInsensitive
 from daskkern.losses.hinge import Hinge
+from daskkern.losses.huber import Huber
 from daskkern.losses.logistic import Logistic
+from daskkern.losses.multiclass_hinge import MulticlassHinge
 from daskkern.losses.multinomial_logistic import MultinomialLogistic
+from daskkern.losses.quantile import Quantile
+from daskkern.losses.smoothed_hinge import SmoothedHinge
 from daskkern.losses.squared import Squared
+from daskkern.losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
 from daskkern.losses.squared_hinge import SquaredHinge
 from daskkern.losses.targets import decode, encode, n_outputs
 
-LOSSES: dict[str, type[Loss]] = {
-    loss.name: loss for loss in (Squared, SquaredHinge, Hinge, Logistic, MultinomialLogistic)
-}
+_KNOWN: tuple[type[Loss], ...] = (
+    Squared,
+    SquaredHinge,
+    Hinge,
+    SmoothedHinge,
+    MulticlassHinge,
+    Logistic,
+    MultinomialLogistic,
+    Huber,
+    Absolute,
+    Quantile,
+    EpsilonInsensitive,
+    SquaredEpsilonInsensitive,
+)
+LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in _KNOWN}
 
 
 def parse_loss(loss: str | Loss) -> Loss:
-    """Return the loss of that name (or `loss` itself); SpecError lists the known names."""
+    """Return the loss of that name, or `loss` itself. A parameter follows the name: ``"huber:0.5"``.
+
+    Raises
+    ------
+    SpecError
+        Lists the known names; says which parameters a loss has.
+    """
     if isinstance(loss, Loss):
         return loss
-    if isinstance(loss, str) and loss in LOSSES:
-        return LOSSES[loss]()
-    close = difflib.get_close_matches(str(loss), LOSSES, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    raise SpecError(f"loss {loss!r} is unknown{hint} Known losses: {', '.join(LOSSES)}")
+    name, *words = loss.split(":") if isinstance(loss, str) else [str(loss)]
+    if not isinstance(loss, str) or name not in LOSSES:
+        close = difflib.get_close_matches(name, LOSSES, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise SpecError(f"loss {loss!r} is unknown{hint} Known losses: {', '.join(LOSSES)}")
+    kind = LOSSES[name]
+    names: list[str] = [item.name for item in fields(kind)] if is_dataclass(kind) else []
+    if len(words) > len(names):
+        has = f"takes {', '.join(names)}" if names else "has no parameter"
+        raise SpecError(f"loss {loss!r} was asked; the {name} loss {has}")
+    try:
+        return kind(*(float(word) for word in words))
+    except SpecError:
+        raise
+    except ValueError:
+        raise SpecError(f"loss {loss!r} was asked; write it as {kind().spec()!r}, with a number") from None
 
 
 __all__ = [
     "LOSSES",
+    "Absolute",
     "Curved",
+    "Dual",
+    "EpsilonInsensitive",
     "Hinge",
+    "Huber",
     "Logistic",
     "Loss",
+    "MulticlassHinge",
     "MultinomialLogistic",
     "Probabilistic",
+    "Quantile",
     "Smooth",
+    "SmoothedHinge",
     "Squared",
+    "SquaredEpsilonInsensitive",
     "SquaredHinge",
     "decode",
     "encode",

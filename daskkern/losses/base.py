@@ -4,8 +4,12 @@ Optional abilities are small protocols beside the contract (:class:`Smooth`, :cl
 that needs one asks :func:`require`, whose refusal names both parties.
 """
 
+import math
 from abc import ABC, abstractmethod
+from dataclasses import fields, is_dataclass
 from typing import ClassVar, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.errors import SpecError
@@ -14,7 +18,10 @@ Ability = TypeVar("Ability")
 
 
 class Loss(ABC):
-    """A convex loss of scores f and targets y, both (m, c). Stateless: two of one class are interchangeable."""
+    """A convex loss of scores f and targets y, both (m, c).
+
+    Stateless: two of one class are interchangeable. One with parameters is a frozen dataclass, whose fields they are.
+    """
 
     name: ClassVar[str]
     tasks: ClassVar[frozenset[str]]
@@ -30,6 +37,13 @@ class Loss(ABC):
     def gradient(self, f: Array, y: Array) -> Array:
         """Return the derivative (or a subgradient) with respect to `f`, shape (m, c), one row a sample."""
 
+    def spec(self) -> str:
+        """Return what :func:`parse_loss` reads: the name, and after it the parameters, as in ``"huber:1.0"``."""
+        values: list[str] = (
+            [str(float(getattr(self, item.name))) for item in fields(self)] if is_dataclass(self) else []
+        )
+        return ":".join([self.name, *values])
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
 
@@ -44,8 +58,10 @@ class Loss(ABC):
 class Smooth(Protocol):
     """A loss whose gradient is Lipschitz in the scores."""
 
-    smoothness: float
-    """The Lipschitz constant L of the gradient."""
+    @property
+    def smoothness(self) -> float:
+        """The Lipschitz constant L of the gradient."""
+        ...
 
 
 @runtime_checkable
@@ -68,6 +84,34 @@ class Probabilistic(Protocol):
     def probabilities(self, f: Array) -> Array:
         """Return class probabilities (m, n_classes), each row summing to 1, for scores (m, c)."""
         ...
+
+
+@runtime_checkable
+class Dual(Protocol):
+    """A loss whose conjugate is known, for dual coordinate ascent.
+
+    A dual variable u (c,) of a row is minus a slope of the loss: at the optimum ``u = -gradient(f, y)``.
+    """
+
+    def conjugate(self, slope: Array, y: Array) -> Array:
+        """Return ``sup_f (<slope, f> - value(f, y))`` of each sample, shape (m,): infinity outside its domain."""
+        ...
+
+    def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
+        """Return the dual variables (m, c) that maximise the dual in those of each row alone.
+
+        That is ``-conjugate(-v, y) - <v - u, z> - (Q / 2) |v - u|^2`` over v, for scores `z` (m, c), dual variables `u`
+        (m, c), targets `y` (m, c) and ``Q = w |x|^2 / (alpha n)`` (m, 1), positive. Float64 arrays of the host.
+        """
+        ...
+
+
+def check_parameter(loss: str, name: str, value: object, most: float = math.inf) -> None:
+    """Raise SpecError when a loss's parameter is no number above 0 and below `most`."""
+    known = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not (known and 0 < float(value) < most):  # type: ignore[arg-type]
+        wanted = "a positive number" if most == math.inf else f"a number between 0 and {most:g}"
+        raise SpecError(f"the {loss} loss was asked with {name}={value!r}; give {wanted}")
 
 
 def require(loss: Loss, ability: type[Ability], asker: str, what: str) -> Ability:

@@ -5,6 +5,7 @@ from typing import ClassVar
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.losses.base import Loss
+from daskkern.losses.elementwise import EDGE, within
 
 
 class Hinge(Loss):
@@ -21,3 +22,10 @@ class Hinge(Loss):
 
     def gradient(self, f: Array, y: Array) -> Array:
         return -y * (y * f < 1)
+
+    def conjugate(self, slope: Array, y: Array) -> Array:
+        t = y * slope
+        return within(t, (t >= -1 - EDGE) & (t <= EDGE))
+
+    def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
+        return y * namespace_of(z).clip((1 - y * z) / Q + y * u, 0, 1)

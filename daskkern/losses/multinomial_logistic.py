@@ -2,9 +2,14 @@
 
 from typing import ClassVar
 
+import numpy as np
+
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.losses.base import Loss
+from daskkern.losses.elementwise import EDGE, entropy, wright_omega
+
+_MOST_STEPS = 60
 
 
 class MultinomialLogistic(Loss):
@@ -38,3 +43,27 @@ class MultinomialLogistic(Loss):
         xp = namespace_of(f)
         powers = xp.exp(f - f.max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)
+
+    def conjugate(self, slope: Array, y: Array) -> Array:
+        xp = namespace_of(slope)
+        p = slope + y
+        inside = (p >= -EDGE).all(axis=1) & (xp.abs(p.sum(axis=1) - 1) <= EDGE * p.shape[1])
+        return xp.where(inside, entropy(xp.maximum(p, 0)).sum(axis=1), xp.inf)
+
+    def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
+        """Return the maximiser: one monotone equation for the normalisation, by Newton steps.
+
+        The new probabilities obey ``log p + Q p = a - nu`` with ``a = z + Q (y - u)``, so that
+        ``Q p = omega(a - nu + log Q)`` with Wright's function; nu makes them sum to 1.
+        """
+        a = z + Q * (y - u) + np.log(Q)
+        # The sum at this nu is at least Q: one term alone is. From there Newton's steps on a convex function ascend.
+        nu = a.max(axis=1, keepdims=True) - Q - np.log(Q)
+        for _ in range(_MOST_STEPS):
+            terms = wright_omega(a - nu)
+            step = (terms.sum(axis=1, keepdims=True) - Q) / (terms / (1 + terms)).sum(axis=1, keepdims=True)
+            nu = nu + step
+            if (np.abs(step) <= 1e-14 * (1 + np.abs(nu))).all():
+                break
+        p = wright_omega(a - nu)
+        return y - p / p.sum(axis=1, keepdims=True)

@@ -27,3 +27,9 @@ class Squared(Loss):
     def curved(self, f: Array, y: Array, v: Array) -> Array:
         del f, y
         return v
+
+    def conjugate(self, slope: Array, y: Array) -> Array:
+        return (slope * y + slope**2 / 2).sum(axis=1)
+
+    def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
+        return u + (y - z - u) / (1 + Q)

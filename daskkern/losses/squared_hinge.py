@@ -5,6 +5,7 @@ from typing import ClassVar
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.losses.base import Loss
+from daskkern.losses.elementwise import EDGE, within
 
 
 class SquaredHinge(Loss):
@@ -30,3 +31,10 @@ class SquaredHinge(Loss):
 
     def curved(self, f: Array, y: Array, v: Array) -> Array:
         return self.curvature(f, y) * v
+
+    def conjugate(self, slope: Array, y: Array) -> Array:
+        t = y * slope
+        return within(t + t**2 / 4, t <= EDGE)
+
+    def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
+        return y * namespace_of(z).maximum((1 - y * z + Q * y * u) / (0.5 + Q), 0)

@@ -14,7 +14,7 @@ from daskkern.data.encoding import Encoding
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Kernel, Points
-from daskkern.losses import LOSSES, Probabilistic, decode
+from daskkern.losses import Probabilistic, decode, parse_loss
 
 _BLOCK_ROWS = 4096
 
@@ -140,7 +140,7 @@ class KernelModel:
 
     def probabilities(self, scores: HostArray) -> HostArray:
         """Return class probabilities for scores (n, c); see :meth:`predict_proba`."""
-        loss = LOSSES[self.loss]()
+        loss = parse_loss(self.loss)
         if self.task != "classification" or not isinstance(loss, Probabilistic):
             raise ModelError(
                 f"probabilities were asked of a model trained with the {self.loss} loss, whose scores are no "

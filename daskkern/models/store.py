@@ -18,7 +18,7 @@ from daskkern.data.schema import ClassLabel, Scaling, check_format
 from daskkern.data.store import missing_chunk
 from daskkern.errors import DataError, ModelError, SpecError, StoreError
 from daskkern.kernels import from_spec
-from daskkern.losses import LOSSES
+from daskkern.losses import parse_loss
 from daskkern.models.kernel_model import KernelModel
 
 FORMAT = "daskkern-model"
@@ -129,8 +129,8 @@ def _attributes(model: KernelModel) -> dict[str, Any]:
 def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> KernelModel:
     points, coef = _points(group, where), _array(group, "coef", where)
     loss, task = attributes["loss"], attributes["task"]
-    if loss not in LOSSES or task not in ("classification", "regression"):
-        raise ModelError(f"the model {where} is damaged: loss {loss!r} and task {task!r} are not known")
+    if task not in parse_loss(loss).tasks:
+        raise ModelError(f"the model {where} is damaged: its loss {loss!r} is for no task {task!r}")
     classes = _classes(attributes["classes"], where)
     scaling = attributes["scaling"]
     names, targets = attributes["feature_names"], attributes.get("target_names")

@@ -95,15 +95,28 @@ def _neural_tangent(depth: int, t: float) -> float:
     return _arc_cosine(1, below) + _neural_tangent(depth - 1, t) * _arc_cosine(0, below)
 
 
-def loss_value(name: str, f: HostArray, y: HostArray) -> FloatArray:
-    """Return the loss of each row (m,), a number at a time, for the loss of that name."""
-    return np.array([_loss(name, [float(v) for v in row], [float(v) for v in t]) for row, t in zip(f, y, strict=True)])
+def loss_value(spec: str, f: HostArray, y: HostArray) -> FloatArray:
+    """Return the loss of each row (m,), a number at a time, for the loss of that name, or "name:parameter"."""
+    return np.array([_loss(spec, [float(v) for v in row], [float(v) for v in t]) for row, t in zip(f, y, strict=True)])
 
 
-def _loss(name: str, f: list[float], y: list[float]) -> float:
+def _loss(spec: str, f: list[float], y: list[float]) -> float:
+    name, _, word = spec.partition(":")
+    a = float(word or 1)
     if name == "multinomial_logistic":
         return math.log(sum(math.exp(score) for score in f)) - sum(a * b for a, b in zip(f, y, strict=True))
+    if name == "multiclass_hinge":
+        right = y.index(1.0)
+        return max(0.0, *(1 + score - f[right] for k, score in enumerate(f) if k != right))
     one: dict[str, Callable[[float, float], float]] = {
+        "absolute": lambda s, t: abs(s - t),
+        "quantile": lambda s, t: a * (t - s) if t > s else (1 - a) * (s - t),
+        "huber": lambda s, t: (s - t) ** 2 / 2 if abs(s - t) <= a else a * abs(s - t) - a * a / 2,
+        "epsilon_insensitive": lambda s, t: max(0.0, abs(s - t) - a),
+        "squared_epsilon_insensitive": lambda s, t: max(0.0, abs(s - t) - a) ** 2,
+        "smoothed_hinge": lambda s, t: (
+            0.0 if t * s >= 1 else 1 - t * s - a / 2 if t * s <= 1 - a else (1 - t * s) ** 2 / (2 * a)
+        ),
         "squared": lambda s, t: (s - t) ** 2 / 2,
         "squared_hinge": lambda s, t: max(0.0, 1 - t * s) ** 2,
         "hinge": lambda s, t: max(0.0, 1 - t * s),

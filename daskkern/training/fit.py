@@ -217,7 +217,7 @@ def _model(
         kernel=kernel,
         points=points,
         coef=coef,
-        loss=settings.loss.name,
+        loss=settings.loss.spec(),
         task="classification" if targets.n_classes else "regression",
         classes=info.classes,
         scaling=info.scaling,

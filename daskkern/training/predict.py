@@ -7,7 +7,7 @@ import numpy as np
 from daskkern.data.atomic import atomic_group, check_destination
 from daskkern.data.store import Store
 from daskkern.errors import ModelError
-from daskkern.losses import LOSSES, Probabilistic, decode
+from daskkern.losses import Probabilistic, decode, parse_loss
 from daskkern.models import KernelModel
 from daskkern.training.evaluate import Progress, check_store, raw_blocks
 
@@ -32,7 +32,7 @@ def predict_store(
     names = ["prediction", "scores"]
     shapes = [(n, *like.shape[1:]), (n, model.coef.shape[1])]
     dtypes = [like.dtype, model.coef.dtype]
-    probable = model.task == "classification" and isinstance(LOSSES[model.loss](), Probabilistic)
+    probable = model.task == "classification" and isinstance(parse_loss(model.loss), Probabilistic)
     if probable and model.classes is not None:
         names.append("probability")
         shapes.append((n, len(model.classes)))

@@ -176,7 +176,7 @@ class FitSettings:
         weights = self.class_weight if self.class_weight is None else str(self.class_weight)
         return {
             "kernel": spec_or_name(self.kernel),
-            "loss": self.loss.name,
+            "loss": self.loss.spec(),
             "basis": self.basis.name,
             "landmarks": int(n) if (n := getattr(self.basis, "n", None)) else "all",
             "solver": {"name": self.solver.name, **solver},

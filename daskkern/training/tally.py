@@ -7,7 +7,7 @@ import numpy as np
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.schema import ClassLabel
 from daskkern.errors import DataError
-from daskkern.losses import LOSSES, Probabilistic, decode
+from daskkern.losses import Probabilistic, decode, parse_loss
 from daskkern.models import KernelModel
 from daskkern.training.score_bins import CalibrationBin, Ranking, Trust
 
@@ -132,7 +132,7 @@ class _Classes:
         self._codes = _translate(model.classes, classes)
         self._confusion = np.zeros((k, k), np.int64)
         self._unknown = 0
-        self._probable = isinstance(LOSSES[model.loss](), Probabilistic)
+        self._probable = isinstance(parse_loss(model.loss), Probabilistic)
         self._ranking = Ranking(1 if k == 2 else k)
         self._trust = Trust(k)
 
