@@ -15,9 +15,15 @@ from daskkern.solvers.pcg import PCG
 from daskkern.solvers.sgd import SGD
 from daskkern.solvers.snapshot import Shard, Snapshot
 
-SOLVERS: dict[str, type[Solver[Any]]] = {
-    solver.name: solver for solver in (EigenPro, NystromSGD, Falkon, Direct, PCG, SGD)
-}
+_TABLE: tuple[type[Solver[Any]], ...] = (
+    EigenPro,
+    NystromSGD,
+    Falkon,
+    Direct,
+    PCG,
+    SGD,
+)
+SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
 
 def parse_solver(solver: str | Solver[Any]) -> Solver[Any]:
