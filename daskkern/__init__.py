@@ -31,6 +31,8 @@ _PUBLIC = {
     "ingest": ("daskkern.data.ingest", "ingest"),
     "list_fits": ("daskkern.training.handle", "list_fits"),
     "load": ("daskkern.models", "load_model"),
+    "sweep": ("daskkern.systems", "sweep"),
+    "systems": ("daskkern.systems", ""),  # the package itself, which is read like a mapping
 }
 
 __all__ = [
@@ -47,6 +49,8 @@ __all__ = [
     "ingest",
     "list_fits",
     "load",
+    "sweep",
+    "systems",
 ]
 
 
@@ -54,7 +58,8 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'daskkern' has no attribute {name!r}")
     module, attribute = _PUBLIC[name]
-    value = getattr(importlib.import_module(module), attribute)
+    found = importlib.import_module(module)
+    value = getattr(found, attribute) if attribute else found
     globals()[name] = value
     return value
 

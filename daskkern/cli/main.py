@@ -12,7 +12,7 @@ from daskkern.cli.fit import fit_command
 from daskkern.cli.fits import COMMANDS as FIT_COMMANDS
 from daskkern.cli.plan import plan_command
 from daskkern.cli.score import predict_command, score_command
-from daskkern.cli.systems import compare_command, systems_command
+from daskkern.cli.systems import compare_command, sweep_command, systems_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,6 +36,7 @@ for _command in (
     *FIT_COMMANDS,
     systems_command,
     compare_command,
+    sweep_command,
 ):
     cli.add_command(_command)
 

@@ -9,9 +9,11 @@ from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import listing, say
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event
-from daskkern.kernels import parse_kernel
-from daskkern.systems import GROUPS, SYSTEMS, Comparison, Curve, System, compare, system
+from daskkern.kernels import RadialKernel, parse_kernel
+from daskkern.systems import GROUPS, SYSTEMS, Comparison, Curve, System, compare, sweep, system
 from daskkern.systems.plot import plot_comparison
+
+_SHOWN = 12
 
 
 @click.command("systems")
@@ -94,6 +96,69 @@ def compare_command(
         say(f"the curves are in {folder / 'comparison.json'}")
         plot_comparison(found, folder / "comparison.png")
         say(f"and drawn in {folder / 'comparison.png'}")
+
+
+@click.command("sweep")
+@click.argument("store")
+@click.option("--system", "name", default="falkon", show_default=True, help="A least-squares system.")
+@click.option("--kernel", default="gaussian", show_default=True, help="A radial kernel; its length scale is searched.")
+@click.option("--length-scales", metavar="A,B,C", help="[default: nine around the median distance of rows]")
+@click.option("--alphas", metavar="A,B,C", help="[default: 1e-9 to 1e-2]")
+@click.option("--landmarks", type=int, default=1000, show_default=True)
+@click.option("--test", metavar="STORE", help="Rows to measure errors on.  [default: a tenth of the training rows]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@cluster_options
+def sweep_command(
+    store: str,
+    name: str,
+    kernel: str,
+    length_scales: str | None,
+    alphas: str | None,
+    landmarks: int,
+    test: str | None,
+    seed: int,
+    where: ClusterRequest,
+) -> None:
+    """Search length scale and penalty for STORE; the rows are read, and distances computed, once."""
+    radial = parse_kernel(kernel)
+    if not isinstance(radial, RadialKernel):
+        raise SpecError(f"--kernel {kernel} was given, which has no length scale to search")
+    with where.client() as client:
+        found = sweep(
+            store,
+            name,
+            kernel=radial,
+            length_scales=_numbers("--length-scales", length_scales),
+            alphas=_numbers("--alphas", alphas),
+            landmarks=landmarks,
+            test=test,
+            seed=seed,
+            client=client,
+        )
+    share = found.task == "classification"
+    rows: list[tuple[str, ...]] = [
+        (
+            f"{point.length_scale:.4g}",
+            f"{point.alpha:.3g}",
+            f"{100 * point.error:.2f}%" if share else f"{point.error:.4g}",
+        )
+        for point in found.points[:_SHOWN]
+    ]
+    say(f"{len(found.points)} models of {found.n_landmarks} landmarks in {found.seconds:.1f} s; the best are")
+    listing(("length scale", "alpha", "error" if share else "RMSE"), rows)
+    kernel_words = f"{found.kernel.name}:{found.best.length_scale:.6g}"
+    say(f"daskkern fit {store} --system {name} --kernel {kernel_words} --alpha {found.best.alpha:g} --out MODEL")
+
+
+def _numbers(option: str, text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise SpecError(
+            f"{option} {text!r} was given; write numbers with commas between them, such as 1,3,10"
+        ) from None
 
 
 def _folder(out: str) -> Path:

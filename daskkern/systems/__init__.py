@@ -4,8 +4,9 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType
 
-from daskkern.systems.compare import Comparison, Curve, compare
-from daskkern.systems.system import GROUPS, System
+from daskkern.systems.comparing import Comparison, Curve, compare
+from daskkern.systems.named import GROUPS, System
+from daskkern.systems.sweeping import Sweep, SweepPoint, sweep
 from daskkern.systems.table import SYSTEMS, system
 
 
@@ -27,4 +28,4 @@ class _Table(ModuleType):
 
 sys.modules[__name__].__class__ = _Table
 
-__all__ = ["GROUPS", "SYSTEMS", "Comparison", "Curve", "System", "compare", "system"]
+__all__ = ["GROUPS", "SYSTEMS", "Comparison", "Curve", "Sweep", "SweepPoint", "System", "compare", "sweep", "system"]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from daskkern.errors import SpecError
-from daskkern.systems.compare import Comparison, Curve
+from daskkern.systems.comparing import Comparison, Curve
 
 
 def plot_comparison(found: Comparison, path: str | Path) -> None:

@@ -5,7 +5,7 @@ import difflib
 from daskkern.basis import AllRows, Landmarks, NystromFeatures, RandomFeatures
 from daskkern.errors import SpecError
 from daskkern.solvers import PCG, SGD, Direct, EigenPro, Falkon, NystromSGD
-from daskkern.systems.system import System
+from daskkern.systems.named import System
 
 _LINEAR, _RANDOM, _ONLINE, _KERNEL = "linear", "random features", "online and budgeted", "Nystrom and full kernel"
 

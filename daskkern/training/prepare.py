@@ -35,7 +35,7 @@ def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:
     clock = Clock()
     rows: Rows = source.open(settings.dtype)
     _check_size(rows)
-    validation = _validation_rows(rows.n_rows, settings) if held_out else None
+    validation = validation_rows(rows.n_rows, settings) if held_out else None
     rows = training_rows(rows, validation)
     targets = learn_targets(rows, settings)
     settings = replace(settings, kernel=settings.kernel.resolve(some_rows(rows, settings)))
@@ -77,7 +77,8 @@ def most_validation_rows(n_rows: int, settings: FitSettings) -> int:
     return min(round(settings.early_stopping.fraction * n_rows), _VALIDATION_ROWS)
 
 
-def _validation_rows(n_rows: int, settings: FitSettings) -> IntArray:
+def validation_rows(n_rows: int, settings: FitSettings) -> IntArray:
+    """Return the numbers of the rows that early stopping holds out, ascending."""
     if settings.early_stopping is None:
         raise SpecError("rows were to be held out for validation, but early stopping is off")
     k = most_validation_rows(n_rows, settings)

@@ -50,12 +50,26 @@ def test_systems_are_compared(folder: Path, capfd: pytest.CaptureFixture[str]) -
     assert "krls ..." in err
 
 
+def test_a_sweep_says_how_to_go_on(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", "d.zarr", "--landmarks", 40, "--length-scales", "1,4", "--alphas", "1e-4,1", "--workers", 0]
+    code, out, err = run(capfd, *words)
+    assert code == 0, err
+    lines = out.splitlines()
+    assert lines[1].startswith("4 models of 40 landmarks in ")
+    assert len(lines) == 8
+    assert lines[-1].startswith("daskkern fit d.zarr --system falkon --kernel gaussian:")
+    code, _, err = run(capfd, *lines[-1].split()[1:-1], "m.zarr", "--landmarks", 40, "--workers", 0)
+    assert code == 0, err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
         (["compare", "d.zarr", "--systems", "nix"], 2, "system 'nix' is unknown"),
         (["compare", "d.zarr", "--budget", "-1"], 2, "give a positive number of seconds"),
         (["compare", "no.zarr", "--workers", "0"], 1, "no.zarr"),
+        (["sweep", "d.zarr", "--alphas", "x"], 2, "write numbers with commas"),
+        (["sweep", "d.zarr", "--kernel", "linear"], 2, "no length scale to search"),
         (["fit", "d.zarr", "--out", "m", "--system", "nix"], 2, "system 'nix' is unknown"),
         (["fit", "d.zarr", "--out", "m", "--system", "krls", "--landmarks", "9"], 2, "whose columns are all rows"),
         (["fit", "d.zarr", "--out", "m", "--basis", "nix"], 2, "--basis 'nix' was given; choose one of landmarks"),

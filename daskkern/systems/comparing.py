@@ -15,7 +15,7 @@ from daskkern.data.store import open_store
 from daskkern.errors import DaskkernError, SpecError
 from daskkern.events import EpochFinished, Event, StageFinished
 from daskkern.kernels import Kernel
-from daskkern.systems.system import System
+from daskkern.systems.named import System
 from daskkern.training.evaluate import score_store
 from daskkern.training.fit import fit
 from daskkern.training.settings import FitSettings

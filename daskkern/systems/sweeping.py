@@ -1,0 +1,246 @@
+"""The length scale and penalty of a system, searched over a grid in two passes over the rows."""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+from distributed import Client
+
+from daskkern.arrays import FloatArray, IntArray
+from daskkern.backend.concurrency import cpu_count, library_threads
+from daskkern.backend.tiles import slices, tile_pool
+from daskkern.basis import AllRows, Landmarks
+from daskkern.cluster.clients import ClusterLike, client_of
+from daskkern.data.rows import ArrayRows, Rows, take
+from daskkern.errors import SpecError
+from daskkern.estimators import KernelClassifier, KernelRegressor
+from daskkern.kernels import Gaussian
+from daskkern.kernels.radial import RadialKernel
+from daskkern.landmarks import parse_selector
+from daskkern.systems.named import System
+from daskkern.systems.table import SYSTEMS
+from daskkern.systems.table import system as named
+from daskkern.training.grid import Errors, Grid, Sums, with_length_scales
+from daskkern.training.prepare import validation_rows
+from daskkern.training.prepare_parts import some_rows
+from daskkern.training.prepared import training_rows
+from daskkern.training.settings import EarlyStopping
+from daskkern.training.sources import Source, StoreSource, row_fields
+from daskkern.training.targets import Targets, learn_targets
+from daskkern.training.validation import check_comparable
+
+_FACTORS = tuple(2.0 ** (k / 2) for k in range(-4, 5))
+_ALPHAS = tuple(10.0**k for k in range(-9, -1))
+_BLOCK = 2048
+_SHARE = 16 * _BLOCK
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """A length scale, a penalty, and the error: a share of wrong labels, or an RMSE in units of the targets."""
+
+    length_scale: float
+    alpha: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What :func:`sweep` found, best first.
+
+    Attributes
+    ----------
+    system : System
+    kernel : RadialKernel
+        With the best length scale.
+    task : str
+    points : tuple of SweepPoint
+        By error; of equal errors the larger penalty first.
+    n_landmarks : int
+    seconds : float
+    """
+
+    system: System
+    kernel: RadialKernel
+    task: str
+    points: tuple[SweepPoint, ...]
+    n_landmarks: int
+    seconds: float
+
+    @property
+    def best(self) -> SweepPoint:
+        """The point of the least error."""
+        return self.points[0]
+
+    @property
+    def estimator(self) -> KernelClassifier | KernelRegressor:
+        """The system's estimator with the best length scale and penalty, to be fitted."""
+        made: KernelClassifier | KernelRegressor = self.system.for_task(self.task)
+        return made.set_params(kernel=self.kernel, alpha=self.best.alpha)
+
+
+def sweep(
+    store: str,
+    system: str | System = "falkon",
+    *,
+    kernel: RadialKernel | None = None,
+    length_scales: Sequence[float] | None = None,
+    alphas: Sequence[float] | None = None,
+    landmarks: int = 1000,
+    test: str | None = None,
+    fraction: float = 0.1,
+    seed: int = 0,
+    client: ClusterLike = None,
+) -> Sweep:
+    """Search the length scale and the penalty of a least-squares system.
+
+    Every model of the grid is the exact minimiser over the same landmarks. The rows are read once for training and
+    once for validation, and each distance is computed once, whatever the size of the grid.
+
+    Parameters
+    ----------
+    store : str
+        Path or URL of the training rows.
+    system : str or System
+        One with the squared loss and the columns of a kernel, such as "falkon", "krls" or "eigenpro4".
+    kernel : RadialKernel, optional
+        Whose length scale is searched; Gaussian by default.
+    length_scales : sequence of float, optional
+        By default nine around the median distance of rows, from a quarter to four times.
+    alphas : sequence of float, optional
+        By default 1e-9 to 1e-2.
+    landmarks : int
+        Landmarks of the models of the grid; the memory is that of their square, in float64, for each length scale.
+    test : str, optional
+        Rows to measure errors on; by default a share `fraction` of the training rows, which are then not trained on.
+    client
+        A cluster, whose workers share the rows; this process by default.
+
+    Raises
+    ------
+    SpecError
+        For a system that is not least squares in kernel columns, a kernel without a scalar length scale, or an empty
+        or not positive grid.
+    """
+    begun = time.perf_counter()
+    chosen = named(system) if isinstance(system, str) else system
+    source = StoreSource.at(store)
+    _check(chosen, source)
+    scaled = _checked_kernel(Gaussian("median") if kernel is None else kernel)
+    penalties = _checked("alphas", _ALPHAS if alphas is None else alphas, least=0.0)
+    settings = replace(
+        chosen.for_task(str(source.info.task)).fit_settings(), seed=seed, early_stopping=EarlyStopping(fraction)
+    )
+    rows = source.open(settings.dtype)
+    held = None if test is not None else validation_rows(rows.n_rows, settings)
+    rows = training_rows(rows, held)
+    watched = _watched(source, test, held, settings.dtype)
+    targets = learn_targets(rows, settings)
+    sample = some_rows(rows, settings)
+    if length_scales is None:
+        middle = replace(scaled, length_scale="median").resolve(sample).length_scale
+        length_scales = [float(middle) * factor for factor in _FACTORS]  # type: ignore[arg-type]
+    kernels = with_length_scales(scaled, _checked("length_scales", length_scales, least=1e-12))
+    Z = parse_selector("uniform").select(rows, kernels[0], landmarks, seed).points
+    grid = Grid(kernels, Z)
+    with client_of(client) as connected, _all_cores():
+        sums = _sums(grid, source, rows, held, settings.dtype, targets, connected)
+        coef = [grid.solutions(k, each, rows.n_rows, penalties) for k, each in enumerate(sums)]
+        errors = _errors(grid, coef, watched, targets, len(penalties))
+    points = [
+        SweepPoint(float(scale.length_scale), alpha, float(errors[k, a]))  # type: ignore[arg-type]
+        for k, scale in enumerate(kernels)
+        for a, alpha in enumerate(penalties)
+    ]
+    points.sort(key=lambda point: (point.error, -point.alpha))
+    best = with_length_scales(scaled, [points[0].length_scale])[0]
+    seconds = time.perf_counter() - begun
+    return Sweep(chosen, best, str(source.info.task), tuple(points), len(Z), seconds)
+
+
+def _check(chosen: System, source: StoreSource) -> None:
+    if source.info.task is None:
+        raise SpecError(f"the store {source.location} has no targets, so nothing can be searched; ingest with --target")
+    if chosen.loss_for(str(source.info.task)) != "squared" or not isinstance(chosen.basis, AllRows | Landmarks):
+        able = [row.name for row in SYSTEMS.values() if row.classification == "squared" == row.regression]
+        able = [name for name in able if isinstance(SYSTEMS[name].basis, AllRows | Landmarks)]
+        raise SpecError(
+            f"a sweep of system {chosen.name} was asked, which is not least squares in kernel columns; systems that "
+            f"are: {', '.join(able)}"
+        )
+
+
+def _checked_kernel(kernel: RadialKernel) -> RadialKernel:
+    if not isinstance(kernel, RadialKernel) or isinstance(kernel.length_scale, tuple) or kernel.metric is not None:
+        raise SpecError(
+            f"a sweep of {kernel!r:.80} was asked; give a radial kernel with one length scale for all features"
+        )
+    return kernel
+
+
+def _checked(name: str, values: Sequence[float], least: float) -> tuple[float, ...]:
+    numbers = tuple(float(value) for value in values)
+    if not numbers or not all(np.isfinite(value) and value >= least for value in numbers):
+        raise SpecError(f"{name}={list(values)} was given; give one or more numbers of at least {least:g}")
+    return numbers
+
+
+def _watched(source: Source, test: str | None, held: IntArray | None, dtype: str) -> Rows:
+    """Return the rows that errors are measured on."""
+    if test is not None:
+        other = StoreSource.at(test)
+        check_comparable(other, source)
+        return other.open(dtype)
+    assert held is not None
+    every = source.open(dtype)
+    block = take(every, held, row_fields(every))
+    assert block.X is not None
+    return ArrayRows(block.X, block.y, weight=block.weight, classes=every.classes, dtype=dtype, chunk_rows=_BLOCK)
+
+
+def _sums(
+    grid: Grid, source: Source, rows: Rows, held: IntArray | None, dtype: str, targets: Targets, client: Client | None
+) -> list[Sums]:
+    """Return the sums over all training rows: shares of whole blocks, added in their order."""
+    shares = slices(rows.n_rows, _SHARE)
+    if client is None:
+        parts = (grid.sums(rows, targets, share) for share in shares)
+    else:
+        sent = client.scatter(grid, broadcast=True, hash=False)
+        futures = [
+            client.submit(_share, sent, source, held, dtype, targets, share, pure=False, retries=2) for share in shares
+        ]
+        parts = (future.result() for future in futures)
+    total = next(parts)
+    for part in parts:
+        total = [a + b for a, b in zip(total, part, strict=True)]
+    return total
+
+
+def _share(grid: Grid, source: Source, held: IntArray | None, dtype: str, targets: Targets, share: slice) -> list[Sums]:
+    """The body of a task: the sums over a share of the rows."""
+    return grid.sums(training_rows(source.open(dtype), held), targets, share)
+
+
+def _errors(grid: Grid, coef: Sequence[FloatArray], rows: Rows, targets: Targets, n_alphas: int) -> FloatArray:
+    """Return the errors of all models on `rows`, (kernels, alphas)."""
+    errors = Errors(targets, n_alphas, len(grid.kernels))
+    for part in slices(rows.n_rows, _BLOCK):
+        block = rows.read(part.start, part.stop, row_fields(rows))
+        assert block.X is not None
+        assert block.y is not None
+        weight = targets.weight(block)
+        for k, scores in enumerate(grid.scores(block.X, coef)):
+            errors.add(k, scores, block.y, weight)
+    return errors.result()
+
+
+@contextmanager
+def _all_cores() -> Iterator[None]:
+    """Within the context, BLAS and tiles use all cores, one after the other."""
+    n = cpu_count()
+    with library_threads(n), ThreadPoolExecutor(n, "daskkern-tile") as pool, tile_pool(pool):
+        yield

@@ -1,0 +1,107 @@
+"""A sweep finds what one fit for each length scale and penalty would, and computes each distance once."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed import Client
+from sklearn.datasets import load_diabetes, load_digits
+
+import daskkern
+from daskkern import KernelClassifier, KernelRegressor, Landmarks, sweep
+from daskkern.errors import SpecError
+from daskkern.kernels import ArcCosine, Gaussian, Laplacian, Matern
+from daskkern.training import grid
+
+SCALES, ALPHAS = (1.0, 3.0, 9.0), (1e-6, 1e-3, 1e-1)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
+    folder = tmp_path_factory.mktemp("sweeps")
+    rng = np.random.default_rng(0)
+    digits, diabetes = load_digits(return_X_y=True), load_diabetes(return_X_y=True, scaled=True)
+    tables = {"digits": (digits[0][:700] / 16, digits[1][:700]), "diabetes": (diabetes[0] * 20, diabetes[1])}
+    places = {}
+    for name, (X, y) in tables.items():
+        np.savez(folder / f"{name}.npz", X=X, y=y, weight=rng.uniform(0.5, 2, len(y)))
+        places[name] = (str(folder / f"{name}.zarr"), str(folder / f"{name}-test.zarr"))
+        source = [str(folder / f"{name}.npz")]
+        daskkern.ingest(source, places[name][0], split=0.3, out_test=places[name][1], chunk_rows=100)
+    return places
+
+
+@pytest.mark.parametrize("data", ["digits", "diabetes"])
+@pytest.mark.parametrize("kernel", [Gaussian("median"), Laplacian(1.0), Matern(1.0, nu=1.5)], ids=repr)
+def test_each_point_is_the_error_of_the_exact_model(
+    data: str, kernel: Gaussian, stores: dict[str, tuple[str, str]]
+) -> None:
+    store, test = stores[data]
+    found = sweep(store, kernel=kernel, length_scales=SCALES, alphas=ALPHAS, landmarks=60, test=test)
+    assert found.n_landmarks == 60
+    assert len(found.points) == 9
+    assert found.best.error == min(point.error for point in found.points)
+    make = KernelClassifier if data == "digits" else KernelRegressor
+    for point in found.points[::4]:
+        scaled = type(kernel)(
+            **{**{k: v for k, v in vars(kernel).items() if k == "nu"}, "length_scale": point.length_scale}
+        )
+        model = make(scaled, "squared", Landmarks(60), "direct", point.alpha, dtype="float64", device="cpu").fit(store)
+        score = model.score(test)
+        if data == "digits":
+            assert point.error == pytest.approx(1 - score, abs=0.006)  # one row in 210
+        else:
+            y = daskkern.data.store.open_store(test).array("y")[...]
+            assert point.error == pytest.approx(np.sqrt((1 - score) * np.var(y)), rel=2e-3)
+
+
+def test_rows_are_held_out_where_no_test_rows_are_given(stores: dict[str, tuple[str, str]]) -> None:
+    found = sweep(stores["digits"][0], "krls", alphas=[1e-4], landmarks=80, fraction=0.3)
+    assert len({point.length_scale for point in found.points}) == 9
+    assert found.best.error < 0.1
+    estimator = found.estimator
+    assert estimator.get_params()["alpha"] == 1e-4
+    assert estimator.get_params()["kernel"] == Gaussian(found.best.length_scale)
+    assert estimator.fit(stores["digits"][0]).score(stores["digits"][1]) > 0.9
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+def test_workers_share_the_rows(
+    client2: Client, stores: dict[str, tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daskkern.systems.sweeping._SHARE", 128)
+    store = stores["digits"][0]
+    here = sweep(store, length_scales=SCALES, alphas=ALPHAS, landmarks=50)
+    there = sweep(store, length_scales=SCALES, alphas=ALPHAS, landmarks=50, client=client2)
+    assert there.points == here.points
+
+
+def test_distances_are_computed_once(stores: dict[str, tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes: list[tuple[int, int]] = []
+    block = grid._Distance.block
+
+    def counted(self: object, X: np.ndarray, Z: object) -> np.ndarray:
+        shapes.append(X.shape)
+        return block(self, X, Z)
+
+    monkeypatch.setattr(grid._Distance, "block", counted)
+    store, test = stores["digits"]
+    sweep(store, length_scales=SCALES, alphas=ALPHAS, landmarks=30, test=test)
+    assert sum(m for m, _ in shapes) == 700
+
+
+def test_what_is_refused(stores: dict[str, tuple[str, str]], tmp_path: Path) -> None:
+    store = stores["digits"][0]
+    with pytest.raises(SpecError, match=r"nystrom_sgd was asked, which is not least squares in kernel columns.*falkon"):
+        sweep(store, "nystrom_sgd")
+    with pytest.raises(SpecError, match="elm was asked, which is not least squares"):
+        sweep(store, "elm")
+    with pytest.raises(SpecError, match="give a radial kernel with one length scale"):
+        sweep(store, kernel=ArcCosine(1))  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="one length scale for all features"):
+        sweep(store, kernel=Gaussian((1.0, 2.0)))
+    with pytest.raises(SpecError, match=r"alphas=\[\] was given"):
+        sweep(store, alphas=[])
+    with pytest.raises(SpecError, match=r"length_scales=.* at least 1e-12"):
+        sweep(store, length_scales=[0.0])
