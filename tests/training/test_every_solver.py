@@ -72,6 +72,7 @@ TABLE = {
     "sdca, random features": Row(SDCA(tol=0), SquaredHinge(), RandomFeatures(60), 60, 1e-6, 30, stochastic=True),
     "sdca, nystrom features": Row(SDCA(tol=0), Logistic(), NystromFeatures(40), 60, 1e-9, 10, stochastic=True),
     "sdca, linear": Row(SDCA(tol=0), MultinomialLogistic(), Linear(), 40, 1e-6, batch_size=30, stochastic=True),
+    "sgd, growing": Row(SGD(averaging=0.0, growth=2.0), Logistic(), Linear(), 60, 1e-5, 30, stochastic=True),
 }
 rows = pytest.mark.parametrize("name", TABLE)
 
