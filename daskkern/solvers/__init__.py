@@ -12,6 +12,7 @@ from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.pcg import PCG
+from daskkern.solvers.pegasos import Pegasos
 from daskkern.solvers.sdca import SDCA
 from daskkern.solvers.sgd import SGD
 from daskkern.solvers.snapshot import Shard, Snapshot
@@ -24,6 +25,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     PCG,
     SGD,
     SDCA,
+    Pegasos,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -62,6 +64,7 @@ __all__ = [
     "EigenPro",
     "Falkon",
     "NystromSGD",
+    "Pegasos",
     "Problem",
     "Shard",
     "Snapshot",
