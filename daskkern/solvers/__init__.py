@@ -9,6 +9,7 @@ from daskkern.solvers.base import Batch, Certificate, Problem, Solver
 from daskkern.solvers.direct import Direct
 from daskkern.solvers.eigenpro import EigenPro
 from daskkern.solvers.falkon import Falkon
+from daskkern.solvers.norma import Norma
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.pcg import PCG
@@ -26,6 +27,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     SGD,
     SDCA,
     Pegasos,
+    Norma,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -63,6 +65,7 @@ __all__ = [
     "Direct",
     "EigenPro",
     "Falkon",
+    "Norma",
     "NystromSGD",
     "Pegasos",
     "Problem",
