@@ -17,8 +17,7 @@ from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeature
 from daskkern.events import EpochFinished, Event, FitResumed
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge, encode
-from daskkern.solvers import PCG, SDCA, SGD, Direct, EigenPro, Falkon, NystromSGD, Pegasos, Solver
-from daskkern.solvers import PCG, SGD, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos, Solver
+from daskkern.solvers import PCG, SDCA, SGD, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos, Solver
 from daskkern.testing import naive
 from daskkern.training.settings import FitSettings
 
