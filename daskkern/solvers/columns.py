@@ -84,6 +84,10 @@ def partial_scores(problem: Problem, batch: Batch, w: Array) -> Array:
     """Return this rank's share (m, c) float64 of ``Phi_B w``; its own columns' coefficients are `w` (p_r, c)."""
     if batch.phi is not None:
         return multiply_blocks(batch.phi, w, problem.part.columns.blocks, namespace_of(w))
+    entries = _entries(problem, batch)
+    if entries is not None:
+        where, values = entries
+        return values.astype(np.float64) @ w[where].astype(np.float64)
     return problem.part.scores(batch.X, w)
 
 
@@ -100,13 +104,38 @@ def descend(problem: Problem, batch: Batch, v: Array, change: Array) -> Array:
 
     In explicit features that is ``v + Phi_B^T change``; with all rows as centres the rows' own coefficients change.
     """
-    setup: ColumnSetup = problem.extra
-    if not setup.all_rows:
-        return v + pull(problem, batch, change)
-    local, here = setup.rows.find(batch.positions)
+    where, delta = changes(problem, batch, change)
+    if isinstance(where, slice):
+        return v + delta
     v = v.copy()
-    v[local] += change[here]  # the rows of a batch are distinct
+    v[where] += delta
     return v
+
+
+def changes(problem: Problem, batch: Batch, change: Array) -> tuple[IntArray | slice, Array]:
+    """Return which of the rank's columns :func:`descend` changes, each once, and by what (k, c): those alone.
+
+    All of them for dense columns; the batch's rows with all rows as centres; the features that sparse rows have.
+    """
+    setup: ColumnSetup = problem.extra
+    if setup.all_rows:
+        local, here = setup.rows.find(batch.positions)
+        return local, change[here].astype(problem.dtype)  # the rows of a batch are distinct
+    entries = _entries(problem, batch)
+    if entries is not None:
+        where, values = entries
+        return where, values.T @ change.astype(problem.dtype)
+    return slice(None), pull(problem, batch, change)
+
+
+def _entries(problem: Problem, batch: Batch) -> tuple[IntArray, Array] | None:
+    """Return which of the rank's columns sparse rows have entries in, and the rows in these alone; None for others."""
+    if batch.phi is not None or batch.X is None or not problem.part.is_coordinates or not is_sparse(batch.X):
+        return None
+    values, xp = problem.part.rows(batch.X), problem.part.namespace
+    where, numbers = xp.unique(values.indices, return_inverse=True)
+    shape = (values.shape[0], int(where.size))
+    return where, type(values)((values.data, numbers.reshape(-1), values.indptr), shape=shape)
 
 
 def partial_gram(problem: Problem, batch: Batch, comm: Communicator) -> Array:

@@ -3,46 +3,56 @@
     w <- (1 - eta_t alpha) w - (eta_t / m) Phi_B^T g
 
 over explicit features, and with all rows as centres ``a <- (1 - eta_t alpha) a``, ``a_B <- a_B - (eta_t / m) g``, the
-same step in the space of the kernel. The shrinkage is one number, so that a step costs what its batch touches.
+same step in the space of the kernel. The shrinkage is one number and the mean of the iterates is kept lazily, so that a
+step costs what its batch touches: on sparse rows of a linear model, their entries.
 
 Distributed by columns: one allreduce of (m, c) numbers a step.
 
 References
 ----------
 Robbins and Monro, Ann. Math. Statist. 1951; Polyak and Juditsky, SIAM J. Control Optim. 1992 (averaging);
-Shalev-Shwartz et al., "Pegasos", Math. Programming 2011 (the step 1 / (alpha t)); Bottou, "Stochastic gradient descent
-tricks", 2012 (theta / (1 + theta alpha t), and w = scale * v).
+Lacoste-Julien, Schmidt and Bach, 2012 (weighted averaging); Friedlander and Schmidt, "Hybrid deterministic-stochastic
+methods for data fitting", SIAM J. Sci. Comput. 2012 (growing batches); Bottou, "Stochastic gradient descent tricks",
+2012 (theta / (1 + theta alpha t), and w = scale * v).
 """
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
+
+import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.losses import Smooth
-from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, loss_and_gradient, smoothness_of
-from daskkern.solvers.columns import ColumnSetup, descend, partial_scores
+from daskkern.solvers.base import Batch, Problem, Solver, loss_and_gradient, smoothness_of
+from daskkern.solvers.columns import ColumnSetup, changes, descend, partial_scores
+from daskkern.solvers.iterate import Averaging, Iterate, check_averaging
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 SCHEDULES = ("auto", "constant", "inverse_root", "inverse", "bottou")
-_LEAST_SCALE = 1e-6
 
 
 @dataclass(frozen=True)
 class SGDRun:
-    """The state of a run: the rank's coefficients are ``scale * v`` (p_r, c)."""
+    """The state of a run.
 
-    v: Array
-    scale: float
-    step: int
-    average: TailAverage
+    Attributes
+    ----------
+    iterate : Iterate
+    batches : int
+        Batches so far: with growing batches, more than steps.
+    gradient : (p_r, c) array or None
+        With growing batches, the sum of the gradients since the last step, in coefficients.
+    rows : int
+        How many rows that sum is over.
+    """
 
-    @property
-    def w(self) -> Array:
-        """The coefficients."""
-        return self.v if self.scale == 1.0 else self.v * self.scale
+    iterate: Iterate
+    batches: int = 0
+    gradient: Array | None = None
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,12 +63,18 @@ class SGD(Solver[SGDRun]):
     ----------
     schedule : str
         Of the step. "constant": the largest that is stable, from sampled rows. "inverse_root": that over
-        ``(1 + t / batches)^(1/2)`` in batches t. "inverse": ``1 / (alpha (t + t0))``, no longer than "constant".
-        "bottou": ``theta / (1 + theta alpha t)``. "auto": constant for smooth losses, inverse_root for others.
+        ``(1 + t / T)^(1/2)`` after t steps, T of them in the first epoch. "inverse": ``theta / (alpha (t + 1))``, no
+        longer than "constant". "bottou": ``theta / (1 + theta alpha t)`` with the constant step as theta. "auto":
+        constant for smooth losses, inverse_root for others.
     theta : float
         Multiplies the step.
     averaging : float
-        Share of the run, at its end, whose iterates are averaged.
+        Share of the run, at its end, whose iterates are averaged: 1 averages all, 0 returns the last.
+    average_weights : {"uniform", "linear"}
+        Weights of the average: equal, or growing with the step.
+    growth : float
+        Each epoch, steps take this many times the rows of those of the epoch before, in whole batches and at most all
+        rows; 1 for batches that stay. With a constant step and a smooth loss the error falls geometrically.
     """
 
     name: ClassVar[str] = "sgd"
@@ -67,41 +83,54 @@ class SGD(Solver[SGDRun]):
     schedule: str = "auto"
     theta: float = 1.0
     averaging: float = 1 / 3
+    average_weights: str = "uniform"
+    growth: float = 1.0
 
     def __post_init__(self) -> None:
         if self.schedule not in SCHEDULES:
             raise SpecError(f"schedule={self.schedule!r} was asked of SGD; choose one of {', '.join(SCHEDULES)}")
         if not self.theta > 0:
             raise SpecError(f"theta={self.theta!r} was asked of SGD; give a positive number")
-        if not 0 <= self.averaging <= 1:
-            raise SpecError(f"averaging={self.averaging!r} was asked; give a share between 0 and 1")
+        if not 1 <= self.growth < np.inf:
+            raise SpecError(f"growth={self.growth!r} was asked of SGD; give a number of at least 1")
+        check_averaging(self.averaging, self.average_weights, "SGD")
 
     def init(self, problem: Problem, comm: Communicator) -> SGDRun:
         del comm
         if self.schedule == "inverse" and not problem.alpha > 0:
             raise SpecError("SGD was asked with schedule='inverse', whose steps are 1 / (alpha t), and alpha=0")
-        xp = problem.part.namespace
-        start = round(problem.n_steps * (1 - self.averaging))
-        v = xp.zeros((problem.part.columns.ids.size, problem.n_outputs), problem.dtype)
-        return SGDRun(v, 1.0, 0, TailAverage(max(start, 1)))
+        steps = sum(self.steps_of(problem, epoch) for epoch in range(problem.max_epochs))
+        averaging = Averaging.of_share(self.averaging, self.average_weights, steps)
+        return SGDRun(Iterate.zero(problem, averaging))
+
+    def span(self, epoch: int) -> int:
+        """Return how many batches make a step of epoch number `epoch`, from 0, but for the last step of the epoch."""
+        return int(min(self.growth**epoch, 2.0**31)) if epoch * np.log2(self.growth) < 31 else 2**31
+
+    def steps_of(self, problem: Problem, epoch: int) -> int:
+        """Return the steps of epoch number `epoch`, from 0."""
+        return -(-problem.batches_per_epoch // self.span(epoch))
 
     def step(self, problem: Problem, state: SGDRun, batch: Batch, comm: Communicator) -> tuple[SGDRun, float]:
-        eta = self.step_size(problem, batch.size, state.step)
-        scores = comm.allreduce(partial_scores(problem, batch, state.v)) * state.scale
+        run = state.iterate
+        scores = comm.allreduce(partial_scores(problem, batch, run.v)) * run.scale
         loss, g = loss_and_gradient(problem, scores.astype(problem.dtype), batch)
-        scale = state.scale * (1 - eta * problem.alpha)
-        v = state.v
-        if scale < _LEAST_SCALE:
-            v, scale = v * scale, 1.0
-        v = descend(problem, batch, v, g * (-eta / batch.size / scale))
-        step = state.step + 1
-        run = SGDRun(v, scale, step, state.average)
-        if step >= state.average.start:
-            run = replace(run, average=state.average.add(step, run.w))
-        return run, loss
+        epoch, number = divmod(state.batches, problem.batches_per_epoch)
+        span, batches = self.span(epoch), state.batches + 1
+        if span == 1:
+            eta = self.step_size(problem, batch.size, run.step)
+            run = run.shrink(1 - eta * problem.alpha).add(*changes(problem, batch, g * (-eta / batch.size))).passed()
+            return SGDRun(run.fold() if batch.last else run, batches), loss
+        gradient = run.v * 0 if state.gradient is None else state.gradient
+        gradient, rows = descend(problem, batch, gradient, g), state.rows + batch.size
+        if (number + 1) % span and not batch.last:
+            return SGDRun(run, batches, gradient, rows), loss
+        eta = self.step_size(problem, rows, run.step)
+        run = run.shrink(1 - eta * problem.alpha).add(slice(None), gradient * (-eta / rows)).passed()
+        return SGDRun(run.fold() if batch.last else run, batches), loss
 
     def step_size(self, problem: Problem, m: int, t: int) -> float:
-        """Return the step after `t` others for a batch of `m` rows."""
+        """Return the step after `t` others for `m` rows."""
         setup: ColumnSetup = problem.extra
         smoothness, alpha = smoothness_of(problem.loss), problem.alpha
         longest = self.theta * setup.statistics.step_size(m, smoothness, alpha)
@@ -118,15 +147,19 @@ class SGD(Solver[SGDRun]):
 
     def finish(self, problem: Problem, state: SGDRun, comm: Communicator) -> Array:
         del problem, comm
-        return state.average.value(state.w)
+        return state.iterate.mean()
 
     def snapshot(self, problem: Problem, state: SGDRun) -> Snapshot:
         ids = problem.part.columns.ids
-        shards = {"v": Shard(ids, state.v), **state.average.shards(ids)}
-        return Snapshot(shards, numbers={"step": state.step, "scale": state.scale, **state.average.numbers()})
+        shards = state.iterate.shards(ids)
+        if state.gradient is not None:
+            shards["gradient"] = Shard(ids, state.gradient)
+        return Snapshot(shards, numbers={**state.iterate.numbers(), "batches": state.batches, "rows": state.rows})
 
     def restore(self, problem: Problem, saved: Snapshot) -> SGDRun:
         fresh = self.init(problem, SerialCommunicator())
-        xp, ids = namespace_of(fresh.v), problem.part.columns.ids
-        average = fresh.average.restored(saved, ids, xp)
-        return SGDRun(xp.asarray(saved.rows("v", ids)), saved.numbers["scale"], int(saved.numbers["step"]), average)
+        xp, ids = namespace_of(fresh.iterate.v), problem.part.columns.ids
+        state = SGDRun(fresh.iterate.restored(saved, ids, xp), int(saved.numbers["batches"]))
+        if "gradient" not in saved.shards:
+            return state
+        return replace(state, gradient=xp.asarray(saved.rows("gradient", ids)), rows=int(saved.numbers["rows"]))

@@ -68,6 +68,7 @@ TABLE = {
     "sgd, random features": Row(SGD(), SquaredHinge(), RandomFeatures(60), 60, 1e-3, batch_size=10, stochastic=True),
     "sgd, nystrom features": Row(SGD(averaging=0.0), Squared(), NystromFeatures(40), 200, 1e-5, stochastic=True),
     "sgd, linear": Row(SGD("bottou"), MultinomialLogistic(), Linear(), 60, 1e-4, batch_size=30, stochastic=True),
+    "sgd, growing": Row(SGD(averaging=0.0, growth=2.0), Logistic(), Linear(), 60, 1e-5, 30, stochastic=True),
 }
 rows = pytest.mark.parametrize("name", TABLE)
 

@@ -1,0 +1,156 @@
+"""The iterate of first-order methods as ``scale * v``, and the mean of iterates, at the cost of what a step touches.
+
+The ridge penalty shrinks all coefficients by one factor: that is a number here, no pass over them. The weighted mean of
+the iterates is kept without a pass, too. With ``v_t = v_T - sum_(j >= t) d_j``, d_j what step j adds to v,
+
+    sum_t omega_t s_t v_t = S_T v_T - sum_j S_j d_j ,   S_j = sum_(t <= j) omega_t s_t ,
+
+so that a step adds ``S d`` to one more array, at the places where it adds d to v.
+
+References
+----------
+Bottou, "Stochastic gradient descent tricks", 2012; Xu, "Towards optimal one pass large scale learning with averaged
+stochastic gradient descent", 2011; Lacoste-Julien, Schmidt and Bach, 2012 (weights that grow with t).
+"""
+
+from dataclasses import dataclass, replace
+from types import ModuleType
+
+from daskkern.arrays import Array, IntArray
+from daskkern.errors import SpecError
+from daskkern.solvers.base import Problem
+from daskkern.solvers.snapshot import Shard, Snapshot
+
+WEIGHTS = ("uniform", "linear")
+_LEAST_SCALE = 0.5
+"""Below it the scale is multiplied in: the two terms of a mean grow like 1 / scale, and cancel."""
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """Which iterates are averaged: those from step `start` on, with weights 1, or ("linear") growing like the step."""
+
+    start: int
+    weights: str = "uniform"
+
+    @classmethod
+    def of_share(cls, share: float, weights: str, n_steps: int) -> "Averaging":
+        """Return the averaging of the last `share` of a run of `n_steps`. A share of 0 averages nothing."""
+        start = round(n_steps * (1 - share)) if share else n_steps
+        return cls(max(start, 1), weights)
+
+    def weight(self, step: int) -> float:
+        """Return the weight of the iterate after step number `step`, from 1."""
+        if step < self.start:
+            return 0.0
+        return 1.0 if self.weights == "uniform" else float(step - self.start + 1)
+
+
+def check_averaging(share: float, weights: str, solver: str) -> None:
+    """Raise SpecError for settings without a meaning."""
+    if not 0 <= share <= 1:
+        raise SpecError(f"averaging={share!r} was asked of {solver}; give a share between 0 and 1")
+    if weights not in WEIGHTS:
+        raise SpecError(f"average_weights={weights!r} was asked of {solver}; choose one of {', '.join(WEIGHTS)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """Coefficients ``scale * v`` (p_r, c), and the mean of earlier ones.
+
+    The arrays are written in place: only the last one of a run may be used.
+
+    Attributes
+    ----------
+    v : (p_r, c) array
+    averaging : Averaging
+    scale : float
+    step : int
+        Steps so far.
+    total, lag : (p_r, c) arrays or None
+        The sum of the weighted iterates up to the last fold, and ``sum_j S_j d_j`` since; None before the first.
+    since, weight : float
+        S since the last fold, and the sum of all weights.
+    """
+
+    v: Array
+    averaging: Averaging
+    scale: float = 1.0
+    step: int = 0
+    total: Array | None = None
+    lag: Array | None = None
+    since: float = 0.0
+    weight: float = 0.0
+
+    @classmethod
+    def zero(cls, problem: Problem, averaging: Averaging) -> "Iterate":
+        """Return the iterate 0 of the rank's columns."""
+        shape = (problem.part.columns.ids.size, problem.n_outputs)
+        return cls(problem.part.namespace.zeros(shape, problem.dtype), averaging)
+
+    def shrink(self, factor: float) -> "Iterate":
+        """Return ``factor`` times the iterate. A factor of 0 is one."""
+        scale = self.scale * factor
+        return replace(self, scale=scale) if scale >= _LEAST_SCALE else replace(self, scale=scale).fold()
+
+    def add(self, where: IntArray | slice, delta: Array) -> "Iterate":
+        """Return the iterate with `delta` (k, c) added at the columns `where`, which are distinct."""
+        delta = delta * (1 / self.scale)
+        self.v[where] += delta
+        if self.lag is not None and self.since:
+            self.lag[where] += self.since * delta
+        return self
+
+    def passed(self) -> "Iterate":
+        """Return the iterate when its step is done: it enters the mean."""
+        step = self.step + 1
+        weight = self.averaging.weight(step)
+        if not weight:
+            return replace(self, step=step)
+        run = replace(self, step=step, since=self.since + weight * self.scale, weight=self.weight + weight)
+        return run if run.lag is not None else replace(run, total=self.v * 0, lag=self.v * 0)
+
+    def fold(self) -> "Iterate":
+        """Return the same with scale 1, and a mean whose terms do not cancel. A pass over the coefficients."""
+        if self.total is not None and self.lag is not None:
+            self.total[...] += self.since * self.v - self.lag
+            self.lag[...] = 0
+        if self.scale != 1.0:
+            self.v[...] *= self.scale
+        return replace(self, scale=1.0, since=0.0)
+
+    def last(self) -> Array:
+        """Return the coefficients, a copy."""
+        return self.v * self.scale
+
+    def mean(self) -> Array:
+        """Return the mean of the iterates, a copy; the last one before averaging has begun."""
+        if self.total is None or self.lag is None:
+            return self.last()
+        return (self.total + (self.since * self.v - self.lag)) * (1 / self.weight)
+
+    def shards(self, ids: IntArray) -> dict[str, Shard]:
+        """Return the arrays, whose rows are numbered by `ids`, for a snapshot."""
+        arrays = {"v": self.v, "total": self.total, "lag": self.lag}
+        return {name: Shard(ids, array) for name, array in arrays.items() if array is not None}
+
+    def numbers(self) -> dict[str, float]:
+        """Return the numbers, for a snapshot."""
+        names = ("scale", "step", "since", "weight")
+        return {name: getattr(self, name) for name in names} | {"averaged_from": self.averaging.start}
+
+    def restored(self, saved: Snapshot, ids: IntArray, xp: ModuleType) -> "Iterate":
+        """Return the iterate as a snapshot has it. A mean that began elsewhere than this run's is begun anew."""
+        numbers = saved.numbers
+        run = replace(
+            self, v=xp.asarray(saved.rows("v", ids)), scale=float(numbers["scale"]), step=int(numbers["step"])
+        )
+        if numbers["averaged_from"] != self.averaging.start or "total" not in saved.shards:
+            return run
+        return replace(
+            run,
+            total=xp.asarray(saved.rows("total", ids)),
+            lag=xp.asarray(saved.rows("lag", ids)),
+            since=float(numbers["since"]),
+            weight=float(numbers["weight"]),
+        )
