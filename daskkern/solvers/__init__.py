@@ -12,6 +12,7 @@ from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.pcg import PCG
+from daskkern.solvers.pegasos import Pegasos
 from daskkern.solvers.sgd import SGD
 from daskkern.solvers.snapshot import Shard, Snapshot
 
@@ -22,6 +23,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     Direct,
     PCG,
     SGD,
+    Pegasos,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -58,6 +60,7 @@ __all__ = [
     "EigenPro",
     "Falkon",
     "NystromSGD",
+    "Pegasos",
     "Problem",
     "Shard",
     "Snapshot",

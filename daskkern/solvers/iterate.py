@@ -16,7 +16,8 @@ stochastic gradient descent", 2011; Lacoste-Julien, Schmidt and Bach, 2012 (weig
 from dataclasses import dataclass, replace
 from types import ModuleType
 
-from daskkern.arrays import Array, IntArray
+from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.solvers.base import Problem
 from daskkern.solvers.snapshot import Shard, Snapshot
@@ -92,6 +93,12 @@ class Iterate:
         """Return ``factor`` times the iterate. A factor of 0 is one."""
         scale = self.scale * factor
         return replace(self, scale=scale) if scale >= _LEAST_SCALE else replace(self, scale=scale).fold()
+
+    def project(self, factors: HostArray) -> "Iterate":
+        """Return the iterate with its outputs multiplied by `factors` (c,). A pass over the coefficients."""
+        run = self.fold()
+        run.v[...] *= namespace_of(run.v).asarray(factors)
+        return run
 
     def add(self, where: IntArray | slice, delta: Array) -> "Iterate":
         """Return the iterate with `delta` (k, c) added at the columns `where`, which are distinct."""
