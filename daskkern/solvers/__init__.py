@@ -9,6 +9,7 @@ from daskkern.solvers.base import Batch, Problem, Solver
 from daskkern.solvers.direct import Direct
 from daskkern.solvers.eigenpro import EigenPro
 from daskkern.solvers.falkon import Falkon
+from daskkern.solvers.norma import Norma
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.pcg import PCG
@@ -24,6 +25,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     PCG,
     SGD,
     Pegasos,
+    Norma,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -59,6 +61,7 @@ __all__ = [
     "Direct",
     "EigenPro",
     "Falkon",
+    "Norma",
     "NystromSGD",
     "Pegasos",
     "Problem",

@@ -37,7 +37,7 @@ class Averaging:
     @classmethod
     def of_share(cls, share: float, weights: str, n_steps: int) -> "Averaging":
         """Return the averaging of the last `share` of a run of `n_steps`. A share of 0 averages nothing."""
-        start = round(n_steps * (1 - share)) if share else n_steps
+        start = round(n_steps * (1 - share)) if share else n_steps + 1
         return cls(max(start, 1), weights)
 
     def weight(self, step: int) -> float:

@@ -104,7 +104,7 @@ class Pegasos(Solver[PegasosRun]):
         return PegasosRun(Iterate.zero(problem, averaging), 0, np.zeros(problem.n_outputs))
 
     def step(self, problem: Problem, state: PegasosRun, batch: Batch, comm: Communicator) -> tuple[PegasosRun, float]:
-        rows = sequence_of(problem, batch, state.iterate, comm)
+        rows = sequence_of(problem, batch, state.iterate.v, comm, state.iterate.scale)
         loss, t, square, ahead = rows.loss(problem.loss), state.t, state.square, self.steps_ahead(problem)
         for group in slices(batch.size, self.rows):
             t += 1

@@ -7,7 +7,7 @@ those of the method that meets one row at a time.
 
 import numpy as np
 
-from daskkern.arrays import FloatArray, HostArray
+from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.losses import Loss
@@ -69,10 +69,10 @@ class Sequence:
         self.change *= factor
 
 
-def sequence_of(problem: Problem, batch: Batch, iterate: Iterate, comm: Communicator) -> Sequence:
-    """Return the rows of a batch under the model `iterate`; one allreduce of (m, c + m) numbers."""
-    xp = namespace_of(iterate.v)
-    scores = partial_scores(problem, batch, iterate.v) * iterate.scale
+def sequence_of(problem: Problem, batch: Batch, v: Array, comm: Communicator, scale: float = 1.0) -> Sequence:
+    """Return the rows of a batch under the coefficients ``scale * v``; one allreduce of (m, c + m) numbers."""
+    xp = namespace_of(v)
+    scores = partial_scores(problem, batch, v) * scale
     both = to_host(comm.allreduce(xp.concatenate([scores, partial_gram(problem, batch, comm)], axis=1)))
     c = problem.n_outputs
     return Sequence(both[:, :c], both[:, c:], to_host(batch.y), None if batch.weight is None else to_host(batch.weight))

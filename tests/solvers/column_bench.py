@@ -87,14 +87,17 @@ def hinge_task(
     return Task(X, y, how.pop("loss", Hinge()), how.pop("alpha", 0.1), basis, weight, **how)
 
 
-def run(task: Task, solver: Solver[Any], ranks: int = 1, epochs: int | None = None) -> tuple[HostArray, HostArray]:
-    """Return coefficients (p, c) after the epochs of the task (or fewer), and the values of the model at all rows."""
+def run(task: Task, solver: Solver[Any], ranks: int = 1, *, broken: bool = False) -> tuple[HostArray, HostArray]:
+    """Return coefficients (p, c) after the epochs of the task, and the values of the model at all rows.
+
+    A `broken` run ends after every batch, and goes on from its snapshot.
+    """
 
     def work(comm: Communicator) -> tuple[IntArray, HostArray]:
         problem = task.problem(comm.rank, comm.size)
         state = solver.init(problem, comm)
-        for epoch in range(task.epochs if epochs is None else epochs):
-            state = steps(task, solver, problem, state, comm, task.order(epoch))
+        for epoch in range(task.epochs):
+            state = steps(task, solver, problem, state, comm, task.order(epoch), broken=broken)
         return problem.part.columns.ids, solver.finish(problem, state, comm)
 
     parts = run_threads(ranks, work)
@@ -106,7 +109,14 @@ def run(task: Task, solver: Solver[Any], ranks: int = 1, epochs: int | None = No
 
 
 def steps(
-    task: Task, solver: Solver[Any], problem: Problem, state: Any, comm: Communicator, batches: Sequence[IntArray]
+    task: Task,
+    solver: Solver[Any],
+    problem: Problem,
+    state: Any,
+    comm: Communicator,
+    batches: Sequence[IntArray],
+    *,
+    broken: bool = False,
 ) -> Any:
     """Return the state after these batches, the last of which ends an epoch."""
     for number, rows in enumerate(batches):
@@ -114,6 +124,10 @@ def steps(
         batch = Batch(task.X[rows], task.y[rows], weight, rows, None, number == len(batches) - 1)
         state, loss = solver.step(problem, state, batch, comm)
         assert np.isfinite(loss)
+        saved = solver.snapshot(problem, state)
+        assert saved is not None
+        if broken:
+            state = solver.restore(problem, saved.gather(comm))
     return state
 
 

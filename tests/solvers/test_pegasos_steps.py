@@ -60,6 +60,11 @@ def test_the_iterates_are_those_of_the_paper(solver: Pegasos, loss: Loss, basis:
         assert_allclose(run(task, solver, ranks)[1], expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
+def test_projections_and_means_survive_interruptions() -> None:
+    task, solver = hinge_task("linear", c=2, epochs=3), Pegasos(project=True, averaging=0.6)
+    np.testing.assert_array_equal(run(task, solver, 2, broken=True)[0], run(task, solver, 2)[0])
+
+
 def test_coefficients_count_violations() -> None:
     task = hinge_task(epochs=4)
     coef, _ = run(task, Pegasos(averaging=0.0), 2)

@@ -62,6 +62,11 @@ def test_a_run_is_that_of_a_loop_that_keeps_every_iterate(basis: str, solver: SG
         assert_allclose(run(task, solver, ranks)[1], expected, rtol=0, atol=1e-11 * np.abs(expected).max())
 
 
+def test_gradients_that_wait_for_their_step_survive_interruptions() -> None:
+    task, solver = hinge_task(sparse=True, basis="linear", epochs=4), SGD(growth=1.6, averaging=0.9)
+    np.testing.assert_array_equal(run(task, solver, 2, broken=True)[0], run(task, solver, 2)[0])
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from([0.0, -0.5, 1e-9, 0.3, 0.9, 1.0]), st.integers(0, 3), st.booleans()), max_size=25
