@@ -64,6 +64,16 @@ class EpochFinished:
 
 
 @dataclass(frozen=True)
+class OptimalityMeasured:
+    """How far from the optimum the model is after an epoch, in the solver's `measure`; the fit ends at `tol`."""
+
+    epoch: int
+    measure: str
+    value: float
+    tol: float
+
+
+@dataclass(frozen=True)
 class EpochTimed:
     """Where the seconds of an epoch on several ranks went, as means over the ranks.
 
@@ -84,7 +94,7 @@ class EpochTimed:
 
 @dataclass(frozen=True)
 class FitFinished:
-    """The fit ended. `reason` is one of "max_epochs", "max_seconds", "early_stopping", "interrupted"."""
+    """The fit ended. `reason` is one of "max_epochs", "max_seconds", "early_stopping", "converged", "interrupted"."""
 
     reason: str
     epochs: int
@@ -121,6 +131,7 @@ Event: TypeAlias = (
     | StageFinished
     | BatchFinished
     | EpochFinished
+    | OptimalityMeasured
     | EpochTimed
     | FitFinished
     | FitResumed
@@ -137,6 +148,7 @@ _KINDS: dict[str, type[Event]] = {
         StageFinished,
         BatchFinished,
         EpochFinished,
+        OptimalityMeasured,
         EpochTimed,
         FitFinished,
         FitResumed,

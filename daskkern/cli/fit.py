@@ -125,6 +125,7 @@ def finish(result: FitResult, out: str) -> None:
         "interrupted": "interrupted: the model so far",
         "max_seconds": "the time is over: the model so far",
         "early_stopping": "stopped early: the best epoch's model",
+        "converged": "converged: the model",
     }
     rest = sum(seconds) / max(len(seconds), 1)
     say(f"{len(seconds)} epochs, {rest:.2g} s each on average")

@@ -98,7 +98,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         Epochs run.
     n_features_in_ : int
     stop_reason_ : str
-        "max_epochs", "max_seconds", "early_stopping" or "interrupted".
+        "max_epochs", "max_seconds", "early_stopping", "converged" or "interrupted".
     """
 
     def __init__(

@@ -7,6 +7,7 @@ from daskkern.events import (
     FitQueued,
     FitResumed,
     FitStarted,
+    OptimalityMeasured,
     StageFinished,
     WorkersJoined,
     WorkersLost,
@@ -27,6 +28,9 @@ def line_of(event: Event, max_epochs: int) -> str | None:
             return f"  {event.stage:<12} {event.seconds:6.1f} s   {event.detail}".rstrip()
         case EpochFinished():
             return _epoch(event, max_epochs)
+        case OptimalityMeasured():
+            end = f", to end at {event.tol:.3g}" if event.tol > 0 else ""
+            return f"            {event.measure} {event.value:.3g}{end}"
         case FitResumed():
             return f"  going on after batch {event.batch} of epoch {event.epoch}, on {event.size} rank{_s(event.size)}"
         case WorkersLost():

@@ -5,13 +5,14 @@ from typing import Any
 
 from daskkern.errors import SpecError
 from daskkern.losses import Loss
-from daskkern.solvers.base import Batch, Problem, Solver
+from daskkern.solvers.base import Batch, Certificate, Problem, Solver
 from daskkern.solvers.direct import Direct
 from daskkern.solvers.eigenpro import EigenPro
 from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.pcg import PCG
+from daskkern.solvers.sdca import SDCA
 from daskkern.solvers.sgd import SGD
 from daskkern.solvers.snapshot import Shard, Snapshot
 
@@ -22,6 +23,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     Direct,
     PCG,
     SGD,
+    SDCA,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -51,9 +53,11 @@ def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:
 
 __all__ = [
     "PCG",
+    "SDCA",
     "SGD",
     "SOLVERS",
     "Batch",
+    "Certificate",
     "Direct",
     "EigenPro",
     "Falkon",

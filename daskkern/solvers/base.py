@@ -93,6 +93,20 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Certificate:
+    """How far from the optimum a model is: `name` says in which measure, and `tol` how much of it is asked for."""
+
+    name: str
+    value: float
+    tol: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether the model is as near as was asked."""
+        return self.value <= self.tol
+
+
+@dataclass(frozen=True)
 class Solver(ABC, Generic[State]):
     """Frozen hyper-parameters of one method. State is a value: :meth:`step` returns a new one."""
 
@@ -113,6 +127,8 @@ class Solver(ABC, Generic[State]):
     """How many numbers of each output are kept for every training row, dealt to the ranks."""
     row_products: ClassVar[bool] = False
     """Whether steps need the inner products of a batch's rows."""
+    each_row_once: ClassVar[bool] = False
+    """Whether a pass must meet every row once, so that rows cannot be drawn in another proportion."""
 
     def sweeps(self, epoch: int, loss: Loss) -> int:
         """Return how often epoch number `epoch`, from 1, passes over all rows."""
@@ -134,6 +150,19 @@ class Solver(ABC, Generic[State]):
     @abstractmethod
     def finish(self, problem: Problem, state: State, comm: Communicator) -> Array:
         """Return this rank's coefficients (p_r, c) of the model that `state` stands for, at the end of an epoch."""
+
+    def certificate(self, problem: Problem, state: State) -> Certificate | None:
+        """Return how far the model is from the optimum, at the end of an epoch; None where that is not known.
+
+        The same on every rank, without traffic.
+        """
+        del problem, state
+        return None
+
+    def done(self, problem: Problem, state: State) -> bool:
+        """Return whether the run may end with this epoch, because the model is as near to the optimum as was asked."""
+        certificate = self.certificate(problem, state)
+        return certificate is not None and certificate.reached
 
     @abstractmethod
     def snapshot(self, problem: Problem, state: State) -> Snapshot | None:

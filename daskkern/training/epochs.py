@@ -12,7 +12,7 @@ from daskkern.arrays import Array
 from daskkern.backend.timed import TimedCommunicator
 from daskkern.cluster.desk import Desk
 from daskkern.errors import DivergenceError
-from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed
+from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
 from daskkern.solvers import Problem, Shard, Snapshot, Solver
 from daskkern.training.commits import Commit, Position
 from daskkern.training.feed import Feed, close
@@ -127,7 +127,10 @@ class Epochs:
             self._tell_times(position.epoch)
         if self._stop:
             return state, position
+        self._tell_optimality(position.epoch, state)
         reason = "max_epochs" if position.epoch >= self.settings.max_epochs else ""
+        if self._solver.done(self.problem, state):
+            reason = "converged"
         if self.patience is not None and self.patience.exhausted(watched, position.epoch, coef):
             reason = "early_stopping"
         position = Position(
@@ -139,6 +142,11 @@ class Epochs:
         )
         self._passed(state, position)
         return state, position
+
+    def _tell_optimality(self, epoch: int, state: Any) -> None:
+        certificate = self._solver.certificate(self.problem, state)
+        if certificate is not None:
+            self.desk.emit(OptimalityMeasured(epoch, certificate.name, certificate.value, certificate.tol))
 
     def _tell_times(self, epoch: int) -> None:
         """Tell where the time went, where there is more than one rank. A collective."""

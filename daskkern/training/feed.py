@@ -19,6 +19,8 @@ from daskkern.training.prepared import Prepared
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import row_fields
 
+_SWEEPS = 32  # bits of the number of an order that are the epoch; the rest is the pass within it
+
 
 class Feed:
     """What a rank's solver is fed with.
@@ -58,7 +60,10 @@ class Feed:
             self._rows = FeatureRows(rows, features, problem.extra.features, settings.dtype)
         coordinates = problem.part.is_coordinates
         self._whole = isinstance(settings.solver, NystromSGD) or not (prepared.basis.all_rows or coordinates)
-        self._needs_rows = prepared.window > 1 or settings.solver.needs_rows
+        # Inner products of rows are not in the kernel block of a rank.
+        products = settings.solver.row_products and prepared.basis.all_rows
+        self._needs_rows = prepared.window > 1 or settings.solver.needs_rows or products
+        self._solver, self._loss = settings.solver, settings.loss
         self._blocks = keep_blocks(memory, settings, xp)
         self._on_host = memory.rows_on_host
         self._batches: dict[int, Batch] | None = {} if memory.keeps_rows and not self._stored else None
@@ -66,7 +71,13 @@ class Feed:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the epoch's batches from number `start` of its order on, with their kernel block if one is wanted."""
-        order = self.plan.order(epoch)[start:].tolist()
+        n = self.plan.n_batches
+        for sweep in range(start // n, self._solver.sweeps(epoch, self._loss)):
+            yield from self._sweep(epoch + (sweep << _SWEEPS), max(0, start - sweep * n))
+
+    def _sweep(self, number: int, start: int) -> Iterator[Batch]:
+        """Yield the batches of one pass over the rows in the order that has this number."""
+        order = self.plan.order(number)[start:].tolist()
         self._blocks.begin(order)
         if self._blocks.failed and not self._told:
             self._told = True
@@ -79,13 +90,13 @@ class Feed:
                     batch = replace(batch, X=to_device(batch.X, self._xp))
                 yield replace(batch, phi=self._block(index, batch), last=index == order[-1])
         else:
-            yield from self._read(epoch, start)
+            yield from self._read(number, start)
 
     def close(self) -> None:
         """Let go of kept blocks, and of their file."""
         self._blocks.close()
 
-    def _read(self, epoch: int, start: int) -> Iterator[Batch]:
+    def _read(self, sweep: int, start: int) -> Iterator[Batch]:
         """Yield batches as they are read, and keep them where the plan has room for all rows."""
 
         def wanted(index: int) -> bool:
@@ -93,13 +104,13 @@ class Feed:
 
         fields = row_fields(self._rows)
         sampling = self._prepared.sampling
-        rows = self._rows if sampling is None else sampling.rows(self._rows, epoch)
-        stream = data_batches.iter_batches(rows, self.plan, epoch, fields=fields, start=start, wanted_X=wanted)
-        number = start
+        rows = self._rows if sampling is None else sampling.rows(self._rows, sweep)
+        stream = data_batches.iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
+        count = start
         try:
             for item in stream:
-                number += 1
-                index, batch = item.index, self._encode(item, number == self.plan.n_batches)
+                count += 1
+                index, batch = item.index, self._encode(item, count == self.plan.n_batches)
                 if self._batches is not None:
                     self._batches[index] = replace(batch, X=item.block.X) if self._on_host else batch
                 del item  # its window goes before another one is read

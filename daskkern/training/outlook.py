@@ -56,6 +56,11 @@ def check(settings: FitSettings, source: Source) -> None:
             f"solver nystrom_sgd was asked with mode 'stored' and sampling={settings.sampling!r}, whose batches differ "
             "from epoch to epoch; choose mode 'streamed'"
         )
+    if settings.solver.each_row_once and settings.sampling != "uniform":
+        raise SpecError(
+            f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but a pass of it must meet "
+            "every row once; choose 'uniform'"
+        )
     if settings.solver.deals != "columns" and settings.sampling != "uniform":
         raise SpecError(
             f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but it passes over all rows "

@@ -54,6 +54,8 @@ def estimate(
     first = _with_new_memory(first, plan.kept / rates.fresh)
     needs_rows = not plan.keeps_rows and (not keeps or z.window > 1)
     later = _epoch("later epochs, each", z, rates, fresh=not keeps, rows=needs_rows, disk=read_back, stored=stored)
+    first = _joined(first.name, [first, *[later] * (sweeps[0] - 1)])
+    later = _joined(later.name, [later] * sweeps[1])
     setup = _setup(z, rates, stored)
     total = setup.seconds + first.seconds + (epochs - 1) * later.seconds
     return TimePlan((setup, first, later), total, z.m)

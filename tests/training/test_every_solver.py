@@ -17,7 +17,7 @@ from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeature
 from daskkern.events import EpochFinished, Event, FitResumed
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge, encode
-from daskkern.solvers import PCG, SGD, Direct, EigenPro, Falkon, NystromSGD, Solver
+from daskkern.solvers import PCG, SDCA, SGD, Direct, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.testing import naive
 from daskkern.training.settings import FitSettings
 
@@ -68,6 +68,10 @@ TABLE = {
     "sgd, random features": Row(SGD(), SquaredHinge(), RandomFeatures(60), 60, 1e-3, batch_size=10, stochastic=True),
     "sgd, nystrom features": Row(SGD(averaging=0.0), Squared(), NystromFeatures(40), 200, 1e-5, stochastic=True),
     "sgd, linear": Row(SGD("bottou"), MultinomialLogistic(), Linear(), 60, 1e-4, batch_size=30, stochastic=True),
+    "sdca, all rows": Row(SDCA(tol=0), Squared(), AllRows(), 60, 1e-9, regression=True, stochastic=True),
+    "sdca, random features": Row(SDCA(tol=0), SquaredHinge(), RandomFeatures(60), 60, 1e-6, 30, stochastic=True),
+    "sdca, nystrom features": Row(SDCA(tol=0), Logistic(), NystromFeatures(40), 60, 1e-9, 10, stochastic=True),
+    "sdca, linear": Row(SDCA(tol=0), MultinomialLogistic(), Linear(), 40, 1e-6, batch_size=30, stochastic=True),
 }
 rows = pytest.mark.parametrize("name", TABLE)
 

@@ -1,0 +1,189 @@
+"""Stochastic dual coordinate ascent.
+
+Each row has dual variables u_i (one an output), and the model follows from them, ``w = sum_i w_i u_i x_i / (alpha n)``.
+A step maximises the dual in the variables of one row:
+
+    u_i <- argmax_v  -loss*(-v) - <v - u_i, z_i> - (Q_i / 2) |v - u_i|^2,   z_i = f(x_i),  Q_i = w_i |x_i|^2 / (alpha n)
+
+The duality gap is ``(1/n) sum_i w_i (loss(z_i) + loss*(-u_i) + <u_i, z_i>)``, a sum of terms that are 0 or more, and
+bounds how far the objective is above its least value. It takes a pass over the rows, in which scores alone are needed.
+
+Distributed by columns and exact: the rows of a batch are treated one after the other on (m, c) numbers that every rank
+has (see :mod:`daskkern.solvers.sequential`), so the iterates do not depend on the number of ranks, and there are no
+local subproblems to reconcile as in CoCoA. It costs an allreduce of m^2 + 2 m c numbers a batch.
+
+References
+----------
+Shalev-Shwartz and Zhang, "Stochastic dual coordinate ascent methods for regularized loss minimization", JMLR 2013.
+Hsieh et al., "A dual coordinate descent method for large-scale linear SVM", ICML 2008 (random orders).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.communicator import Communicator, SerialCommunicator
+from daskkern.backend.namespace import to_host
+from daskkern.errors import SpecError
+from daskkern.losses import Dual, Loss
+from daskkern.solvers.base import Batch, Certificate, Problem, Solver, is_whole
+from daskkern.solvers.columns import ColumnSetup, descend, partial_scores
+from daskkern.solvers.sequential import (
+    batch_numbers,
+    like,
+    no_rows,
+    restored,
+    shuffled,
+    targets_of,
+    weight_of,
+    weighted_loss,
+    zeros,
+)
+from daskkern.solvers.snapshot import Shard, Snapshot
+
+_STREAM = 71
+_LEAST_Q = 1e-12  # rows that are 0, or weigh nothing, still get the dual variables of their score
+
+
+@dataclass(frozen=True)
+class SDCARun:
+    """The state of a run.
+
+    `v` (p_r, c) are the coefficients, `u` (n_r, c) float64 the dual variables of the rank's rows, written in place.
+    `measuring` is true in the pass that takes the gap, whose `total` grows; `gap` is the last epoch's, or -1. `first`
+    is the loss of the model 0.
+    """
+
+    v: Array
+    u: HostArray
+    step: int = 0
+    epoch: int = 0
+    measuring: bool = False
+    first: float = 0.0
+    total: float = 0.0
+    gap: float = -1.0
+
+
+@dataclass(frozen=True)
+class SDCA(Solver[SDCARun]):
+    """Stochastic dual coordinate ascent, for any loss whose conjugate is known, smooth or not; needs ``alpha > 0``.
+
+    There is no step size. Over all rows it is kernel SDCA, over random and Nystrom features r-SDCA and n-SDCA.
+
+    Parameters
+    ----------
+    tol : float
+        The fit ends with a duality gap of at most `tol` times the loss of the model 0; 0 never ends it.
+    gap_every : int
+        Epochs from one gap to the next. It takes one more pass over the rows.
+    """
+
+    name: ClassVar[str] = "sdca"
+    bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
+    ability: ClassVar[tuple[type[Any], str] | None] = (Dual, "a known conjugate")
+    auto_batch: ClassVar[int | None] = 128
+    row_numbers: ClassVar[int] = 1
+    row_products: ClassVar[bool] = True
+    each_row_once: ClassVar[bool] = True
+
+    tol: float = 1e-4
+    gap_every: int = 5
+
+    def __post_init__(self) -> None:
+        if not self.tol >= 0:
+            raise SpecError(f"tol={self.tol!r} was asked of SDCA; give a number of 0 or more")
+        if not is_whole(self.gap_every, 1):
+            raise SpecError(f"gap_every={self.gap_every!r} was asked of SDCA; give a whole number of at least 1")
+
+    def sweeps(self, epoch: int, loss: Loss) -> int:
+        del loss
+        return 2 if epoch % self.gap_every == 0 else 1
+
+    def init(self, problem: Problem, comm: Communicator) -> SDCARun:
+        del comm
+        if not problem.alpha > 0:
+            raise SpecError(
+                f"solver sdca was asked with alpha={problem.alpha}, and its dual needs a penalty; give alpha > 0"
+            )
+        return SDCARun(zeros(problem), no_rows(problem))
+
+    def step(self, problem: Problem, state: SDCARun, batch: Batch, comm: Communicator) -> tuple[SDCARun, float]:
+        if state.measuring:
+            return self._measure(problem, state, batch, comm)
+        setup: ColumnSetup = problem.extra
+        n, loss = setup.n_rows, problem.loss
+        assert isinstance(loss, Dual)
+        numbers = batch_numbers(problem, batch, comm, (state.v,), state.u)
+        (z,), u, y, weight = numbers.scores, numbers.kept, numbers.y, numbers.weight
+        before = weighted_loss(problem.loss, z, y, weight)
+        first = state.first if state.epoch else state.first + weighted_loss(problem.loss, 0 * z, y, weight) / n
+        scale = weight / (problem.alpha * n)
+        Q = np.maximum(scale * numbers.gram.diagonal()[:, None], _LEAST_Q)
+        change = np.zeros_like(z)
+        for i in shuffled(batch.size, setup.seed, _STREAM, state.step):
+            row = slice(i, i + 1)
+            new = loss.dual_step(z[row], u[row], y[row], Q[row])
+            change[row] = (new - u[row]) * scale[row]
+            z += numbers.gram[i][:, None] * change[row]
+            u[row] = new
+        local, here = setup.rows.find(batch.positions)
+        state.u[local] = u[here]
+        v = descend(problem, batch, state.v, like(change, problem))
+        run = replace(state, v=v, step=state.step + 1, first=first)
+        if batch.last:
+            measuring = self.sweeps(state.epoch + 1, problem.loss) > 1
+            run = replace(run, measuring=measuring, total=0.0, gap=-1.0, epoch=state.epoch + (not measuring))
+        return run, before
+
+    def _measure(self, problem: Problem, state: SDCARun, batch: Batch, comm: Communicator) -> tuple[SDCARun, float]:
+        """Add the terms of the gap of a batch; the model stays."""
+        setup: ColumnSetup = problem.extra
+        loss = problem.loss
+        assert isinstance(loss, Dual)
+        scores = to_host(partial_scores(problem, batch, state.v))
+        both = to_host(comm.allreduce(np.concatenate([scores, setup.rows.read(state.u, batch.positions)], axis=1)))
+        z, u = both[:, : problem.n_outputs], both[:, problem.n_outputs :]
+        y, weight = targets_of(batch), weight_of(batch)
+        value = weighted_loss(problem.loss, z, y, weight)
+        total = state.total + value + float(weight[:, 0] @ (loss.conjugate(-u, y) + (u * z).sum(axis=1)))
+        run = replace(state, total=total)
+        if batch.last:
+            run = replace(run, measuring=False, gap=total / setup.n_rows, epoch=state.epoch + 1)
+        return run, value
+
+    def certificate(self, problem: Problem, state: SDCARun) -> Certificate | None:
+        del problem
+        return None if state.gap < 0 else Certificate("duality gap", state.gap, self.tol * state.first)
+
+    def finish(self, problem: Problem, state: SDCARun, comm: Communicator) -> Array:
+        del problem, comm
+        return state.v
+
+    def snapshot(self, problem: Problem, state: SDCARun) -> Snapshot:
+        setup: ColumnSetup = problem.extra
+        shards = {"v": Shard(problem.part.columns.ids, state.v), "u": Shard(setup.rows.ids, state.u)}
+        numbers = {
+            "step": state.step,
+            "epoch": state.epoch,
+            "measuring": float(state.measuring),
+            "first": state.first,
+            "total": state.total,
+            "gap": state.gap,
+        }
+        return Snapshot(shards, numbers=numbers)
+
+    def restore(self, problem: Problem, saved: Snapshot) -> SDCARun:
+        setup: ColumnSetup = problem.extra
+        fresh, numbers = self.init(problem, SerialCommunicator()), saved.numbers
+        return SDCARun(
+            restored(saved.rows("v", problem.part.columns.ids), fresh.v),
+            saved.rows("u", setup.rows.ids),
+            int(numbers["step"]),
+            int(numbers["epoch"]),
+            bool(numbers["measuring"]),
+            numbers["first"],
+            numbers["total"],
+            numbers["gap"],
+        )

@@ -1,0 +1,152 @@
+"""SDCA: the iterates of the sequential method, the duality gap as a certificate, and the answers of liblinear."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.svm import LinearSVC, LinearSVR
+from test_ranks_of_a_fit import Fit, _source
+
+from daskkern.arrays import HostArray
+from daskkern.basis import AllRows, BasisSpec, Linear, RandomFeatures
+from daskkern.errors import SpecError
+from daskkern.estimators import KernelClassifier
+from daskkern.events import Event, OptimalityMeasured
+from daskkern.kernels import Laplacian
+from daskkern.losses import Dual, EpsilonInsensitive, Hinge, Logistic, Loss, MulticlassHinge, Squared
+from daskkern.monitor.lines import line_of
+from daskkern.solvers import SDCA
+from daskkern.solvers.sdca import _STREAM
+from daskkern.solvers.sequential import shuffled
+from daskkern.testing import naive
+from daskkern.training.settings import FitSettings
+
+ALPHA = 1e-2
+
+
+def _fit(loss: Loss, basis: BasisSpec, epochs: int, tol: float = 0.0, gap_every: int = 1, batch_size: int = 32) -> Fit:
+    settings = FitSettings(
+        Laplacian(3.0), loss, basis, SDCA(tol, gap_every), ALPHA, max_epochs=epochs, batch_size=batch_size,
+        dtype="float64", device="cpu", fit_intercept=False,
+    )  # fmt: skip
+    return Fit.of(_source(weighted=True, regression="regression" in loss.tasks), settings)
+
+
+def _inner_products(fit: Fit) -> HostArray:
+    if fit.prepared.basis.all_rows:
+        return naive.kernel_matrix(fit.settings.kernel.spec(), fit.source.X, fit.source.X)
+    phi = fit.prepared.basis.kernel.block(fit.source.X, fit.prepared.basis.points(fit.prepared.points))
+    return phi @ phi.T
+
+
+def _sequential(fit: Fit, epochs: int) -> tuple[HostArray, HostArray]:
+    """Return scores and dual variables after `epochs`, one row at a time."""
+    K, plan, loss = _inner_products(fit), fit.prepared.plan, fit.settings.loss
+    assert isinstance(loss, Dual)
+    y = fit.prepared.targets.encode(fit.source.y)
+    weight = fit.source.weight / fit.source.weight.mean()
+    u, n, step = np.zeros_like(y), len(y), 0
+    for epoch in range(1, epochs + 1):
+        for batch in plan.order(epoch):
+            positions = plan.positions(batch)
+            for i in positions[shuffled(len(positions), 0, _STREAM, step)]:
+                z = K[[i]] @ (weight[:, None] * u) / (ALPHA * n)
+                u[[i]] = loss.dual_step(z, u[[i]], y[[i]], np.array([[weight[i] * K[i, i] / (ALPHA * n)]]))
+            step += 1
+    return K @ (weight[:, None] * u) / (ALPHA * n), u
+
+
+@pytest.mark.parametrize("loss", [Hinge(), Logistic(), MulticlassHinge()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("basis", [AllRows(), RandomFeatures(30), Linear()], ids=lambda basis: basis.name)
+def test_the_iterates_are_those_of_the_sequential_method(loss: Loss, basis: BasisSpec) -> None:
+    fit = _fit(loss, basis, 2, gap_every=2)
+    expected, _ = _sequential(fit, 2)
+    for ranks in (1, 3):
+        np.testing.assert_allclose(fit.scores(fit.results(ranks)), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", [Hinge(), Squared(), MulticlassHinge()], ids=lambda loss: loss.name)
+def test_the_gap_is_primal_minus_dual(loss: Loss) -> None:
+    assert isinstance(loss, Dual)
+    fit = _fit(loss, AllRows(), 3)
+    events: list[Event] = []
+    fit.results(2, listen=events.append)
+    told = [event for event in events if isinstance(event, OptimalityMeasured)]
+    assert [event.epoch for event in told] == [1, 2, 3]
+    scores, u = _sequential(fit, 3)
+    y, weight = fit.prepared.targets.encode(fit.source.y), fit.source.weight / fit.source.weight.mean()
+    norm = float((weight[:, None] * u * scores).sum()) / (ALPHA * len(y))
+    primal = float(np.mean(weight * loss.value(scores, y))) + ALPHA / 2 * norm
+    dual = -float(np.mean(weight * loss.conjugate(-u, y))) - ALPHA / 2 * norm
+    assert told[-1].value == pytest.approx(primal - dual, abs=1e-12)
+    assert told[-1].measure in str(line_of(told[-1], 3))
+
+
+def test_a_small_gap_ends_the_fit() -> None:
+    fit = _fit(Squared(), AllRows(), 100, tol=1e-6, gap_every=3)
+    events: list[Event] = []
+    results = fit.results(2, listen=events.append)
+    told = [event for event in events if isinstance(event, OptimalityMeasured)]
+    assert {result.reason for result in results} == {"converged"}
+    assert results[0].epochs == told[-1].epoch < 100
+    assert told[-1].epoch % 3 == 0
+    assert told[-1].value <= told[-1].tol < told[-2].value
+    y, weight = fit.prepared.targets.encode(fit.source.y), fit.source.weight / fit.source.weight.mean()
+    assert told[-1].tol == pytest.approx(1e-6 * float(np.mean(weight * Squared().value(0 * y, y))), rel=1e-12)
+
+    def objective(a: HostArray) -> float:
+        return naive.objective(Squared().value, K, K, a, y, ALPHA, weight)
+
+    K, coef = _inner_products(fit), np.empty((len(y), 1))
+    for result in results:
+        coef[result.ids] = result.coef
+    assert 0 <= objective(coef) - objective(naive.ridge(K, y, ALPHA, weight)) <= told[-1].value
+
+
+@pytest.mark.parametrize(
+    ("loss", "reference"),
+    [
+        (Hinge(), LinearSVC(loss="hinge", C=10 / 130, fit_intercept=False, tol=1e-9, max_iter=100_000)),
+        (
+            EpsilonInsensitive(0.3),
+            LinearSVR(epsilon=0.3, C=10 / 130, fit_intercept=False, tol=1e-9, max_iter=100_000),
+        ),
+    ],
+    ids=["svc", "svr"],
+)
+def test_support_vector_machines_are_those_of_liblinear(loss: Loss, reference: Any) -> None:
+    fit = _fit(loss, Linear(intercept=False), 200, tol=1e-7, gap_every=10)
+    fit = Fit.of(replace(fit.source, weight=None), replace(fit.settings, alpha=0.1))
+    y = fit.source.y if fit.prepared.targets.n_classes else fit.prepared.targets.encode(fit.source.y)[:, 0]
+    reference.fit(fit.source.X, y)
+    expected = fit.source.X @ np.atleast_2d(reference.coef_).T
+    np.testing.assert_allclose(fit.scores(fit.results(1)), expected, atol=2e-3)
+
+
+def test_what_has_no_dual_is_refused() -> None:
+    X, y = np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) % 2
+    with pytest.raises(SpecError, match=r"sdca was asked with alpha=0.*give alpha > 0"):
+        KernelClassifier("gaussian:1", basis=Linear(), solver="sdca", device="cpu").fit(X, y)
+    with pytest.raises(SpecError, match="a pass of it must meet every row once; choose 'uniform'"):
+        KernelClassifier(
+            "gaussian:1", basis=Linear(), solver="sdca", alpha=0.1, class_weight="balanced", sampling="weighted"
+        ).fit(X, y)
+    with pytest.raises(SpecError, match="tol=-1 was asked"):
+        SDCA(tol=-1)
+    with pytest.raises(SpecError, match="gap_every=0 was asked"):
+        SDCA(gap_every=0)
+
+
+def test_sparse_rows_give_the_model_of_dense_ones() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 12)) * (rng.random((80, 12)) < 0.3)
+    y = (X[:, 0] + X[:, 3] > 0).astype(int)
+    models = [
+        KernelClassifier(
+            "gaussian:1", loss="hinge", basis=Linear(), solver="sdca", alpha=0.01, batch_size=20, dtype="float64"
+        ).fit(rows, y)
+        for rows in (X, scipy.sparse.csr_matrix(X))
+    ]
+    np.testing.assert_allclose(models[0].decision_function(X), models[1].decision_function(X), atol=1e-9)
