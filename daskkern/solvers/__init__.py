@@ -12,6 +12,7 @@ from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.pcg import PCG
+from daskkern.solvers.sag import SAG
 from daskkern.solvers.sdca import SDCA
 from daskkern.solvers.sgd import SGD
 from daskkern.solvers.snapshot import Shard, Snapshot
@@ -24,6 +25,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     PCG,
     SGD,
     SDCA,
+    SAG,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -53,6 +55,7 @@ def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:
 
 __all__ = [
     "PCG",
+    "SAG",
     "SDCA",
     "SGD",
     "SOLVERS",
