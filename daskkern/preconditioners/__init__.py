@@ -1,22 +1,38 @@
 """Preconditioners."""
 
 from daskkern.preconditioners.column_statistics import ColumnStatistics, column_statistics
+from daskkern.preconditioners.covariance import (
+    MOST_DIRECTIONS,
+    CovariancePart,
+    CovarianceState,
+    FeatureBlocks,
+    covariance_state,
+    gram_of,
+)
 from daskkern.preconditioners.eigenpro import EigenProPart, EigenProState, SpectrumSettings, eigenpro_state
 from daskkern.preconditioners.falkon import FalkonPart
 from daskkern.preconditioners.low_rank import LowRankPart, low_rank_part, nystrom_factor
 from daskkern.preconditioners.nystrom import NystromPart, NystromState, nystrom_state
+from daskkern.preconditioners.step_bounds import batch_norm_bound
 
 __all__ = [
+    "MOST_DIRECTIONS",
     "ColumnStatistics",
+    "CovariancePart",
+    "CovarianceState",
     "EigenProPart",
     "EigenProState",
     "FalkonPart",
+    "FeatureBlocks",
     "LowRankPart",
     "NystromPart",
     "NystromState",
     "SpectrumSettings",
+    "batch_norm_bound",
     "column_statistics",
+    "covariance_state",
     "eigenpro_state",
+    "gram_of",
     "low_rank_part",
     "nystrom_factor",
     "nystrom_state",

@@ -153,7 +153,7 @@ def eigenpro_state(
     pairs = top_eigenpairs(lazy / s, q + 1, method=settings.eigen_method, seed=seed)
     counts = root_S**2 if drawn_S is None else drawn_S
     in_sample = float((np.asarray(kernel.diagonal(X_S), np.float64) * counts).max())
-    q = _usable(pairs.values, q, in_sample / max_batch if wanted is None else 0.0)
+    q = usable(pairs.values, q, in_sample / max_batch if wanted is None else 0.0)
     values = np.maximum(pairs.values[: q + 1], np.finfo(np.float64).tiny)
     vectors = root_S[:, None] * pairs.vectors[:, :q]
     damping = (1 - (settings.tau * values[q] / values[:q]) ** settings.rho) / (s * values[:q])
@@ -180,7 +180,7 @@ def check_range(kernel: Kernel, X: HostArray) -> None:
         )
 
 
-def _usable(values: FloatArray, q: int, least: float) -> int:
+def usable(values: FloatArray, q: int, least: float) -> int:
     """Return the largest q whose next eigenvalue is at least `least` and above the noise of float32."""
     floor = max(least, _LEAST_EIGENVALUE * float(values[0]))
     return min(q, int(np.count_nonzero(values[1 : q + 1] >= floor)))
@@ -221,10 +221,11 @@ def _held_out(
     projected = K_HS.astype(np.float64) @ vectors
     G = K_HH.astype(np.float64) - (projected * damping) @ projected.T
     G *= root_H[:, None] * root_H[None, :]
-    return float(max(G.diagonal().max(), inside)), _top_eigenvalue(G, seed) / X_H.shape[0]
+    return float(max(G.diagonal().max(), inside)), top_eigenvalue(G, seed) / X_H.shape[0]
 
 
-def _top_eigenvalue(G: FloatArray, seed: int) -> float:
+def top_eigenvalue(G: FloatArray, seed: int) -> float:
+    """Return the largest eigenvalue of a symmetric matrix (h, h), to 3 digits."""
     h = G.shape[0]
     if h < 20:
         return float(np.linalg.eigvalsh(0.5 * (G + G.T))[-1])

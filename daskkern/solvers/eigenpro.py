@@ -1,8 +1,9 @@
-"""EigenPro, for every loss: with all rows as centres, and with p centres and projections.
+"""EigenPro, for every loss: with all rows as centres, with p centres and projections, and over explicit features.
 
 All rows: the gradient of a batch lies in the span of its own columns, and a step changes the coefficients of the
 batch and of the subsample S. p centres: the gradient must be projected onto the centres. A *window* collects T
-batches as temporary centres and projects once; T = 1 is EigenPro 3, T > 1 is EigenPro 4.
+batches as temporary centres and projects once; T = 1 is EigenPro 3, T > 1 is EigenPro 4. Explicit features, linear
+ones among them, are preconditioned by their covariance; see :mod:`daskkern.solvers.feature_eigenpro`.
 
 References
 ----------
@@ -37,6 +38,7 @@ from daskkern.solvers.base import (
     loss_and_gradient,
     smoothness_of,
 )
+from daskkern.solvers.feature_eigenpro import FeatureSetup, feature_direction
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 _STRIPES = 12  # pieces of a batch over which sums are taken, the same for 1, 2, 3, 4, 6 and 12 ranks
@@ -102,7 +104,7 @@ class EigenProRun:
     `a` (p_r, c) as of the last projection and `scale`, by which the ridge penalty shrank it since; `working` is that a
     plus what S gained since (both by column); `pending` h (p_r, c); `at_S` the model's values at the rank's members
     of S (s_r, c), kept for the ridge penalty; `temporary` the window's own centres. All rows as centres: only
-    `working` and `at_S` are used.
+    `working` and `at_S` are used; explicit features: only `working`, which is w.
     """
 
     a: Array
@@ -123,16 +125,17 @@ class EigenPro(Solver[EigenProRun]):
     Parameters
     ----------
     subsample : int or "auto"
-        Rows s of the preconditioner's subsample S; "auto" is 2,000 or 4 in 5 of the centres, whichever is less.
+        Rows s of the preconditioner's subsample S; "auto" is 2,000 or 4 in 5 of the centres, whichever is less, and
+        for explicit features 4,800 or 4 in 5 of the rows.
     n_directions : int or "auto"
-        Damped directions q.
+        Damped directions q; "auto" is at most 1,000, and 160 for explicit features.
     rho, tau : float
         Damping exponent and factor; see :class:`daskkern.preconditioners.SpectrumSettings`.
     projection : {"auto", "exact", "eigenpro"}
         How K_ZZ is solved for p centres: an inverted Cholesky factor, or two epochs of EigenPro on the centres
-        themselves. "auto" is exact up to p = 20,000.
+        themselves. "auto" is exact up to p = 20,000. Explicit features have none.
     window : int or "auto"
-        Batches T between projections; "auto" balances the two costs.
+        Batches T between projections; "auto" balances the two costs. Explicit features have none.
     averaging : float
         Share of the run, at its end, whose iterates are averaged; 0 returns the last one.
     step_scale : float
@@ -142,6 +145,7 @@ class EigenPro(Solver[EigenProRun]):
     """
 
     name: ClassVar[str] = "eigenpro"
+    bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")
 
     subsample: int | str = "auto"
     n_directions: int | str = "auto"
@@ -166,18 +170,20 @@ class EigenPro(Solver[EigenProRun]):
 
     def init(self, problem: Problem, comm: Communicator) -> EigenProRun:
         del comm
-        setup: EigenProSetup = problem.extra
+        setup: EigenProSetup | FeatureSetup = problem.extra
         xp = namespace_of(setup.part.vectors)
         p, c = problem.part.columns.ids.size, problem.n_outputs
         zero = xp.zeros((p, c), problem.dtype)
-        at_S = xp.zeros((setup.part.vectors.shape[0], c), problem.dtype)
+        at_S = xp.zeros((problem.part.columns.n_head, c), problem.dtype)
         start = round(problem.n_steps * (1 - self.averaging))
         return EigenProRun(zero, 1.0, zero, zero, at_S, (), 0, 0, TailAverage(max(start, 1)))
 
     def step(self, problem: Problem, state: EigenProRun, batch: Batch, comm: Communicator) -> tuple[EigenProRun, float]:
-        setup: EigenProSetup = problem.extra
+        setup: EigenProSetup | FeatureSetup = problem.extra
         eta = setup.state.step_size(batch.size, smoothness_of(problem.loss), problem.alpha)
         eta *= self.step_scale * decay(problem.loss, state.step, problem.batches_per_epoch)
+        if isinstance(setup, FeatureSetup):
+            return _step_features(problem, state, batch, eta, comm)
         if setup.projector is None:
             return _step_all_rows(problem, setup, state, batch, eta, comm)
         state, loss = _step_window(problem, setup, state, batch, eta, comm)
@@ -188,7 +194,8 @@ class EigenPro(Solver[EigenProRun]):
     def finish(self, problem: Problem, state: EigenProRun, comm: Communicator) -> Array:
         del comm
         # Within a window `working` lacks the temporary centres: an interrupted run falls back on the last projection.
-        whole = state.working if problem.extra.projector is None else state.a
+        setup: EigenProSetup | FeatureSetup = problem.extra
+        whole = state.working if isinstance(setup, FeatureSetup) or setup.projector is None else state.a
         return state.average.value(whole)
 
     def snapshot(self, problem: Problem, state: EigenProRun) -> Snapshot | None:
@@ -213,6 +220,15 @@ class EigenPro(Solver[EigenProRun]):
             step=int(saved.numbers["step"]),
             average=fresh.average.restored(saved, ids, xp),
         )
+
+
+def _step_features(
+    problem: Problem, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
+) -> tuple[EigenProRun, float]:
+    direction, loss = feature_direction(problem, state.working, batch, comm)
+    working = state.working - eta * direction
+    step = state.step + 1
+    return replace(state, working=working, step=step, average=state.average.add(step, working)), loss
 
 
 def _step_all_rows(

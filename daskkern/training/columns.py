@@ -13,10 +13,11 @@ from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
 from daskkern.linalg import InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
-from daskkern.preconditioners import ColumnStatistics, EigenProState, NystromState
+from daskkern.preconditioners import ColumnStatistics, CovarianceState, EigenProState, NystromState
 from daskkern.solvers import EigenPro
 from daskkern.solvers.columns import ColumnSetup, RowShare
 from daskkern.solvers.eigenpro import EigenProSetup, Projector
+from daskkern.solvers.feature_eigenpro import FeatureSetup
 from daskkern.solvers.nystrom_sgd import NystromSetup
 from daskkern.solvers.projectors import EigenProProjector
 from daskkern.training.prepared import Prepared
@@ -58,9 +59,11 @@ def solver_setup(
     points: HostArray,
     comm: Communicator,
     xp: ModuleType,
-) -> EigenProSetup | NystromSetup:
+) -> EigenProSetup | FeatureSetup | NystromSetup:
     """Return what the solver needs on this rank."""
     dtype = task.settings.dtype
+    if isinstance(prepared.state, CovarianceState):
+        return FeatureSetup(prepared.state, prepared.state.part(columns.ids, dtype, xp))
     if isinstance(prepared.state, NystromState):
         features: slice | None = None
         blocks: tuple[slice, ...] = ()

@@ -59,6 +59,8 @@ class Sizes:
         Numbers of each output that are kept for every row.
     row_products : bool
         Inner products of a batch's rows are held.
+    explicit : bool
+        Columns are explicit features, whose covariance is what a preconditioner is made of.
     span : int
         Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
     """
@@ -91,6 +93,7 @@ class Sizes:
     units: bool = False
     row_numbers: int = 0
     row_products: bool = False
+    explicit: bool = False
 
     @property
     def own_rows(self) -> int:
@@ -172,6 +175,12 @@ def spectrum_bytes(s: int, q: int, h: int, d: int, itemsize: int, threads: int) 
     return max(inside, outside) + rows + workspace_bytes(threads, d, itemsize)
 
 
+def covariance_bytes(p: int, s: int, q: int, h: int, d: int, itemsize: int) -> int:
+    """Return the bytes of the covariance of `p` features from `s` rows, and of `h` rows held out: in float64."""
+    rows = (s + h) * (d + 2 * min(p, _BLOCK_COLUMNS)) * itemsize
+    return 6 * 8 * (s * s + h * h) + 5 * (s + h) * q * 8 + 4 * p * q * 8 + rows
+
+
 def nystrom_bytes(p: int, d: int, itemsize: int, threads: int) -> int:
     """Return the bytes of the two p x p eigenproblems of Nystrom-SGD, and of the Gram sums of two tasks."""
     gram = 2 * (block_bytes(_GRAM_ROWS, p, d, itemsize, 1) + 2 * _GRAM_ROWS * p * itemsize + 2 * p * p * 8)
@@ -245,6 +254,8 @@ def _steps(z: Sizes) -> dict[str, int]:
     if rows:
         # All stripes are joined with the batch's before the old ones go.
         items["temporary centres"] = 2 * min(rows, rows // z.ranks + z.m) * (z.d + 2 + z.c) * b
+    if z.explicit:
+        return items
     items["damped directions"] = own * z.q * b
     if z.exact:
         items["projection factor"] = factor_bytes(z.p, z.ranks, b)
@@ -255,6 +266,8 @@ def _spectrum(z: Sizes) -> tuple[int, int]:
     """Return what is kept of the spectrum in host memory, and a rank's part of it on the device."""
     if z.nystrom:
         return z.p * z.p * z.itemsize, 0
+    if z.explicit:
+        return z.p * z.q * z.itemsize, z.own * z.q * z.itemsize
     return z.s * z.q * 8 + z.s * z.d * z.itemsize, z.own_s * z.q * z.itemsize
 
 
@@ -267,6 +280,9 @@ def _before_steps(z: Sizes) -> tuple[int, int]:
     if z.sketch:
         made = matvec_bytes(z.own, z.sketch, z.d, z.sketch, b, z.threads) + points_bytes(z.sketch, z.d, b)
         return 0, made + 3 * z.own * z.sketch * 8
+    if z.explicit:
+        made = covariance_bytes(z.p, z.s, z.q, min(HELD_OUT, z.n), z.d, b)
+        return made + workspace_bytes(z.threads, z.d, b) + chosen * (not z.units), 0
     rows = z.own_s if z.all_rows else z.own
     damped = matvec_bytes(rows, z.s, z.d, z.q, b, z.threads) + 2 * z.s * z.q * 8 + points_bytes(z.s, z.d, b)
     factor = factor_setup_bytes(z.p, z.d, z.ranks, b, z.threads) if z.exact else 0

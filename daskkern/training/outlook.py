@@ -1,6 +1,7 @@
 """From settings and sizes to the memory plan of a rank: of a fit that is prepared, and of one that has not begun."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -9,13 +10,14 @@ from daskkern.data.plan import BatchPlan
 from daskkern.data.sweep import SweepPlan
 from daskkern.errors import SpecError
 from daskkern.losses import Squared
-from daskkern.preconditioners import EigenProState
-from daskkern.solvers import PCG, EigenPro, NystromSGD, check_fit
+from daskkern.preconditioners import MOST_DIRECTIONS, CovarianceState, EigenProState
+from daskkern.solvers import PCG, EigenPro, NystromSGD, Solver, check_fit
 from daskkern.training.columns import is_exact
 from daskkern.training.features import is_stored
 from daskkern.training.keeping import unkept
 from daskkern.training.memory import MemoryPlan, Sizes, plan_memory
 from daskkern.training.prepare import most_validation_rows
+from daskkern.training.prepare_columns import covariance_rows
 from daskkern.training.prepare_eigenpro import default_subsample, projection_window
 from daskkern.training.prepare_rows import pass_batch
 from daskkern.training.prepared import Prepared
@@ -76,7 +78,10 @@ def outlook(
     n -= held_out
     basis = settings.basis
     p = _most_columns(basis, n, source.info.n_features)
-    s = default_subsample(settings.solver, p) if isinstance(settings.solver, EigenPro) else 0
+    explicit = not isinstance(basis, AllRows | Landmarks)
+    s = 0
+    if isinstance(settings.solver, EigenPro):
+        s = covariance_rows(settings.solver, n) if explicit else default_subsample(settings.solver, p)
     limit = settings.batch_limit(s if isinstance(basis, AllRows) else p)
     m = min(n, limit if isinstance(settings.batch_size, str) else int(settings.batch_size))
     rows = source.open(settings.dtype)
@@ -97,7 +102,7 @@ def outlook(
     summary = PreparedSummary(
         p=p,
         s=s,
-        q=s // 5 if isinstance(solver, EigenPro) and solver.n_directions == "auto" else s,
+        q=_most_directions(solver, p, s, explicit),
         m=m,
         window=window if isinstance(basis, Landmarks) else 1,
         n=n,
@@ -109,6 +114,15 @@ def outlook(
         span=span,
     )
     return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
+
+
+def _most_directions(solver: Solver[Any], p: int, s: int, explicit: bool) -> int:
+    if not isinstance(solver, EigenPro):
+        return s
+    most = min(s, p) if explicit else s
+    if solver.n_directions != "auto":
+        return min(most, int(solver.n_directions))
+    return min(most, s // 5, MOST_DIRECTIONS) if explicit else s // 5
 
 
 def _most_columns(basis: BasisSpec, n: int, d: int) -> int:
@@ -132,10 +146,13 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
     """Return the sizes of `prepared`."""
     state = prepared.state
     plan = prepared.plan
+    s = prepared.subsample.shape[0]
+    if isinstance(state, CovarianceState) and isinstance(settings.solver, EigenPro):
+        s = covariance_rows(settings.solver, plan.n_rows)
     return PreparedSummary(
         p=prepared.basis.n_columns,
-        s=prepared.subsample.shape[0],
-        q=state.damping.size if isinstance(state, EigenProState) else 0,
+        s=s,
+        q=state.damping.size if isinstance(state, EigenProState | CovarianceState) else 0,
         m=int(np.max(plan.batch_sizes)),
         window=prepared.window,
         n=plan.n_rows,
@@ -186,6 +203,7 @@ def plan_for(
     """Return the memory plan of one rank; `device_budget` is None where the fit runs on the CPU."""
     solver = settings.solver
     all_rows = isinstance(settings.basis, AllRows)
+    explicit = not isinstance(settings.basis, AllRows | Landmarks)
     plan = plan_memory(
         Sizes(
             n=summary.n,
@@ -201,7 +219,9 @@ def plan_for(
             threads=threads,
             itemsize=np.dtype(settings.dtype).itemsize,
             all_rows=all_rows,
-            exact=isinstance(solver, EigenPro) and not all_rows and is_exact(solver, summary.p),
+            exact=isinstance(solver, EigenPro)
+            and isinstance(settings.basis, Landmarks)
+            and is_exact(solver, summary.p),
             nystrom=isinstance(solver, NystromSGD),
             window_rows=summary.window_rows,
             validation=summary.validation,
@@ -216,6 +236,7 @@ def plan_for(
             units=isinstance(settings.basis, Linear),
             row_numbers=solver.row_numbers,
             row_products=solver.row_products,
+            explicit=explicit,
         ),
         budget,
         device_budget or 0,

@@ -40,7 +40,9 @@ def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:
     targets = learn_targets(rows, settings)
     settings = replace(settings, kernel=settings.kernel.resolve(some_rows(rows, settings)))
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} outputs")
-    if settings.solver.deals == "columns" and not isinstance(settings.solver, EigenPro | NystromSGD | PCG):
+    centres = isinstance(settings.basis, AllRows | Landmarks)
+    own_way = settings.solver.deals != "columns" or isinstance(settings.solver, EigenPro | NystromSGD | PCG)
+    if not (centres and own_way):
         return prepare_columns(rows, settings, targets, learn_sampling(rows, settings, targets), validation, clock)
     if isinstance(settings.basis, AllRows | Landmarks):
         chosen = _columns(rows, settings)

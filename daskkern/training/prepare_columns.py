@@ -1,4 +1,6 @@
-"""Before the first step of methods without a preconditioner: the columns, and what step sizes follow from."""
+"""Before the first step over explicit columns: the columns, what step sizes follow from, and their covariance."""
+
+from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse
@@ -8,19 +10,39 @@ from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
 from daskkern.basis import AllRows, KernelBasis, Linear, NystromFeatures, RandomFeatures
 from daskkern.data.rows import Rows, take
-from daskkern.errors import DataError
+from daskkern.errors import DataError, SpecError
 from daskkern.features import random_columns
 from daskkern.kernels import Coordinate, Kernel, Mapped, nystrom_map
 from daskkern.kernels.points import squared_norms
 from daskkern.landmarks import LandmarkSet, parse_selector
-from daskkern.preconditioners import ColumnStatistics, column_statistics
-from daskkern.training.prepare_parts import SUBSAMPLE, TARGETS, batch_plan, features_at, flat, is_all, some_rows
+from daskkern.preconditioners import (
+    ColumnStatistics,
+    CovarianceState,
+    FeatureBlocks,
+    SpectrumSettings,
+    column_statistics,
+    covariance_state,
+    gram_of,
+)
+from daskkern.solvers import EigenPro
+from daskkern.training.prepare_parts import (
+    SUBSAMPLE,
+    TARGETS,
+    batch_plan,
+    features_at,
+    flat,
+    held_out_rows,
+    is_all,
+    present,
+    some_rows,
+)
 from daskkern.training.prepared import Clock, Prepared
 from daskkern.training.sampling import Sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.targets import Targets
 
-_SAMPLED = 55
+_SAMPLED, _COVARIANCE = 55, 56
+_COVARIANCE_ROWS = 4800
 _BLOCK = 512
 
 
@@ -37,20 +59,29 @@ def prepare_columns(
     everything = is_all(settings)
     p = rows.n_rows if everything else points.shape[0]
     clock.stage("basis", f"all {p} rows" if everything else f"{p} {settings.basis.name}")
-    sample = np.sort(generator(settings.seed, _SAMPLED).permutation(rows.n_rows)[:SUBSAMPLE])
-    statistics = sampled_statistics(rows, targets, kernel, points, sample, everything)
-    clock.stage(
-        "sizes",
-        f"largest square {statistics.beta:.3g}, largest eigenvalue {statistics.top:.3g}, "
-        f"critical batch {statistics.critical_batch:.0f}",
-    )
-    plan = batch_plan(rows, settings, 2 * (settings.solver.auto_batch or statistics.critical_batch / 2), p)
+    solver = settings.solver
+    state: ColumnStatistics | CovarianceState
+    if isinstance(solver, EigenPro):
+        state = prepare_covariance(rows, settings, solver, targets, kernel, points, sampling)
+        clock.stage(
+            "spectrum",
+            f"k = {state.damping.size}, critical batch {state.critical_batch:.0f}, beta {state.beta:.3g}",
+        )
+    else:
+        sample = np.sort(generator(settings.seed, _SAMPLED).permutation(rows.n_rows)[:SUBSAMPLE])
+        state = sampled_statistics(rows, targets, kernel, points, sample, everything)
+        clock.stage(
+            "sizes",
+            f"largest square {state.beta:.3g}, largest eigenvalue {state.top:.3g}, "
+            f"critical batch {state.critical_batch:.0f}",
+        )
+    plan = batch_plan(rows, settings, 2 * (solver.auto_batch or state.critical_batch / 2), p)
     shift = kernel.shift_for(some_rows(rows, settings)) if everything else kernel.shift_for(points)
     basis = KernelBasis(kernel, p, np.zeros(0, np.int64), everything, shift, settings.rounding)
     indices = np.arange(p) if everything else None
     own = None if everything else points
     none = np.empty((0, rows.n_features), settings.dtype)
-    return Prepared(basis, indices, own, none, statistics, targets, plan, 1, validation, tuple(clock.stages), sampling)
+    return Prepared(basis, indices, own, none, state, targets, plan, 1, validation, tuple(clock.stages), sampling)
 
 
 def column_functions(rows: Rows, settings: FitSettings) -> tuple[Kernel, HostArray]:
@@ -88,13 +119,61 @@ def sampled_statistics(
     weight = flat(targets.weight(take(rows, sample, TARGETS)))
     if everything:
         return column_statistics(kernel.block(X, X), weight)
-    gram = np.zeros((len(sample), len(sample)))
+    return column_statistics(gram_of(blocks_of(kernel, points, X)), weight)
+
+
+def blocks_of(kernel: Kernel, points: HostArray, X: HostArray) -> FeatureBlocks:
+    """Return what yields the columns of rows `X`, a few at a time: all of them as they are for a linear model."""
     shift = kernel.shift_for(points)
-    if isinstance(kernel, Coordinate):
-        values = kernel.columns(X, kernel.points(points))
-        gram += (values @ values.T).toarray() if scipy.sparse.issparse(values) else values @ values.T
-        return column_statistics(gram, weight)
-    for part in slices(points.shape[0], _BLOCK):
-        phi = kernel.block(X, kernel.points(points[part], shift))
-        gram += phi @ phi.T
-    return column_statistics(gram, weight)
+
+    def blocks() -> Iterator[tuple[slice, HostArray]]:
+        if isinstance(kernel, Coordinate):
+            yield slice(0, points.shape[0]), kernel.columns(X, kernel.points(points))
+            return
+        for part in slices(points.shape[0], _BLOCK):
+            yield part, kernel.block(X, kernel.points(points[part], shift))
+
+    return blocks
+
+
+def covariance_rows(solver: EigenPro, n: int) -> int:
+    """Return the rows M of the subsample that the covariance of explicit features is taken of."""
+    most = max(1, 4 * n // 5)
+    return min(_COVARIANCE_ROWS if solver.subsample == "auto" else int(solver.subsample), most)
+
+
+def prepare_covariance(
+    rows: Rows,
+    settings: FitSettings,
+    solver: EigenPro,
+    targets: Targets,
+    kernel: Kernel,
+    points: HostArray,
+    sampling: Sampling | None,
+) -> CovarianceState:
+    """Return the preconditioner of EigenPro over explicit columns. Raises SpecError for what only centres have."""
+    if solver.window != "auto" or solver.projection != "auto":
+        raise SpecError(
+            f"EigenPro was asked with window={solver.window!r} and projection={solver.projection!r} over "
+            f"{settings.basis.name}, which needs no projections; leave both 'auto'"
+        )
+    chosen = generator(settings.seed, _COVARIANCE).permutation(rows.n_rows)[: covariance_rows(solver, rows.n_rows)]
+    in_S = np.sort(chosen).astype(np.int64)
+    block = take(rows, in_S, TARGETS)
+    held_out, weight_H = held_out_rows(rows, settings, targets, sampling, in_S)
+    drawn = None
+    if sampling is not None:
+        drawn = flat(sampling.weight(block))
+        drawn = np.ones(in_S.size) if drawn is None else drawn
+    return covariance_state(
+        points.shape[0],
+        blocks_of(kernel, points, features_at(rows, in_S)),
+        flat(targets.weight(block)),
+        blocks_of(kernel, points, present(held_out)),
+        weight_H,
+        SpectrumSettings(None if solver.n_directions == "auto" else int(solver.n_directions), solver.rho, solver.tau),
+        settings.batch_limit(points.shape[0]),
+        settings.dtype,
+        settings.seed,
+        drawn,
+    )

@@ -10,7 +10,7 @@ from daskkern.data.rows import Rows
 from daskkern.data.subset import RowsWithout, original_numbers
 from daskkern.data.sweep import SweepPlan
 from daskkern.events import StageFinished
-from daskkern.preconditioners import ColumnStatistics, EigenProState, NystromState
+from daskkern.preconditioners import ColumnStatistics, CovarianceState, EigenProState, NystromState
 from daskkern.training.sampling import Sampling
 from daskkern.training.targets import Targets
 
@@ -28,7 +28,7 @@ class Prepared:
         The user's own points.
     subsample : (s, d) array
         Rows of S, in the order of ``basis.head``.
-    state : EigenProState, NystromState, ColumnStatistics or None
+    state : EigenProState, NystromState, CovarianceState, ColumnStatistics or None
         None where a solver needs no spectrum.
     targets : Targets
     plan : BatchPlan or SweepPlan
@@ -46,7 +46,7 @@ class Prepared:
     indices: IntArray | None
     points: HostArray | None
     subsample: HostArray
-    state: EigenProState | NystromState | ColumnStatistics | None
+    state: EigenProState | NystromState | CovarianceState | ColumnStatistics | None
     targets: Targets
     plan: BatchPlan | SweepPlan
     window: int

@@ -48,6 +48,11 @@ class Row:
 TABLE = {
     "eigenpro, all rows": Row(EigenPro(averaging=0.0), Squared(), AllRows(), 200, 1e-5, goes_on=False),
     "eigenpro, landmarks": Row(EigenPro(averaging=0.0), Logistic(), epochs=100, gap=1e-4, goes_on=False),
+    "eigenpro, features": Row(EigenPro(averaging=0.0), SquaredHinge(), RandomFeatures(60), 300, 1e-5, stochastic=True),
+    "eigenpro, linear": Row(EigenPro(), Logistic(), Linear(), 40, 1e-4, batch_size=30, stochastic=True),
+    "eigenpro, nystrom features": Row(
+        EigenPro(averaging=0.0), Squared(), NystromFeatures(40), 60, 1e-6, stochastic=True
+    ),
     "nystrom_sgd": Row(NystromSGD(mode="streamed"), SquaredHinge(), epochs=300, gap=1e-4, goes_on=False),
     "falkon, squared": Row(Falkon(), Squared(), epochs=40, gap=1e-13, regression=True, batch_size=50),
     "falkon, logistic": Row(Falkon(), Logistic(), epochs=8),
