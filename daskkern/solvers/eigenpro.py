@@ -9,7 +9,9 @@ References
 ----------
 Ma and Belkin, "Diving into the shallows", NeurIPS 2017 (algorithm 1); Abedsoltan, Belkin and Pandit, "Toward large
 kernel models", ICML 2023 (algorithm 2); Abedsoltan et al., "Fast training of large kernel models with delayed
-projections", NeurIPS 2025 (algorithm 1).
+projections", NeurIPS 2025 (algorithm 1). Momentum: Liu and Belkin, "Accelerating SGD with momentum for
+over-parameterized learning", ICLR 2020 (MaSS); over the preconditioned kernel it is the AxlePro of Gao, Abedsoltan,
+Pandit and Belkin.
 
 Where we differ: any loss enters through its gradient (as Nystrom-SGD does); S is drawn from the centres, so that the
 preconditioner maps their span into itself and K_BS is a slice of K_BZ; the ridge penalty is preconditioned too; the
@@ -17,17 +19,12 @@ returned model is the mean of the last iterates.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
-import numpy as np
-
-from daskkern.arrays import Array, HostArray
+from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
-from daskkern.backend.tiles import multiply_blocks, multiply_transposed
 from daskkern.errors import SpecError
-from daskkern.kernels import Points
-from daskkern.preconditioners import EigenProPart, EigenProState
 from daskkern.solvers.base import (
     Batch,
     Problem,
@@ -35,87 +32,19 @@ from daskkern.solvers.base import (
     TailAverage,
     decay,
     is_whole,
-    loss_and_gradient,
     smoothness_of,
+)
+from daskkern.solvers.eigenpro_steps import (
+    EigenProRun,
+    EigenProSetup,
+    Iterate,
+    project,
+    push,
+    step_all_rows,
+    step_window,
 )
 from daskkern.solvers.feature_eigenpro import FeatureSetup, feature_direction
 from daskkern.solvers.snapshot import Shard, Snapshot
-
-_STRIPES = 12  # pieces of a batch over which sums are taken, the same for 1, 2, 3, 4, 6 and 12 ranks
-
-
-class Projector(Protocol):
-    """Solves ``K_ZZ t = h`` over columns sharded like the model."""
-
-    def solve(self, h: Array, comm: Communicator) -> Array:
-        """Return this rank's part (p_r, c) of the solution from its part of `h`."""
-        ...
-
-
-@dataclass(frozen=True)
-class EigenProSetup:
-    """What a rank needs beside its columns.
-
-    Attributes
-    ----------
-    state : EigenProState
-    part : EigenProPart
-        Its rows of the preconditioner.
-    damped : (p_r, q) array, or (s_r, q) with all rows as centres
-        ``K(Z_r, S) V D``; with all rows as centres only the rows of S are needed.
-    projector : Projector or None
-        None when all rows are centres.
-    window : int
-        Batches T between projections.
-    head_blocks : tuple of slices
-        The blocks of the rank's members of S; see :class:`daskkern.basis.Columns`.
-    local, rows : (p_r,) arrays of int or None
-        With all rows as centres: the rank's columns in the order of their rows, and those rows, ascending.
-    """
-
-    state: EigenProState
-    part: EigenProPart
-    damped: Array
-    projector: Projector | None
-    window: int
-    head_blocks: tuple[slice, ...]
-    local: HostArray | None = None
-    rows: HostArray | None = None
-
-
-@dataclass(frozen=True)
-class Temporary:
-    """One stripe of each of the window's batches as temporary centres, with their coefficients."""
-
-    points: Points
-    coefficients: Array
-
-    def join(self, later: "Temporary") -> "Temporary":
-        """Return these centres followed by later ones of the same window."""
-        xp = namespace_of(self.coefficients)
-        joined = self.points.join(later.points)
-        return Temporary(joined, xp.concatenate([self.coefficients, later.coefficients]))
-
-
-@dataclass(frozen=True)
-class EigenProRun:
-    """The state of a run on one rank.
-
-    `a` (p_r, c) as of the last projection and `scale`, by which the ridge penalty shrank it since; `working` is that a
-    plus what S gained since (both by column); `pending` h (p_r, c); `at_S` the model's values at the rank's members
-    of S (s_r, c), kept for the ridge penalty; `temporary` the window's own centres. All rows as centres: only
-    `working` and `at_S` are used; explicit features: only `working`, which is w.
-    """
-
-    a: Array
-    scale: float
-    working: Array
-    pending: Array
-    at_S: Array
-    temporary: tuple[Temporary, ...]
-    in_window: int
-    step: int
-    average: TailAverage
 
 
 @dataclass(frozen=True)
@@ -142,6 +71,13 @@ class EigenPro(Solver[EigenProRun]):
         Multiplies the step, below 2: at twice the step ``m / (L (beta + (m - 1) l_P))`` the mean square of the iterates
         stops contracting (Ma, Bassily and Belkin, ICML 2018). ``solver="auto"`` takes 1.5, which reaches the same
         error in about two thirds of the epochs; averaging removes the noise that it adds.
+    momentum : float
+        gamma of MaSS, from 0 (none) to below 1. Gradients are taken at u: ``w' = u - eta P grad(u)`` and
+        ``u' = (1 + gamma) w' - gamma w + eta_2 P grad(u)`` with ``eta_2 = eta (1 + gamma) / 2 (1 - 1 / kappa)``,
+        ``kappa = 1 + (n - 1) / m``. The best gamma is
+        ``(t - 1) / (t + 1)`` with ``t = (kappa (beta/m + l_P) / mu)^(1/2)``, mu the least eigenvalue that matters; one
+        below ``(kappa - 1) / (kappa + 1)`` is slower than none. For small batches and many epochs: 0.95 and more. p
+        centres need ``window=1`` for it.
     """
 
     name: ClassVar[str] = "eigenpro"
@@ -155,6 +91,7 @@ class EigenPro(Solver[EigenProRun]):
     window: int | str = "auto"
     averaging: float = 1 / 3
     step_scale: float = 1.0
+    momentum: float = 0.0
 
     def __post_init__(self) -> None:
         for field in ("subsample", "n_directions", "window"):
@@ -167,6 +104,8 @@ class EigenPro(Solver[EigenProRun]):
             raise SpecError(f"step_scale={self.step_scale!r} was asked; give a number above 0 and below 2")
         if not 0 <= self.averaging <= 1:
             raise SpecError(f"averaging={self.averaging!r} was asked; give a share between 0 and 1")
+        if not 0 <= self.momentum < 1:
+            raise SpecError(f"momentum={self.momentum!r} was asked of EigenPro; give a number from 0 to below 1")
 
     def init(self, problem: Problem, comm: Communicator) -> EigenProRun:
         del comm
@@ -176,19 +115,39 @@ class EigenPro(Solver[EigenProRun]):
         zero = xp.zeros((p, c), problem.dtype)
         at_S = xp.zeros((problem.part.columns.n_head, c), problem.dtype)
         start = round(problem.n_steps * (1 - self.averaging))
-        return EigenProRun(zero, 1.0, zero, zero, at_S, (), 0, 0, TailAverage(max(start, 1)))
+        if self.momentum and isinstance(setup, EigenProSetup) and setup.window > 1:
+            raise SpecError(
+                f"EigenPro was asked with momentum={self.momentum} and projections every {setup.window} batches; "
+                "momentum over landmarks needs window=1"
+            )
+        slow = Iterate(zero, at_S) if self.momentum else None
+        return EigenProRun(zero, 1.0, zero, zero, at_S, (), 0, 0, TailAverage(max(start, 1)), slow)
 
     def step(self, problem: Problem, state: EigenProRun, batch: Batch, comm: Communicator) -> tuple[EigenProRun, float]:
         setup: EigenProSetup | FeatureSetup = problem.extra
         eta = setup.state.step_size(batch.size, smoothness_of(problem.loss), problem.alpha)
         eta *= self.step_scale * decay(problem.loss, state.step, problem.batches_per_epoch)
+        after, loss = self._plain_step(problem, state, batch, eta, comm)
+        if after.in_window:
+            return after, loss
+        if self.momentum:
+            n = batch.size * problem.batches_per_epoch
+            after = push(after, state, self.momentum, (n - 1) / (n + batch.size - 1))  # 1 - 1 / kappa
+        model = after.working if after.slow is None else after.slow.a
+        return replace(after, average=after.average.add(after.step, model)), loss
+
+    def _plain_step(
+        self, problem: Problem, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
+    ) -> tuple[EigenProRun, float]:
+        setup: EigenProSetup | FeatureSetup = problem.extra
         if isinstance(setup, FeatureSetup):
-            return _step_features(problem, state, batch, eta, comm)
+            direction, loss = feature_direction(problem, state.working, batch, comm)
+            return replace(state, working=state.working - eta * direction, step=state.step + 1), loss
         if setup.projector is None:
-            return _step_all_rows(problem, setup, state, batch, eta, comm)
-        state, loss = _step_window(problem, setup, state, batch, eta, comm)
+            return step_all_rows(problem, setup, state, batch, eta, comm)
+        state, loss = step_window(problem, setup, state, batch, eta, comm)
         if batch.last or state.in_window >= setup.window:
-            state = _project(setup.projector, state, comm)
+            state = project(setup.projector, state, comm)
         return state, loss
 
     def finish(self, problem: Problem, state: EigenProRun, comm: Communicator) -> Array:
@@ -196,7 +155,7 @@ class EigenPro(Solver[EigenProRun]):
         # Within a window `working` lacks the temporary centres: an interrupted run falls back on the last projection.
         setup: EigenProSetup | FeatureSetup = problem.extra
         whole = state.working if isinstance(setup, FeatureSetup) or setup.projector is None else state.a
-        return state.average.value(whole)
+        return state.average.value(whole if state.slow is None else state.slow.a)
 
     def snapshot(self, problem: Problem, state: EigenProRun) -> Snapshot | None:
         if state.in_window:
@@ -204,6 +163,8 @@ class EigenPro(Solver[EigenProRun]):
         ids = problem.part.columns.ids
         head = ids[: problem.part.columns.n_head]
         shards = {"working": Shard(ids, state.working), "at_S": Shard(head, state.at_S), **state.average.shards(ids)}
+        if state.slow is not None:
+            shards |= {"slow": Shard(ids, state.slow.a), "slow_at_S": Shard(head, state.slow.at_S)}
         return Snapshot(
             shards, numbers={"step": state.step, "averaged": state.average.count, "averaged_from": state.average.start}
         )
@@ -211,111 +172,12 @@ class EigenPro(Solver[EigenProRun]):
     def restore(self, problem: Problem, saved: Snapshot) -> EigenProRun:
         fresh = self.init(problem, SerialCommunicator())
         xp, ids = namespace_of(fresh.working), problem.part.columns.ids
-        working = xp.asarray(saved.rows("working", ids))
+        head = ids[: problem.part.columns.n_head]
+        working, at_S = (xp.asarray(saved.rows(name, own)) for name, own in (("working", ids), ("at_S", head)))
+        slow = fresh.slow
+        if slow is not None:
+            slow = Iterate(xp.asarray(saved.rows("slow", ids)), xp.asarray(saved.rows("slow_at_S", head)))
+        average = fresh.average.restored(saved, ids, xp)
         return replace(
-            fresh,
-            a=working,
-            working=working,
-            at_S=xp.asarray(saved.rows("at_S", ids[: problem.part.columns.n_head])),
-            step=int(saved.numbers["step"]),
-            average=fresh.average.restored(saved, ids, xp),
+            fresh, a=working, working=working, at_S=at_S, step=int(saved.numbers["step"]), average=average, slow=slow
         )
-
-
-def _step_features(
-    problem: Problem, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
-) -> tuple[EigenProRun, float]:
-    direction, loss = feature_direction(problem, state.working, batch, comm)
-    working = state.working - eta * direction
-    step = state.step + 1
-    return replace(state, working=working, step=step, average=state.average.add(step, working)), loss
-
-
-def _step_all_rows(
-    problem: Problem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
-) -> tuple[EigenProRun, float]:
-    xp = namespace_of(state.working)
-    m, n_head = batch.size, problem.part.columns.n_head
-    if batch.phi is not None:
-        head = batch.phi[:, :n_head]
-        partial = multiply_blocks(batch.phi, state.working, problem.part.columns.blocks, xp)
-    else:
-        head = xp.empty((m, n_head), problem.dtype)
-        partial = problem.part.scores(batch.X, state.working, head)
-    loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
-    shrink = 1 - eta * problem.alpha
-    residual = multiply_transposed(head, g, xp) * (1 / m) + problem.alpha * state.at_S  # u, own rows of S
-    projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
-    working = state.working * shrink if problem.alpha else state.working.copy()
-    here, rows = _own_rows(setup, batch)
-    working[here] -= (eta / m) * g[rows]  # the rows of a batch are distinct
-    working[:n_head] += eta * setup.part.apply(projected)
-    at_S = state.at_S - eta * (residual - setup.damped @ projected) if problem.alpha else state.at_S
-    step = state.step + 1
-    average = state.average.add(step, working)
-    return replace(state, working=working, at_S=at_S, step=step, average=average), loss
-
-
-def _own_rows(setup: EigenProSetup, batch: Batch) -> tuple[HostArray, HostArray]:
-    """Return local columns and batch rows of the batch's rows that this rank holds as centres."""
-    if setup.local is None or setup.rows is None:
-        raise SpecError("all rows are centres, but the rank has no table of its rows")
-    at = np.minimum(np.searchsorted(setup.rows, batch.positions), max(setup.rows.size - 1, 0))
-    here = setup.rows[at] == batch.positions if setup.rows.size else np.zeros(batch.size, bool)
-    found = here.nonzero()[0]
-    return setup.local[at[found]], found
-
-
-def _step_window(
-    problem: Problem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
-) -> tuple[EigenProRun, float]:
-    xp = namespace_of(state.working)
-    m, n_head = batch.size, problem.part.columns.n_head
-    rows = batch.X if batch.X is None else problem.part.kernel.left(batch.X, problem.part.points)
-    phi = problem.part.block(rows) if batch.phi is None else batch.phi
-    partial = multiply_blocks(phi, state.working, problem.part.columns.blocks, xp)
-    for stripe in state.temporary:
-        partial += problem.part.kernel.matvec(rows, stripe.points, stripe.coefficients)
-    loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
-    shrink = 1 - eta * problem.alpha
-    pulled = multiply_transposed(phi, g, xp) * (1 / m)  # K_ZB g / m
-    residual = pulled[:n_head] + problem.alpha * state.at_S if problem.alpha else pulled[:n_head]
-    projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
-    working = state.working * shrink
-    working[:n_head] += eta * setup.part.apply(projected)
-    correction = setup.damped @ projected
-    pending = state.pending * shrink + eta * (pulled - correction)
-    at_S = state.at_S - eta * (residual - correction[:n_head]) if problem.alpha else state.at_S
-    in_window = state.in_window + 1
-    temporary = state.temporary
-    if problem.alpha:
-        temporary = tuple(Temporary(stripe.points, stripe.coefficients * shrink) for stripe in temporary)
-    if not batch.last and in_window < setup.window:
-        fresh = _stripes(problem, batch, g * (-eta / m), comm)
-        temporary = tuple(a.join(b) for a, b in zip(temporary, fresh, strict=True)) if temporary else fresh
-    run = EigenProRun(
-        state.a, state.scale * shrink, working, pending, at_S, temporary, in_window, state.step + 1, state.average
-    )
-    return run, loss
-
-
-def _stripes(problem: Problem, batch: Batch, coefficients: Array, comm: Communicator) -> tuple[Temporary, ...]:
-    """Return this rank's stripes of the batch's rows as temporary centres: the same stripes for up to 12 ranks."""
-    if batch.X is None:
-        raise SpecError("a window of more than one batch needs the rows of its batches")
-    count = max(_STRIPES, comm.size)
-    edges = [batch.size * k // count for k in range(count + 1)]
-    own = range(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
-    parts = [slice(edges[k], edges[k + 1]) for k in own]
-    like = problem.part.points
-    fresh = (problem.part.kernel.points(batch.X[rows], like.shift, precision=like.precision) for rows in parts)
-    return tuple(Temporary(points, coefficients[rows]) for points, rows in zip(fresh, parts, strict=True))
-
-
-def _project(projector: Projector, state: EigenProRun, comm: Communicator) -> EigenProRun:
-    """End the window: put its gradient on the centres and drop the temporary ones."""
-    a = state.a * state.scale - projector.solve(state.pending, comm)
-    average = state.average.add(state.step, a)
-    return replace(
-        state, a=a, scale=1.0, working=a, pending=state.pending * 0, temporary=(), in_window=0, average=average
-    )

@@ -16,7 +16,7 @@ from daskkern.linalg import InverseFactor, NotPositiveDefiniteError, column_bloc
 from daskkern.preconditioners import ColumnStatistics, CovarianceState, EigenProState, NystromState
 from daskkern.solvers import EigenPro
 from daskkern.solvers.columns import ColumnSetup, RowShare
-from daskkern.solvers.eigenpro import EigenProSetup, Projector
+from daskkern.solvers.eigenpro_steps import EigenProSetup, Projector
 from daskkern.solvers.feature_eigenpro import FeatureSetup
 from daskkern.solvers.nystrom_sgd import NystromSetup
 from daskkern.solvers.projectors import EigenProProjector

@@ -15,7 +15,7 @@ from daskkern.linalg import column_blocks, inverse_factor
 from daskkern.losses import Loss, encode
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
 from daskkern.solvers import Batch, EigenPro, NystromSGD, Problem, Solver
-from daskkern.solvers.eigenpro import EigenProSetup, Projector
+from daskkern.solvers.eigenpro_steps import EigenProSetup, Projector
 from daskkern.solvers.nystrom_sgd import NystromSetup
 from daskkern.solvers.projectors import EigenProProjector
 from daskkern.training.columns import feature_columns
