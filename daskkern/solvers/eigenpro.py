@@ -51,6 +51,9 @@ from daskkern.solvers.snapshot import Shard, Snapshot
 class EigenPro(Solver[EigenProRun]):
     """EigenPro.
 
+    ``EigenPro(rho=0.5)`` over all rows is the conditioned SGD for any convex loss of Pfahler and Morik (ECML PKDD 2018,
+    section 4.2, equation 20), whose conditioner is P with that exponent.
+
     Parameters
     ----------
     subsample : int or "auto"
