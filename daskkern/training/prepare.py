@@ -40,9 +40,7 @@ def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:
     targets = learn_targets(rows, settings)
     settings = replace(settings, kernel=settings.kernel.resolve(some_rows(rows, settings)))
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} outputs")
-    centres = isinstance(settings.basis, AllRows | Landmarks)
-    own_way = settings.solver.deals != "columns" or isinstance(settings.solver, EigenPro | NystromSGD | PCG)
-    if not (centres and own_way):
+    if _is_by_columns(settings):
         return prepare_columns(rows, settings, targets, learn_sampling(rows, settings, targets), validation, clock)
     if isinstance(settings.basis, AllRows | Landmarks):
         chosen = _columns(rows, settings)
@@ -56,6 +54,13 @@ def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:
     if isinstance(settings.solver, NystromSGD):
         return prepare_nystrom(source, rows, settings, targets, chosen, sampling, validation, clock)
     return prepare_eigenpro(rows, settings, targets, chosen, sampling, validation, clock)
+
+
+def _is_by_columns(settings: FitSettings) -> bool:
+    """Return whether the set-up is that of explicit columns, or of a method without a preconditioner."""
+    if isinstance(settings.solver, EigenPro):
+        return not isinstance(settings.basis, AllRows | Landmarks)
+    return settings.solver.deals == "columns" and not isinstance(settings.solver, NystromSGD | PCG)
 
 
 def _check_size(rows: Rows) -> None:
