@@ -14,6 +14,7 @@ from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.pcg import PCG
 from daskkern.solvers.pegasos import Pegasos
+from daskkern.solvers.sag import SAG
 from daskkern.solvers.sdca import SDCA
 from daskkern.solvers.sgd import SGD
 from daskkern.solvers.snapshot import Shard, Snapshot
@@ -28,6 +29,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     SDCA,
     Pegasos,
     Norma,
+    SAG,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -57,6 +59,7 @@ def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:
 
 __all__ = [
     "PCG",
+    "SAG",
     "SDCA",
     "SGD",
     "SOLVERS",

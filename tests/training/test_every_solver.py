@@ -18,6 +18,7 @@ from daskkern.events import EpochFinished, Event, FitResumed
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge, encode
 from daskkern.solvers import PCG, SDCA, SGD, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos, Solver
+from daskkern.solvers import PCG, SAG, SDCA, SGD, Direct, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.testing import naive
 from daskkern.training.settings import FitSettings
 
@@ -78,6 +79,13 @@ TABLE = {
     "norma": Row(Norma(averaging=0.5), Logistic(), AllRows(), 60, 1e-2, 30, stochastic=True),
     "pegasos, linear": Row(
         Pegasos(project=True, average_weights="linear"), MultinomialLogistic(), Linear(), 60, 1e-2, 30, stochastic=True
+    "saga, all rows": Row(SAG(tol=0), Squared(), AllRows(), 40, 1e-9, 10, regression=True, stochastic=True),
+    "saga, linear": Row(
+        SAG(order="lipschitz", tol=0), SquaredHinge(), Linear(), 40, 1e-10, batch_size=30, stochastic=True
+    ),
+    "sag, random features": Row(SAG("sag", tol=0), Logistic(), RandomFeatures(60), 40, 1e-9, 30, stochastic=True),
+    "sag, line search": Row(
+        SAG("sag", "line_search", "lipschitz", 0), Logistic(), NystromFeatures(40), 40, 1e-8, 30, stochastic=True
     ),
 }
 rows = pytest.mark.parametrize("name", TABLE)

@@ -1,0 +1,148 @@
+"""SAG and SAGA: the iterates of the sequential method, the bound of the theory, and the norm that ends a fit."""
+
+import math
+
+import numpy as np
+import pytest
+from test_ranks_of_a_fit import Fit, _source
+
+from daskkern.arrays import HostArray
+from daskkern.basis import AllRows, BasisSpec, Linear, RandomFeatures
+from daskkern.errors import SpecError
+from daskkern.estimators import KernelClassifier
+from daskkern.events import Event, OptimalityMeasured
+from daskkern.kernels import Laplacian
+from daskkern.losses import Hinge, Logistic, Loss, Smooth, Squared
+from daskkern.solvers import SAG
+from daskkern.solvers.columns import ColumnSetup, RowShare
+from daskkern.solvers.sag import SAGRun
+from daskkern.testing import naive
+from daskkern.training.settings import FitSettings
+
+ALPHA = 1e-2
+
+
+def _fit(solver: SAG, loss: Loss, basis: BasisSpec, epochs: int, batch_size: int = 32) -> Fit:
+    settings = FitSettings(
+        Laplacian(3.0), loss, basis, solver, ALPHA, max_epochs=epochs, batch_size=batch_size, dtype="float64",
+        device="cpu", fit_intercept=False,
+    )  # fmt: skip
+    return Fit.of(_source(weighted=True, regression="regression" in loss.tasks), settings)
+
+
+def _features(fit: Fit) -> HostArray:
+    """Return rows (n, p) whose inner products are those of the function space."""
+    if fit.prepared.basis.all_rows:
+        return np.linalg.cholesky(naive.kernel_matrix(fit.settings.kernel.spec(), fit.source.X, fit.source.X))
+    return fit.prepared.basis.kernel.block(fit.source.X, fit.prepared.basis.points(fit.prepared.points))
+
+
+def _weights(fit: Fit) -> HostArray:
+    return fit.source.weight / fit.source.weight.mean()
+
+
+def _sequential(fit: Fit, epochs: int) -> HostArray:
+    """Return the scores after `epochs`, from the textbook's w and table of gradients."""
+    phi, plan, loss, solver = _features(fit), fit.prepared.plan, fit.settings.loss, fit.settings.solver
+    assert isinstance(solver, SAG)
+    assert isinstance(loss, Smooth)
+    y, weight, n = fit.prepared.targets.encode(fit.source.y), _weights(fit), len(phi)
+    setup = ColumnSetup(n, fit.prepared.state, RowShare.equal(n, 0, 1), False, 0)
+    w, table = np.zeros((phi.shape[1], y.shape[1])), np.zeros((n, phi.shape[1], y.shape[1]))
+    squares = weight * (phi**2).sum(axis=1)
+    largest, step, seen = fit.prepared.state.beta, 0, 0
+    for epoch in range(1, epochs + 1):
+        for batch in plan.order(epoch):
+            at = plan.positions(batch)
+            largest = max(largest, squares[at].max())
+            run = SAGRun(w, w, table, step, seen, largest, 0.0)
+            rows, kappa = solver._rows(run, squares[at], setup)
+            smooth = (
+                largest if seen < n or solver.order != "lipschitz" else min(largest, 2 * fit.prepared.state.mean_square)
+            )
+            eta = 1 / ((3 if solver.method == "saga" else 1) * (loss.smoothness * smooth + ALPHA))
+            for k in rows:
+                i = at[k]
+                new = weight[i] * np.outer(phi[i], loss.gradient(phi[[i]] @ w, y[[i]])[0])
+                seen = min(seen + 1, n)
+                if solver.method == "saga":
+                    direction = kappa[k] * (new - table[i]) + table.mean(axis=0)
+                    table[i] = new
+                else:
+                    table[i] = new
+                    direction = table.sum(axis=0) / seen
+                w = w - eta * (direction + ALPHA * w)
+            step += 1
+    return phi @ w
+
+
+@pytest.mark.parametrize(
+    ("solver", "loss", "basis"),
+    [
+        (SAG("sag", tol=0), Logistic(), RandomFeatures(30)),
+        (SAG("saga", order="shuffled", tol=0), Squared(), AllRows()),
+        (SAG("saga", order="lipschitz", tol=0), Logistic(), Linear()),
+        (SAG("sag", order="lipschitz", tol=0), Logistic(), AllRows()),
+    ],
+    ids=["sag", "saga shuffled", "saga lipschitz", "sag lipschitz"],
+)
+def test_the_iterates_are_those_of_the_sequential_method(solver: SAG, loss: Loss, basis: BasisSpec) -> None:
+    fit = _fit(solver, loss, basis, 3)
+    expected = _sequential(fit, 3)
+    for ranks in (1, 3):
+        np.testing.assert_allclose(fit.scores(fit.results(ranks)), expected, atol=1e-9 * np.abs(expected).max())
+
+
+def test_the_bound_of_the_theory_holds() -> None:
+    """Theorem 1 of Schmidt, Le Roux and Bach, for slopes that begin with 0."""
+    fit = _fit(SAG("sag", "theory", tol=0), Squared(), Linear(), 1)
+    phi, weight, y = _features(fit), _weights(fit), fit.prepared.targets.encode(fit.source.y)
+    n = len(phi)
+    best = np.linalg.solve(
+        phi.T @ (weight[:, None] * phi) / n + ALPHA * np.eye(phi.shape[1]), phi.T @ (weight[:, None] * y) / n
+    )
+
+    def objective(w: HostArray) -> float:
+        return float(np.mean(weight * Squared().value(phi @ w, y)) + ALPHA / 2 * (w**2).sum())
+
+    L = float((weight * (phi**2).sum(axis=1)).max()) + ALPHA
+    slopes = weight[:, None] * (phi @ best - y)
+    noise = float(np.mean((slopes**2).sum(axis=1) * (phi**2).sum(axis=1)))
+    start = objective(0 * best) - objective(best) + 4 * L / n * float((best**2).sum()) + noise / (16 * L)
+    rate = 1 - min(ALPHA / (16 * L), 1 / (8 * n))
+    for epochs in (5, 20, 60):
+        (result,) = _fit(SAG("sag", "theory", tol=0), Squared(), Linear(), epochs).results(1)
+        assert objective(result.coef) - objective(best) <= rate ** (n * epochs) * start
+
+
+@pytest.mark.parametrize("basis", [Linear(), AllRows()], ids=lambda basis: basis.name)
+def test_a_small_gradient_ends_the_fit(basis: BasisSpec) -> None:
+    fit = _fit(SAG(tol=1e-3), Logistic(), basis, 200)
+    events: list[Event] = []
+    results = fit.results(2, listen=events.append)
+    told = [event for event in events if isinstance(event, OptimalityMeasured)]
+    assert {result.reason for result in results} == {"converged"}
+    assert len(told) == results[0].epochs < 200
+    assert told[-1].value <= told[-1].tol == 1e-3 < told[-2].value
+    phi, weight = _features(fit), _weights(fit)
+    y = fit.prepared.targets.encode(fit.source.y)
+    scores = fit.scores(results)
+    w = np.linalg.lstsq(phi, scores, rcond=None)[0]
+    gradient = phi.T @ (weight[:, None] * Logistic().gradient(scores, y)) / len(phi) + ALPHA * w
+    norm = float(np.linalg.norm(gradient)) / math.sqrt((weight * (phi**2).sum(axis=1)).max())
+    assert norm <= 2e-3  # that of the memory, whose slopes are an epoch old at most, is not that of the model
+
+
+def test_a_loss_with_kinks_is_refused() -> None:
+    X, y = np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) % 2
+    with pytest.raises(SpecError, match=r"sag needs a loss with a smooth gradient, and the hinge loss has none.*sdca"):
+        KernelClassifier("gaussian:1", loss=Hinge(), basis=Linear(), solver="sag", device="cpu").fit(X, y)
+    for words, sentence in (
+        ({"method": "svrg"}, "method='svrg' was asked of SAG; choose one of sag, saga"),
+        ({"steps": "long"}, "steps='long'"),
+        ({"order": "cyclic"}, "order='cyclic'"),
+        ({"method": "sag", "order": "shuffled"}, "can diverge; choose 'uniform' or 'lipschitz'"),
+        ({"tol": -1.0}, "tol=-1.0 was asked"),
+    ):
+        with pytest.raises(SpecError, match=sentence):
+            SAG(**words)
