@@ -16,6 +16,15 @@ from daskkern.solvers import SOLVERS, EigenPro, NystromSGD, parse_solver
 from daskkern.testing import naive
 
 LAST = EigenPro(averaging=0.0)
+SMOOTHNESS = {
+    "squared": 1,
+    "squared_hinge": 2,
+    "smoothed_hinge": 1,
+    "logistic": 1 / 4,
+    "multinomial_logistic": 1 / 2,
+    "huber": 1,
+    "squared_epsilon_insensitive": 2,
+}
 each_loss = pytest.mark.parametrize("loss", [loss() for loss in LOSSES.values()], ids=lambda loss: loss.name)
 
 
@@ -25,11 +34,10 @@ def _matrix(problem: Toy) -> HostArray:
 
 def _eta(setup: bench.Setup, number: int) -> float:
     problem = setup.toy
-    smoothness = {"squared": 1, "squared_hinge": 2, "hinge": 1, "logistic": 1 / 4, "multinomial_logistic": 1 / 2}
     m = problem.batch(number).size
     noise = setup.state.beta + (m - 1) * setup.state.top
-    eta = 0.99 * m / (smoothness[problem.loss.name] * noise + m * problem.alpha)
-    decay = (1 + number / len(problem.batches)) ** -0.5 if problem.loss.name == "hinge" else 1.0
+    eta = 0.99 * m / (SMOOTHNESS.get(problem.loss.name, 1) * noise + m * problem.alpha)
+    decay = 1.0 if problem.loss.name in SMOOTHNESS else (1 + number / len(problem.batches)) ** -0.5
     return float(eta * decay)
 
 
