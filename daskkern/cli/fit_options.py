@@ -14,6 +14,7 @@ from daskkern.cli.values import as_batch, as_budget, as_flag, as_number, as_whol
 from daskkern.errors import SpecError
 from daskkern.features import KINDS
 from daskkern.kernels import KERNELS, parse_kernel
+from daskkern.landmarks import SELECTORS
 from daskkern.losses import LOSSES, parse_loss
 from daskkern.solvers import SOLVERS, Solver, parse_solver
 from daskkern.systems import System, system
@@ -62,7 +63,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--landmarks", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_COLUMNS}]"),
         click.option("--features", type=int, help=f"Number of random features.  [default: {DEFAULT_COLUMNS}]"),
         click.option("--feature-kind", help=f"Of random features: {', '.join(KINDS)}.  [default: auto]"),
-        click.option("--selector", help="How landmarks are chosen: uniform or stratified.  [default: uniform]"),
+        click.option("--selector", help=f"How landmarks are chosen: {', '.join(SELECTORS)}.  [default: uniform]"),
         click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
         click.option("--epochs", type=int, help="Passes over the rows.  [default: 10]"),
         click.option("--alpha", type=float, help="Ridge penalty.  [default: 0]"),

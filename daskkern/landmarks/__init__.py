@@ -2,10 +2,11 @@
 
 from daskkern.errors import SpecError
 from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, first_occurrences
+from daskkern.landmarks.k_means import KMeans
 from daskkern.landmarks.stratified import Stratified
 from daskkern.landmarks.uniform import Uniform
 
-SELECTORS: dict[str, type[LandmarkSelector]] = {selector.name: selector for selector in (Uniform, Stratified)}
+SELECTORS: dict[str, type[LandmarkSelector]] = {selector.name: selector for selector in (Uniform, Stratified, KMeans)}
 
 
 def parse_selector(selector: str | LandmarkSelector) -> LandmarkSelector:
@@ -19,6 +20,7 @@ def parse_selector(selector: str | LandmarkSelector) -> LandmarkSelector:
 
 __all__ = [
     "SELECTORS",
+    "KMeans",
     "LandmarkSelector",
     "LandmarkSet",
     "Stratified",

@@ -9,10 +9,20 @@ from daskkern.arrays import HostArray
 from daskkern.data.rows import ArrayRows
 from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian
-from daskkern.landmarks import SELECTORS, LandmarkSelector, Stratified, Uniform, first_occurrences, parse_selector
+from daskkern.landmarks import (
+    SELECTORS,
+    KMeans,
+    LandmarkSelector,
+    Stratified,
+    Uniform,
+    first_occurrences,
+    parse_selector,
+)
 
 KERNEL = Gaussian()
-each_selector = pytest.mark.parametrize("selector", [kind() for kind in SELECTORS.values()], ids=lambda s: s.name)
+each_selector = pytest.mark.parametrize(
+    "selector", [kind() for kind in SELECTORS.values() if kind.chooses_rows], ids=lambda s: s.name
+)
 laws = settings(max_examples=25, deadline=None)
 
 
@@ -138,3 +148,21 @@ def test_selectors_are_found_by_name() -> None:
         SpecError, match=r"landmark selector 'kmeans' is unknown\. Known selectors: uniform, stratified"
     ):
         parse_selector("kmeans")
+
+
+def test_k_means_finds_clusters_whatever_the_chunks() -> None:
+    rng = np.random.default_rng(0)
+    centres = 10 * rng.standard_normal((5, 3))
+    X = centres[rng.integers(0, 5, 400)] + 0.1 * rng.standard_normal((400, 3))
+    chosen = [
+        KMeans().select(ArrayRows(X, None, dtype=np.float64, chunk_rows=chunk), KERNEL, 5, 3) for chunk in (11, 400)
+    ]
+    np.testing.assert_allclose(chosen[0].points, chosen[1].points, rtol=1e-9)
+    assert chosen[0].indices is None
+    distance = np.linalg.norm(chosen[0].points[:, None] - centres, axis=2)
+    assert sorted(distance.argmin(axis=1)) == [0, 1, 2, 3, 4]
+    assert distance.min(axis=1).max() < 0.1
+    everything = KMeans().select(ArrayRows(X[:7], None, dtype=np.float64), KERNEL, 50, 3)
+    assert everything.points.shape == (7, 3)
+    with pytest.raises(SpecError, match="rows_each=0"):
+        KMeans(rows_each=0)

@@ -17,8 +17,7 @@ from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeature
 from daskkern.events import EpochFinished, Event, FitResumed
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge, encode
-from daskkern.solvers import PCG, SDCA, SGD, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos, Solver
-from daskkern.solvers import PCG, SAG, SDCA, SGD, Direct, EigenPro, Falkon, NystromSGD, Solver
+from daskkern.solvers import PCG, SAG, SDCA, SGD, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos, Solver
 from daskkern.testing import naive
 from daskkern.training.settings import FitSettings
 
@@ -79,6 +78,7 @@ TABLE = {
     "norma": Row(Norma(averaging=0.5), Logistic(), AllRows(), 60, 1e-2, 30, stochastic=True),
     "pegasos, linear": Row(
         Pegasos(project=True, average_weights="linear"), MultinomialLogistic(), Linear(), 60, 1e-2, 30, stochastic=True
+    ),
     "saga, all rows": Row(SAG(tol=0), Squared(), AllRows(), 40, 1e-9, 10, regression=True, stochastic=True),
     "saga, linear": Row(
         SAG(order="lipschitz", tol=0), SquaredHinge(), Linear(), 40, 1e-10, batch_size=30, stochastic=True
