@@ -1,0 +1,76 @@
+"""Systems over features: linear models, random features, Nystrom features."""
+
+from daskkern.basis import Linear, NystromFeatures, RandomFeatures
+from daskkern.landmarks import KMeans
+from daskkern.solvers import SAG, SDCA, SGD, Direct, EigenPro, Pegasos
+from daskkern.systems.named import System
+
+_LINEAR, _RANDOM, _KERNEL = "linear", "random features", "Nystrom and full kernel"
+_RF, _NF = RandomFeatures(4000), NystromFeatures(1000)
+
+EXPLICIT = (
+    System(
+        "linear_eigenpro", "SGD on the features, the top directions of their covariance damped",
+        "Ma and Belkin, NeurIPS 2017", _LINEAR, EigenPro(), Linear(), "squared_hinge", max_epochs=20,
+    ),
+    System(
+        "pegasos", "stochastic subgradients with steps 1 / (alpha t) for a linear support vector machine",
+        "Shalev-Shwartz, Singer, Srebro and Cotter, Math. Programming 2011", _LINEAR,
+        Pegasos(averaging=0.5), Linear(), "hinge", None, alpha=1e-4, max_epochs=20,
+    ),
+    System(
+        "sdca", "dual coordinate ascent for a linear model, a duality gap as its certificate",
+        "Shalev-Shwartz and Zhang, JMLR 2013", _LINEAR, SDCA(), Linear(), "hinge", "squared", alpha=1e-4, max_epochs=20,
+    ),
+    System(
+        "sag", "stochastic average gradient: a remembered slope for each row",
+        "Schmidt, Le Roux and Bach, Math. Programming 2017", _LINEAR,
+        SAG("sag"), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=30,
+    ),
+    System(
+        "saga", "SAG without its bias", "Defazio, Bach and Lacoste-Julien, NeurIPS 2014", _LINEAR,
+        SAG("saga"), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=30,
+    ),
+    System(
+        "eigenpro_rf", "EigenPro on random features", "Ma and Belkin, NeurIPS 2017", _RANDOM, EigenPro(tau=0.25), _RF,
+    ),
+    System(
+        "sgd_rf", "SGD on random features",
+        "Rahimi and Recht, NeurIPS 2007; Carratino, Rudi and Rosasco, NeurIPS 2018", _RANDOM, SGD(), _RF, max_epochs=20,
+    ),
+    System(
+        "random_kitchen_sinks", "ridge regression on random features", "Rahimi and Recht, NeurIPS 2008", _RANDOM,
+        Direct(), _RF, alpha=1e-7, max_epochs=1,
+    ),
+    System(
+        "elm", "extreme learning machine: a random hidden layer, and ridge regression on it",
+        "Huang, Zhu and Siew, Neurocomputing 2006", _RANDOM,
+        Direct(), RandomFeatures(4000, "sigmoid"), alpha=1e-7, max_epochs=1,
+    ),
+    System(
+        "r_pegasos", "Pegasos on random features", "Lee and Wright, 2011; Shalev-Shwartz et al., 2011", _RANDOM,
+        Pegasos(averaging=0.5), _RF, "hinge", None, alpha=1e-5, max_epochs=20,
+    ),
+    System(
+        "r_sdca", "dual coordinate ascent on random features", "Shalev-Shwartz and Zhang, JMLR 2013", _RANDOM,
+        SDCA(), _RF, "hinge", "squared", alpha=1e-6,
+    ),
+    System(
+        "n_pegasos", "Pegasos on Nystrom features", "Pfahler and Morik, ECML PKDD 2018", _KERNEL,
+        Pegasos(averaging=0.5), _NF, "hinge", None, alpha=1e-5, max_epochs=20,
+    ),
+    System(
+        "n_sdca", "dual coordinate ascent on Nystrom features", "Pfahler and Morik, ECML PKDD 2018", _KERNEL,
+        SDCA(), _NF, "hinge", "squared", alpha=1e-6,
+    ),
+    System(
+        "asset", "averaged SGD for a support vector machine on Nystrom features", "Lee and Wright, 2011", _KERNEL,
+        SGD("inverse_root", averaging=0.5), _NF, "hinge", None, alpha=1e-6, batch_size=32, max_epochs=20,
+    ),
+    System(
+        "llsvm", "a linear support vector machine on Nystrom features of k-means landmarks",
+        "Zhang, Lan, Wang and Moerchen, AISTATS 2012", _KERNEL,
+        SDCA(), NystromFeatures(1000, KMeans()), "hinge", None, alpha=1e-6,
+    ),
+)  # fmt: skip
+"""A row a system. Losses: for classification, for regression."""

@@ -1,0 +1,62 @@
+"""Systems over kernel columns: landmarks, or all rows."""
+
+from daskkern.basis import AllRows, Landmarks
+from daskkern.solvers import PCG, SDCA, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos
+from daskkern.systems.named import System
+
+_ONLINE, _KERNEL = "online and budgeted", "Nystrom and full kernel"
+
+KERNEL = (
+    System(
+        "eigenpro", "SGD on all rows, the top eigendirections of a subsample damped, exponent 1",
+        "Ma and Belkin, NeurIPS 2017", _KERNEL, EigenPro(rho=1.0), AllRows(),
+    ),
+    System(
+        "eigenpro2", "EigenPro with exponent 0.95, batch and step chosen from the spectrum",
+        "Ma and Belkin, MLSys 2019", _KERNEL, EigenPro(step_scale=1.5), AllRows(),
+    ),
+    System(
+        "conditioned_sgd", "EigenPro with exponent 1/2 for losses of classification",
+        "Pfahler and Morik, ECML PKDD 2018", _KERNEL, EigenPro(rho=0.5), AllRows(), "squared_hinge",
+    ),
+    System(
+        "eigenpro4", "EigenPro on p centres with delayed projections", "Abedsoltan et al., NeurIPS 2025", _KERNEL,
+        EigenPro(step_scale=1.5), Landmarks(10_000), "squared_hinge",
+    ),
+    System(
+        "nystrom_sgd", "conditioned SGD in the eigenfeatures of the Nystrom kernel",
+        "Pfahler and Morik, ECML PKDD 2018", _KERNEL, NystromSGD(), Landmarks(2000), "squared_hinge",
+    ),
+    System(
+        "falkon", "preconditioned conjugate gradient on landmarks", "Rudi, Carratino and Rosasco, NeurIPS 2017",
+        _KERNEL, Falkon(), Landmarks(10_000), alpha=1e-7, max_epochs=20,
+    ),
+    System(
+        "falkon_logistic", "Newton's method, its systems solved by Falkon",
+        "Marteau-Ferey, Bach and Rudi, NeurIPS 2019", _KERNEL,
+        Falkon(), Landmarks(10_000), "logistic", None, alpha=1e-7,
+    ),
+    System(
+        "pcg", "kernel ridge on all rows by preconditioned conjugate gradient",
+        "Avron, Clarkson and Woodruff, SIMAX 2017; Frangella, Tropp and Udell, SIMAX 2023", _KERNEL,
+        PCG(), AllRows(), alpha=1e-7, max_epochs=30,
+    ),
+    System(
+        "krls", "regularised least squares on all rows, by Cholesky", "Rifkin, Yeo and Poggio, 2003", _KERNEL,
+        Direct(), AllRows(), alpha=1e-7, max_epochs=1,
+    ),
+    System(
+        "k_sdca", "dual coordinate ascent on all rows: a support vector machine with a certificate",
+        "Shalev-Shwartz and Zhang, JMLR 2013", _KERNEL, SDCA(), AllRows(), "hinge", "squared", alpha=1e-6,
+    ),
+    System(
+        "kernel_pegasos", "Pegasos on all rows, its coefficients counts of margin violations",
+        "Shalev-Shwartz et al., Math. Programming 2011", _ONLINE,
+        Pegasos(averaging=0.5), AllRows(), "hinge", None, alpha=1e-5,
+    ),
+    System(
+        "norma", "online kernel learning: a term for each row met, all of them shrinking",
+        "Kivinen, Smola and Williamson, IEEE TSP 2004", _ONLINE, Norma(), AllRows(), "hinge", "squared", alpha=1e-6,
+    ),
+)  # fmt: skip
+"""A row a system. Losses: for classification, for regression."""
