@@ -46,7 +46,7 @@ from daskkern.solvers.sequential import (
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 METHODS = ("sag", "saga")
-STEPS = ("auto", "theory", "line_search")
+STEPS = ("auto", "line_search")
 ORDERS = ("uniform", "shuffled", "lipschitz")
 _STREAM, _DRAWS = 72, 73
 _MOST_DOUBLINGS = 60
@@ -79,8 +79,9 @@ class SAG(Solver[SAGRun]):
     ----------
     method : {"saga", "sag"}
     steps : str
-        "auto": ``1 / (3 L)`` for SAGA and ``1 / L`` for SAG, with ``L = smoothness * max w |x|^2 + alpha``; the maximum
-        is that of the rows seen so far. "theory": ``1 / (16 L)`` for SAG. "line_search" finds L along the run: doubled
+        "auto": ``1 / (3 L)`` for SAGA and ``1 / (16 L)`` for SAG, as in the papers' theorems, with
+        ``L = smoothness * max w |x|^2 + alpha``; the maximum is that of the rows seen so far. The step of 1 / L that is
+        often taken for SAG diverges here: rows are drawn batch by batch. "line_search" finds L along the run: doubled
         until a row's own step decreases its loss as it should, and halved in the course of an epoch.
     order : str
         Which rows of a batch are visited. "uniform" and "lipschitz" draw as many as it has, with replacement, the
@@ -172,9 +173,7 @@ class SAG(Solver[SAGRun]):
                 # No row is drawn with less than half its share, so that L / (n p) is at most twice the mean.
                 smoothness = min(smoothness, 2 * smoothness_of(problem.loss) * setup.statistics.mean_square)
         L = smoothness + problem.alpha
-        if self.steps == "theory" and self.method == "sag":
-            return 1 / (16 * L)
-        return 1 / (3 * L) if self.method == "saga" else 1 / L
+        return 1 / (3 * L) if self.method == "saga" else 1 / (16 * L)
 
     def certificate(self, problem: Problem, state: SAGRun) -> Certificate | None:
         del problem

@@ -32,7 +32,8 @@ EXPLICIT = (
         SAG("saga"), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=30,
     ),
     System(
-        "eigenpro_rf", "EigenPro on random features", "Ma and Belkin, NeurIPS 2017", _RANDOM, EigenPro(tau=0.25), _RF,
+        "eigenpro_rf", "EigenPro on random features", "Ma and Belkin, NeurIPS 2017", _RANDOM,
+        EigenPro(step_scale=1.5), _RF, max_epochs=20,
     ),
     System(
         "sgd_rf", "SGD on random features",

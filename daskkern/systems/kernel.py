@@ -56,7 +56,8 @@ KERNEL = (
     ),
     System(
         "norma", "online kernel learning: a term for each row met, all of them shrinking",
-        "Kivinen, Smola and Williamson, IEEE TSP 2004", _ONLINE, Norma(), AllRows(), "hinge", "squared", alpha=1e-6,
+        "Kivinen, Smola and Williamson, IEEE TSP 2004", _ONLINE,
+        Norma(averaging=0.5), AllRows(), "hinge", "squared", alpha=1e-6,
     ),
 )  # fmt: skip
 """A row a system. Losses: for classification, for regression."""

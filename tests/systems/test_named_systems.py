@@ -22,7 +22,7 @@ LINEAR_ERROR, KERNEL_ERROR = 0.12, 0.07  # of scikit-learn's LogisticRegression 
 def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("systems")
     X, y = load_digits(return_X_y=True)
-    np.savez(folder / "digits.npz", X=X[:900], y=y[:900])
+    np.savez(folder / "digits.npz", X=X[:700], y=y[:700])
     places = folder / "train.zarr", folder / "test.zarr"
     daskkern.ingest([str(folder / "digits.npz")], places[0], scale="minmax", split=0.3, out_test=places[1])
     return str(places[0]), str(places[1])
@@ -31,7 +31,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def found(stores: tuple[str, str]) -> Comparison:
     rows = [row for row in SYSTEMS.values() if "classification" in row.tasks]
-    return compare(stores[0], rows, test=stores[1], columns=300, budget_s=20.0)
+    return compare(stores[0], rows, test=stores[1], columns=200, budget_s=20.0)
 
 
 @pytest.mark.parametrize("name", [row.name for row in SYSTEMS.values() if "classification" in row.tasks])

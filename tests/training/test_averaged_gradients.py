@@ -60,7 +60,7 @@ def _sequential(fit: Fit, epochs: int) -> HostArray:
             smooth = (
                 largest if seen < n or solver.order != "lipschitz" else min(largest, 2 * fit.prepared.state.mean_square)
             )
-            eta = 1 / ((3 if solver.method == "saga" else 1) * (loss.smoothness * smooth + ALPHA))
+            eta = 1 / ((3 if solver.method == "saga" else 16) * (loss.smoothness * smooth + ALPHA))
             for k in rows:
                 i = at[k]
                 new = weight[i] * np.outer(phi[i], loss.gradient(phi[[i]] @ w, y[[i]])[0])
@@ -95,7 +95,7 @@ def test_the_iterates_are_those_of_the_sequential_method(solver: SAG, loss: Loss
 
 def test_the_bound_of_the_theory_holds() -> None:
     """Theorem 1 of Schmidt, Le Roux and Bach, for slopes that begin with 0."""
-    fit = _fit(SAG("sag", "theory", tol=0), Squared(), Linear(), 1)
+    fit = _fit(SAG("sag", tol=0), Squared(), Linear(), 1)
     phi, weight, y = _features(fit), _weights(fit), fit.prepared.targets.encode(fit.source.y)
     n = len(phi)
     best = np.linalg.solve(
@@ -111,7 +111,7 @@ def test_the_bound_of_the_theory_holds() -> None:
     start = objective(0 * best) - objective(best) + 4 * L / n * float((best**2).sum()) + noise / (16 * L)
     rate = 1 - min(ALPHA / (16 * L), 1 / (8 * n))
     for epochs in (5, 20, 60):
-        (result,) = _fit(SAG("sag", "theory", tol=0), Squared(), Linear(), epochs).results(1)
+        (result,) = _fit(SAG("sag", tol=0), Squared(), Linear(), epochs).results(1)
         assert objective(result.coef) - objective(best) <= rate ** (n * epochs) * start
 
 
