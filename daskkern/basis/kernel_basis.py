@@ -4,7 +4,7 @@ The first `n_head` columns of every rank's share are its members of the precondi
 K_BS is a column slice of the block that the step needs anyway.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import numpy as np
@@ -103,6 +103,11 @@ class KernelPart:
     def is_coordinates(self) -> bool:
         """Whether the columns are features of the rows themselves."""
         return isinstance(self.kernel, Coordinate)
+
+    def moved(self, rows: Array) -> "KernelPart":
+        """Return the products with other points (p_r, d) in the places of the columns."""
+        like = self.points
+        return replace(self, points=self.kernel.points(rows, like.shift, like.blocks, precision=like.precision))
 
     def rows(self, X: Array) -> Array:
         """Return the rank's own features of rows (m, p_r), dense or CSR: a view where that is possible."""

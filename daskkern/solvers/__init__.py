@@ -6,6 +6,7 @@ from typing import Any
 from daskkern.errors import SpecError
 from daskkern.losses import Loss
 from daskkern.solvers.base import Batch, Certificate, Problem, Solver
+from daskkern.solvers.bsgd import BSGD
 from daskkern.solvers.direct import Direct
 from daskkern.solvers.eigenpro import EigenPro
 from daskkern.solvers.falkon import Falkon
@@ -30,6 +31,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     Pegasos,
     Norma,
     SAG,
+    BSGD,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -58,6 +60,7 @@ def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:
 
 
 __all__ = [
+    "BSGD",
     "PCG",
     "SAG",
     "SDCA",

@@ -129,6 +129,13 @@ class Solver(ABC, Generic[State]):
     """Whether steps need the inner products of a batch's rows."""
     each_row_once: ClassVar[bool] = False
     """Whether a pass must meet every row once, so that rows cannot be drawn in another proportion."""
+    moves: ClassVar[bool] = False
+    """Whether the solver finds the points of its columns itself: see :meth:`points`. It runs on one rank."""
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether a fit runs on one rank, whatever the cluster has."""
+        return self.deals == "nothing" or self.moves
 
     def sweeps(self, epoch: int, loss: Loss) -> int:
         """Return how often epoch number `epoch`, from 1, passes over all rows."""
@@ -163,6 +170,16 @@ class Solver(ABC, Generic[State]):
         """Return whether the run may end with this epoch, because the model is as near to the optimum as was asked."""
         certificate = self.certificate(problem, state)
         return certificate is not None and certificate.reached
+
+    def points(self, problem: Problem, state: State) -> HostArray | None:
+        """Return the points (p, d), dense or CSR, of the model that `state` stands for; None for the problem's own."""
+        del problem, state
+        return None
+
+    def moving_bytes(self, p: int, d: int, itemsize: int) -> int:
+        """Return the bytes of p points of d features that the solver finds itself, with what it does to them."""
+        del p, d, itemsize
+        return 0
 
     @abstractmethod
     def snapshot(self, problem: Problem, state: State) -> Snapshot | None:

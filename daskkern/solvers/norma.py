@@ -26,7 +26,7 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, is_whole, smoothness_of
 from daskkern.solvers.columns import ColumnSetup
-from daskkern.solvers.sequence import sequence_of
+from daskkern.solvers.row_by_row import sequence_of
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 
@@ -81,7 +81,6 @@ class Norma(Solver[NormaRun]):
     name: ClassVar[str] = "norma"
     bases: ClassVar[tuple[str, ...]] = ("all rows",)
     auto_batch: ClassVar[int | None] = 128
-    needs_rows: ClassVar[bool] = True
     row_numbers: ClassVar[int] = 2
     row_products: ClassVar[bool] = True
 

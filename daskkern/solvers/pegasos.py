@@ -15,7 +15,6 @@ Shalev-Shwartz, Singer, Srebro and Cotter, "Pegasos: primal estimated sub-gradie
 """
 
 from dataclasses import dataclass
-from math import ceil
 from typing import ClassVar
 
 import numpy as np
@@ -25,11 +24,10 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import slices
 from daskkern.errors import DataError, SpecError
-from daskkern.losses import Hinge, Loss, Smooth
+from daskkern.losses import Hinge, Loss
 from daskkern.solvers.base import Batch, Problem, Solver, is_whole
-from daskkern.solvers.columns import ColumnSetup
 from daskkern.solvers.iterate import Averaging, Iterate, check_averaging
-from daskkern.solvers.sequence import Sequence, applied, sequence_of
+from daskkern.solvers.row_by_row import Sequence, applied, sequence_of, steps_ahead
 from daskkern.solvers.snapshot import Snapshot
 
 
@@ -76,7 +74,6 @@ class Pegasos(Solver[PegasosRun]):
     name: ClassVar[str] = "pegasos"
     bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
     auto_batch: ClassVar[int | None] = 128
-    needs_rows: ClassVar[bool] = True
     row_products: ClassVar[bool] = True
 
     rows: int = 1
@@ -122,10 +119,7 @@ class Pegasos(Solver[PegasosRun]):
         """Return how many steps the schedule begins after its own first."""
         if not isinstance(self.ahead, str):
             return int(self.ahead)
-        setup: ColumnSetup = problem.extra
-        if not isinstance(problem.loss, Smooth):
-            return 0
-        return ceil(problem.loss.smoothness * setup.statistics.beta / problem.alpha)
+        return steps_ahead(problem)
 
     def finish(self, problem: Problem, state: PegasosRun, comm: Communicator) -> Array:
         del problem, comm

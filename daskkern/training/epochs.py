@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.namespace import is_sparse, to_device
 from daskkern.backend.timed import TimedCommunicator
 from daskkern.cluster.desk import Desk
 from daskkern.errors import DivergenceError
@@ -26,6 +27,7 @@ REGROUPING = "regrouping"
 
 _ASK_EVERY = 8
 _BEST = "best"  # the coefficients with the best validation score, in a snapshot
+_BEST_POINTS = "best_points"  # and their points, where the solver finds them itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,8 @@ class Ended:
     epochs: int
     reason: str
     history: tuple[EpochFinished, ...] = ()
+    points: HostArray | None = None
+    """Its columns' points, where the solver finds them itself."""
 
 
 @dataclass(eq=False)
@@ -56,6 +60,7 @@ class Epochs:
     ends_at: float = math.inf
     """When the time that the fit may take is over, by ``time.perf_counter``."""
     patience: Patience | None = None
+    _best_points: Any = None
     _late: bool = False
     _stop: bool = False
     _regroup: bool = False
@@ -85,7 +90,8 @@ class Epochs:
         stopped = "max_seconds" if self._late else "interrupted"
         reason = stopped if self._stop else position.reason or REGROUPING
         begun = position.epoch - 1 if position.reason else position.epoch
-        return Ended(self._result(state), begun, reason, position.epochs)
+        coef, points = self._result(state)
+        return Ended(coef, begun, reason, position.epochs, points)
 
     @property
     def _solver(self) -> Solver[Any]:
@@ -97,6 +103,7 @@ class Epochs:
         position, ids = saved.position, self.problem.part.columns.ids
         if self.patience is not None and position.best is not None:
             self.patience.restore(self.xp.asarray(saved.snapshot.rows(_BEST, ids)), *position.best)
+            self._best_points = saved.snapshot.whole.get(_BEST_POINTS)
         if position.reason in ("", "max_epochs"):  # more epochs may be wanted than that run had, or fewer
             over = position.epoch > self.settings.max_epochs
             position = replace(position, reason="max_epochs" if over else "")
@@ -112,8 +119,8 @@ class Epochs:
             return state, position
         watched = Watched(float("nan"), float("nan"))
         if self.validation is not None and not self._stop:
-            coef = self._solver.finish(self.problem, state, self.comm)
-            watched = self.validation.score(self.problem, coef, self.comm, self.xp)
+            coef, points = self._model(state)
+            watched = self.validation.score(self._with(points), coef, self.comm, self.xp)
         epoch = EpochFinished(
             position.epoch,
             position.loss / max(position.seen, 1),
@@ -131,8 +138,10 @@ class Epochs:
         reason = "max_epochs" if position.epoch >= self.settings.max_epochs else ""
         if self._solver.done(self.problem, state):
             reason = "converged"
-        if self.patience is not None and self.patience.exhausted(watched, position.epoch, coef):
-            reason = "early_stopping"
+        if self.patience is not None:
+            if self.patience.exhausted(watched, position.epoch, coef):
+                reason = "early_stopping"
+            self._best_points = points if self.patience.best is coef else self._best_points
         position = Position(
             steps=position.steps,
             epoch=position.epoch + 1,
@@ -230,11 +239,27 @@ class Epochs:
         shards = dict(snapshot.shards)
         if self.patience is not None and self.patience.best is not None:
             shards[_BEST] = Shard(self.problem.part.columns.ids, self.patience.best)
-        whole = Snapshot(shards, snapshot.whole, snapshot.numbers).gather(self.comm)
+        arrays = dict(snapshot.whole)
+        if self._best_points is not None:
+            arrays[_BEST_POINTS] = self._best_points.toarray() if is_sparse(self._best_points) else self._best_points
+        whole = Snapshot(shards, arrays, snapshot.numbers).gather(self.comm)
         last = self._stop or self._regroup_asked or bool(position.reason)
         self.keeper.keep(Commit(whole, position), time.perf_counter() - begun, last=last)
 
-    def _result(self, state: Any) -> Array:
+    def _model(self, state: Any) -> tuple[Array, HostArray | None]:
+        """Return this rank's coefficients of the model that `state` stands for, and points that are not the problem's.
+
+        A collective.
+        """
+        return self._solver.finish(self.problem, state, self.comm), self._solver.points(self.problem, state)
+
+    def _with(self, points: HostArray | None) -> Problem:
+        """Return the problem whose columns have these points."""
+        if points is None:
+            return self.problem
+        return replace(self.problem, part=self.problem.part.moved(to_device(points, self.xp)))
+
+    def _result(self, state: Any) -> tuple[Array, HostArray | None]:
         if self.patience is not None and self.patience.best is not None:
-            return self.patience.best
-        return self._solver.finish(self.problem, state, self.comm)
+            return self.patience.best, self._best_points
+        return self._model(state)

@@ -59,7 +59,9 @@ class Feed:
         if features is not None:
             self._rows = FeatureRows(rows, features, problem.extra.features, settings.dtype)
         coordinates = problem.part.is_coordinates
-        self._whole = isinstance(settings.solver, NystromSGD) or not (prepared.basis.all_rows or coordinates)
+        self._whole = isinstance(settings.solver, NystromSGD) or not (
+            prepared.basis.all_rows or coordinates or settings.solver.moves
+        )
         # Inner products of rows are not in the kernel block of a rank.
         products = settings.solver.row_products and prepared.basis.all_rows
         self._needs_rows = prepared.window > 1 or settings.solver.needs_rows or products

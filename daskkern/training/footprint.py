@@ -61,6 +61,8 @@ class Sizes:
         Inner products of a batch's rows are held.
     explicit : bool
         Columns are explicit features, whose covariance is what a preconditioner is made of.
+    moving : int
+        Bytes of points that the solver finds itself.
     span : int
         Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
     """
@@ -93,6 +95,7 @@ class Sizes:
     units: bool = False
     row_numbers: int = 0
     row_products: bool = False
+    moving: int = 0
     explicit: bool = False
 
     @property
@@ -213,6 +216,8 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     host["own columns"] = z.own * (_UNIT if z.units else z.d * z.itemsize)
     device["own columns, prepared"] = z.own * _UNIT if z.units else points_bytes(z.own, z.d, z.itemsize)
     host["rows read ahead"] = read_bytes(min(z.window_rows, z.n), min(z.chunk_rows, z.n), z.d, z.itemsize)
+    if z.moving:
+        host["support points"] = z.moving
     host["validation rows"] = 2 * z.validation * (z.d + 2 * z.c) * z.itemsize
     host["spectrum"], device["preconditioner"] = _spectrum(z)
     device["coefficients"] = 10 * z.own * padded(z.c) * z.itemsize

@@ -55,7 +55,7 @@ def fit_on(
 ) -> tuple[list[RankResult], Prepared]:
     """Fit on the workers of a cluster, one rank each, when it is this fit's turn. See
     :func:`daskkern.training.fit.fit`."""
-    if settings.solver.deals == "nothing":
+    if settings.solver.is_serial:
         gang = replace(gang, n_ranks=1)
     choose_workers(client, gang.n_ranks, gang.workers, rank_main, gang.rejoin_s, listener)
     with admitted(client, card, gang, listener) as lease:

@@ -61,6 +61,11 @@ def check(settings: FitSettings, source: Source) -> None:
             f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but a pass of it must meet "
             "every row once; choose 'uniform'"
         )
+    if settings.solver.moves and settings.keep_blocks not in ("auto", "never"):
+        raise SpecError(
+            f"solver {settings.solver.name} was asked with keep_blocks={settings.keep_blocks!r}, but its points "
+            "move, and with them all kernel values; choose 'never'"
+        )
     if settings.solver.deals != "columns" and settings.sampling != "uniform":
         raise SpecError(
             f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but it passes over all rows "
@@ -171,7 +176,8 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
 
 def _ways_to_keep(settings: FitSettings) -> str:
     """Return where kernel blocks may be kept: nowhere if they are used once."""
-    return "never" if settings.keep_blocks == "auto" and settings.passes == 1 else settings.keep_blocks
+    once = settings.passes == 1 or settings.solver.moves
+    return "never" if settings.keep_blocks == "auto" and once else settings.keep_blocks
 
 
 def entries_per_row(source: Source) -> int:
@@ -220,7 +226,7 @@ def plan_for(
             q=summary.q,
             m=summary.m,
             window=summary.window,
-            ranks=1 if solver.deals == "nothing" else ranks,
+            ranks=1 if solver.is_serial else ranks,
             threads=threads,
             itemsize=np.dtype(settings.dtype).itemsize,
             all_rows=all_rows,
@@ -241,6 +247,7 @@ def plan_for(
             units=isinstance(settings.basis, Linear),
             row_numbers=solver.row_numbers,
             row_products=solver.row_products,
+            moving=solver.moving_bytes(summary.p, source.info.n_features, np.dtype(settings.dtype).itemsize),
             explicit=explicit,
         ),
         budget,

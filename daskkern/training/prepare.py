@@ -9,10 +9,9 @@ from daskkern.backend.random import generator
 from daskkern.basis import AllRows, Landmarks
 from daskkern.data.rows import Rows
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels.rows import as_rows
-from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
+from daskkern.landmarks import LandmarkSet
 from daskkern.solvers import PCG, EigenPro, NystromSGD
-from daskkern.training.prepare_columns import column_functions, prepare_columns
+from daskkern.training.prepare_columns import column_functions, landmarks_of, prepare_columns
 from daskkern.training.prepare_eigenpro import prepare_eigenpro
 from daskkern.training.prepare_nystrom import prepare_nystrom
 from daskkern.training.prepare_parts import is_all, some_rows
@@ -43,7 +42,7 @@ def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:
     if _is_by_columns(settings):
         return prepare_columns(rows, settings, targets, learn_sampling(rows, settings, targets), validation, clock)
     if isinstance(settings.basis, AllRows | Landmarks):
-        chosen = _columns(rows, settings)
+        chosen = landmarks_of(rows, settings)
     else:
         function, points = column_functions(rows, settings)
         settings, chosen = replace(settings, kernel=function), LandmarkSet(points, None, None)
@@ -86,17 +85,3 @@ def validation_rows(n_rows: int, settings: FitSettings) -> IntArray:
         raise DataError(f"{n_rows} rows are too few to hold out a share of {settings.early_stopping.fraction}")
     chosen = generator(settings.seed, _VALID).choice(n_rows, size=k, replace=False)
     return np.sort(chosen).astype(np.int64)
-
-
-def _columns(rows: Rows, settings: FitSettings) -> LandmarkSet:
-    """Return the landmarks; for all rows, only their numbers (the points stay where they are)."""
-    basis = settings.basis
-    assert isinstance(basis, AllRows | Landmarks)
-    if isinstance(basis, AllRows):
-        return LandmarkSet(np.empty((0, rows.n_features), settings.dtype), np.arange(rows.n_rows), None)
-    if basis.points is not None:
-        points = as_rows(basis.points, np.dtype(settings.dtype))
-        if points.shape[1] != rows.n_features:
-            raise DataError(f"the landmark points have {points.shape[1]} features, the rows {rows.n_features}")
-        return LandmarkSet(points[first_occurrences(points)], None, None)
-    return parse_selector(basis.selector).select(rows, settings.kernel, basis.n, settings.seed)

@@ -8,13 +8,14 @@ import scipy.sparse
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.basis import AllRows, KernelBasis, Linear, NystromFeatures, RandomFeatures
+from daskkern.basis import AllRows, KernelBasis, Landmarks, Linear, NystromFeatures, RandomFeatures
 from daskkern.data.rows import Rows, take
 from daskkern.errors import DataError, SpecError
 from daskkern.features import random_columns
 from daskkern.kernels import Coordinate, Kernel, Mapped, nystrom_map
 from daskkern.kernels.points import squared_norms
-from daskkern.landmarks import LandmarkSet, parse_selector
+from daskkern.kernels.rows import as_rows
+from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
 from daskkern.preconditioners import (
     ColumnStatistics,
     CovarianceState,
@@ -54,7 +55,7 @@ def prepare_columns(
     validation: IntArray | None,
     clock: Clock,
 ) -> Prepared:
-    """Return what first-order methods need, over any function space but that of landmarks."""
+    """Return what methods without a preconditioner need, and EigenPro over explicit features."""
     kernel, points = column_functions(rows, settings)
     everything = is_all(settings)
     p = rows.n_rows if everything else points.shape[0]
@@ -69,7 +70,7 @@ def prepare_columns(
         )
     else:
         sample = np.sort(generator(settings.seed, _SAMPLED).permutation(rows.n_rows)[:SUBSAMPLE])
-        state = sampled_statistics(rows, targets, kernel, points, sample, everything)
+        state = sampled_statistics(rows, targets, kernel, points, sample, everything or solver.moves)
         clock.stage(
             "sizes",
             f"largest square {state.beta:.3g}, largest eigenvalue {state.top:.3g}, "
@@ -87,8 +88,8 @@ def prepare_columns(
 def column_functions(rows: Rows, settings: FitSettings) -> tuple[Kernel, HostArray]:
     """Return the function of the columns, and their points (p, ...); none where all rows are the columns."""
     basis, d = settings.basis, rows.n_features
-    if isinstance(basis, AllRows):
-        return settings.kernel, np.empty((0, d), settings.dtype)
+    if isinstance(basis, AllRows | Landmarks):
+        return settings.kernel, landmarks_of(rows, settings).points
     if isinstance(basis, Linear):
         units = scipy.sparse.identity(d, settings.dtype, "csr")
         if basis.intercept:
@@ -100,6 +101,20 @@ def column_functions(rows: Rows, settings: FitSettings) -> tuple[Kernel, HostArr
     assert isinstance(basis, NystromFeatures)
     chosen = parse_selector(basis.selector).select(rows, settings.kernel, basis.n, settings.seed)
     return _nystrom_columns(chosen, settings)
+
+
+def landmarks_of(rows: Rows, settings: FitSettings) -> LandmarkSet:
+    """Return the landmarks; for all rows, only their numbers (the points stay where they are)."""
+    basis = settings.basis
+    assert isinstance(basis, AllRows | Landmarks)
+    if isinstance(basis, AllRows):
+        return LandmarkSet(np.empty((0, rows.n_features), settings.dtype), np.arange(rows.n_rows), None)
+    if basis.points is not None:
+        points = as_rows(basis.points, np.dtype(settings.dtype))
+        if points.shape[1] != rows.n_features:
+            raise DataError(f"the landmark points have {points.shape[1]} features, the rows {rows.n_features}")
+        return LandmarkSet(points[first_occurrences(points)], None, None)
+    return parse_selector(basis.selector).select(rows, settings.kernel, basis.n, settings.seed)
 
 
 def _nystrom_columns(chosen: LandmarkSet, settings: FitSettings) -> tuple[Kernel, HostArray]:

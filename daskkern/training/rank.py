@@ -124,6 +124,7 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started))
     saved_bytes = keeper.last if comm.rank == 0 else None
     history = ended.history if comm.rank == 0 else ()
+    points = points if ended.points is None else ended.points
     return RankResult(columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason, saved_bytes, history)
 
 
@@ -184,7 +185,7 @@ def _shared(prepared: Prepared, settings: FitSettings, comm: Communicator) -> st
     ranks = f"{comm.size} rank{'s' * (comm.size > 1)}"
     if settings.solver.deals == "rows":
         return f"rows dealt to {ranks}, all columns on each"
-    if settings.solver.deals == "nothing":
+    if settings.solver.is_serial:
         return "serial: all rows and columns on 1 rank"
     window = f", projections every {prepared.window} batches" if isinstance(settings.basis, Landmarks) else ""
     return f"columns dealt to {ranks}{window}"

@@ -5,14 +5,16 @@ inner products G (m, m) of a batch, all steps on it are made on small arrays, th
 those of the method that meets one row at a time.
 """
 
+from math import ceil
+
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.losses import Loss
+from daskkern.losses import Loss, Smooth
 from daskkern.solvers.base import Batch, Problem
-from daskkern.solvers.columns import changes, partial_gram, partial_scores
+from daskkern.solvers.columns import ColumnSetup, changes, partial_gram, partial_scores
 from daskkern.solvers.iterate import Iterate
 
 
@@ -84,3 +86,15 @@ def applied(problem: Problem, batch: Batch, iterate: Iterate, rows: Sequence) ->
         iterate = iterate.project(rows.projected)
     change = namespace_of(iterate.v).asarray(rows.change)
     return iterate.shrink(rows.shrunk).add(*changes(problem, batch, change))
+
+
+def steps_ahead(problem: Problem) -> int:
+    """Return how many steps the schedule 1 / (alpha t) begins after its own first.
+
+    0 for losses with kinks, whose gradients are bounded; for smooth ones as many as make the first step
+    ``1 / (L max |phi(x)|^2)`` on sampled rows.
+    """
+    setup: ColumnSetup = problem.extra
+    if not isinstance(problem.loss, Smooth):
+        return 0
+    return ceil(problem.loss.smoothness * setup.statistics.beta / problem.alpha)

@@ -1,0 +1,163 @@
+"""BSGD: without a need for its budget it is kernelized Pegasos; points are taken out at the least cost."""
+
+import numpy as np
+import pytest
+from column_bench import Task, hinge_task, run, steps, two_classes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from daskkern.backend.communicator import SerialCommunicator
+from daskkern.basis import KernelBasis
+from daskkern.errors import SpecError
+from daskkern.kernels import Gaussian, Laplacian
+from daskkern.losses import Hinge, Logistic, Loss
+from daskkern.solvers import BSGD, Pegasos, Problem
+from daskkern.solvers.budget import best_merges
+from daskkern.solvers.columns import ColumnSetup
+
+
+def _problem(task: Task, budget: int) -> Problem:
+    """Return the problem over as many landmarks; those that are set up are not the ones that are found."""
+    problem = task.problem(0, 1)
+    basis = KernelBasis(task.kernel, budget, np.zeros(0, np.int64), False, None)
+    part = basis.part(basis.split(0, 1), task.X[:budget])
+    setup: ColumnSetup = problem.extra
+    return Problem(part, task.loss, task.alpha, task.y.shape[1], 5, task.epochs, task.dtype, setup)
+
+
+def _fit(task: Task, budget: int, solver: BSGD, *, broken: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Return the model's points and coefficients."""
+    problem, comm = _problem(task, budget), SerialCommunicator()
+    state = solver.init(problem, comm)
+    for epoch in range(task.epochs):
+        state = steps(task, solver, problem, state, comm, task.order(epoch), broken=broken)
+    points = solver.points(problem, state)
+    assert points is not None
+    coef = solver.finish(problem, state, comm)
+    assert points.shape[0] == coef.shape[0] == budget
+    return points, coef
+
+
+def _reference(task: Task, budget: int, strategy: str) -> np.ndarray:
+    """Return the values at all rows, by a loop over a list of points and coefficients."""
+    k = task.kernel.block
+    points, coef = np.zeros((0, task.X.shape[1])), np.zeros((0, task.y.shape[1]))
+    t = 0
+    for epoch in range(task.epochs):
+        for i in np.concatenate(task.order(epoch)):
+            t += 1
+            x, y = task.X[i : i + 1], task.y[i : i + 1]
+            g = task.loss.gradient(k(x, points) @ coef if len(points) else np.zeros_like(y), y)
+            g = g if task.weight is None else g * task.weight[i]
+            coef = (1 - 1 / t) * coef
+            if t == 1:
+                points, coef = points[:0], coef[:0]
+            if not g.any():
+                continue
+            points, coef = np.vstack([points, x]), np.vstack([coef, -g / (task.alpha * t)])
+            if len(points) > budget:
+                points, coef = _smaller(task, points, coef, strategy)
+    return k(task.X.copy(), points) @ coef
+
+
+def _smaller(task: Task, points: np.ndarray, coef: np.ndarray, strategy: str) -> tuple[np.ndarray, np.ndarray]:
+    j = int((coef**2).sum(axis=1).argmin())
+    rest = np.delete(np.arange(len(points)), j)
+    if strategy == "projection":
+        K = task.kernel.block(points.copy(), points)
+        change = np.linalg.lstsq(K[np.ix_(rest, rest)], K[np.ix_(rest, [j])] @ coef[[j]], rcond=None)[0]
+        return points[rest], coef[rest] + change
+    return points[rest], coef[rest]
+
+
+@pytest.mark.parametrize("loss", [Hinge(), Logistic()])
+def test_a_budget_of_all_rows_is_kernelized_pegasos(loss: Loss) -> None:
+    task = hinge_task(c=2, weighted=True, loss=loss, epochs=1)
+    points, coef = _fit(task, task.n, BSGD())
+    found = task.kernel.block(task.X.copy(), points) @ coef
+    K, a = task.gram(), np.zeros_like(task.y)
+    ahead = 0 if isinstance(loss, Hinge) else int(np.ceil(loss.smoothness * task.weight.max() / task.alpha))
+    for t, i in enumerate(np.concatenate(task.order(0)), 1):
+        g = task.loss.gradient(K[[i]] @ a, task.y[[i]])[0] * task.weight[i]
+        a *= 1 - 1 / (t + ahead)
+        a[i] -= g / (task.alpha * (t + ahead))
+    assert_allclose(found, K @ a, rtol=0, atol=1e-11 * np.abs(found).max())
+
+
+@pytest.mark.parametrize(("strategy", "accuracy"), [("removal", 1e-11), ("projection", 1e-6)])
+def test_points_too_many_are_removed_as_by_a_loop(strategy: str, accuracy: float) -> None:
+    task = hinge_task(c=2, weighted=True, alpha=0.2, epochs=3)
+    points, coef = _fit(task, 9, BSGD(strategy))
+    expected = _reference(task, 9, strategy)
+    found = task.kernel.block(task.X.copy(), points) @ coef
+    assert_allclose(found, expected, rtol=0, atol=accuracy * np.abs(expected).max())
+
+
+@given(
+    st.lists(st.floats(-3, 3), min_size=2, max_size=2),
+    st.lists(st.floats(-3, 3), min_size=2, max_size=2),
+    st.floats(1e-3, 1.0),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_merge_loses_least_and_knows_what(a: list[float], b: list[float], kappa: float) -> None:
+    x, z = np.zeros((1, 1)), np.array([[np.sqrt(-2 * np.log(kappa))]])
+    one, other = np.array(a), np.array([b])
+    h, lost = best_merges(one, other, np.array([kappa]))
+    grid = np.linspace(0, 1, 41)
+
+    def change(h: float) -> float:
+        points = np.vstack([x, z, h * x + (1 - h) * z])
+        coef = one * kappa ** ((1 - h) ** 2) + other[0] * kappa ** (h**2)
+        terms = np.vstack([one, other[0], -coef])
+        return float(np.trace(terms.T @ Gaussian(1.0).block(points.copy(), points) @ terms))
+
+    assert lost[0] == pytest.approx(change(float(h[0])), abs=1e-9)
+    assert lost[0] <= float(one @ one) * (1 - kappa**2) + 1e-9  # no more than a projection on the other point
+    if one @ other[0] >= 0 and kappa > np.exp(-2):  # nearer ones have one best point
+        assert lost[0] <= min(change(float(step)) for step in grid) + 1e-4
+
+
+def test_few_points_classify_as_well_as_all_unless_they_are_only_removed() -> None:
+    X, y = two_classes(200, 2, noise=0.1)
+    task = Task(X, y, Hinge(), 0.02, epochs=4, kernel=Gaussian(1.0), batch=40)
+    coef, f = run(task, Pegasos(averaging=0.0))
+    assert (coef != 0).sum() > 100
+
+    def accuracy(strategy: str) -> float:
+        points, coef = _fit(task, 15, BSGD(strategy))
+        return float((np.sign(task.kernel.block(X.copy(), points) @ coef) == y).mean())
+
+    all_points = float((np.sign(f) == y).mean())
+    assert min(accuracy("merging"), accuracy("projection")) > all_points - 0.02
+    assert accuracy("removal") < all_points - 0.05
+
+
+@pytest.mark.parametrize("strategy", ["merging", "projection"])
+def test_support_points_survive_interruptions(strategy: str) -> None:
+    task, solver = hinge_task(c=2, epochs=2), BSGD(strategy)
+    for one, other in zip(_fit(task, 8, solver, broken=True), _fit(task, 8, solver), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_sparse_rows_make_sparse_points() -> None:
+    task = hinge_task(sparse=True, epochs=2)
+    points, coef = _fit(task, 8, BSGD())
+    dense = Task(task.X.toarray(), task.y, task.loss, task.alpha)
+    expected, other = _fit(dense, 8, BSGD())
+    assert_allclose(points.toarray(), expected, rtol=0, atol=1e-12)
+    assert_allclose(coef, other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: BSGD("drop"), "strategy='drop'"),
+        (lambda: _fit(hinge_task(alpha=0.0), 5, BSGD()), "alpha=0"),
+        (lambda: _fit(hinge_task(kernel=Laplacian(1.0)), 5, BSGD("merging")), "laplacian kernel"),
+        (lambda: BSGD().init(_problem(hinge_task(), 5), type("Two", (), {"size": 2})()), "serial, but 2 ranks"),
+    ],
+)
+def test_bsgd_refuses_what_has_no_meaning(make: object, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        make()  # type: ignore[operator]
