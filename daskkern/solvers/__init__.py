@@ -15,9 +15,11 @@ from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.pcg import PCG
 from daskkern.solvers.pegasos import Pegasos
 from daskkern.solvers.sag import SAG
+from daskkern.solvers.sarah import SARAH
 from daskkern.solvers.sdca import SDCA
 from daskkern.solvers.sgd import SGD
 from daskkern.solvers.snapshot import Shard, Snapshot
+from daskkern.solvers.svrg import SVRG
 
 _TABLE: tuple[type[Solver[Any]], ...] = (
     EigenPro,
@@ -30,6 +32,8 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     Pegasos,
     Norma,
     SAG,
+    SVRG,
+    SARAH,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -60,9 +64,11 @@ def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:
 __all__ = [
     "PCG",
     "SAG",
+    "SARAH",
     "SDCA",
     "SGD",
     "SOLVERS",
+    "SVRG",
     "Batch",
     "Certificate",
     "Direct",

@@ -79,8 +79,9 @@ class SAG(Solver[SAGRun]):
     ----------
     method : {"saga", "sag"}
     steps : str
-        "auto": ``1 / (3 L)`` for SAGA and ``1 / L`` for SAG, with ``L = smoothness * max w |x|^2 + alpha``; the maximum
-        is that of the rows seen so far. "theory": ``1 / (16 L)`` for SAG. "line_search" finds L along the run: doubled
+        "auto": ``1 / (3 L)`` with ``L = smoothness * max w |x|^2 + alpha``; the maximum is that of the rows seen so
+        far. SAG with rows drawn from all bears ``1 / L``; drawn from one batch after the other, it does not. "theory":
+        ``1 / (16 L)`` for SAG. "line_search" finds L along the run: doubled
         until a row's own step decreases its loss as it should, and halved in the course of an epoch.
     order : str
         Which rows of a batch are visited. "uniform" and "lipschitz" draw as many as it has, with replacement, the
@@ -174,7 +175,7 @@ class SAG(Solver[SAGRun]):
         L = smoothness + problem.alpha
         if self.steps == "theory" and self.method == "sag":
             return 1 / (16 * L)
-        return 1 / (3 * L) if self.method == "saga" else 1 / L
+        return 1 / (3 * L)
 
     def certificate(self, problem: Problem, state: SAGRun) -> Certificate | None:
         del problem

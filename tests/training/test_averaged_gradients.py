@@ -60,7 +60,7 @@ def _sequential(fit: Fit, epochs: int) -> HostArray:
             smooth = (
                 largest if seen < n or solver.order != "lipschitz" else min(largest, 2 * fit.prepared.state.mean_square)
             )
-            eta = 1 / ((3 if solver.method == "saga" else 1) * (loss.smoothness * smooth + ALPHA))
+            eta = 1 / (3 * (loss.smoothness * smooth + ALPHA))
             for k in rows:
                 i = at[k]
                 new = weight[i] * np.outer(phi[i], loss.gradient(phi[[i]] @ w, y[[i]])[0])
