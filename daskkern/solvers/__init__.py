@@ -16,9 +16,11 @@ from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.pcg import PCG
 from daskkern.solvers.pegasos import Pegasos
 from daskkern.solvers.sag import SAG
+from daskkern.solvers.sarah import SARAH
 from daskkern.solvers.sdca import SDCA
 from daskkern.solvers.sgd import SGD
 from daskkern.solvers.snapshot import Shard, Snapshot
+from daskkern.solvers.svrg import SVRG
 
 _TABLE: tuple[type[Solver[Any]], ...] = (
     EigenPro,
@@ -32,6 +34,8 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     Norma,
     SAG,
     BSGD,
+    SVRG,
+    SARAH,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -63,9 +67,11 @@ __all__ = [
     "BSGD",
     "PCG",
     "SAG",
+    "SARAH",
     "SDCA",
     "SGD",
     "SOLVERS",
+    "SVRG",
     "Batch",
     "Certificate",
     "Direct",

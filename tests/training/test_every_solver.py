@@ -17,7 +17,21 @@ from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeature
 from daskkern.events import EpochFinished, Event, FitResumed
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge, encode
-from daskkern.solvers import PCG, SAG, SDCA, SGD, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos, Solver
+from daskkern.solvers import (
+    PCG,
+    SAG,
+    SARAH,
+    SDCA,
+    SGD,
+    SVRG,
+    Direct,
+    EigenPro,
+    Falkon,
+    Norma,
+    NystromSGD,
+    Pegasos,
+    Solver,
+)
 from daskkern.testing import naive
 from daskkern.training.settings import FitSettings
 
@@ -86,6 +100,13 @@ TABLE = {
     "sag, random features": Row(SAG("sag", tol=0), Logistic(), RandomFeatures(60), 40, 1e-8, 30, stochastic=True),
     "sag, line search": Row(
         SAG("sag", "line_search", "lipschitz", 0), Logistic(), NystromFeatures(40), 40, 1e-8, 30, stochastic=True
+    ),
+    "svrg, all rows": Row(SVRG(tol=0), Squared(), AllRows(), 30, 1e-9, 10, regression=True, stochastic=True),
+    "svrg, random features": Row(SVRG(tol=0), Logistic(), RandomFeatures(60), 25, 1e-10, 30, stochastic=True),
+    "svrg, linear": Row(SVRG(tol=0), SquaredHinge(), Linear(), 25, 1e-9, batch_size=30, stochastic=True),
+    "sarah, all rows": Row(SARAH(tol=0), Squared(), AllRows(), 30, 1e-9, 10, regression=True, stochastic=True),
+    "sarah, nystrom features": Row(
+        SARAH(tol=0), MultinomialLogistic(), NystromFeatures(40), 25, 1e-9, 30, stochastic=True
     ),
 }
 rows = pytest.mark.parametrize("name", TABLE)
