@@ -7,6 +7,7 @@ from daskkern.errors import SpecError
 from daskkern.losses import Loss
 from daskkern.solvers.base import Batch, Certificate, Problem, Solver
 from daskkern.solvers.direct import Direct
+from daskkern.solvers.doubly_sgd import DoublySGD
 from daskkern.solvers.eigenpro import EigenPro
 from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.norma import Norma
@@ -30,6 +31,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     Pegasos,
     Norma,
     SAG,
+    DoublySGD,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -66,6 +68,7 @@ __all__ = [
     "Batch",
     "Certificate",
     "Direct",
+    "DoublySGD",
     "EigenPro",
     "Falkon",
     "Norma",
