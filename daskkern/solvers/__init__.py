@@ -5,7 +5,9 @@ from typing import Any
 
 from daskkern.errors import SpecError
 from daskkern.losses import Loss
+from daskkern.solvers.askotch import ASkotch
 from daskkern.solvers.base import Batch, Certificate, Problem, Solver
+from daskkern.solvers.block_cd import BlockCD
 from daskkern.solvers.direct import Direct
 from daskkern.solvers.doubly_sgd import DoublySGD
 from daskkern.solvers.eigenpro import EigenPro
@@ -32,6 +34,8 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     Norma,
     SAG,
     DoublySGD,
+    BlockCD,
+    ASkotch,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -65,7 +69,9 @@ __all__ = [
     "SDCA",
     "SGD",
     "SOLVERS",
+    "ASkotch",
     "Batch",
+    "BlockCD",
     "Certificate",
     "Direct",
     "DoublySGD",

@@ -245,7 +245,7 @@ def _steps(z: Sizes) -> dict[str, int]:
     items["tiles"] = workspace_bytes(z.threads, z.d, b) if z.device == "cpu" else z.m * own * b
     items["tiles"] += z.threads * _SPREAD * _SPREAD * z.entries * b
     items["temporary centres"] = 0
-    items["one batch"] += 3 * 8 * z.m * z.m * z.row_products
+    items["one batch"] += 6 * 8 * z.m * z.m * z.row_products
     if z.all_rows:
         items["one batch"] += matvec_bytes(z.m, own, z.d, padded(z.c), b, 0, dealt=True) + z.m * z.own_s * b
         return items

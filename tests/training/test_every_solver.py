@@ -17,7 +17,21 @@ from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeature
 from daskkern.events import EpochFinished, Event, FitResumed
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge, encode
-from daskkern.solvers import PCG, SAG, SDCA, SGD, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos, Solver
+from daskkern.solvers import (
+    PCG,
+    SAG,
+    SDCA,
+    SGD,
+    ASkotch,
+    BlockCD,
+    Direct,
+    EigenPro,
+    Falkon,
+    Norma,
+    NystromSGD,
+    Pegasos,
+    Solver,
+)
 from daskkern.testing import naive
 from daskkern.training.settings import FitSettings
 
@@ -75,6 +89,8 @@ TABLE = {
     "sgd, growing": Row(SGD(averaging=0.0, growth=2.0), Logistic(), Linear(), 60, 1e-5, 30, stochastic=True),
     "pegasos, all rows": Row(Pegasos(), SquaredHinge(), AllRows(), 60, 1e-2, 30, stochastic=True),
     "pegasos, random features": Row(Pegasos(3), Logistic(), RandomFeatures(60), 90, 1e-2, 30, stochastic=True),
+    "block_cd": Row(BlockCD(), Squared(), AllRows(), 40, 1e-8, 40, regression=True, stochastic=True),
+    "askotch": Row(ASkotch(20), Squared(), AllRows(), 60, 1e-8, 40, regression=True, stochastic=True),
     "norma": Row(Norma(averaging=0.5), Logistic(), AllRows(), 60, 1e-2, 30, stochastic=True),
     "pegasos, linear": Row(
         Pegasos(project=True, average_weights="linear"), MultinomialLogistic(), Linear(), 60, 1e-2, 30, stochastic=True
