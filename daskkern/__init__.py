@@ -24,6 +24,7 @@ _PUBLIC = {
     "KernelModel": ("daskkern.models", "KernelModel"),
     "KernelRegressor": ("daskkern.estimators", "KernelRegressor"),
     "Landmarks": ("daskkern.basis", "Landmarks"),
+    "DoublyStochastic": ("daskkern.basis", "DoublyStochastic"),
     "Linear": ("daskkern.basis", "Linear"),
     "NystromFeatures": ("daskkern.basis", "NystromFeatures"),
     "RandomFeatures": ("daskkern.basis", "RandomFeatures"),
@@ -37,6 +38,7 @@ _PUBLIC = {
 
 __all__ = [
     "AllRows",
+    "DoublyStochastic",
     "FitHandle",
     "KernelClassifier",
     "KernelModel",

@@ -1,12 +1,13 @@
-"""Function spaces: all rows, landmarks, random features, Nystrom features, or the features themselves."""
+"""Function spaces: all rows, landmarks, and explicit features: random ones, of Nystrom, growing, the rows' own."""
 
 from daskkern.basis.kernel_basis import Columns, KernelBasis, KernelPart
-from daskkern.basis.spec import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.basis.spec import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
 
 __all__ = [
     "AllRows",
     "BasisSpec",
     "Columns",
+    "DoublyStochastic",
     "KernelBasis",
     "KernelPart",
     "Landmarks",

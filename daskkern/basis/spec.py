@@ -112,9 +112,31 @@ class Linear:
     intercept: bool = True
 
 
+@dataclass(frozen=True)
+class DoublyStochastic:
+    """Random features that grow with the steps: ``f(x) = sum_t sum_j phi(x; w_tj) a_tj``, a block of them a step.
+
+    The features of a block approximate the kernel by themselves, and those of all steps more and more nearly. They are
+    drawn again from the seed whenever they are used: the trained model holds coefficients, and no features. For
+    Gaussian, Laplacian, Matern, Cauchy and arc-cosine kernels.
+
+    Parameters
+    ----------
+    block : int
+        Features of a step; an even number for Fourier features.
+    """
+
+    name: ClassVar[str] = "doubly stochastic"
+
+    block: int = 128
+
+    def __post_init__(self) -> None:
+        _check_count(self.block, "random features a step")
+
+
 def _check_count(n: object, what: str) -> None:
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise SpecError(f"{n!r} {what} were asked; give a whole number of at least 1")
 
 
-BasisSpec = AllRows | Landmarks | RandomFeatures | NystromFeatures | Linear
+BasisSpec = AllRows | Landmarks | RandomFeatures | NystromFeatures | Linear | DoublyStochastic

@@ -8,7 +8,7 @@ from daskkern.errors import SpecError
 from daskkern.features.fourier import FourierFeatures
 from daskkern.kernels import ArcCosine, Kernel, Neuron
 from daskkern.kernels.neuron import ACTIVATIONS
-from daskkern.kernels.radial import RadialKernel
+from daskkern.kernels.spectral import in_row_coordinates, seen_features, spectral_kernel
 
 KINDS = ("auto", "orthogonal", *ACTIVATIONS)
 _STREAM = 82
@@ -59,9 +59,7 @@ def _activation(kernel: Kernel, kind: str) -> str:
 
 def _frequencies(kernel: Kernel, n: int, d: int, seed: int, *, orthogonal: bool) -> FloatArray:
     """Return n / 2 frequencies (n / 2, d) in the coordinates of the rows."""
-    features = FourierFeatures(kernel, n, seed)  # refuses kernels without a known density
-    assert isinstance(kernel, RadialKernel)
-    into = kernel.transform(np.eye(d)) if kernel.coordinates != () else None
-    k = d if into is None else into.shape[1]
+    radial = spectral_kernel(kernel)
+    features, k = FourierFeatures(kernel, n, seed), seen_features(radial, d)
     weights = features.orthogonal(k) if orthogonal else features.frequencies(k)
-    return (weights if into is None else into @ weights).T / kernel.unit
+    return in_row_coordinates(radial, weights, d).T

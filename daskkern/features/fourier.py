@@ -17,8 +17,9 @@ from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
-from daskkern.kernels import Cauchy, Gaussian, Kernel, Laplacian, Matern
+from daskkern.kernels import Kernel
 from daskkern.kernels.radial import RadialKernel
+from daskkern.kernels.spectral import spectral_kernel, spread
 
 _STREAM = 81
 
@@ -32,11 +33,7 @@ class FourierFeatures:
     seed: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Gaussian | Laplacian | Matern | Cauchy):
-            raise SpecError(
-                f"random Fourier features of the {self.kernel.name} kernel were asked; they are there for gaussian, "
-                "laplacian, matern and cauchy"
-            )
+        spectral_kernel(self.kernel)
         if self.n < 2 or self.n % 2:
             raise SpecError(f"{self.n} random Fourier features were asked; give an even number of 2 or more")
 
@@ -53,21 +50,11 @@ class FourierFeatures:
     def frequencies(self, d: int) -> FloatArray:
         """Return the n / 2 columns of W (d, n / 2) for a length scale of 1."""
         rng = generator(self.seed, _STREAM)
-        return self._spread(rng.standard_normal((d, self.n // 2)), rng)
+        return spread(spectral_kernel(self.kernel), rng.standard_normal((d, self.n // 2)), rng)
 
     def orthogonal(self, d: int) -> FloatArray:
         """Return frequencies in groups of d orthogonal ones, each as long as a normal vector's: less variance."""
         rng, half = generator(self.seed, _STREAM), self.n // 2
         groups = [np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(-(-half // d))]
         lengths = np.sqrt(rng.chisquare(d, half))
-        return self._spread(np.concatenate(groups, axis=1)[:, :half] * lengths, rng)
-
-    def _spread(self, normal: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return normal vectors (d, h) scaled to the kernel's spectral density."""
-        half = normal.shape[1]
-        if isinstance(self.kernel, Gaussian):
-            return normal
-        if isinstance(self.kernel, Cauchy):
-            return normal * np.sqrt(2 * rng.standard_exponential(half))
-        freedom = 2 * self.kernel.nu if isinstance(self.kernel, Matern) else 1.0
-        return normal / np.sqrt(rng.chisquare(freedom, half) / freedom)
+        return spread(spectral_kernel(self.kernel), np.concatenate(groups, axis=1)[:, :half] * lengths, rng)

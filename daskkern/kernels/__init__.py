@@ -6,6 +6,7 @@ from daskkern.kernels.base import Kernel, Points, plain_products
 from daskkern.kernels.callable_kernel import CallableKernel
 from daskkern.kernels.cauchy import Cauchy
 from daskkern.kernels.coordinate import Coordinate
+from daskkern.kernels.drawn import MOST_DRAWN, Drawn
 from daskkern.kernels.gaussian import Gaussian
 from daskkern.kernels.inverse_polynomial import InversePolynomial
 from daskkern.kernels.laplacian import Laplacian
@@ -22,10 +23,12 @@ from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel, spec_or_
 
 __all__ = [
     "KERNELS",
+    "MOST_DRAWN",
     "ArcCosine",
     "CallableKernel",
     "Cauchy",
     "Coordinate",
+    "Drawn",
     "Gaussian",
     "InversePolynomial",
     "Kernel",

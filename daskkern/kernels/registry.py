@@ -16,6 +16,7 @@ from daskkern.kernels.arc_cosine import ArcCosine
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.cauchy import Cauchy
 from daskkern.kernels.coordinate import Coordinate
+from daskkern.kernels.drawn import Drawn
 from daskkern.kernels.gaussian import Gaussian
 from daskkern.kernels.inverse_polynomial import InversePolynomial
 from daskkern.kernels.laplacian import Laplacian
@@ -85,7 +86,7 @@ def from_spec(spec: Mapping[str, object]) -> Kernel:
         raise SpecError(f"a kernel is written as a mapping with its name and parameters; found {spec!r:.60}")
     name = str(spec.get("name", ""))
     parameters = {key: value for key, value in spec.items() if key != "name"}
-    if name in ("sum", "product", "scaled"):
+    if name in ("sum", "product", "scaled", "drawn"):
         return _composite(name, parameters)
     entry = COLUMN_FUNCTIONS.get(name) or _entry(name)
     for key, value in parameters.items():
@@ -111,11 +112,15 @@ def spec_or_name(kernel: Kernel) -> Spec:
 
 
 def _composite(name: str, parameters: Mapping[str, object]) -> Kernel:
-    wanted = {"kernel", "factor"} if name == "scaled" else {"kernels"}
+    takes = {"scaled": {"kernel", "factor"}, "drawn": {"kernel", "seed", "width", "n_features"}}
+    wanted = takes.get(name, {"kernels"})
     if set(parameters) != wanted or not isinstance(parameters.get("kernels", []), list):
         raise SpecError(f"the {name} of kernels takes {sorted(wanted)}; found {dict(parameters)!r:.60}")
     if name == "scaled":
         return Scaled(from_spec(parameters["kernel"]), parameters["factor"])  # type: ignore[arg-type]
+    if name == "drawn":
+        own = {key: value for key, value in parameters.items() if key != "kernel"}
+        return Drawn(from_spec(parameters["kernel"]), **own)  # type: ignore[arg-type]
     members = tuple(from_spec(member) for member in parameters["kernels"])  # type: ignore[attr-defined]
     return Sum(members) if name == "sum" else Product(members)
 

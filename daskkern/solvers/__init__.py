@@ -5,9 +5,12 @@ from typing import Any
 
 from daskkern.errors import SpecError
 from daskkern.losses import Loss
+from daskkern.solvers.askotch import ASkotch
 from daskkern.solvers.base import Batch, Certificate, Problem, Solver
+from daskkern.solvers.block_cd import BlockCD
 from daskkern.solvers.bsgd import BSGD
 from daskkern.solvers.direct import Direct
+from daskkern.solvers.doubly_sgd import DoublySGD
 from daskkern.solvers.eigenpro import EigenPro
 from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.norma import Norma
@@ -36,6 +39,9 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     BSGD,
     SVRG,
     SARAH,
+    DoublySGD,
+    BlockCD,
+    ASkotch,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -72,9 +78,12 @@ __all__ = [
     "SGD",
     "SOLVERS",
     "SVRG",
+    "ASkotch",
     "Batch",
+    "BlockCD",
     "Certificate",
     "Direct",
+    "DoublySGD",
     "EigenPro",
     "Falkon",
     "Norma",

@@ -20,6 +20,7 @@ def check_pair(solver: Solver[Any], loss: Loss, basis: str, known: Mapping[str, 
             "random features": "RandomFeatures(n)",
             "nystrom features": "NystromFeatures(n)",
             "linear": "Linear()",
+            "doubly stochastic": "DoublyStochastic()",
         }
         raise SpecError(
             f"solver {solver.name} was asked with {words.get(basis, basis)}; it needs "

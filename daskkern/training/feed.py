@@ -7,6 +7,7 @@ from typing import Any
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import to_device
+from daskkern.basis import DoublyStochastic, Linear
 from daskkern.data import batches as data_batches
 from daskkern.data.plan import BatchPlan
 from daskkern.data.rows import Rows
@@ -58,10 +59,9 @@ class Feed:
         self._rows = rows
         if features is not None:
             self._rows = FeatureRows(rows, features, problem.extra.features, settings.dtype)
-        coordinates = problem.part.is_coordinates
-        self._whole = isinstance(settings.solver, NystromSGD) or not (
-            prepared.basis.all_rows or coordinates or settings.solver.moves
-        )
+        in_tiles = prepared.basis.all_rows or settings.solver.moves
+        in_tiles = in_tiles or isinstance(settings.basis, Linear | DoublyStochastic)
+        self._whole = isinstance(settings.solver, NystromSGD) or not in_tiles
         # Inner products of rows are not in the kernel block of a rank.
         products = settings.solver.row_products and prepared.basis.all_rows
         self._needs_rows = prepared.window > 1 or settings.solver.needs_rows or products

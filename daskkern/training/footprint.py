@@ -59,6 +59,8 @@ class Sizes:
         Numbers of each output that are kept for every row.
     row_products : bool
         Inner products of a batch's rows are held.
+    drawn : int
+        Columns of a block of random features that is drawn again whenever it is used; 0 where columns are held.
     explicit : bool
         Columns are explicit features, whose covariance is what a preconditioner is made of.
     moving : int
@@ -97,6 +99,7 @@ class Sizes:
     row_products: bool = False
     moving: int = 0
     explicit: bool = False
+    drawn: int = 0
 
     @property
     def own_rows(self) -> int:
@@ -247,9 +250,13 @@ def _steps(z: Sizes) -> dict[str, int]:
     items["tiles"] = workspace_bytes(z.threads, z.d, b) if z.device == "cpu" else z.m * own * b
     items["tiles"] += z.threads * _SPREAD * _SPREAD * z.entries * b
     items["temporary centres"] = 0
-    items["one batch"] += 3 * 8 * z.m * z.m * z.row_products
+    items["one batch"] += 6 * 8 * z.m * z.m * z.row_products
     if z.all_rows:
         items["one batch"] += matvec_bytes(z.m, own, z.d, padded(z.c), b, 0, dealt=True) + z.m * z.own_s * b
+        return items
+    if z.drawn:
+        features = 4 * z.drawn * z.d * 8 + points_bytes(z.drawn, z.d, b)
+        items["one batch"] += matvec_bytes(z.m, z.drawn, z.d, padded(z.c), b, 0, dealt=True) + features + 16 * own
         return items
     items["one batch"] += z.m * own * b
     if z.nystrom:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, RandomFeatures
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear, RandomFeatures
 from daskkern.data.plan import BatchPlan
 from daskkern.data.sweep import SweepPlan
 from daskkern.errors import SpecError
@@ -87,7 +87,7 @@ def outlook(
     held_out = most_validation_rows(n, settings) if holds_out(settings, None) else 0
     n -= held_out
     basis = settings.basis
-    p = _most_columns(basis, n, source.info.n_features)
+    p = _most_columns(basis, n, source.info.n_features, _most_steps(source, settings, n))
     explicit = not isinstance(basis, AllRows | Landmarks)
     s = 0
     if isinstance(settings.solver, EigenPro):
@@ -135,11 +135,21 @@ def _most_directions(solver: Solver[Any], p: int, s: int, explicit: bool) -> int
     return min(most, s // 5, MOST_DIRECTIONS) if explicit else s // 5
 
 
-def _most_columns(basis: BasisSpec, n: int, d: int) -> int:
+def _most_steps(source: Source, settings: FitSettings, n: int) -> int:
+    """Return the steps of the run; a few more where the batch is automatic."""
+    automatic = isinstance(settings.batch_size, str)
+    m = settings.solver.auto_batch or _LEAST_BATCH if automatic else int(settings.batch_size)
+    plan = BatchPlan.for_rows(source.open(settings.dtype), min(n, m), settings.seed)
+    return plan.n_batches * settings.max_epochs
+
+
+def _most_columns(basis: BasisSpec, n: int, d: int, n_steps: int) -> int:
     if isinstance(basis, AllRows):
         return n
     if isinstance(basis, Linear):
         return d + basis.intercept
+    if isinstance(basis, DoublyStochastic):
+        return n_steps * basis.block
     if isinstance(basis, Landmarks) and basis.points is not None:
         return min(n, len(basis.points))
     return basis.n if isinstance(basis, RandomFeatures) else min(n, basis.n)
@@ -244,7 +254,8 @@ def plan_for(
             by_rows=solver.deals != "columns",
             dense=0 if solver.deals != "nothing" else 1 if all_rows else 2,
             newton=solver.deals == "rows" and not isinstance(settings.loss, Squared),
-            units=isinstance(settings.basis, Linear),
+            units=isinstance(settings.basis, Linear | DoublyStochastic),
+            drawn=settings.basis.block if isinstance(settings.basis, DoublyStochastic) else 0,
             row_numbers=solver.row_numbers,
             row_products=solver.row_products,
             moving=solver.moving_bytes(summary.p, source.info.n_features, np.dtype(settings.dtype).itemsize),

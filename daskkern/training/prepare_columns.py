@@ -8,11 +8,19 @@ import scipy.sparse
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.basis import AllRows, KernelBasis, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.basis import (
+    AllRows,
+    DoublyStochastic,
+    KernelBasis,
+    Landmarks,
+    Linear,
+    NystromFeatures,
+    RandomFeatures,
+)
 from daskkern.data.rows import Rows, take
 from daskkern.errors import DataError, SpecError
 from daskkern.features import random_columns
-from daskkern.kernels import Coordinate, Kernel, Mapped, nystrom_map
+from daskkern.kernels import MOST_DRAWN, Coordinate, Drawn, Kernel, Mapped, nystrom_map
 from daskkern.kernels.points import squared_norms
 from daskkern.kernels.rows import as_rows
 from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
@@ -56,7 +64,12 @@ def prepare_columns(
     clock: Clock,
 ) -> Prepared:
     """Return what methods without a preconditioner need, and EigenPro over explicit features."""
-    kernel, points = column_functions(rows, settings)
+    drawn_plan = None
+    if isinstance(settings.basis, DoublyStochastic):
+        drawn_plan = batch_plan(rows, settings, 2 * (settings.solver.auto_batch or 1), settings.basis.block)
+        kernel, points = drawn_columns(rows, settings, settings.basis, drawn_plan.n_batches * settings.max_epochs)
+    else:
+        kernel, points = column_functions(rows, settings)
     everything = is_all(settings)
     p = rows.n_rows if everything else points.shape[0]
     clock.stage("basis", f"all {p} rows" if everything else f"{p} {settings.basis.name}")
@@ -70,13 +83,14 @@ def prepare_columns(
         )
     else:
         sample = np.sort(generator(settings.seed, _SAMPLED).permutation(rows.n_rows)[:SUBSAMPLE])
-        state = sampled_statistics(rows, targets, kernel, points, sample, everything or solver.moves)
+        known = everything or drawn_plan is not None or solver.moves
+        state = sampled_statistics(rows, targets, settings.kernel if known else kernel, points, sample, known)
         clock.stage(
             "sizes",
             f"largest square {state.beta:.3g}, largest eigenvalue {state.top:.3g}, "
             f"critical batch {state.critical_batch:.0f}",
         )
-    plan = batch_plan(rows, settings, 2 * (solver.auto_batch or state.critical_batch / 2), p)
+    plan = drawn_plan or batch_plan(rows, settings, 2 * (solver.auto_batch or state.critical_batch / 2), p)
     shift = kernel.shift_for(some_rows(rows, settings)) if everything else kernel.shift_for(points)
     basis = KernelBasis(kernel, p, np.zeros(0, np.int64), everything, shift, settings.rounding)
     indices = np.arange(p) if everything else None
@@ -115,6 +129,21 @@ def landmarks_of(rows: Rows, settings: FitSettings) -> LandmarkSet:
             raise DataError(f"the landmark points have {points.shape[1]} features, the rows {rows.n_features}")
         return LandmarkSet(points[first_occurrences(points)], None, None)
     return parse_selector(basis.selector).select(rows, settings.kernel, basis.n, settings.seed)
+
+
+def drawn_columns(rows: Rows, settings: FitSettings, basis: DoublyStochastic, n_steps: int) -> tuple[Kernel, HostArray]:
+    """Return the function of features that are drawn again, and their numbers (p, 1): a block for each step.
+
+    Raises SpecError when there are more than float32 can number.
+    """
+    p = n_steps * basis.block
+    if p > MOST_DRAWN:
+        raise SpecError(
+            f"{n_steps} steps with {basis.block} random features each were asked, {p} features; {MOST_DRAWN} is the "
+            "most: take larger batches, fewer epochs or a smaller block"
+        )
+    kernel = Drawn(settings.kernel, settings.seed, basis.block, rows.n_features)
+    return kernel, np.arange(p, dtype=settings.dtype)[:, None]
 
 
 def _nystrom_columns(chosen: LandmarkSet, settings: FitSettings) -> tuple[Kernel, HostArray]:

@@ -11,7 +11,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_for, to_device, to_host
 from daskkern.backend.timed import TimedCommunicator
-from daskkern.basis import Columns, KernelPart, Landmarks, Linear
+from daskkern.basis import Columns, DoublyStochastic, KernelPart, Landmarks, Linear
 from daskkern.cluster.desk import Desk, Regroup
 from daskkern.cluster.gpus import gpu_collectives
 from daskkern.data.rows import Rows
@@ -112,7 +112,7 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
         _setup(task, prepared, rows, columns, part, points, comm, xp),
     )
     desk.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, comm)))
-    if task.memory.note and not isinstance(settings.basis, Linear):
+    if task.memory.note and not isinstance(settings.basis, Linear | DoublyStochastic):
         desk.emit(StageFinished("blocks", 0.0, task.memory.note))
     validation = Validation.open(task.validation, task.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, desk, xp)

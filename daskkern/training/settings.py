@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.basis import AllRows, BasisSpec, Linear
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Linear
 from daskkern.data.schema import ClassLabel
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, spec_or_name
@@ -117,8 +117,8 @@ class FitSettings:
     def __post_init__(self) -> None:
         if not isinstance(self.basis, BasisSpec):
             raise SpecError(
-                f"basis={self.basis!r} was asked; give AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n) "
-                "or Linear()"
+                f"basis={self.basis!r} was asked; give AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n), "
+                "DoublyStochastic() or Linear()"
             )
         if not (_is_number(self.alpha) and math.isfinite(self.alpha) and self.alpha >= 0):
             raise SpecError(f"alpha={self.alpha!r} was asked; give a number of 0 or more")
@@ -143,7 +143,8 @@ class FitSettings:
             raise SpecError(f"max_seconds={self.max_seconds!r} was asked; give a positive number of seconds, or None")
         if self.keep_blocks not in KEEP_WAYS:
             raise SpecError(f"keep_blocks={self.keep_blocks!r} was asked; choose one of {', '.join(KEEP_WAYS)}")
-        if isinstance(self.basis, Linear):  # the blocks of a linear model are the rows
+        # The blocks of a linear model are the rows; features that are drawn again are not kept.
+        if isinstance(self.basis, Linear | DoublyStochastic):
             object.__setattr__(self, "keep_blocks", "never")
         if self.sampling not in SAMPLING_WAYS:
             raise SpecError(f"sampling={self.sampling!r} was asked; choose one of {', '.join(SAMPLING_WAYS)}")

@@ -1,5 +1,6 @@
 """Columns that are no kernels: products are those of their blocks, inner products those of the kernel."""
 
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +14,7 @@ from daskkern.kernels import (
     ArcCosine,
     Cauchy,
     Coordinate,
+    Drawn,
     Gaussian,
     Kernel,
     Laplacian,
@@ -43,6 +45,8 @@ FUNCTIONS: dict[str, Callable[[], tuple[Kernel, HostArray]]] = {
     "coordinate": lambda: (Coordinate(), UNITS),
     "some coordinates": lambda: (Coordinate(), UNITS[[1, 6, 4]]),
     "mapped": _mapped,
+    "drawn": lambda: (Drawn(Matern(2.0, 1.5), 3, 8, 6), np.arange(52.0)[:, None]),
+    "some drawn": lambda: (Drawn(ArcCosine(1), 3, 8, 6), np.array([1.0, 40, 41, 7, 6, 23, 24])[:, None]),
 }
 
 
@@ -149,3 +153,53 @@ def test_what_is_refused() -> None:
     with pytest.raises(DataError, match="unit vectors"):
         Coordinate().points(np.eye(3))
     assert "orthogonal" in KINDS
+
+
+def test_drawn_features_are_a_sample_of_the_kernel_from_block_to_block() -> None:
+    for kernel in (Gaussian((1.0, 2.0, 1.5, 1.0, 3.0, 2.0)), ArcCosine(1), Cauchy(2.0)):
+        drawn = Drawn(kernel, 0, 16, 6)
+        phi = drawn.block(X, drawn.points(np.arange(16.0 * 800)[:, None]))
+        np.testing.assert_allclose(phi @ phi.T / 800, kernel.block(X, X), atol=0.08 * kernel.diagonal(X).max())
+
+
+def test_drawn_features_are_numbers_and_come_again() -> None:
+    drawn = Drawn(Gaussian(2.0), 5, 8, 6)
+    again = from_spec(json.loads(json.dumps(drawn.spec())))
+    assert again == drawn
+    whole, part = (drawn.points(np.arange(a, b, dtype=float)[:, None]) for a, b in ((0, 40), (19, 33)))
+    np.testing.assert_allclose(again.block(X, part), drawn.block(X, whole)[:, 19:33], atol=1e-14)
+    other = Drawn(Gaussian(2.0), 6, 8, 6)
+    assert np.abs(other.block(X, part) - drawn.block(X, part)).max() > 0.1
+
+
+def test_products_skip_coefficients_of_zero() -> None:
+    drawn = Drawn(Gaussian(2.0), 5, 8, 6)
+    points = drawn.points(np.arange(40.0)[:, None])
+    A = np.zeros((40, 1))
+    A[9] = 1.0
+    asked: list[int] = []
+
+    class Watched(Drawn):
+        def weights(self, number: int) -> HostArray:
+            asked.append(number)
+            return super().weights(number)
+
+    found = Watched(Gaussian(2.0), 5, 8, 6).matvec(X, points, A)
+    np.testing.assert_allclose(found, drawn.block(X, points) @ A, atol=1e-14)
+    assert asked == [1]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Drawn(Gaussian(1.0), 0, 7, 6), "blocks of 7 random Fourier features"),
+        (lambda: Drawn(Linear(), 0, 8, 6), "random Fourier features of the linear kernel"),
+        (lambda: Drawn(Gaussian(1.0), -1, 8, 6), "seed=-1 was asked"),
+        (lambda: from_spec({"name": "drawn", "kernel": {"name": "gaussian"}}), "the drawn of kernels takes"),
+    ],
+)
+def test_drawn_features_that_make_no_sense_are_refused(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        make()
+    with pytest.raises(DataError, match="have numbers below"):
+        Drawn(Gaussian(1.0), 0, 8, 6).points(np.array([[1e9]]))

@@ -24,6 +24,8 @@ from daskkern.solvers import (
     SDCA,
     SGD,
     SVRG,
+    ASkotch,
+    BlockCD,
     Direct,
     EigenPro,
     Falkon,
@@ -89,6 +91,8 @@ TABLE = {
     "sgd, growing": Row(SGD(averaging=0.0, growth=2.0), Logistic(), Linear(), 60, 1e-5, 30, stochastic=True),
     "pegasos, all rows": Row(Pegasos(), SquaredHinge(), AllRows(), 60, 1e-2, 30, stochastic=True),
     "pegasos, random features": Row(Pegasos(3), Logistic(), RandomFeatures(60), 90, 1e-2, 30, stochastic=True),
+    "block_cd": Row(BlockCD(), Squared(), AllRows(), 40, 1e-8, 40, regression=True, stochastic=True),
+    "askotch": Row(ASkotch(20), Squared(), AllRows(), 60, 1e-8, 40, regression=True, stochastic=True),
     "norma": Row(Norma(averaging=0.5), Logistic(), AllRows(), 60, 1e-2, 30, stochastic=True),
     "pegasos, linear": Row(
         Pegasos(project=True, average_weights="linear"), MultinomialLogistic(), Linear(), 60, 1e-2, 30, stochastic=True

@@ -1,0 +1,139 @@
+"""Doubly stochastic gradients: the paper's algorithm, its rate, and models that hold no features."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_interrupted_runs import Runs
+from test_ranks_of_a_fit import Fit, _source
+
+import daskkern
+from daskkern.arrays import HostArray
+from daskkern.basis import DoublyStochastic
+from daskkern.errors import DataError, SpecError
+from daskkern.kernels import Drawn, Gaussian, Kernel
+from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
+from daskkern.solvers import SGD, DoublySGD
+from daskkern.testing import naive
+from daskkern.training.outlook import outlook
+from daskkern.training.settings import FitSettings
+
+ALPHA = 0.05
+
+
+def _fit(
+    loss: Loss | None = None, epochs: int = 3, block: int = 16, dtype: str = "float64", seed: int = 0, m: int = 20
+) -> Fit:
+    loss = loss or Squared()
+    settings = FitSettings(
+        Gaussian(2.0), loss, DoublyStochastic(block), DoublySGD(), ALPHA, max_epochs=epochs, batch_size=m,
+        dtype=dtype, device="cpu", fit_intercept=False, seed=seed,
+    )  # fmt: skip
+    return Fit.of(_source(weighted=True, regression=isinstance(loss, Squared)), settings)
+
+
+def _coef(fit: Fit, ranks: int = 1) -> HostArray:
+    results = fit.results(ranks)
+    coef = np.empty((fit.prepared.basis.n_columns, results[0].coef.shape[1]))
+    for result in results:
+        coef[result.ids] = result.coef
+    return coef
+
+
+@pytest.mark.parametrize("least_scale", [1e-6, 0.9])
+def test_it_is_the_papers_algorithm(least_scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.solvers.doubly_sgd._LEAST_SCALE", least_scale)
+    loss = SquaredHinge()
+    fit = _fit(loss)
+    plan, drawn, X = fit.prepared.plan, fit.prepared.basis.kernel, fit.source.X
+    assert isinstance(drawn, Drawn)
+    y = fit.prepared.targets.encode(fit.source.y)
+    w = fit.source.weight[:, None] / fit.source.weight.mean()
+    theta, a, t = 1.5 / ALPHA, np.zeros((fit.prepared.basis.n_columns, 3)), 0
+    phi = drawn.block(X, drawn.points(fit.prepared.points))
+    for epoch in (1, 2, 3):
+        for number in plan.order(epoch):
+            B, own = plan.positions(number), slice(16 * t, 16 * t + 16)
+            t += 1
+            gamma = theta / (theta * loss.smoothness * w.max() + t)
+            g = w[B] * loss.gradient(phi[B] @ a, y[B])
+            a *= 1 - gamma * ALPHA
+            a[own] = -gamma / B.size * phi[B, own].T @ g
+    assert t * 16 == len(a)
+    np.testing.assert_allclose(_coef(fit), a, atol=1e-10)
+
+
+def _distance(epochs: int, seed: int) -> float:
+    """Return the mean square distance from the kernel ridge solution, at the rows."""
+    fit = _fit(epochs=epochs, seed=seed, block=32)
+    K = naive.kernel_matrix(Gaussian(2.0).spec(), fit.source.X, fit.source.X)
+    w, y = fit.source.weight / fit.source.weight.mean(), fit.prepared.targets.encode(fit.source.y)
+    best = K @ np.linalg.solve(w[:, None] * K + len(y) * ALPHA * np.eye(len(y)), w[:, None] * y)
+    return float(((fit.scores(fit.results(1)) - best) ** 2).mean())
+
+
+def test_the_distance_from_the_optimum_falls_like_one_over_t() -> None:
+    few, many = (np.mean([_distance(epochs, seed) for seed in range(3)]) for epochs in (5, 20))
+    assert many < 0.4 * few
+
+
+@pytest.mark.parametrize(("dtype", "accuracy"), [("float64", 1e-10), ("float32", 1e-4)])
+def test_any_number_of_ranks_makes_the_same_model(dtype: str, accuracy: float) -> None:
+    fit = _fit(Logistic(), dtype=dtype)
+    alone = fit.scores(fit.results(1))
+    for ranks in (2, 3):
+        np.testing.assert_allclose(fit.scores(fit.results(ranks)), alone, rtol=0, atol=accuracy * np.abs(alone).max())
+
+
+def test_a_run_in_parts_has_the_same_bits_and_may_become_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
+    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+    fit = _fit(Logistic())
+    runs = Runs(fit)
+    for until in (5, 9):
+        runs.run(2, until=until)
+    np.testing.assert_array_equal(runs.scores(2), fit.scores(fit.results(2)))
+    longer = _fit(Logistic(), epochs=5)
+    runs.fit = longer
+    np.testing.assert_allclose(runs.scores(3), longer.scores(longer.results(1)), atol=1e-10)
+    runs.fit = _fit(Logistic(), epochs=1)
+    with pytest.raises(DataError, match="a checkpoint of 35 steps was to be continued by a run of 7"):
+        runs.run(1)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian("median"), "arc_cosine:1"])
+def test_a_saved_model_predicts_the_same_and_holds_numbers_only(kernel: Kernel | str, tmp_path: Path) -> None:
+    source = _source(regression=True)
+    model = daskkern.KernelRegressor(
+        kernel=kernel, basis=daskkern.DoublyStochastic(32), solver="doubly_sgd", alpha=1e-2, max_epochs=20,
+        batch_size=20, random_state=0,
+    )  # fmt: skip
+    model.fit(source.X, source.y[:, 0])
+    assert model.score(source.X, source.y[:, 0]) > 0.5
+    model.save(tmp_path / "model")
+    again = daskkern.load(tmp_path / "model")
+    np.testing.assert_allclose(again.predict(source.X), model.predict(source.X), atol=1e-5)
+    assert again.points.shape == (20 * 7 * 32, 1)
+
+
+def test_what_has_no_meaning_is_refused() -> None:
+    fit = _fit()
+    with pytest.raises(SpecError, match="give a number between 1 and 2"):
+        DoublySGD(theta=2.5)
+    with pytest.raises(SpecError, match="DoublySGD was asked with alpha=0"):
+        replace(fit, settings=replace(fit.settings, alpha=0.0)).results(1)
+    with pytest.raises(SpecError, match=r"sgd was asked with DoublyStochastic\(\)"):
+        outlook(fit.source, replace(fit.settings, solver=SGD()), 1, 1, 1 << 30)
+    with pytest.raises(SpecError, match="is the most: take larger batches"):
+        _fit(epochs=100_000, block=64)
+    with pytest.raises(SpecError, match="random features a step were asked"):
+        DoublyStochastic(0)
+
+
+def test_memory_is_that_of_numbers_and_one_block() -> None:
+    fit = _fit(epochs=200, block=256)
+    items = dict(outlook(fit.source, fit.settings, 1, 1, 1 << 30).items)
+    p = 200 * 7 * 256
+    assert items["own columns"] + items["own columns, prepared"] <= 32 * p
+    assert items["one batch"] < 40 * p < 20 * p * 8  # no block of all columns
