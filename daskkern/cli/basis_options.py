@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
 from daskkern.cli.values import as_whole
 from daskkern.errors import SpecError
 from daskkern.systems import System
@@ -16,6 +16,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "random_features": ("features", "feature_kind"),
     "nystrom_features": ("landmarks", "selector"),
     "linear": (),
+    "doubly_stochastic": ("features",),
 }
 """Names of function spaces, and the options that say more about each."""
 
@@ -48,6 +49,10 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
             )
     if name == "linear":
         return Linear()
+    if name == "doubly_stochastic":
+        return (
+            DoublyStochastic(as_whole("features", values["features"])) if "features" in values else DoublyStochastic()
+        )
     if name == "random_features":
         n = as_whole("features", values.get("features", DEFAULT_COLUMNS))
         return RandomFeatures(n, str(values.get("feature_kind", "auto")))

@@ -1,8 +1,8 @@
 """Systems over features: linear models, random features, Nystrom features."""
 
-from daskkern.basis import Linear, NystromFeatures, RandomFeatures
+from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
 from daskkern.landmarks import KMeans
-from daskkern.solvers import SAG, SDCA, SGD, Direct, EigenPro, Pegasos
+from daskkern.solvers import SAG, SARAH, SDCA, SGD, SVRG, Direct, DoublySGD, EigenPro, Pegasos
 from daskkern.systems.named import System
 
 _LINEAR, _RANDOM, _KERNEL = "linear", "random features", "Nystrom and full kernel"
@@ -32,6 +32,15 @@ EXPLICIT = (
         SAG("saga"), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=30,
     ),
     System(
+        "svrg", "SGD corrected by the full gradient at a point that is renewed now and then",
+        "Johnson and Zhang, NeurIPS 2013", _LINEAR, SVRG(), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=20,
+    ),
+    System(
+        "sarah", "SVRG with gradients that are corrected recursively",
+        "Nguyen, Liu, Scheinberg and Takac, ICML 2017", _LINEAR,
+        SARAH(), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=20,
+    ),
+    System(
         "eigenpro_rf", "EigenPro on random features", "Ma and Belkin, NeurIPS 2017", _RANDOM,
         EigenPro(step_scale=1.5), _RF, max_epochs=20,
     ),
@@ -55,6 +64,18 @@ EXPLICIT = (
     System(
         "r_sdca", "dual coordinate ascent on random features", "Shalev-Shwartz and Zhang, JMLR 2013", _RANDOM,
         SDCA(), _RF, "hinge", "squared", alpha=1e-6,
+    ),
+    System(
+        "doubly_ridge", "doubly stochastic gradients: new random features with every batch, drawn again when needed",
+        "Dai et al., NeurIPS 2014", _RANDOM, DoublySGD(), DoublyStochastic(64), alpha=1e-5, max_epochs=20,
+    ),
+    System(
+        "doubly_svm", "doubly stochastic gradients for a support vector machine", "Dai et al., NeurIPS 2014", _RANDOM,
+        DoublySGD(), DoublyStochastic(64), "hinge", None, alpha=1e-5, max_epochs=20,
+    ),
+    System(
+        "doubly_logistic", "doubly stochastic gradients for logistic regression", "Dai et al., NeurIPS 2014", _RANDOM,
+        DoublySGD(), DoublyStochastic(64), "logistic", None, alpha=1e-5, max_epochs=20,
     ),
     System(
         "n_pegasos", "Pegasos on Nystrom features", "Pfahler and Morik, ECML PKDD 2018", _KERNEL,

@@ -1,7 +1,7 @@
 """Systems over kernel columns: landmarks, or all rows."""
 
 from daskkern.basis import AllRows, Landmarks
-from daskkern.solvers import PCG, SDCA, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos
+from daskkern.solvers import BSGD, PCG, SDCA, ASkotch, BlockCD, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos
 from daskkern.systems.named import System
 
 _ONLINE, _KERNEL = "online and budgeted", "Nystrom and full kernel"
@@ -46,6 +46,14 @@ KERNEL = (
         Direct(), AllRows(), alpha=1e-7, max_epochs=1,
     ),
     System(
+        "block_cd", "kernel ridge on all rows, a block of coefficients solved at a time",
+        "Tu, Roelofs, Venkataraman and Recht, 2016", _KERNEL, BlockCD(), AllRows(), alpha=1e-7,
+    ),
+    System(
+        "askotch", "accelerated sketch and project: block steps through Nystrom approximations of the blocks",
+        "Rathore, Frangella, Udell et al., 2024", _KERNEL, ASkotch(), AllRows(), alpha=1e-7, max_epochs=20,
+    ),
+    System(
         "k_sdca", "dual coordinate ascent on all rows: a support vector machine with a certificate",
         "Shalev-Shwartz and Zhang, JMLR 2013", _KERNEL, SDCA(), AllRows(), "hinge", "squared", alpha=1e-6,
     ),
@@ -53,6 +61,10 @@ KERNEL = (
         "kernel_pegasos", "Pegasos on all rows, its coefficients counts of margin violations",
         "Shalev-Shwartz et al., Math. Programming 2011", _ONLINE,
         Pegasos(averaging=0.5), AllRows(), "hinge", None, alpha=1e-5,
+    ),
+    System(
+        "bsgd", "subgradient descent on a budget of support points, two of which are merged when there is one too many",
+        "Wang, Crammer and Vucetic, JMLR 2012", _ONLINE, BSGD(), Landmarks(200), "hinge", None, alpha=1e-5,
     ),
     System(
         "norma", "online kernel learning: a term for each row met, all of them shrinking",

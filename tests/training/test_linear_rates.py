@@ -74,7 +74,7 @@ def _gaps(solver: Solver[object], epochs: tuple[int, ...]) -> HostArray:
 
 @pytest.mark.parametrize(
     ("solver", "epochs"),
-    [(SAG("sag", tol=0), 12), (SAG("saga", tol=0), 6), (SVRG(tol=0), 4), (SARAH(tol=0), 4)],
+    [(SAG("sag", tol=0), 16), (SAG("saga", tol=0), 6), (SVRG(tol=0), 4), (SARAH(tol=0), 4)],
     ids=["sag", "saga", "svrg", "sarah"],
 )
 def test_the_gap_falls_by_a_factor_in_every_few_epochs(solver: Solver[object], epochs: int) -> None:
