@@ -50,9 +50,7 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
     if name == "linear":
         return Linear()
     if name == "doubly_stochastic":
-        return (
-            DoublyStochastic(as_whole("features", values["features"])) if "features" in values else DoublyStochastic()
-        )
+        return DoublyStochastic(as_whole("features", values.get("features", DoublyStochastic().block)))
     if name == "random_features":
         n = as_whole("features", values.get("features", DEFAULT_COLUMNS))
         return RandomFeatures(n, str(values.get("feature_kind", "auto")))

@@ -61,9 +61,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--loss", help=f"One of {', '.join(LOSSES)}; with a parameter: huber:0.5.  {_LOSS_DEFAULT}"),
         click.option("--basis", help=f"What the model is a sum of: {', '.join(BASES)}.  [default: landmarks]"),
         click.option("--landmarks", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_COLUMNS}]"),
-        click.option(
-            "--features", type=int, help=f"Random features, or those of a step.  [default: {DEFAULT_COLUMNS}; 128]"
-        ),
+        click.option("--features", type=int, help=f"Random features (of a step).  [default: {DEFAULT_COLUMNS} (128)]"),
         click.option("--feature-kind", help=f"Of random features: {', '.join(KINDS)}.  [default: auto]"),
         click.option("--selector", help=f"How landmarks are chosen: {', '.join(SELECTORS)}.  [default: uniform]"),
         click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),

@@ -67,15 +67,16 @@ EXPLICIT = (
     ),
     System(
         "doubly_ridge", "doubly stochastic gradients: new random features with every batch, drawn again when needed",
-        "Dai et al., NeurIPS 2014", _RANDOM, DoublySGD(), DoublyStochastic(64), alpha=1e-5, max_epochs=20,
+        "Dai et al., NeurIPS 2014", _RANDOM,
+        DoublySGD(), DoublyStochastic(64), alpha=1e-5, batch_size=64, max_epochs=20,
     ),
     System(
         "doubly_svm", "doubly stochastic gradients for a support vector machine", "Dai et al., NeurIPS 2014", _RANDOM,
-        DoublySGD(), DoublyStochastic(64), "hinge", None, alpha=1e-5, max_epochs=20,
+        DoublySGD(), DoublyStochastic(64), "hinge", None, alpha=1e-5, batch_size=64, max_epochs=20,
     ),
     System(
         "doubly_logistic", "doubly stochastic gradients for logistic regression", "Dai et al., NeurIPS 2014", _RANDOM,
-        DoublySGD(), DoublyStochastic(64), "logistic", None, alpha=1e-5, max_epochs=20,
+        DoublySGD(), DoublyStochastic(64), "logistic", None, alpha=1e-5, batch_size=64, max_epochs=20,
     ),
     System(
         "n_pegasos", "Pegasos on Nystrom features", "Pfahler and Morik, ECML PKDD 2018", _KERNEL,

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from daskkern.systems import SYSTEMS
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("add-a-kernel.md", "add-a-loss.md", "add-a-solver.md")
 TEXTS = ("README.md", "CHANGELOG.md", "deploy/README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*")))
@@ -38,3 +40,11 @@ def test_links_lead_to_files(text: str) -> None:
 def test_files_that_the_docs_name_exist(text: str) -> None:
     for path in re.findall(r"`((?:daskkern|tests|examples|docs)/[\w./-]+)`", (ROOT / text).read_text()):
         assert (ROOT / path).exists(), path
+
+
+def test_the_page_of_systems_names_them_all() -> None:
+    page = (ROOT / "docs" / "systems.md").read_text()
+    for row in SYSTEMS.values():
+        tasks = ", ".join(row.tasks)
+        line = f"| `{row.name}` | {row.line} | `{row.solver.name}` | {row.space} | {tasks} | {row.reference} |"
+        assert line in page, f"docs/systems.md lacks: {line}"
