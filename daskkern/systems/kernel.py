@@ -1,7 +1,7 @@
 """Systems over kernel columns: landmarks, or all rows."""
 
 from daskkern.basis import AllRows, Landmarks
-from daskkern.solvers import PCG, SDCA, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos
+from daskkern.solvers import BSGD, PCG, SDCA, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos
 from daskkern.systems.named import System
 
 _ONLINE, _KERNEL = "online and budgeted", "Nystrom and full kernel"
@@ -58,6 +58,10 @@ KERNEL = (
         "norma", "online kernel learning: a term for each row met, all of them shrinking",
         "Kivinen, Smola and Williamson, IEEE TSP 2004", _ONLINE,
         Norma(averaging=0.5), AllRows(), "hinge", "squared", alpha=1e-6,
+    ),
+    System(
+        "bsgd", "Pegasos on a budget of support points, which are merged", "Wang, Crammer and Vucetic, JMLR 2012",
+        _ONLINE, BSGD(), Landmarks(500), "hinge", None, alpha=1e-4,
     ),
 )  # fmt: skip
 """A row a system. Losses: for classification, for regression."""
