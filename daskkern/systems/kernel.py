@@ -63,13 +63,13 @@ KERNEL = (
         Pegasos(averaging=0.5), AllRows(), "hinge", None, alpha=1e-5,
     ),
     System(
-        "bsgd", "subgradient descent on a budget of support points, two of which are merged when there is one too many",
-        "Wang, Crammer and Vucetic, JMLR 2012", _ONLINE, BSGD(), Landmarks(200), "hinge", None, alpha=1e-5,
-    ),
-    System(
         "norma", "online kernel learning: a term for each row met, all of them shrinking",
         "Kivinen, Smola and Williamson, IEEE TSP 2004", _ONLINE,
         Norma(averaging=0.5), AllRows(), "hinge", "squared", alpha=1e-6,
+    ),
+    System(
+        "bsgd", "Pegasos on a budget of support points, which are merged", "Wang, Crammer and Vucetic, JMLR 2012",
+        _ONLINE, BSGD(), Landmarks(500), "hinge", None, alpha=1e-4,
     ),
 )  # fmt: skip
 """A row a system. Losses: for classification, for regression."""
