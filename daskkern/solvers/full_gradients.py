@@ -15,7 +15,7 @@ from daskkern.errors import SpecError
 from daskkern.losses import Loss, Smooth
 from daskkern.solvers.base import Batch, Certificate, Problem, Solver, is_whole, loss_and_gradient, smoothness_of
 from daskkern.solvers.columns import ColumnSetup, descend, partial_scores
-from daskkern.solvers.sequential import restored, squared_norm, zeros
+from daskkern.solvers.row_memory import restored, squared_norm, zeros
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 
