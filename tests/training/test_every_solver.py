@@ -105,12 +105,16 @@ TABLE = {
     "sag, line search": Row(
         SAG("sag", "line_search", "lipschitz", 0), Logistic(), NystromFeatures(40), 25, 1e-6, 65, stochastic=True
     ),
-    "svrg, all rows": Row(SVRG(tol=0), Squared(), AllRows(), 30, 1e-5, 30, regression=True, stochastic=True),
-    "svrg, random features": Row(SVRG(tol=0), Logistic(), RandomFeatures(60), 25, 1e-10, 30, stochastic=True),
-    "svrg, linear": Row(SVRG(tol=0), SquaredHinge(), Linear(), 25, 1e-9, batch_size=30, stochastic=True),
-    "sarah, all rows": Row(SARAH(tol=0), Squared(), AllRows(), 30, 1e-5, 30, regression=True, stochastic=True),
+    "svrg, all rows": Row(SVRG(theta=1.0, tol=0), Squared(), AllRows(), 30, 1e-5, 30, regression=True, stochastic=True),
+    "svrg, random features": Row(
+        SVRG(theta=1.0, tol=0), Logistic(), RandomFeatures(60), 25, 1e-10, 30, stochastic=True
+    ),
+    "svrg, linear": Row(SVRG(theta=1.0, tol=0), SquaredHinge(), Linear(), 25, 1e-9, batch_size=30, stochastic=True),
+    "sarah, all rows": Row(
+        SARAH(theta=1.0, tol=0), Squared(), AllRows(), 30, 1e-5, 30, regression=True, stochastic=True
+    ),
     "sarah, nystrom features": Row(
-        SARAH(tol=0), MultinomialLogistic(), NystromFeatures(40), 25, 1e-9, 30, stochastic=True
+        SARAH(theta=1.0, tol=0), MultinomialLogistic(), NystromFeatures(40), 25, 1e-9, 30, stochastic=True
     ),
 }
 rows = pytest.mark.parametrize("name", TABLE)
