@@ -15,7 +15,7 @@ from daskkern.errors import SpecError
 from daskkern.losses import Loss, Smooth
 from daskkern.solvers.base import Batch, Certificate, Problem, Solver, is_whole, loss_and_gradient, smoothness_of
 from daskkern.solvers.columns import ColumnSetup, descend, partial_scores
-from daskkern.solvers.sequential import restored, squared_norm, zeros
+from daskkern.solvers.row_memory import restored, squared_norm, zeros
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 
@@ -44,7 +44,8 @@ class FullGradients(Solver[FullGradientRun]):
     inner : int
         Passes of steps after each pass for the full gradient: an epoch is ``inner + 1`` passes over the rows.
     theta : float
-        Multiplies the step, ``m / (L (beta + (m - 1) top) + m alpha)`` for batches of m rows.
+        Multiplies the step, ``m / (L (beta + (m - 1) top) + m alpha)`` for batches of m rows. The theory of both
+        methods wants less than 1.
     tol : float
         The fit ends when a full gradient has a norm of at most `tol`, in units of the largest ``w^(1/2) |x|``: it is
         then a slope of the loss. 0 never ends it.
@@ -52,10 +53,11 @@ class FullGradients(Solver[FullGradientRun]):
 
     bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
     ability: ClassVar[tuple[type[Any], str] | None] = (Smooth, "a smooth gradient")
+    auto_batch: ClassVar[int | None] = 32
     each_row_once: ClassVar[bool] = True
 
     inner: int = 2
-    theta: float = 1.0
+    theta: float = 0.5
     tol: float = 1e-5
 
     def __post_init__(self) -> None:

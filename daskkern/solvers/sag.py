@@ -9,7 +9,7 @@ with ``kappa = 1 / n`` for SAG and, without bias, ``kappa = 1 / (n p_i)`` for SA
 row. The penalty is not in the memory: its gradient is exact. In the first epoch SAG divides by the rows seen so far.
 
 Distributed by columns and exact: the rows of a batch are treated one after the other on (m, c) numbers that every rank
-has (see :mod:`daskkern.solvers.sequential`): within a batch w is a combination of the w and D that it began with and of
+has (see :mod:`daskkern.solvers.row_memory`): within a batch w is a combination of the w and D that it began with and of
 the batch's rows, so its scores follow from theirs. It costs an allreduce of m^2 + 3 m c numbers a batch.
 
 References
@@ -32,7 +32,7 @@ from daskkern.errors import SpecError
 from daskkern.losses import Loss, Smooth
 from daskkern.solvers.base import Batch, Certificate, Problem, Solver, smoothness_of
 from daskkern.solvers.columns import ColumnSetup, descend
-from daskkern.solvers.sequential import (
+from daskkern.solvers.row_memory import (
     BatchNumbers,
     batch_numbers,
     like,

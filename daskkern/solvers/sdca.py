@@ -9,7 +9,7 @@ The duality gap is ``(1/n) sum_i w_i (loss(z_i) + loss*(-u_i) + <u_i, z_i>)``, a
 bounds how far the objective is above its least value. It takes a pass over the rows, in which scores alone are needed.
 
 Distributed by columns and exact: the rows of a batch are treated one after the other on (m, c) numbers that every rank
-has (see :mod:`daskkern.solvers.sequential`), so the iterates do not depend on the number of ranks, and there are no
+has (see :mod:`daskkern.solvers.row_memory`), so the iterates do not depend on the number of ranks, and there are no
 local subproblems to reconcile as in CoCoA. It costs an allreduce of m^2 + 2 m c numbers a batch.
 
 References
@@ -30,7 +30,7 @@ from daskkern.errors import SpecError
 from daskkern.losses import Dual, Loss
 from daskkern.solvers.base import Batch, Certificate, Problem, Solver, is_whole
 from daskkern.solvers.columns import ColumnSetup, descend, partial_scores
-from daskkern.solvers.sequential import (
+from daskkern.solvers.row_memory import (
     batch_numbers,
     like,
     no_rows,
@@ -142,15 +142,15 @@ class SDCA(Solver[SDCARun]):
         setup: ColumnSetup = problem.extra
         loss = problem.loss
         assert isinstance(loss, Dual)
-        scores = to_host(partial_scores(problem, batch, state.v))
-        both = to_host(comm.allreduce(np.concatenate([scores, setup.rows.read(state.u, batch.positions)], axis=1)))
+        scores, kept = partial_scores(problem, batch, state.v), setup.rows.read(state.u, batch.positions)
+        both = to_host(comm.allreduce(problem.part.namespace.concatenate([scores, like(kept, problem)], axis=1)))
         z, u = both[:, : problem.n_outputs], both[:, problem.n_outputs :]
         y, weight = targets_of(batch), weight_of(batch)
         value = weighted_loss(problem.loss, z, y, weight)
         total = state.total + value + float(weight[:, 0] @ (loss.conjugate(-u, y) + (u * z).sum(axis=1)))
         run = replace(state, total=total)
         if batch.last:
-            run = replace(run, measuring=False, gap=total / setup.n_rows, epoch=state.epoch + 1)
+            run = replace(run, measuring=False, gap=max(total / setup.n_rows, 0.0), epoch=state.epoch + 1)
         return run, value
 
     def certificate(self, problem: Problem, state: SDCARun) -> Certificate | None:

@@ -18,8 +18,8 @@ from daskkern.kernels import Laplacian
 from daskkern.losses import Dual, EpsilonInsensitive, Hinge, Logistic, Loss, MulticlassHinge, Squared
 from daskkern.monitor.lines import line_of
 from daskkern.solvers import SDCA
+from daskkern.solvers.row_memory import shuffled
 from daskkern.solvers.sdca import _STREAM
-from daskkern.solvers.sequential import shuffled
 from daskkern.testing import naive
 from daskkern.training.settings import FitSettings
 

@@ -86,8 +86,8 @@ TABLE = {
     "sgd, linear": Row(SGD("bottou"), MultinomialLogistic(), Linear(), 60, 1e-4, batch_size=30, stochastic=True),
     "sdca, all rows": Row(SDCA(tol=0), Squared(), AllRows(), 60, 1e-9, regression=True, stochastic=True),
     "sdca, random features": Row(SDCA(tol=0), SquaredHinge(), RandomFeatures(60), 60, 1e-6, 30, stochastic=True),
-    "sdca, nystrom features": Row(SDCA(tol=0), Logistic(), NystromFeatures(40), 60, 1e-9, 10, stochastic=True),
-    "sdca, linear": Row(SDCA(tol=0), MultinomialLogistic(), Linear(), 40, 1e-6, batch_size=30, stochastic=True),
+    "sdca, nystrom features": Row(SDCA(tol=0), Logistic(), NystromFeatures(40), 40, 1e-7, 30, stochastic=True),
+    "sdca, linear": Row(SDCA(tol=0), MultinomialLogistic(), Linear(), 20, 2e-4, batch_size=65, stochastic=True),
     "sgd, growing": Row(SGD(averaging=0.0, growth=2.0), Logistic(), Linear(), 60, 1e-5, 30, stochastic=True),
     "pegasos, all rows": Row(Pegasos(), SquaredHinge(), AllRows(), 60, 1e-2, 30, stochastic=True),
     "pegasos, random features": Row(Pegasos(3), Logistic(), RandomFeatures(60), 90, 1e-2, 30, stochastic=True),
@@ -97,20 +97,24 @@ TABLE = {
     "pegasos, linear": Row(
         Pegasos(project=True, average_weights="linear"), MultinomialLogistic(), Linear(), 60, 1e-2, 30, stochastic=True
     ),
-    "saga, all rows": Row(SAG(tol=0), Squared(), AllRows(), 40, 1e-9, 10, regression=True, stochastic=True),
+    "saga, all rows": Row(SAG(tol=0), Squared(), AllRows(), 30, 1e-7, 65, regression=True, stochastic=True),
     "saga, linear": Row(
         SAG(order="lipschitz", tol=0), SquaredHinge(), Linear(), 40, 1e-10, batch_size=30, stochastic=True
     ),
-    "sag, random features": Row(SAG("sag", tol=0), Logistic(), RandomFeatures(60), 40, 1e-8, 30, stochastic=True),
+    "sag, random features": Row(SAG("sag", tol=0), Logistic(), RandomFeatures(60), 25, 1e-5, 65, stochastic=True),
     "sag, line search": Row(
-        SAG("sag", "line_search", "lipschitz", 0), Logistic(), NystromFeatures(40), 40, 1e-8, 30, stochastic=True
+        SAG("sag", "line_search", "lipschitz", 0), Logistic(), NystromFeatures(40), 25, 1e-6, 65, stochastic=True
     ),
-    "svrg, all rows": Row(SVRG(tol=0), Squared(), AllRows(), 30, 1e-9, 10, regression=True, stochastic=True),
-    "svrg, random features": Row(SVRG(tol=0), Logistic(), RandomFeatures(60), 25, 1e-10, 30, stochastic=True),
-    "svrg, linear": Row(SVRG(tol=0), SquaredHinge(), Linear(), 25, 1e-9, batch_size=30, stochastic=True),
-    "sarah, all rows": Row(SARAH(tol=0), Squared(), AllRows(), 30, 1e-9, 10, regression=True, stochastic=True),
+    "svrg, all rows": Row(SVRG(theta=1.0, tol=0), Squared(), AllRows(), 30, 1e-5, 30, regression=True, stochastic=True),
+    "svrg, random features": Row(
+        SVRG(theta=1.0, tol=0), Logistic(), RandomFeatures(60), 25, 1e-10, 30, stochastic=True
+    ),
+    "svrg, linear": Row(SVRG(theta=1.0, tol=0), SquaredHinge(), Linear(), 25, 1e-9, batch_size=30, stochastic=True),
+    "sarah, all rows": Row(
+        SARAH(theta=1.0, tol=0), Squared(), AllRows(), 30, 1e-5, 30, regression=True, stochastic=True
+    ),
     "sarah, nystrom features": Row(
-        SARAH(tol=0), MultinomialLogistic(), NystromFeatures(40), 25, 1e-9, 30, stochastic=True
+        SARAH(theta=1.0, tol=0), MultinomialLogistic(), NystromFeatures(40), 25, 1e-9, 30, stochastic=True
     ),
 }
 rows = pytest.mark.parametrize("name", TABLE)

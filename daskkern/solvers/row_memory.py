@@ -1,6 +1,6 @@
-"""What methods share that treat the rows of a batch one after the other, in numbers that every rank has alike.
+"""What methods share that keep numbers for every row, and treat the rows of a batch one after the other.
 
-A batch is asked once for the inner products G of its rows and their scores, in one allreduce of m^2 + m c numbers. The
+A batch is asked once for the inner products of its rows, their scores and what is kept for them, in one allreduce. The
 steps for its rows then are plain recursions on (m, c) arrays, the same on all ranks, without traffic. So the iterates
 are those of the sequential method on any number of ranks, and no local subproblems (CoCoA) have to be reconciled.
 """
@@ -51,11 +51,11 @@ def batch_numbers(
     setup: ColumnSetup = problem.extra
     c = problem.n_outputs
     parts = [
-        to_host(partial_gram(problem, batch, comm)),
-        *(to_host(partial_scores(problem, batch, v)) for v in coefficients),
-        setup.rows.read(kept, batch.positions),
+        partial_gram(problem, batch, comm),
+        *(partial_scores(problem, batch, v) for v in coefficients),
+        like(setup.rows.read(kept, batch.positions), problem),
     ]
-    whole = to_host(comm.allreduce(np.concatenate(parts, axis=1)))
+    whole = to_host(comm.allreduce(problem.part.namespace.concatenate(parts, axis=1)))
     gram, rest = whole[:, : batch.size], whole[:, batch.size :]
     columns = [np.ascontiguousarray(rest[:, k : k + c]) for k in range(0, rest.shape[1], c)]
     return BatchNumbers(
