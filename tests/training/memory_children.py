@@ -197,7 +197,7 @@ CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "fit_direct": lambda: _fit(Landmarks(2000), Direct(), n=6000, loss=Squared()),
     "fit_direct_all_rows": lambda: _fit(AllRows(), Direct(), n=3000, loss=Squared()),
     "fit_features": lambda: _fit(RandomFeatures(4000), EigenPro(subsample=1500), n=8000, keep="never"),
-    "fit_doubly": lambda: _fit(DoublyStochastic(512), DoublySGD(), alpha=1e-3),
+    "fit_doubly": lambda: _fit(DoublyStochastic(512), DoublySGD(), n=6000, alpha=1e-3),
     "fit_block_cd": lambda: _fit(AllRows(), BlockCD(), n=6000, keep="never", loss=Squared(), alpha=1e-3),
     "fit_pcg": lambda: _fit(AllRows(), PCG(), n=6000, keep="never", loss=Squared()),
 }
