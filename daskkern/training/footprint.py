@@ -224,6 +224,8 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     host["validation rows"] = 2 * z.validation * (z.d + 2 * z.c) * z.itemsize
     host["spectrum"], device["preconditioner"] = _spectrum(z)
     device["coefficients"] = 10 * z.own * padded(z.c) * z.itemsize
+    if z.drawn:  # products take a piece of them at a time
+        device["coefficients"] = 6 * z.own * z.c * z.itemsize
     if z.sketch:
         # Vectors of own rows and of all, and the features with what they are made of.
         device["coefficients"] += (12 * z.own + 2 * z.n) * padded(z.c) * 8

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear, RandomFeatures
+from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, RandomFeatures
 from daskkern.data.plan import BatchPlan
 from daskkern.data.sweep import SweepPlan
 from daskkern.errors import SpecError
@@ -87,7 +87,7 @@ def outlook(
     held_out = most_validation_rows(n, settings) if holds_out(settings, None) else 0
     n -= held_out
     basis = settings.basis
-    p = _most_columns(basis, n, source.info.n_features, _most_steps(source, settings, n))
+    p = _most_columns(source, settings, n)
     explicit = not isinstance(basis, AllRows | Landmarks)
     s = 0
     if isinstance(settings.solver, EigenPro):
@@ -143,13 +143,14 @@ def _most_steps(source: Source, settings: FitSettings, n: int) -> int:
     return plan.n_batches * settings.max_epochs
 
 
-def _most_columns(basis: BasisSpec, n: int, d: int, n_steps: int) -> int:
+def _most_columns(source: Source, settings: FitSettings, n: int) -> int:
+    basis = settings.basis
     if isinstance(basis, AllRows):
         return n
     if isinstance(basis, Linear):
-        return d + basis.intercept
+        return source.info.n_features + basis.intercept
     if isinstance(basis, DoublyStochastic):
-        return n_steps * basis.block
+        return _most_steps(source, settings, n) * basis.block
     if isinstance(basis, Landmarks) and basis.points is not None:
         return min(n, len(basis.points))
     return basis.n if isinstance(basis, RandomFeatures) else min(n, basis.n)
@@ -157,7 +158,9 @@ def _most_columns(basis: BasisSpec, n: int, d: int, n_steps: int) -> int:
 
 def check_before(source: Source, settings: FitSettings, held_out: bool, ranks: int, threads: int, budget: int) -> None:
     """Refuse, before any work, a fit that does not fit with the smallest batch either. Raises MemoryBudgetError."""
-    least = replace(settings, batch_size=_LEAST_BATCH) if isinstance(settings.batch_size, str) else settings
+    # Smaller batches are more steps, and with features that grow more columns.
+    smaller = isinstance(settings.batch_size, str) and not isinstance(settings.basis, DoublyStochastic)
+    least = replace(settings, batch_size=_LEAST_BATCH) if smaller else settings
     early = settings.early_stopping if held_out else None
     outlook(source, replace(least, early_stopping=early, keep_blocks="never"), ranks, threads, budget).check()
 

@@ -1,5 +1,6 @@
 """What preconditioning and momentum are for: fewer epochs for the same training error, and the same optimum."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -166,3 +167,17 @@ def test_what_has_no_meaning_is_refused() -> None:
         _fit(EigenPro(momentum=0.9, window=3), Landmarks(40), 2).results(1)
     with pytest.raises(SpecError, match="random features, which needs no projections"):
         _fit(EigenPro(window=3), RandomFeatures(40), 2)
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "weighted"])
+def test_heavy_rows_are_met_or_weighed_alike(sampling: str) -> None:
+    source = _source(200, weighted=True)
+    source = replace(source, weight=source.weight * np.where(np.arange(200) % 20 == 0, 20.0, 1.0))
+    fit = _fit(EigenPro(), RandomFeatures(60), 40, 20, alpha=1e-2, source=source)
+    fit = Fit.of(source, replace(fit.settings, sampling=sampling))
+    kernel, points = fit.prepared.basis.kernel, fit.prepared.points
+    phi, w = kernel.block(source.X, points), source.weight[:, None] / source.weight.mean()
+    y = fit.prepared.targets.encode(source.y)
+    best = np.linalg.solve(phi.T @ (w * phi) / 200 + 1e-2 * np.eye(60), phi.T @ (w * y) / 200)
+    off = fit.scores(fit.results(1)) - phi @ best
+    assert (w * off**2).mean() < 0.01 * (w * (phi @ best) ** 2).mean()

@@ -83,7 +83,7 @@ def test_more_epochs_are_nearer_and_larger_blocks_too() -> None:
 
 def test_acceleration_and_rank_help_where_the_system_is_ill_conditioned() -> None:
     def error(solver: ASkotch) -> float:
-        fit = _fit(solver, 40, 26, 1e-5)
+        fit = _fit(solver, 15, 26, 1e-5)
         return _error(fit, _coef(fit))
 
     accelerated, plain = error(ASkotch(10)), error(ASkotch(10, accelerated=False))

@@ -30,6 +30,9 @@ NAMES = [
     "fit_direct",
     "fit_direct_all_rows",
     "fit_pcg",
+    "fit_features",
+    "fit_doubly",
+    "fit_block_cd",
 ]
 
 pytestmark = pytest.mark.skipif(
