@@ -8,9 +8,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from daskkern.basis import AllRows, Landmarks
+    from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
     from daskkern.data.ingest import ingest
-    from daskkern.estimators import KernelClassifier, KernelRegressor
+    from daskkern.estimators import KernelClassifier, KernelFeatures, KernelRegressor
     from daskkern.models import KernelModel
     from daskkern.models import load_model as load
     from daskkern.training.handle import FitHandle, attach, list_fits
@@ -22,6 +22,7 @@ _PUBLIC = {
     "FitHandle": ("daskkern.training.handle", "FitHandle"),
     "KernelClassifier": ("daskkern.estimators", "KernelClassifier"),
     "KernelModel": ("daskkern.models", "KernelModel"),
+    "KernelFeatures": ("daskkern.estimators", "KernelFeatures"),
     "KernelRegressor": ("daskkern.estimators", "KernelRegressor"),
     "Landmarks": ("daskkern.basis", "Landmarks"),
     "DoublyStochastic": ("daskkern.basis", "DoublyStochastic"),
@@ -41,6 +42,7 @@ __all__ = [
     "DoublyStochastic",
     "FitHandle",
     "KernelClassifier",
+    "KernelFeatures",
     "KernelModel",
     "KernelRegressor",
     "Landmarks",

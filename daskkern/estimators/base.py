@@ -55,14 +55,14 @@ class KernelEstimator(BaseEstimator):
         if self.early_stopping:
             early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol)
         return FitSettings(
-            kernel=_kernel(self.kernel),
+            kernel=as_kernel(self.kernel),
             loss=parse_loss(self.loss),
             basis=self.basis,
             solver=parse_solver(self.solver),
             alpha=self.alpha,
             max_epochs=self.max_epochs,
             batch_size=self.batch_size,
-            seed=_seed(self.random_state),
+            seed=as_seed(self.random_state),
             dtype=self.dtype,
             device=self.device,
             class_weight=getattr(self, "class_weight", None),
@@ -180,7 +180,8 @@ def validation_source(validation: Any, make: Callable[[Any, Any], Source]) -> So
     raise DataError("validation must be a store, or a pair (X, y) of arrays")
 
 
-def _kernel(kernel: Any) -> Kernel:
+def as_kernel(kernel: Any) -> Kernel:
+    """Return a kernel, or what a word or a function of two tables means. SpecError says what can be given."""
     if isinstance(kernel, str):
         return parse_kernel(kernel)
     if callable(kernel) and not isinstance(kernel, type):
@@ -193,7 +194,8 @@ def _kernel(kernel: Any) -> Kernel:
     return kernel
 
 
-def _seed(random_state: Any) -> int:
+def as_seed(random_state: Any) -> int:
+    """Return the seed that scikit-learn's `random_state` means."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))

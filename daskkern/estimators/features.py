@@ -1,0 +1,121 @@
+"""Explicit feature maps as a scikit-learn transformer."""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import zarr
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from daskkern.arrays import HostArray
+from daskkern.backend.namespace import is_sparse
+from daskkern.backend.tiles import slices
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, RandomFeatures
+from daskkern.data.csr import as_csr
+from daskkern.data.rows import ArrayRows, Rows
+from daskkern.data.schema import Scaling
+from daskkern.errors import DataError, SpecError
+from daskkern.estimators.base import as_kernel, as_seed
+from daskkern.estimators.inputs import is_lazy, is_store
+from daskkern.kernels import Kernel
+from daskkern.losses import Squared
+from daskkern.solvers import EigenPro
+from daskkern.training.prepare_columns import column_functions
+from daskkern.training.prepare_parts import some_rows
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import StoreSource, check_finite
+
+_BLOCK = 4096
+
+
+class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Features whose inner products are a kernel's values, or nearly so: for pipelines with linear models.
+
+    Parameters
+    ----------
+    kernel : Kernel, str or function of two tables of rows
+        Such as ``Gaussian(5.0)`` or ``"gaussian:median"``.
+    basis : RandomFeatures, NystromFeatures, Landmarks or None
+        None is ``RandomFeatures(1000)``. Random features, the span of landmarks in orthonormal coordinates, or kernel values at landmarks as they are.
+    random_state : int, RandomState or None
+    dtype : "float32" or "float64"
+        Of the features.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        With the parameters that data decided.
+    n_features_in_ : int
+
+    Notes
+    -----
+    `fit` takes arrays, sparse matrices and stores; of a store it reads what it needs, and the scaling that the store
+    records is applied by `transform` too. `transform` of a dask array is lazy.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | str = "gaussian:median",
+        basis: BasisSpec | None = None,
+        random_state: Any = 0,
+        dtype: str = "float32",
+    ) -> None:
+        self.kernel = kernel
+        self.basis = basis
+        self.random_state = random_state
+        self.dtype = dtype
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> "KernelFeatures":
+        """Draw the features for rows `X`: an array, a sparse matrix, or a store by path or group. `y` is not used."""
+        basis = RandomFeatures(1000) if self.basis is None else self.basis
+        if isinstance(basis, AllRows | DoublyStochastic) or not isinstance(basis, BasisSpec):
+            raise SpecError(
+                f"basis={basis!r} was asked of KernelFeatures; give RandomFeatures(n), NystromFeatures(n) or "
+                "Landmarks(n)"
+            )
+        rows, self._scaling = self._rows(X)
+        settings = FitSettings(
+            as_kernel(self.kernel), Squared(), basis, EigenPro(), seed=as_seed(self.random_state), dtype=self.dtype
+        )
+        self.kernel_ = settings.kernel.resolve(some_rows(rows, settings))
+        self._function, weights = column_functions(rows, replace(settings, kernel=self.kernel_))
+        self._points = self._function.points(weights, self._function.shift_for(weights))
+        self._n_features_out = int(weights.shape[0])
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the features (n, r) of rows `X` in the units of the training data: NumPy, or lazy for a dask array."""
+        check_is_fitted(self, "kernel_")
+        if is_lazy(X):
+            lazy = X.rechunk({1: -1})
+            width = self._n_features_out
+            return da.map_blocks(self._block, lazy, dtype=self.dtype, chunks=(lazy.chunks[0], (width,)))
+        return self._block(validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric"))
+
+    def _block(self, X: Any) -> HostArray:
+        out = np.empty((X.shape[0], self._n_features_out), self.dtype)
+        for rows in slices(X.shape[0], _BLOCK):
+            out[rows] = self._function.block(self._scaling.apply(X[rows], np.dtype(self.dtype)), self._points)
+        if not np.isfinite(out).all():
+            raise DataError(f"some rows have values too large for {self.dtype}; scale the features")
+        return out
+
+    def _rows(self, X: Any) -> tuple[Rows, Scaling]:
+        if is_store(X):
+            source = StoreSource.at(X if isinstance(X, zarr.Group) else os.fspath(X))
+            self.n_features_in_ = source.info.n_features
+            return source.open(self.dtype), source.info.scaling or Scaling()
+        if is_lazy(X):
+            raise DataError("a dask array was given to fit; give a store, or a sample of its rows as NumPy array")
+        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
+        check_finite(X)
+        return ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=np.dtype(self.dtype)), Scaling()

@@ -1,0 +1,72 @@
+"""The transformer: features whose inner products are kernel values, in scikit-learn's manners."""
+
+from pathlib import Path
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.datasets import load_digits
+from sklearn.linear_model import RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import daskkern
+from daskkern import AllRows, KernelFeatures, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.errors import DataError, SpecError
+from daskkern.kernels import Gaussian
+
+
+@parametrize_with_checks(
+    [
+        KernelFeatures(basis=RandomFeatures(20)),
+        KernelFeatures(basis=NystromFeatures(10)),
+        KernelFeatures("gaussian:1", Landmarks(10), dtype="float64"),
+    ]
+)
+@pytest.mark.filterwarnings("ignore:.*was fitted.*feature names:UserWarning")
+def test_scikit_learns_own_checks_pass(estimator, check) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def X() -> np.ndarray:  # noqa: N802
+    return load_digits(return_X_y=True)[0] / 16
+
+
+def test_features_are_those_of_the_kernel(X: np.ndarray) -> None:
+    K = Gaussian(2.0).block(X[:200], X[:200])
+    fourier = KernelFeatures(Gaussian(2.0), RandomFeatures(20_000)).fit_transform(X[:200])
+    assert np.abs(fourier @ fourier.T - K).max() < 0.05
+    nystrom = KernelFeatures(Gaussian(2.0), NystromFeatures(200), dtype="float64").fit_transform(X[:200])
+    np.testing.assert_allclose(nystrom @ nystrom.T, K, atol=1e-6)
+    plain = KernelFeatures(Gaussian(2.0), Landmarks(points=X[:7])).fit(X[:200])
+    np.testing.assert_allclose(plain.transform(X[:200]), K[:, :7], atol=1e-5)
+    assert list(plain.get_feature_names_out()) == [f"kernelfeatures{j}" for j in range(7)]
+    assert KernelFeatures(basis=Linear(intercept=True)).fit_transform(X[:9]).shape == (9, 65)
+
+
+def test_a_linear_model_becomes_a_kernel_model(X: np.ndarray) -> None:
+    y = load_digits(return_X_y=True)[1]
+    model = make_pipeline(KernelFeatures(basis=NystromFeatures(300)), RidgeClassifier(1e-3)).fit(X[:1200], y[:1200])
+    assert model.score(X[1200:], y[1200:]) > 0.93  # 0.90 without the features
+
+
+def test_dask_sparse_and_stores(X: np.ndarray, tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", X=X * 16, y=load_digits(return_X_y=True)[1])
+    daskkern.ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr", scale="minmax")
+    features = KernelFeatures("gaussian:2", RandomFeatures(30)).fit(tmp_path / "d.zarr")
+    expected = features.transform(X * 16)  # the store's scaling is the transformer's
+    lazy = features.transform(da.from_array(X * 16, chunks=(500, 20)))
+    assert (lazy.shape, lazy.chunks[0]) == ((1797, 30), (500, 500, 500, 297))
+    np.testing.assert_array_equal(lazy.compute(), expected)
+    sparse = KernelFeatures("gaussian:2", RandomFeatures(30)).fit(scipy.sparse.csr_matrix(X))
+    dense = KernelFeatures("gaussian:2", RandomFeatures(30)).fit(X)
+    np.testing.assert_allclose(sparse.transform(scipy.sparse.csr_matrix(X)), dense.transform(X), atol=1e-5)
+
+
+def test_what_is_refused(X: np.ndarray) -> None:
+    with pytest.raises(SpecError, match=r"basis=AllRows\(\) was asked of KernelFeatures"):
+        KernelFeatures(basis=AllRows()).fit(X)
+    with pytest.raises(DataError, match="a dask array was given to fit"):
+        KernelFeatures().fit(da.from_array(X))
