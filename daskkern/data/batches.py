@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -100,7 +101,9 @@ def _ahead(rows: Rows, plan: BatchPlan, visits: Iterator[_Visit], fields: Fields
 
     def fill(limit: int) -> None:
         while len(pending) < limit and (visit := next(visits, None)) is not None:
-            pending.append((visit, pool.submit(_load, rows, plan, visit, fields, stop)))
+            # Rows may be a worker's: which worker that is, its threads know by their context.
+            reading = pool.submit(copy_context().run, _load, rows, plan, visit, fields, stop)
+            pending.append((visit, reading))
 
     try:
         fill(prefetch)

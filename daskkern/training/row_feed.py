@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from types import ModuleType
 
@@ -104,7 +105,7 @@ class RowFeed:
             try:
                 for share in shares:
                     known = self._kept is not None and share.index in self._kept
-                    pending.append((share, None if known else pool.submit(self._read, share)))
+                    pending.append((share, None if known else pool.submit(copy_context().run, self._read, share)))
                     if len(pending) > AHEAD:
                         yield self._batch(*pending.popleft())
                 while pending:
