@@ -186,8 +186,7 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
 
 def _ways_to_keep(settings: FitSettings) -> str:
     """Return where kernel blocks may be kept: nowhere if they are used once."""
-    once = settings.passes == 1 or settings.solver.moves
-    return "never" if settings.keep_blocks == "auto" and once else settings.keep_blocks
+    return "never" if settings.keep_blocks == "auto" and settings.passes == 1 else settings.keep_blocks
 
 
 def entries_per_row(source: Source) -> int:

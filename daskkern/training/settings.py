@@ -146,6 +146,8 @@ class FitSettings:
         # The blocks of a linear model are the rows; features that are drawn again are not kept.
         if isinstance(self.basis, Linear | DoublyStochastic):
             object.__setattr__(self, "keep_blocks", "never")
+        if self.solver.moves and self.keep_blocks == "auto":  # kernel values go with the points that they are of
+            object.__setattr__(self, "keep_blocks", "never")
         if self.sampling not in SAMPLING_WAYS:
             raise SpecError(f"sampling={self.sampling!r} was asked; choose one of {', '.join(SAMPLING_WAYS)}")
         if self.sampling != "uniform" and isinstance(self.basis, AllRows):
