@@ -8,6 +8,7 @@ from daskkern.losses.base import Loss
 from daskkern.losses.elementwise import EDGE, entropy, sigmoid, within
 
 _MOST_STEPS = 60
+_LAST_STEP = 1e-8  # Newton's steps square their error: the next one would be of 1e-16
 
 
 class Logistic(Loss):
@@ -60,6 +61,6 @@ class Logistic(Loss):
             newton = x - excess / (1 + Q * v * (1 - v))
             following = xp.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
             moved, x = xp.abs(following - x), following
-            if (moved <= 1e-14 * (1 + xp.abs(x))).all():
+            if (moved <= _LAST_STEP * (1 + xp.abs(x))).all():
                 break
         return y * sigmoid(x)

@@ -10,6 +10,7 @@ from daskkern.losses.base import Loss
 from daskkern.losses.elementwise import EDGE, entropy, wright_omega
 
 _MOST_STEPS = 60
+_LAST_STEP = 1e-8  # Newton's steps square their error: the next one would be of 1e-16
 
 
 class MultinomialLogistic(Loss):
@@ -63,7 +64,7 @@ class MultinomialLogistic(Loss):
             terms = wright_omega(a - nu)
             step = (terms.sum(axis=1, keepdims=True) - Q) / (terms / (1 + terms)).sum(axis=1, keepdims=True)
             nu = nu + step
-            if (np.abs(step) <= 1e-14 * (1 + np.abs(nu))).all():
+            if (np.abs(step) <= _LAST_STEP * (1 + np.abs(nu))).all():
                 break
         p = wright_omega(a - nu)
         return y - p / p.sum(axis=1, keepdims=True)
