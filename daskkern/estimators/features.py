@@ -39,7 +39,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     kernel : Kernel, str or function of two tables of rows
         Such as ``Gaussian(5.0)`` or ``"gaussian:median"``.
     basis : RandomFeatures, NystromFeatures, Landmarks or None
-        None is ``RandomFeatures(1000)``. Random features, the span of landmarks in orthonormal coordinates, or kernel values at landmarks as they are.
+        None is ``RandomFeatures(1000)``. Random features, the span of landmarks in orthonormal coordinates, or kernel
+        values at landmarks as they are.
     random_state : int, RandomState or None
     dtype : "float32" or "float64"
         Of the features.
