@@ -22,12 +22,12 @@ from test_detached_fits import assert_nothing_left
 
 import daskkern
 from daskkern import AllRows, Landmarks
-from daskkern.basis import BasisSpec
+from daskkern.basis import BasisSpec, DoublyStochastic
 from daskkern.cluster.gang import GangSettings
 from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
-from daskkern.losses import SquaredHinge
-from daskkern.solvers import EigenPro, NystromSGD, Solver
+from daskkern.losses import Loss, Squared, SquaredHinge
+from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.testing.cluster import child_processes, local_cluster, wait_until, worker_pids
 from daskkern.training.fit import fit
 from daskkern.training.keeper import Safety
@@ -40,10 +40,12 @@ QUICK = GangSettings(silence_s=3.0, rejoin_s=6.0, idle_s=30.0)
 MEMORY = 800 << 20
 SAFE = Safety(commit_s=0.05)
 
-SOLVERS: dict[str, tuple[BasisSpec, Solver[Any]]] = {
-    "EigenPro centres": (Landmarks(200), EigenPro(window=3)),
-    "EigenPro full": (AllRows(), EigenPro()),
-    "NystromSGD": (Landmarks(150), NystromSGD(mode="streamed")),
+SOLVERS: dict[str, tuple[BasisSpec, Solver[Any], Loss, float]] = {
+    "EigenPro centres": (Landmarks(200), EigenPro(window=3), SquaredHinge(), 0.0),
+    "EigenPro full": (AllRows(), EigenPro(), SquaredHinge(), 0.0),
+    "NystromSGD": (Landmarks(150), NystromSGD(mode="streamed"), SquaredHinge(), 0.0),
+    "Falkon": (Landmarks(200), Falkon(), Squared(), 1e-5),
+    "DoublySGD": (DoublyStochastic(16), DoublySGD(), SquaredHinge(), 1e-5),
 }
 
 
@@ -117,8 +119,8 @@ CELLS = [
 
 
 def settings_for(solver: str) -> FitSettings:
-    basis, method = SOLVERS[solver]
-    return FitSettings(Gaussian(1.5), SquaredHinge(), basis, method, max_epochs=12, batch_size=64, device="cpu")
+    basis, method, loss, alpha = SOLVERS[solver]
+    return FitSettings(Gaussian(1.5), loss, basis, method, alpha, max_epochs=12, batch_size=64, device="cpu")
 
 
 @pytest.fixture(scope="module")

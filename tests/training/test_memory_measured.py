@@ -31,8 +31,8 @@ NAMES = [
     "fit_direct_all_rows",
     "fit_pcg",
     "fit_features",
-    "fit_doubly",
-    "fit_block_cd",
+    pytest.param("fit_doubly", marks=pytest.mark.slow),
+    pytest.param("fit_block_cd", marks=pytest.mark.slow),
 ]
 
 pytestmark = pytest.mark.skipif(

@@ -12,13 +12,13 @@ import pytest
 from sklearn.datasets import load_digits
 
 import daskkern
-from daskkern import AllRows, DoublyStochastic, Landmarks
+from daskkern import AllRows, Landmarks
 from daskkern.cluster.gang import GangSettings
 from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import Loss, Squared, SquaredHinge
-from daskkern.solvers import PCG, DoublySGD, EigenPro, Falkon, NystromSGD
+from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster, worker_pids
 from daskkern.training.fit import FitResult, fit
 from daskkern.training.keeper import Safety
@@ -36,10 +36,8 @@ CASES = {
     "nystrom stored": (Landmarks(200), NystromSGD(mode="stored")),
     "falkon": (Landmarks(300), Falkon()),
     "pcg": (AllRows(), PCG()),
-    "doubly stochastic": (DoublyStochastic(16), DoublySGD()),
 }
-LOSSES: dict[str, Loss] = {"pcg": Squared(), "falkon": Squared(), "doubly stochastic": Squared()}
-SIZES = {"doubly stochastic": 128}
+LOSSES: dict[str, Loss] = {"pcg": Squared(), "falkon": Squared()}
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +59,7 @@ def settings_for(case: str, max_epochs: int = EPOCHS) -> FitSettings:
         solver,
         1e-6 * (case in LOSSES),
         max_epochs=max_epochs,
-        batch_size=SIZES.get(case, 32),
+        batch_size=32,
         device="cpu",
     )
 
@@ -99,7 +97,6 @@ def killed(source: Source, settings: FitSettings, workers: int, victim: int, **h
         ("nystrom stored", 3, 2),
         ("falkon", 2, 1),
         ("pcg", 2, 1),
-        ("doubly stochastic", 2, 1),
     ],
 )
 def test_a_killed_worker_changes_not_a_bit(case: str, workers: int, victim: int, source: StoreSource) -> None:
