@@ -23,7 +23,7 @@ class _Table(ModuleType):
         return len(SYSTEMS)
 
     def __contains__(self, name: object) -> bool:
-        return name in SYSTEMS
+        return isinstance(name, str) and name in SYSTEMS
 
 
 sys.modules[__name__].__class__ = _Table

@@ -46,7 +46,7 @@ KERNEL = (
         Direct(), AllRows(), alpha=1e-7, max_epochs=1,
     ),
     System(
-        "block_cd", "kernel ridge on all rows, a block of coefficients solved at a time",
+        "block_coordinate_descent", "kernel ridge on all rows, a block of coefficients solved at a time",
         "Tu, Roelofs, Venkataraman and Recht, 2016", _KERNEL, BlockCD(), AllRows(), alpha=1e-7,
     ),
     System(

@@ -11,9 +11,14 @@ SYSTEMS: dict[str, System] = {row.name: row for row in (*EXPLICIT, *KERNEL)}
 
 
 def system(name: str) -> System:
-    """Return the system of that name. SpecError names the nearest, and all."""
-    if name in SYSTEMS:
-        return SYSTEMS[name]
+    """Return the system of that name; "EigenPro 2" is "eigenpro2". SpecError names the nearest, and all."""
+    spelled = {_letters(known): row for known, row in SYSTEMS.items()}
+    if _letters(name) in spelled:
+        return spelled[_letters(name)]
     close = difflib.get_close_matches(name, SYSTEMS, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     raise SpecError(f"system {name!r} is unknown{hint} Known systems: {', '.join(SYSTEMS)}")
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

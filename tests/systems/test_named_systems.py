@@ -76,6 +76,12 @@ def test_the_number_of_columns_is_a_choice_where_there_is_one(row: System) -> No
     assert isinstance(basis, Landmarks | NystromFeatures | RandomFeatures) or basis == row.basis
 
 
+def test_names_are_found_in_any_spelling() -> None:
+    assert systems["EigenPro 2"].name == "eigenpro2"
+    assert systems["k-SDCA"].name == "k_sdca"
+    assert systems["Block coordinate descent"].name == "block_coordinate_descent"
+
+
 def test_what_is_unknown_is_said() -> None:
     with pytest.raises(SpecError, match="system 'falkn' is unknown; did you mean 'falkon'"):
         systems["falkn"]
