@@ -17,7 +17,7 @@ from daskkern.losses.smoothed_hinge import SmoothedHinge
 from daskkern.losses.squared import Squared
 from daskkern.losses.squared_epsilon_insensitive import SquaredEpsilonInsensitive
 from daskkern.losses.squared_hinge import SquaredHinge
-from daskkern.losses.targets import decode, encode, n_outputs
+from daskkern.losses.targets import best_of, decode, encode, n_outputs
 
 _KNOWN: tuple[type[Loss], ...] = (
     Squared,
@@ -83,6 +83,7 @@ __all__ = [
     "Squared",
     "SquaredEpsilonInsensitive",
     "SquaredHinge",
+    "best_of",
     "decode",
     "encode",
     "n_outputs",

@@ -14,7 +14,7 @@ from daskkern.data.encoding import Encoding
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Kernel, Points
-from daskkern.losses import Probabilistic, decode, parse_loss
+from daskkern.losses import Probabilistic, best_of, decode, parse_loss
 
 _BLOCK_ROWS = 4096
 
@@ -47,6 +47,8 @@ class KernelModel:
     encoding : tuple of ColumnEncoding or None
         How columns of a table become features: categories, and what missing values are replaced by. Of a table as it
         is; arrays that are predicted hold the features already.
+    scores_each : int
+        Columns of `coef` for each output, the largest of whose scores counts.
     """
 
     kernel: Kernel
@@ -63,6 +65,7 @@ class KernelModel:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     target_names: tuple[str, ...] | None = None
     encoding: Encoding | None = None
+    scores_each: int = 1
 
     def __post_init__(self) -> None:
         if self.points.ndim != 2 or self.coef.ndim != 2 or self.points.shape[0] != self.coef.shape[0]:
@@ -112,7 +115,8 @@ class KernelModel:
     def scores(self, X: HostArray, *, scaled: bool = False) -> HostArray:
         """Return scores (n, c) for checked rows, in blocks: memory is the result and one block a thread."""
         prepared: Points = self._prepared  # type: ignore[attr-defined]
-        out = np.empty((X.shape[0], self.coef.shape[1]), self.coef.dtype)
+        each = self.scores_each
+        out = np.empty((X.shape[0], self.coef.shape[1] // each), self.coef.dtype)
         for rows in slices(X.shape[0], _BLOCK_ROWS):
             with np.errstate(all="ignore"):  # what overflows is refused below, by its row
                 block = X[rows]
@@ -121,7 +125,7 @@ class KernelModel:
                     if scaled
                     else self.scaling.apply(block, self.points.dtype)
                 )
-                out[rows] = self.kernel.matvec(cast, prepared, self.coef)
+                out[rows] = best_of(self.kernel.matvec(cast, prepared, self.coef), each)
             if not np.isfinite(out[rows]).all():
                 bad = rows.start + int(np.flatnonzero(~np.isfinite(out[rows]).all(axis=1))[0])
                 raise DataError(f"row {bad} has values too large for {self.points.dtype}: its score is not a number")

@@ -119,6 +119,7 @@ def _attributes(model: KernelModel) -> dict[str, Any]:
         "target_shift": _floats(model.target_shift),
         "target_scale": _floats(model.target_scale),
         "single_target": model.single_target,
+        "scores_each": model.scores_each,
         "feature_names": None if model.feature_names is None else list(model.feature_names),
         "target_names": None if model.target_names is None else list(model.target_names),
         "encoding": None if model.encoding is None else [column.to_json() for column in model.encoding],
@@ -134,6 +135,10 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
     classes = _classes(attributes["classes"], where)
     scaling = attributes["scaling"]
     names, targets = attributes["feature_names"], attributes.get("target_names")
+    each = int(attributes.get("scores_each", 1))  # older models have none
+    if each < 1 or coef.shape[1] % each:
+        raise ModelError(f"the model {where} is damaged: {coef.shape[1]} columns of coefficients, {each} an output")
+    outputs = coef.shape[1] // each
     kernel = from_spec(attributes["kernel"])
     features = kernel.features_of(points)
     model = KernelModel(
@@ -144,10 +149,11 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
         task=task,
         classes=classes,
         scaling=Scaling(scaling["kind"], tuple(map(float, scaling["shift"])), tuple(map(float, scaling["scale"]))),
-        target_shift=_vector(attributes["target_shift"], coef.shape[1]),
-        target_scale=_vector(attributes["target_scale"], coef.shape[1]),
+        target_shift=_vector(attributes["target_shift"], outputs),
+        target_scale=_vector(attributes["target_scale"], outputs),
         feature_names=None if names is None else tuple(map(str, names)),
         single_target=bool(attributes["single_target"]),
+        scores_each=each,
         provenance=dict(attributes["provenance"]),
         target_names=None if targets is None else tuple(map(str, targets)),
         encoding=_encoding(attributes.get("encoding"), features, where),
@@ -157,8 +163,8 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
         raise ModelError(f"the model {where} is damaged: its scaling is not for {features} features")
     if (task == "classification") != (classes is not None):
         raise ModelError(f"the model {where} is damaged: a {task} model with classes {classes!r}")
-    if classes is not None and coef.shape[1] not in ({1, 2} if len(classes) == 2 else {len(classes)}):
-        raise ModelError(f"the model {where} is damaged: {coef.shape[1]} outputs for {len(classes)} classes")
+    if classes is not None and outputs not in ({1, 2} if len(classes) == 2 else {len(classes)}):
+        raise ModelError(f"the model {where} is damaged: {outputs} outputs for {len(classes)} classes")
     return model
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from daskkern.errors import SpecError
 from daskkern.losses import Loss
+from daskkern.solvers.amm import AMM
 from daskkern.solvers.askotch import ASkotch
 from daskkern.solvers.base import Batch, Certificate, Problem, Solver
 from daskkern.solvers.block_cd import BlockCD
@@ -42,6 +43,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     DoublySGD,
     BlockCD,
     ASkotch,
+    AMM,
 )
 SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
 
@@ -70,6 +72,7 @@ def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:
 
 
 __all__ = [
+    "AMM",
     "BSGD",
     "PCG",
     "SAG",

@@ -133,6 +133,11 @@ class Solver(ABC, Generic[State]):
     """Whether the solver finds the points of its columns itself: see :meth:`points`. It runs on one rank."""
 
     @property
+    def scores_each(self) -> int:
+        """How many scores each output has, of which the largest counts."""
+        return 1
+
+    @property
     def is_serial(self) -> bool:
         """Whether a fit runs on one rank, whatever the cluster has."""
         return self.deals == "nothing" or self.moves

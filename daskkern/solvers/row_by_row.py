@@ -76,7 +76,7 @@ def sequence_of(problem: Problem, batch: Batch, v: Array, comm: Communicator, sc
     xp = namespace_of(v)
     scores = partial_scores(problem, batch, v) * scale
     both = to_host(comm.allreduce(xp.concatenate([scores, partial_gram(problem, batch, comm)], axis=1)))
-    c = problem.n_outputs
+    c = v.shape[1]
     return Sequence(both[:, :c], both[:, c:], to_host(batch.y), None if batch.weight is None else to_host(batch.weight))
 
 

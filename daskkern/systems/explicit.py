@@ -2,10 +2,11 @@
 
 from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
 from daskkern.landmarks import KMeans
-from daskkern.solvers import SAG, SARAH, SDCA, SGD, SVRG, Direct, DoublySGD, EigenPro, Pegasos
+from daskkern.solvers import AMM, SAG, SARAH, SDCA, SGD, SVRG, Direct, DoublySGD, EigenPro, Pegasos
 from daskkern.systems.named import System
 
 _LINEAR, _RANDOM, _KERNEL = "linear", "random features", "Nystrom and full kernel"
+_ONLINE = "online and budgeted"
 _RF, _NF = RandomFeatures(4000), NystromFeatures(1000)
 
 EXPLICIT = (
@@ -39,6 +40,11 @@ EXPLICIT = (
         "sarah", "SVRG with gradients that are corrected recursively",
         "Nguyen, Liu, Scheinberg and Takac, ICML 2017", _LINEAR,
         SARAH(), Linear(), "logistic", "squared", alpha=1e-5, max_epochs=20,
+    ),
+    System(
+        "amm", "adaptive multi-hyperplane machine: several weights a class, the best of which speaks for it",
+        "Wang, Djuric, Crammer and Vucetic, KDD 2011", _ONLINE,
+        AMM(), Linear(), "multiclass_hinge", None, alpha=1e-4, max_epochs=20,
     ),
     System(
         "eigenpro_rf", "EigenPro on random features", "Ma and Belkin, NeurIPS 2017", _RANDOM,

@@ -207,7 +207,7 @@ def _model(
     targets, info = prepared.targets, source.info
     p = prepared.basis.n_columns
     points = gather([result.points for result in results], [result.ids for result in results])
-    coef = np.empty((p, targets.n_outputs), settings.dtype)
+    coef = np.empty((p, targets.n_outputs * settings.solver.scores_each), settings.dtype)
     for result in results:
         coef[result.ids] = result.coef
     kernel = prepared.basis.kernel
@@ -227,6 +227,7 @@ def _model(
         target_names=info.target_names,
         encoding=info.encoding,
         single_target=info.single_target,
+        scores_each=settings.solver.scores_each,
         provenance={
             "settings": settings.summary(),
             "history": [_json(asdict(epoch)) for epoch in history.epochs],

@@ -232,7 +232,7 @@ def plan_for(
             n=summary.n,
             d=numbers_per_row(source),
             entries=entries_per_row(source),
-            c=summary.n_outputs,
+            c=summary.n_outputs * solver.scores_each,
             p=summary.p,
             s=summary.s,
             q=summary.q,

@@ -11,7 +11,7 @@ from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.data.rows import ArrayRows, Rows, take
 from daskkern.errors import DataError
-from daskkern.losses import decode
+from daskkern.losses import best_of, decode
 from daskkern.solvers import Problem
 from daskkern.training.prepared import Prepared
 from daskkern.training.settings import FitSettings
@@ -62,6 +62,7 @@ class Validation:
             block = self.rows.read(part.start, part.stop, row_fields(self.rows))
             assert block.y is not None
             f = to_host(comm.allreduce(problem.part.scores(to_device(block.X, xp), coef)))
+            f = best_of(f, f.shape[1] // self.targets.n_outputs)
             y = self.targets.encode(block.y)
             weight = self.targets.weight(block)
             w = np.ones(len(y)) if weight is None else weight[:, 0].astype(np.float64)
