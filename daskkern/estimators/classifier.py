@@ -205,11 +205,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         return self
 
     def decision_function(self, X: Any) -> Any:
-        """Return scores (n, n_classes), or (n,) for two classes under a one-vs-rest loss; lazy for a dask array."""
+        """Return scores (n, n_classes), or (n,) for two classes; lazy for a dask array."""
         check_is_fitted(self, "model_")
-        c = self.model_.coef.shape[1]
-        like = np.empty(0 if c == 1 else (0, c), self.model_.coef.dtype)
-        return self._apply(X, _scores, like)
+        k = len(self.classes_)
+        return self._apply(X, self.model_.decisions, np.empty(0 if k == 2 else (0, k), self.model_.coef.dtype))
 
     def predict(self, X: Any) -> Any:
         """Return class labels (n,): NumPy in, NumPy out; dask in, lazy dask out; a store is streamed."""
@@ -257,10 +256,6 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return array_source(X, codes.astype(np.int64), weight, classes), classes
-
-
-def _scores(scores: HostArray) -> HostArray:
-    return scores[:, 0] if scores.shape[1] == 1 else scores
 
 
 class _Labels:

@@ -86,7 +86,7 @@ class KernelModel:
         return self.kernel.features_of(self.points)
 
     def decision_function(self, X: HostArray, *, scaled: bool = False) -> HostArray:
-        """Return raw scores: (n, c), or (n,) when c is 1.
+        """Return scores: (n, c), or (n,) when c is 1; of two classes, the second one's less the first one's, (n,).
 
         Parameters
         ----------
@@ -95,8 +95,13 @@ class KernelModel:
         scaled : bool
             The scaling has been applied already.
         """
-        scores = self.scores(self.check(X), scaled=scaled)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+        return self.decisions(self.scores(self.check(X), scaled=scaled))
+
+    def decisions(self, scores: HostArray) -> HostArray:
+        """Return what scores (n, c) are as decisions; see :meth:`decision_function`."""
+        if scores.shape[1] == 1:
+            return scores[:, 0]
+        return scores[:, 1] - scores[:, 0] if self.classes is not None and len(self.classes) == 2 else scores
 
     def predict(self, X: HostArray, *, scaled: bool = False) -> HostArray:
         """Return class labels (n,), or regression targets (n,) or (n, t)."""

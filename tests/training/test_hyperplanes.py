@@ -111,7 +111,8 @@ def test_pieces_solve_what_no_hyperplane_can(
     light = daskkern.load(tmp_path / "m.zarr")
     assert light.scores_each == 6
     np.testing.assert_array_equal(light.predict(X), model.predict(X))
-    assert light.decision_function(X).shape == (800, 2)
+    assert light.decision_function(X).shape == (800,)
+    np.testing.assert_array_equal(light.decision_function(X) > 0, model.predict(X) == "odd")
 
 
 def test_what_is_refused(crossed: tuple[HostArray, HostArray]) -> None:
