@@ -78,7 +78,19 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+# Threads in place of workers make the same sums: tests/training/test_ranks_of_a_fit.py has these cases, too.
+SLOW = {
+    "landmarks, one batch a window",
+    "stratified landmarks, ridge",
+    "all rows, ridge",
+    "laplacian, class weights",
+    "falkon, logistic, class weights",
+}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES], ids=str
+)
 def test_one_two_and_three_workers_agree_with_this_process(case, store, client1, client2, client3):
     settings = {"kernel": Gaussian(1.5), "max_epochs": 3, **CASES[case]}
     scores = []

@@ -93,10 +93,10 @@ def killed(source: Source, settings: FitSettings, workers: int, victim: int, **h
     ("case", "workers", "victim"),
     [
         ("landmarks", 2, 0),
-        ("all rows", 2, 1),
+        pytest.param("all rows", 2, 1, marks=pytest.mark.slow),
         ("nystrom stored", 3, 2),
         ("falkon", 2, 1),
-        ("pcg", 2, 1),
+        pytest.param("pcg", 2, 1, marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_worker_changes_not_a_bit(case: str, workers: int, victim: int, source: StoreSource) -> None:
@@ -113,6 +113,7 @@ def test_a_killed_worker_changes_not_a_bit(case: str, workers: int, victim: int,
     np.testing.assert_array_equal([e.loss for e in found.epochs], [e.loss for e in expected.epochs])
 
 
+@pytest.mark.slow  # the kill matrix retires workers, too
 def test_fewer_workers_give_the_same_scores(source: StoreSource) -> None:
     settings = settings_for("landmarks")
     expected = fit(source, settings)
