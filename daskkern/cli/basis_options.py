@@ -1,6 +1,7 @@
 """The options that say what a model is a sum of."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
@@ -23,15 +24,28 @@ BASES: dict[str, tuple[str, ...]] = {
 
 def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
     """Return the function space that was given, or the system's own with another number of columns."""
-    if "basis" in values or "selector" in values or "feature_kind" in values:
+    if "basis" in values:
         return basis_of(values)
-    number = values.get("landmarks", values.get("features"))
-    if not isinstance(chosen.basis, RandomFeatures if "features" in values else Landmarks | NystromFeatures):
-        raise SpecError(
-            f"--{'features' if 'features' in values else 'landmarks'} was given with system {chosen.name}, whose "
-            f"columns are {chosen.space}; leave it out, or give --basis"
-        )
-    return chosen.with_columns(as_whole("landmarks", number))
+    names = {"landmarks": "n", "features": "n", "selector": "selector", "feature_kind": "kind"}
+    takes = {
+        Landmarks: ("landmarks", "selector"),
+        NystromFeatures: ("landmarks", "selector"),
+        RandomFeatures: ("features", "feature_kind"),
+        DoublyStochastic: ("features",),
+    }.get(type(chosen.basis), ())
+    changes: dict[str, Any] = {}
+    for option, name in names.items():
+        if option not in values:
+            continue
+        if option not in takes:
+            raise SpecError(
+                f"{_option(option)} was given with system {chosen.name}, whose columns are {chosen.space}; "
+                "leave it out, or give --basis"
+            )
+        changes[name] = as_whole(option, values[option]) if name == "n" else str(values[option])
+    if isinstance(chosen.basis, DoublyStochastic):
+        return DoublyStochastic(changes["n"])
+    return replace(chosen.basis, **changes)
 
 
 def basis_of(values: Mapping[str, Any]) -> BasisSpec:
@@ -44,8 +58,8 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
     for option in ("landmarks", "selector", "features", "feature_kind"):
         if option in values and option not in BASES[name] and values[option] != name:
             raise SpecError(
-                f"--{option.replace('_', '-')} was given with the basis {name}, which "
-                f"{'takes ' + ', '.join(f'--{word}' for word in BASES[name]) if BASES[name] else 'takes no number'}"
+                f"{_option(option)} was given with the basis {name}, which "
+                f"{'takes ' + ', '.join(_option(word) for word in BASES[name]) if BASES[name] else 'takes no number'}"
             )
     if name == "linear":
         return Linear()
@@ -59,5 +73,10 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
     try:
         n = int(landmarks)
     except ValueError:
-        raise SpecError(f"--landmarks {landmarks!r} was given; give a whole number or 'all'") from None
+        either = " or 'all'" if name == "landmarks" else f" with the basis {name}"
+        raise SpecError(f"--landmarks {landmarks!r} was given; give a whole number{either}") from None
     return Landmarks(n, selector) if name == "landmarks" else NystromFeatures(n, selector)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

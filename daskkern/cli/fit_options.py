@@ -138,17 +138,19 @@ class FitRequest:
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:
         """Return the settings of a system, changed by what was given."""
         own = chosen.for_task(task or chosen.tasks[0]).fit_settings()
-        given = replace(self, values={key: value for key, value in self.values.items() if key != "system"}).settings(
-            task
-        )
+        named = "solver" in self.values  # without one, settings of a solver are those of the system's
+        left = {key: value for key, value in self.values.items() if named or not key.startswith("solver.")}
+        given = replace(self, values={key: value for key, value in left.items() if key != "system"}).settings(task)
         names = {"epochs": "max_epochs", "memory": "memory_budget", "disk": "disk_budget"}
         changed = {names.get(key, key) for key in self.values if key in FitOptions.__dataclass_fields__}
         takes = {item.name for item in fields(FitSettings)} - {"basis", "solver"}
         settings = replace(own, **{name: getattr(given, name) for name in changed & takes})
         if changed & {"basis", "landmarks", "features", "feature_kind", "selector"}:
-            settings = replace(settings, basis=resized(chosen, self.values))
-        if "solver" in self.values:
-            return replace(settings, solver=given.solver)
+            keep = given.keep_blocks  # the system's own may be that of its columns
+            settings = replace(settings, basis=resized(chosen, self.values), keep_blocks=keep)
+        if named:
+            epochs = settings.max_epochs if "epochs" in self.values else max(chosen.max_epochs, given.max_epochs)
+            return replace(settings, solver=given.solver, max_epochs=epochs)
         return replace(settings, solver=_with_changes(settings.solver, self.values))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from daskkern.basis import Landmarks
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import listing, say
 from daskkern.errors import SpecError
@@ -147,7 +148,12 @@ def sweep_command(
     say(f"{len(found.points)} models of {found.n_landmarks} landmarks in {found.seconds:.1f} s; the best are")
     listing(("length scale", "alpha", "error" if share else "RMSE"), rows)
     kernel_words = f"{found.kernel.name}:{found.best.length_scale:.6g}"
-    say(f"daskkern fit {store} --system {name} --kernel {kernel_words} --alpha {found.best.alpha:g} --out MODEL")
+    more = f" --landmarks {found.n_landmarks}" if isinstance(found.system.basis, Landmarks) else ""
+    more += f" --seed {seed}" if seed else ""
+    words = f"--system {name} --kernel {kernel_words} --alpha {found.best.alpha:g}{more}"
+    if not more.startswith(" --landmarks"):
+        say(f"system {name} has all rows as columns: its best penalty may be another one than that of landmarks")
+    say(f"daskkern fit {store} {words} --out MODEL")
 
 
 def _numbers(option: str, text: str | None) -> list[float] | None:

@@ -83,6 +83,7 @@ def _write(group: zarr.Group, name: str, values: HostArray) -> None:
         chunks=(max(1, min(rows, values.shape[0])), *values.shape[1:]),
         dtype=values.dtype,
         compressors=None,
+        config={"write_empty_chunks": True},  # a missing chunk means a damaged model
     )
     for part in slices(values.shape[0], rows):
         array[part] = values[part]

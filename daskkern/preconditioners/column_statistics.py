@@ -57,5 +57,14 @@ def column_statistics(gram: HostArray, weight: HostArray | None) -> ColumnStatis
     squares, s = np.diag(gram), gram.shape[0]
     if not squares.max() > 0:
         raise DataError("the columns of the model are 0 on all sampled rows; look at the features")
-    top = float(scipy.linalg.eigh(gram, eigvals_only=True, subset_by_index=(s - 1, s - 1))[0]) / s
+    top = _largest(gram) / s
     return ColumnStatistics(float(squares.max()), float(squares.mean()), max(top, float(squares.mean()) / s))
+
+
+def _largest(gram: HostArray) -> float:
+    """Return the largest eigenvalue."""
+    last = len(gram) - 1
+    try:
+        return float(scipy.linalg.eigh(gram, eigvals_only=True, subset_by_index=(last, last), driver="evx")[0])
+    except np.linalg.LinAlgError:  # LAPACK's drivers for one eigenvalue can fail where all are nearly the same
+        return float(np.linalg.eigvalsh(gram)[-1])

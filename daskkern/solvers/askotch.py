@@ -31,7 +31,7 @@ from daskkern.arrays import Array, FloatArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import library_threads
 from daskkern.backend.random import generator
-from daskkern.errors import SpecError
+from daskkern.errors import DataError, SpecError
 from daskkern.losses import Squared
 from daskkern.solvers.base import Batch, Problem, Solver, is_whole
 from daskkern.solvers.blocks import Block, add_block, block_at, check_ridge, threads_for
@@ -143,10 +143,19 @@ def nystrom_approximation(K: FloatArray, rank: int, rng: np.random.Generator) ->
     """Return U (m, r), orthonormal, and S (r,), descending, of a randomized Nystrom approximation ``U S U^T`` of K."""
     omega = scipy.linalg.qr(rng.standard_normal((len(K), rank)), mode="economic", check_finite=False)[0]
     Y = K @ omega
-    nu = float(np.finfo(np.float64).eps) * max(float(np.trace(K)), float(np.finfo(np.float64).tiny))
-    Y += nu * omega
     core = omega.T @ Y
-    C = scipy.linalg.cholesky(0.5 * (core + core.T), lower=True, check_finite=False)
-    B = scipy.linalg.solve_triangular(C, Y.T, lower=True, check_finite=False).T
+    C, nu = _shifted_cholesky(0.5 * (core + core.T), max(float(np.trace(K)), float(np.finfo(np.float64).tiny)))
+    B = scipy.linalg.solve_triangular(C, (Y + nu * omega).T, lower=True, check_finite=False).T
     U, sigma, _ = scipy.linalg.svd(B, full_matrices=False, check_finite=False)
     return U, np.maximum(sigma**2 - nu, 0.0)
+
+
+def _shifted_cholesky(core: FloatArray, size: float) -> tuple[FloatArray, float]:
+    """Return the factor of ``core + nu I`` and nu, the smallest that is tried: kernel values are rounded to float32."""
+    for power in range(-16, 1, 2):
+        nu = 10.0**power * size
+        try:
+            return scipy.linalg.cholesky(core + nu * np.eye(len(core)), lower=True, check_finite=False), nu
+        except scipy.linalg.LinAlgError:
+            continue
+    raise DataError("the kernel of a block of rows is not positive semi-definite; take another kernel")

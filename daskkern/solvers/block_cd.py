@@ -18,7 +18,8 @@ from typing import ClassVar
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
-from daskkern.linalg import solve_positive_definite
+from daskkern.errors import DataError
+from daskkern.linalg import NotPositiveDefiniteError, solve_positive_definite
 from daskkern.losses import Squared
 from daskkern.solvers.base import Batch, Problem, Solver
 from daskkern.solvers.blocks import add_block, block_at, check_ridge, threads_for
@@ -51,7 +52,12 @@ class BlockCD(Solver[BlockRun]):
 
     def step(self, problem: Problem, state: BlockRun, batch: Batch, comm: Communicator) -> tuple[BlockRun, float]:
         block = block_at(problem, batch, state.a, comm)
-        change, _ = solve_positive_definite(block.gram, block.residual, block.shift, threads_for(batch.size))
+        try:
+            change, _ = solve_positive_definite(block.gram, block.residual, block.shift, threads_for(batch.size))
+        except NotPositiveDefiniteError as error:
+            raise DataError(
+                f"a block of {batch.size} rows cannot be solved ({error}); take a larger alpha, or dtype float64"
+            ) from None
         return BlockRun(add_block(problem, batch, block, state.a, change)), block.loss
 
     def finish(self, problem: Problem, state: BlockRun, comm: Communicator) -> Array:

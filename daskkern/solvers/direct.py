@@ -164,7 +164,7 @@ def _solve(problem: Problem, setup: DirectSetup, state: DirectRun) -> tuple[Dire
             loss = 0.5 * (state.square / n - float((coef * b).sum()) - penalty)
     except NotPositiveDefiniteError as error:
         raise DataError(
-            f"the normal equations cannot be factored ({error}); take alpha above 0, or dtype float64"
+            f"the normal equations cannot be factored ({error}); take a larger alpha, or dtype float64"
         ) from None
     return replace(state, matrix=np.zeros((0, 0)), coef=coef), max(0.0, loss)
 

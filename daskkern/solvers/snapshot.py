@@ -58,6 +58,14 @@ class Snapshot:
             raise DataError(f"the array {name!r} of a saved state lacks rows that are asked; the basis was another one")
         return to_host(shard.values)[at]
 
+    def rows_or_zeros(self, name: str, ids: IntArray) -> HostArray:
+        """Return :meth:`rows`, with 0 for numbers that are not there: of columns that a longer run has more."""
+        shard = self.shards[name]
+        known = np.flatnonzero(np.isin(ids, shard.ids))
+        values = np.zeros((len(ids), *shard.values.shape[1:]), shard.values.dtype)
+        values[known] = self.rows(name, ids[known])
+        return values
+
 
 def _gathered(shard: Shard, comm: Communicator) -> Shard:
     ids = np.concatenate([to_host(part) for part in comm.allgather(np.asarray(shard.ids, np.int64))])

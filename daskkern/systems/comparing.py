@@ -41,9 +41,9 @@ class Curve:
     points : tuple of (seconds, error)
         After each epoch; the error of regression relative to the spread of the targets, ``(1 - R2)^(1/2)``.
     reason : str
-        Why it ended, or "refused".
+        Why it ended, "refused", or "failed".
     problem : str
-        What was refused.
+        What was refused, or how it failed.
     """
 
     system: str
@@ -174,6 +174,9 @@ def _curve(
         error = score.error if score.error is not None else score.rmse
     except DaskkernError as problem:
         return Curve(*named, time.perf_counter() - begun, 0, None, reason="refused", problem=str(problem))
+    except Exception as problem:  # what nobody thought of ends one curve, and not the others
+        text = f"{type(problem).__name__}: {problem}"
+        return Curve(*named, time.perf_counter() - begun, 0, None, reason="failed", problem=text)
     return Curve(*named, seconds, result.finished.epochs, error, tuple(watch.points), result.finished.reason)
 
 

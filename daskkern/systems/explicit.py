@@ -17,7 +17,7 @@ EXPLICIT = (
     System(
         "pegasos", "stochastic subgradients with steps 1 / (alpha t) for a linear support vector machine",
         "Shalev-Shwartz, Singer, Srebro and Cotter, Math. Programming 2011", _LINEAR,
-        Pegasos(averaging=0.5), Linear(), "hinge", None, alpha=1e-4, max_epochs=20,
+        Pegasos(project=True, averaging=0.5), Linear(), "hinge", None, alpha=1e-4, max_epochs=20,
     ),
     System(
         "sdca", "dual coordinate ascent for a linear model, a duality gap as its certificate",

@@ -77,8 +77,8 @@ class Sweep:
 
     @property
     def estimator(self) -> KernelClassifier | KernelRegressor:
-        """The system's estimator with the best length scale and penalty, to be fitted."""
-        made: KernelClassifier | KernelRegressor = self.system.for_task(self.task)
+        """The system's estimator with the best length scale and penalty, to be fitted; with as many landmarks."""
+        made: KernelClassifier | KernelRegressor = self.system.for_task(self.task, self.n_landmarks)
         return made.set_params(kernel=self.kernel, alpha=self.best.alpha)
 
 
@@ -130,6 +130,8 @@ def sweep(
     source = StoreSource.at(store)
     _check(chosen, source)
     scaled = _checked_kernel(Gaussian("median") if kernel is None else kernel)
+    if isinstance(landmarks, bool) or not isinstance(landmarks, int | np.integer) or landmarks < 1:
+        raise SpecError(f"landmarks={landmarks!r} was given; give a whole number of at least 1")
     penalties = _checked("alphas", _ALPHAS if alphas is None else alphas, least=0.0)
     settings = replace(
         chosen.for_task(str(source.info.task)).fit_settings(), seed=seed, early_stopping=EarlyStopping(fraction)

@@ -12,14 +12,16 @@ from daskkern.arrays import HostArray
 from daskkern.backend.concurrency import compute_threads, library_threads
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import for_each, multiply_blocks, multiply_transposed, slices
-from daskkern.basis import AllRows, Landmarks
+from daskkern.basis import AllRows, DoublyStochastic, Landmarks
 from daskkern.data.rows import Fields, Rows
 from daskkern.kernels import Kernel
 from daskkern.linalg.blas import subtract_product
+from daskkern.preconditioners import column_statistics
+from daskkern.solvers import EigenPro, NystromSGD
 from daskkern.training.disk_rates import DiskRates, measure_disk
 from daskkern.training.footprint import Sizes, block_width
 from daskkern.training.kept import new_memory
-from daskkern.training.prepare_columns import column_functions
+from daskkern.training.prepare_columns import column_functions, drawn_columns
 from daskkern.training.scratch import scratch_folder
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
@@ -115,7 +117,7 @@ def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: i
         _fresh_memory() / ranks_here,
         row_s,
         call_s,
-        expected_batch(settings.kernel, X, sizes) if kernel is settings.kernel else sizes.m,
+        _expected_batch(settings, kernel, X, sizes),
         None if disk is None else replace(disk, write=disk.write / ranks_here, read=disk.read / ranks_here),
         time.perf_counter() - begun,
     )
@@ -161,6 +163,16 @@ def worst(rates: list[Rates]) -> Rates:
     return Rates(**costs, **speeds, disk=slow)
 
 
+def _expected_batch(settings: FitSettings, kernel: Kernel, X: HostArray, sizes: Sizes) -> int:
+    """Return the rows of a batch that are expected, whatever the method."""
+    if settings.solver.auto_batch is not None or kernel is not settings.kernel:
+        return sizes.m
+    if isinstance(settings.solver, EigenPro | NystromSGD) or not sizes.auto_batch or sizes.by_rows:
+        return expected_batch(kernel, X, sizes)
+    S = X[:_SAMPLE]
+    return int(min(sizes.m, max(1.0, column_statistics(kernel.block(S, S), None).critical_batch / 2)))
+
+
 def expected_batch(kernel: Kernel, X: HostArray, z: Sizes) -> int:
     """Return about half the critical batch that the set-up will find, from the spectrum of a few rows.
 
@@ -201,6 +213,8 @@ def _columns(rows: Rows, settings: FitSettings, X: HostArray) -> tuple[Kernel, H
     """Return a function and points as the model's columns have them."""
     if isinstance(settings.basis, AllRows | Landmarks):
         return settings.kernel, _some(X, _COLUMNS)
+    if isinstance(settings.basis, DoublyStochastic):
+        return drawn_columns(rows, settings, settings.basis, -(-_COLUMNS // settings.basis.block))
     return column_functions(rows, settings)
 
 

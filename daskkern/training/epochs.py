@@ -11,6 +11,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.namespace import is_sparse, to_device
 from daskkern.backend.timed import TimedCommunicator
+from daskkern.basis import DoublyStochastic
 from daskkern.cluster.desk import Desk
 from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
@@ -102,7 +103,9 @@ class Epochs:
             return self._solver.init(self.problem, self.comm), Position()
         position, ids = saved.position, self.problem.part.columns.ids
         if self.patience is not None and position.best is not None:
-            self.patience.restore(self.xp.asarray(saved.snapshot.rows(_BEST, ids)), *position.best)
+            grows = isinstance(self.settings.basis, DoublyStochastic)
+            best = saved.snapshot.rows_or_zeros(_BEST, ids) if grows else saved.snapshot.rows(_BEST, ids)
+            self.patience.restore(self.xp.asarray(best), *position.best)
             self._best_points = saved.snapshot.whole.get(_BEST_POINTS)
         if position.reason in ("", "max_epochs"):  # more epochs may be wanted than that run had, or fewer
             over = position.epoch > self.settings.max_epochs

@@ -93,6 +93,7 @@ def outlook(
     if isinstance(settings.solver, EigenPro):
         s = covariance_rows(settings.solver, n) if explicit else default_subsample(settings.solver, p)
     limit = settings.batch_limit(s if isinstance(basis, AllRows) else p)
+    limit = min(limit, settings.solver.auto_batch or limit)
     m = min(n, limit if isinstance(settings.batch_size, str) else int(settings.batch_size))
     rows = source.open(settings.dtype)
     solver = settings.solver

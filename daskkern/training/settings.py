@@ -118,7 +118,7 @@ class FitSettings:
         if not isinstance(self.basis, BasisSpec):
             raise SpecError(
                 f"basis={self.basis!r} was asked; give AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n), "
-                "DoublyStochastic() or Linear()"
+                "DoublyStochastic() or Linear() of daskkern.basis"
             )
         if not (_is_number(self.alpha) and math.isfinite(self.alpha) and self.alpha >= 0):
             raise SpecError(f"alpha={self.alpha!r} was asked; give a number of 0 or more")

@@ -68,6 +68,13 @@ def test_a_sweep_says_how_to_go_on(folder: Path, capfd: pytest.CaptureFixture[st
         (["compare", "d.zarr", "--systems", "nix"], 2, "system 'nix' is unknown"),
         (["compare", "d.zarr", "--budget", "-1"], 2, "give a positive number of seconds"),
         (["compare", "no.zarr", "--workers", "0"], 1, "no.zarr"),
+        (["sweep", "d.zarr", "--landmarks", "0"], 2, "landmarks=0 was given"),
+        (["fit", "d.zarr", "--out", "m", "--basis", "nystrom_features", "--landmarks", "all"], 2, "whole number with"),
+        (
+            ["fit", "d.zarr", "--out", "m", "--system", "pegasos", "--selector", "uniform"],
+            2,
+            "--selector was given with",
+        ),
         (["sweep", "d.zarr", "--alphas", "x"], 2, "write numbers with commas"),
         (["sweep", "d.zarr", "--kernel", "linear"], 2, "no length scale to search"),
         (["fit", "d.zarr", "--out", "m", "--system", "nix"], 2, "system 'nix' is unknown"),
@@ -88,16 +95,49 @@ def test_what_is_wrong_is_one_line(
     assert err.count("\n") == 1
 
 
+def test_what_a_stopped_fit_leaves_can_be_scored(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["--system", "sdca", "--max-seconds", "0.0001", "--workers", 0]
+    code, out, err = run(capfd, "fit", "d.zarr", "--out", "m.zarr", *words)
+    assert code == 0, err
+    assert "the time is over: the model so far is in m.zarr" in out
+    assert run(capfd, "score", "m.zarr", "d.zarr")[0] == 0
+
+
+def test_a_plan_of_small_batches_is_one_of_them(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("norma", "r_sdca"):
+        code, out, err = run(capfd, "plan", "d.zarr", "--system", name, "--workers", 0)
+        assert code == 0, err
+        assert "batches of about 128 rows" in out
+
+
+def test_a_failing_system_leaves_the_others_alone(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise FloatingPointError("by accident")
+
+    monkeypatch.setattr("daskkern.solvers.askotch.ASkotch.step", fails)
+    words = ["--systems", "askotch,krls", "--workers", 0, "--test", "d.zarr"]
+    code, out, err = run(capfd, "compare", "d.zarr", *words)
+    assert code == 0, err
+    assert "FloatingPointError: by accident" in out
+    assert next(line for line in out.splitlines() if line.startswith("krls")).endswith("max_epochs")
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["--system", "krls", "--alpha", "0.001"],
+        ["--system", "saga", "--set", "solver.tol=0", "--set", "solver.steps=line_search"],
+        ["--system", "asset", "--landmarks", "60", "--selector", "k_means"],
+        ["--system", "krls", "--solver", "pcg", "--alpha", "0.001"],
+        ["--basis", "doubly_stochastic", "--solver", "doubly_sgd", "--features", "8", "--alpha", "0.01"],
         ["--system", "falkon", "--landmarks", "50", "--epochs", "10"],
         ["--basis", "linear", "--solver", "sgd", "--batch-size", "8"],
         ["--features", "60", "--solver", "sgd", "--kernel", "gaussian:2", "--feature-kind", "orthogonal"],
         ["--basis", "nystrom_features", "--landmarks", "50", "--solver", "direct", "--loss", "squared"],
     ],
-    ids=["krls", "falkon", "linear", "features", "nystrom"],
+    ids=["krls", "saga", "asset", "pcg", "doubly", "falkon", "linear", "features", "nystrom"],
 )
 def test_fitted_scored_and_planned(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capfd, "plan", "d.zarr", *words, "--workers", 0)
@@ -106,4 +146,4 @@ def test_fitted_scored_and_planned(words: list[str], folder: Path, capfd: pytest
     assert code == 0, err
     code, out, err = run(capfd, "score", "m.zarr", "d.zarr", "--json")
     assert code == 0, err
-    assert json.loads(out)["error"] < 0.2
+    assert json.loads(out)["error"] < 0.25

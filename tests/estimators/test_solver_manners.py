@@ -1,11 +1,14 @@
 """Estimators with every solver behave as scikit-learn's do: some of its checks, and all with ``-m slow``."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+import daskkern
 from daskkern import (
     AllRows,
     DoublyStochastic,
@@ -78,3 +81,36 @@ def test_scikit_learns_checks_pass_with_every_solver(estimator: Any, check: Any)
 def test_every_solver_is_here_or_in_the_conventions() -> None:
     here = {parse_solver(estimator.solver).name for estimator in ESTIMATORS.values()}
     assert here | {"eigenpro", "nystrom_sgd", "falkon", "direct", "pcg"} == set(SOLVERS)
+
+
+@pytest.mark.parametrize("solver", ["sgd", "pegasos", "sdca"])
+@pytest.mark.parametrize("length_scale", [0.05, 0.3])
+def test_rows_that_are_far_from_each_other(solver: str, length_scale: float) -> None:
+    X = np.random.default_rng(0).standard_normal((500, 20))  # the kernel matrix is nearly the identity
+    model = KernelClassifier(f"gaussian:{length_scale}", "hinge", AllRows(), solver, ALPHA, 2, device="cpu")
+    assert model.fit(X, X[:, 0] > 0).score(X, X[:, 0] > 0) > 0.9
+
+
+@pytest.mark.parametrize("kernel", ["gaussian:10", "linear"])
+def test_askotch_meets_blocks_of_low_rank(kernel: str) -> None:
+    X = np.random.default_rng(0).standard_normal((500, 5))
+    model = KernelRegressor(kernel, "squared", AllRows(), "askotch", 1e-6, 20, device="cpu")
+    assert model.fit(X, X[:, 0]).score(X, X[:, 0]) > 0.95
+
+
+def test_models_of_zeros_and_of_one_feature_are_read_again(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((60, 1))
+    one = KernelClassifier("linear", "hinge", Linear(), "sdca", 1e-2, device="cpu").fit(X, X[:, 0] > 0)
+    zero = KernelRegressor("gaussian:1", "squared", AllRows(), device="cpu").fit(X, np.full(60, 3.0))
+    for number, model in enumerate((one, zero)):
+        model.save(tmp_path / f"{number}.zarr")
+        light = daskkern.load(tmp_path / f"{number}.zarr")
+        np.testing.assert_array_equal(light.predict(X), model.predict(X))
+
+
+def test_growing_features_go_on_with_early_stopping() -> None:
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    model = KernelClassifier(
+        "gaussian:2", "hinge", DoublyStochastic(8), "doubly_sgd", 1e-2, 3, 32, True, warm_start=True, device="cpu"
+    ).fit(X, X[:, 0] > 0)
+    assert model.set_params(max_epochs=6).fit(X, X[:, 0] > 0).n_iter_ > 3
