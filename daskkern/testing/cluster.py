@@ -12,7 +12,9 @@ from typing import Any
 import dask
 import psutil
 from distributed import Client, LocalCluster
+from distributed.core import Status
 
+_SETTLE_S = 15.0
 _SETTINGS = {
     "distributed.comm.timeouts.connect": "10s",
     "distributed.admin.tick.interval": "200ms",  # idle workers leave the cores to the test
@@ -44,7 +46,37 @@ def local_cluster(n_workers: int, threads_per_worker: int = 1, **worker_settings
     ):
         if n_workers > 0:
             client.wait_for_workers(n_workers, timeout=60)
-        yield client
+        try:
+            yield client
+        finally:
+            _settle(cluster)
+
+
+def _settle(cluster: Any) -> None:
+    """Wait, for a short time, until no nanny is restarting its worker; end workers that are stopped by a signal.
+
+    Dask leaves a process behind that starts, or does not hear of its end, while its cluster closes.
+    """
+    deadline = time.monotonic() + _SETTLE_S
+    while time.monotonic() < deadline:
+        if all(_is_steady(nanny) for nanny in list(cluster.workers.values())):
+            return
+        time.sleep(0.05)
+
+
+def _is_steady(nanny: Any) -> bool:
+    if nanny.status in (Status.closed, Status.failed, Status.stopped):
+        return True
+    if nanny.status != Status.running or nanny.process is None or nanny.process.status != Status.running:
+        return False
+    try:
+        process = psutil.Process(nanny.process.pid)
+        if process.status() == psutil.STATUS_STOPPED:
+            process.kill()
+            return False
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0, what: str = "the condition") -> None:

@@ -20,4 +20,5 @@ def test_nothing_is_lost_while_workers_die(monkeypatch: pytest.MonkeyPatch, tmp_
     assert found["wrong"] == []
     assert found["faults"] >= 4
     assert found["fits"] >= 4
-    wait_until(lambda: {process.pid for process in child_processes()} <= before, what="the end of all processes")
+    gone = "the end of all processes"
+    wait_until(lambda: {process.pid for process in child_processes()} <= before, timeout_s=30.0, what=gone)
