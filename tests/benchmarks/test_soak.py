@@ -4,6 +4,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
+import psutil
 import pytest
 
 from daskkern.testing.cluster import child_processes, wait_until
@@ -27,4 +28,5 @@ def test_nothing_is_lost_while_workers_die(monkeypatch: pytest.MonkeyPatch, tmp_
         wait_until(lambda: {process.pid for process in child_processes()} <= before, timeout_s=20.0)
     for process in child_processes():
         if process.pid not in before:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
