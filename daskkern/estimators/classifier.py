@@ -43,10 +43,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         "squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic" or
         "multiclass_hinge". All but the last two are one-vs-rest for several classes. A parameter follows the name:
         "smoothed_hinge:0.5".
-    basis : Landmarks or AllRows
+    basis : Landmarks, AllRows, RandomFeatures, NystromFeatures, DoublyStochastic or Linear
         The columns of the model. At most as many landmarks as there are rows are used.
     solver : str or Solver
-        "auto" (EigenPro), "eigenpro", "nystrom_sgd", "falkon", "direct", "pcg", or a configured solver.
+        "auto" (EigenPro), a name of ``daskkern.solvers.SOLVERS``, or a configured solver.
     alpha : float
         Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``.
     max_epochs : int

@@ -1,19 +1,22 @@
 """The length scale and penalty of a system, searched over a grid in two passes over the rows."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from distributed import Client
 
-from daskkern.arrays import FloatArray, IntArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.concurrency import cpu_count, library_threads
 from daskkern.backend.tiles import slices, tile_pool
 from daskkern.basis import AllRows, Landmarks
 from daskkern.cluster.clients import ClusterLike, client_of
+from daskkern.cluster.membership import live_workers
 from daskkern.data.rows import ArrayRows, Rows, take
 from daskkern.errors import SpecError
 from daskkern.estimators import KernelClassifier, KernelRegressor
@@ -130,8 +133,7 @@ def sweep(
     source = StoreSource.at(store)
     _check(chosen, source)
     scaled = _checked_kernel(Gaussian("median") if kernel is None else kernel)
-    if isinstance(landmarks, bool) or not isinstance(landmarks, int | np.integer) or landmarks < 1:
-        raise SpecError(f"landmarks={landmarks!r} was given; give a whole number of at least 1")
+    Landmarks(landmarks)  # refuses what is no number of landmarks
     penalties = _checked("alphas", _ALPHAS if alphas is None else alphas, least=0.0)
     settings = replace(
         chosen.for_task(str(source.info.task)).fit_settings(), seed=seed, early_stopping=EarlyStopping(fraction)
@@ -141,26 +143,31 @@ def sweep(
     rows = training_rows(rows, held)
     watched = _watched(source, test, held, settings.dtype)
     targets = learn_targets(rows, settings)
-    sample = some_rows(rows, settings)
-    if length_scales is None:
-        middle = replace(scaled, length_scale="median").resolve(sample).length_scale
-        length_scales = [float(middle) * factor for factor in _FACTORS]  # type: ignore[arg-type]
-    kernels = with_length_scales(scaled, _checked("length_scales", length_scales, least=1e-12))
+    scales = _around_median(scaled, some_rows(rows, settings)) if length_scales is None else length_scales
+    scales = _checked("length_scales", scales, least=1e-12)
+    kernels = with_length_scales(scaled, scales)
     Z = parse_selector("uniform").select(rows, kernels[0], landmarks, seed).points
     grid = Grid(kernels, Z)
     with client_of(client) as connected, _all_cores():
         sums = _sums(grid, source, rows, held, settings.dtype, targets, connected)
         coef = [grid.solutions(k, each, rows.n_rows, penalties) for k, each in enumerate(sums)]
         errors = _errors(grid, coef, watched, targets, len(penalties))
-    points = [
-        SweepPoint(float(scale.length_scale), alpha, float(errors[k, a]))  # type: ignore[arg-type]
-        for k, scale in enumerate(kernels)
-        for a, alpha in enumerate(penalties)
-    ]
-    points.sort(key=lambda point: (point.error, -point.alpha))
+    points = _ranked(scales, penalties, errors)
     best = with_length_scales(scaled, [points[0].length_scale])[0]
-    seconds = time.perf_counter() - begun
-    return Sweep(chosen, best, str(source.info.task), tuple(points), len(Z), seconds)
+    return Sweep(chosen, best, str(source.info.task), points, len(Z), time.perf_counter() - begun)
+
+
+def _around_median(kernel: RadialKernel, sample: HostArray) -> list[float]:
+    """Return length scales around the median distance of sampled rows."""
+    middle: Any = replace(kernel, length_scale="median").resolve(sample).length_scale
+    return [float(middle) * factor for factor in _FACTORS]
+
+
+def _ranked(scales: Sequence[float], alphas: Sequence[float], errors: FloatArray) -> tuple[SweepPoint, ...]:
+    """Return the points of the grid, the best first."""
+    cells = [(k, a) for k in range(len(scales)) for a in range(len(alphas))]
+    points = [SweepPoint(scales[k], alphas[a], float(errors[k, a])) for k, a in cells]
+    return tuple(sorted(points, key=lambda point: (point.error, -point.alpha)))
 
 
 def _check(chosen: System, source: StoreSource) -> None:
@@ -208,18 +215,37 @@ def _sums(
 ) -> list[Sums]:
     """Return the sums over all training rows: shares of whole blocks, added in their order."""
     shares = slices(rows.n_rows, _SHARE)
+    parts: Iterator[list[Sums]]
     if client is None:
         parts = (grid.sums(rows, targets, share) for share in shares)
     else:
         sent = client.scatter(grid, broadcast=True, hash=False)
-        futures = [
-            client.submit(_share, sent, source, held, dtype, targets, share, pure=False, retries=2) for share in shares
-        ]
-        parts = (future.result() for future in futures)
+
+        def submit(share: slice) -> Any:
+            return client.submit(_share, sent, source, held, dtype, targets, share, pure=False, retries=2)
+
+        parts = _in_order(submit, shares, 2 * max(1, len(live_workers(client))))
     total = next(parts)
     for part in parts:
         total = [a + b for a, b in zip(total, part, strict=True)]
     return total
+
+
+def _in_order(submit: Callable[[slice], Any], shares: Sequence[slice], most: int) -> Iterator[list[Sums]]:
+    """Yield the results of the shares; at most `most` of them are on the workers at once, for each is large."""
+    waiting: deque[Any] = deque()
+    try:
+        for share in shares:
+            waiting.append(submit(share))
+            if len(waiting) >= most:
+                future = waiting.popleft()
+                yield future.result()
+                future.release()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def _share(grid: Grid, source: Source, held: IntArray | None, dtype: str, targets: Targets, share: slice) -> list[Sums]:
