@@ -29,16 +29,16 @@ from daskkern.backend.tiles import multiply_transposed_blocks
 from daskkern.errors import DataError
 from daskkern.linalg import top_eigenpairs
 from daskkern.preconditioners.eigenpro import SpectrumSettings, top_eigenvalue, usable
+from daskkern.preconditioners.stable_steps import StableSteps
 
 MOST_DIRECTIONS = 160
-_SAFETY = 0.99
 
 FeatureBlocks = Callable[[], Iterator[tuple[slice, Array]]]
 """Yields pieces of the columns, and the features (rows, width) there: dense or sparse."""
 
 
 @dataclass(frozen=True, eq=False)
-class CovarianceState:
+class CovarianceState(StableSteps):
     """The immutable result of the set-up.
 
     Attributes
@@ -59,16 +59,6 @@ class CovarianceState:
     eigenvalues: FloatArray
     beta: float
     top: float
-
-    @property
-    def critical_batch(self) -> float:
-        """``m* = beta / l_P``: beyond it a larger batch needs a step that is no longer per sample."""
-        return self.beta / self.top
-
-    def step_size(self, batch_size: int, smoothness: float, alpha: float = 0.0) -> float:
-        """Return ``eta = m / (L (beta + (m - 1) l_P) + m alpha)``, times 0.99."""
-        m = batch_size
-        return _SAFETY * m / (smoothness * (self.beta + (m - 1) * self.top) + m * alpha)
 
     def part(self, ids: HostArray, dtype: str, xp: object = np) -> "CovariancePart":
         """Return what a rank needs that holds the features `ids`. Copies its rows of E."""

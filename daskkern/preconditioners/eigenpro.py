@@ -32,10 +32,10 @@ from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
 from daskkern.kernels.points import squared_norms
 from daskkern.linalg import lazy_kernel_matrix, top_eigenpairs
+from daskkern.preconditioners.stable_steps import StableSteps
 
 MAX_DIRECTIONS = 1000
 _LEAST_EIGENVALUE = 1e-6
-_SAFETY = 0.99
 _STREAM = 41
 
 
@@ -67,7 +67,7 @@ class SpectrumSettings:
 
 
 @dataclass(frozen=True)
-class EigenProState:
+class EigenProState(StableSteps):
     """The immutable result of the set-up.
 
     Attributes
@@ -89,16 +89,6 @@ class EigenProState:
     eigenvalues: FloatArray
     beta: float
     top: float
-
-    @property
-    def critical_batch(self) -> float:
-        """``m* = beta / l_P``: beyond it a larger batch needs a step that is no longer per sample."""
-        return self.beta / self.top
-
-    def step_size(self, batch_size: int, smoothness: float, alpha: float = 0.0) -> float:
-        """Return ``eta = m / (L (beta + (m - 1) l_P) + m alpha)``, times 0.99."""
-        m = batch_size
-        return _SAFETY * m / (smoothness * (self.beta + (m - 1) * self.top) + m * alpha)
 
     def part(self, ids: HostArray, dtype: str, xp: object = np) -> "EigenProPart":
         """Return what a rank needs that holds the rows `ids` (numbers in S, ascending) of the subsample."""

@@ -1,0 +1,20 @@
+"""The step and the batch that follow from the largest square and eigenvalue of preconditioned rows."""
+
+_SAFETY = 0.99
+
+
+class StableSteps:
+    """What states of preconditioners share. `beta` is the largest square of a row, `top` the largest eigenvalue l_P."""
+
+    beta: float
+    top: float
+
+    @property
+    def critical_batch(self) -> float:
+        """``m* = beta / l_P``: beyond it a larger batch needs a step that is no longer per sample."""
+        return self.beta / self.top
+
+    def step_size(self, batch_size: int, smoothness: float, alpha: float = 0.0) -> float:
+        """Return ``eta = m / (L (beta + (m - 1) l_P) + m alpha)``, times 0.99."""
+        m = batch_size
+        return _SAFETY * m / (smoothness * (self.beta + (m - 1) * self.top) + m * alpha)
