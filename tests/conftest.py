@@ -1,7 +1,9 @@
 """Fixtures that many tests share: small clusters, started once a session."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+import psutil
 import pytest
 from distributed import Client
 
@@ -15,12 +17,19 @@ def _no_process_is_left() -> Iterator[None]:
     yield
 
     def left() -> list[str]:
-        return [str(process) for process in child_processes() if process.pid not in before]
+        return [f"{process} {_words(process)}" for process in child_processes() if process.pid not in before]
 
     try:
         wait_until(lambda: not left(), timeout_s=10)
     except TimeoutError:
         pytest.fail(f"processes were left behind: {left()}")
+
+
+def _words(process: psutil.Process) -> str:
+    """Return the command line of a process and the test that ran when it was started."""
+    with suppress(psutil.Error):
+        return f"{' '.join(process.cmdline())}, from {process.environ().get('PYTEST_CURRENT_TEST', 'outside a test')}"
+    return "ended"
 
 
 @pytest.fixture(scope="session")

@@ -5,16 +5,18 @@
 
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import dask
 import psutil
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Nanny
 from distributed.core import Status
 
 _SETTLE_S = 15.0
+_MARK = "DASKKERN_TEST_CLUSTER"
 _SETTINGS = {
     "distributed.comm.timeouts.connect": "10s",
     "distributed.admin.tick.interval": "200ms",  # idle workers leave the cores to the test
@@ -31,12 +33,15 @@ def local_cluster(n_workers: int, threads_per_worker: int = 1, **worker_settings
     TimeoutError
         When the workers do not start within 60 s.
     """
+    mark = uuid.uuid4().hex
     with (
         dask.config.set(_SETTINGS),
+        _no_strays(mark),
         LocalCluster(
             n_workers=n_workers,
             threads_per_worker=threads_per_worker,
             processes=True,
+            worker_class=_marking(mark),
             # Without a dashboard, but not on its port: Dask leaks a socket when that is taken.
             scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
             silence_logs=50,
@@ -50,6 +55,32 @@ def local_cluster(n_workers: int, threads_per_worker: int = 1, **worker_settings
             yield client
         finally:
             _settle(cluster)
+
+
+def _marking(mark: str) -> type[Nanny]:
+    """Return a kind of nanny whose worker processes carry `mark` in the environment that they are started with."""
+
+    class MarkingNanny(Nanny):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **settings)
+            self.pre_spawn_env = {**self.pre_spawn_env, _MARK: mark}
+
+    return MarkingNanny
+
+
+@contextmanager
+def _no_strays(mark: str) -> Iterator[None]:
+    """End the worker processes of a closed cluster that Dask has lost sight of.
+
+    A nanny that closes while it replaces a worker knows one of the two processes only.
+    """
+    try:
+        yield
+    finally:
+        for process in child_processes():
+            with suppress(psutil.Error):
+                if "spawn_main" in " ".join(process.cmdline()) and process.environ().get(_MARK) == mark:
+                    process.kill()
 
 
 def _settle(cluster: Any) -> None:

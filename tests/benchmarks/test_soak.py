@@ -1,10 +1,8 @@
 """A minute of the soak: fits of several clients while workers die, every answer right."""
 
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-import psutil
 import pytest
 
 from daskkern.testing.cluster import child_processes, wait_until
@@ -22,11 +20,4 @@ def test_nothing_is_lost_while_workers_die(monkeypatch: pytest.MonkeyPatch, tmp_
     assert found["wrong"] == []
     assert found["faults"] >= 4
     assert found["fits"] >= 4
-    # A worker process that its nanny starts in the moment in which the cluster closes is Dask's to end, and it does
-    # not: such a one is ended here. tests/cluster proves that fits leave none.
-    with suppress(TimeoutError):
-        wait_until(lambda: {process.pid for process in child_processes()} <= before, timeout_s=20.0)
-    for process in child_processes():
-        if process.pid not in before:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+    wait_until(lambda: {process.pid for process in child_processes()} <= before, timeout_s=20.0, what="no process left")
