@@ -1,12 +1,12 @@
 """What happens during a fit, as frozen records.
 
 Solvers and trainers emit events; progress bars, histories and dashboards listen. An event is a small flat
-record of numbers and strings, so that it crosses a Dask comm as a plain message without pickling.
+record of numbers, strings and tuples of numbers, so that it crosses a Dask comm as a plain message without pickling.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,42 @@ class WorkersJoined:
     size: int
 
 
+@dataclass(frozen=True)
+class SpectrumFound:
+    """The preconditioner is ready. `eigenvalues` are the leading ones of the kernel operator, from a subsample of
+    `subsample` rows and divided by it, in descending order; `flattened` are the same after preconditioning. The fit
+    takes batches of `batch_size` rows (beyond `critical_batch` larger ones gain little) and steps of size `step`."""
+
+    subsample: int
+    eigenvalues: tuple[float, ...]
+    flattened: tuple[float, ...]
+    batch_size: int
+    critical_batch: float
+    step: float
+
+
+@dataclass(frozen=True)
+class RankReported:
+    """State of one rank: resident (on a GPU: device) memory against the plan, in bytes; `gpu_use` is the share of time
+    in which the GPU was busy, NaN without one."""
+
+    rank: int
+    worker: str
+    device: str
+    memory_bytes: int
+    planned_bytes: int
+    gpu_use: float = float("nan")
+
+
+@dataclass(frozen=True)
+class CheckpointWritten:
+    """A checkpoint after `batch` batches of epoch number `epoch` is complete; writing took `seconds`."""
+
+    epoch: int
+    batch: int
+    seconds: float
+
+
 Event: TypeAlias = (
     FitQueued
     | FitStarted
@@ -137,6 +173,9 @@ Event: TypeAlias = (
     | FitResumed
     | WorkersLost
     | WorkersJoined
+    | SpectrumFound
+    | RankReported
+    | CheckpointWritten
 )
 Listener: TypeAlias = Callable[[Event], None]
 
@@ -154,23 +193,28 @@ _KINDS: dict[str, type[Event]] = {
         FitResumed,
         WorkersLost,
         WorkersJoined,
+        SpectrumFound,
+        RankReported,
+        CheckpointWritten,
     )
 }
 
 
-def to_message(event: Event) -> dict[str, str | int | float]:
+def to_message(event: Event) -> dict[str, Any]:
     """Return the event as a flat dictionary that msgpack and JSON can carry."""
     return {"event": type(event).__name__, **asdict(event)}
 
 
-def from_message(message: Mapping[str, str | int | float]) -> Event:
+def from_message(message: Mapping[str, Any]) -> Event:
     """Rebuild an event from :func:`to_message`. Raises ValueError for an unknown kind or field."""
-    fields = dict(message)
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in message.items()
+    }
     kind = _KINDS.get(str(fields.pop("event", "")))
     if kind is None:
         raise ValueError(f"{message.get('event')!r} is not a kind of event; known are {', '.join(_KINDS)}")
     try:
-        return kind(**fields)  # type: ignore[arg-type]
+        return kind(**fields)
     except TypeError as error:
         raise ValueError(f"a {kind.__name__} event does not have these fields: {error}") from error
 
