@@ -1,7 +1,16 @@
 """Function spaces: all rows, landmarks, and explicit features: random ones, of Nystrom, growing, the rows' own."""
 
 from daskkern.basis.kernel_basis import Columns, KernelBasis, KernelPart
-from daskkern.basis.spec import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.basis.spec import (
+    AllRows,
+    BasisSpec,
+    DoublyStochastic,
+    Landmarks,
+    Linear,
+    NystromFeatures,
+    RandomFeatures,
+    uses_kernel,
+)
 
 __all__ = [
     "AllRows",
@@ -14,4 +23,5 @@ __all__ = [
     "Linear",
     "NystromFeatures",
     "RandomFeatures",
+    "uses_kernel",
 ]

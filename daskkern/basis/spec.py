@@ -7,7 +7,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.errors import DataError, SpecError
-from daskkern.features import KINDS
+from daskkern.features import FOLLOWING, KINDS
 from daskkern.landmarks import LandmarkSelector, parse_selector
 
 
@@ -137,6 +137,12 @@ class DoublyStochastic:
 def _check_count(n: object, what: str) -> None:
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise SpecError(f"{n!r} {what} were asked; give a whole number of at least 1")
+
+
+def uses_kernel(basis: "BasisSpec") -> bool:
+    """Return whether the functions depend on the kernel that is chosen."""
+    own_units = isinstance(basis, RandomFeatures) and basis.kind not in FOLLOWING
+    return not isinstance(basis, Linear) and not own_units
 
 
 BasisSpec = AllRows | Landmarks | RandomFeatures | NystromFeatures | Linear | DoublyStochastic

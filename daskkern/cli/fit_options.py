@@ -9,6 +9,7 @@ from typing import Any
 import click
 import yaml
 
+from daskkern.basis import uses_kernel
 from daskkern.cli.basis_options import BASES, DEFAULT_COLUMNS, basis_of, resized
 from daskkern.cli.values import as_batch, as_budget, as_flag, as_number, as_whole
 from daskkern.errors import SpecError
@@ -109,8 +110,16 @@ class FitRequest:
     def settings(self, task: str | None) -> FitSettings:
         """Return the settings for a store of this task. Raises SpecError for a value that has no meaning."""
         named = self.values.get("system")
-        if named is not None:
-            return self._of_system(system(str(named)), task)
+        settings = self._plain(task) if named is None else self._of_system(system(str(named)), task)
+        if "kernel" in self.values and not uses_kernel(settings.basis):
+            raise SpecError(
+                f"--kernel {self.values['kernel']} was given with the basis {settings.basis.name}, whose functions "
+                "depend on none; leave it out, or give another --basis or --feature-kind"
+            )
+        return settings
+
+    def _plain(self, task: str | None) -> FitSettings:
+        """Return the settings where no system was named."""
         get = self.values.get
         early = EarlyStopping() if as_flag("early_stopping", get("early_stopping", False)) else None
         return FitSettings(
@@ -140,7 +149,7 @@ class FitRequest:
         own = chosen.for_task(task or chosen.tasks[0]).fit_settings()
         named = "solver" in self.values  # without one, settings of a solver are those of the system's
         left = {key: value for key, value in self.values.items() if named or not key.startswith("solver.")}
-        given = replace(self, values={key: value for key, value in left.items() if key != "system"}).settings(task)
+        given = replace(self, values={key: value for key, value in left.items() if key != "system"})._plain(task)
         names = {"epochs": "max_epochs", "memory": "memory_budget", "disk": "disk_budget"}
         changed = {names.get(key, key) for key in self.values if key in FitOptions.__dataclass_fields__}
         takes = {item.name for item in fields(FitSettings)} - {"basis", "solver"}

@@ -11,6 +11,8 @@ from daskkern.kernels.neuron import ACTIVATIONS
 from daskkern.kernels.spectral import in_row_coordinates, seen_features, spectral_kernel
 
 KINDS = ("auto", "orthogonal", *ACTIVATIONS)
+FOLLOWING = ("auto", "orthogonal", "fourier")
+"""The kinds that approximate the kernel which is chosen."""
 _STREAM = 82
 _UNITS = ("step", "relu", "relu2")
 

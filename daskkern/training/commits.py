@@ -27,7 +27,7 @@ class Position:
     """How far a run is, after `steps` steps: `batch` batches of epoch number `epoch` are done.
 
     The losses of their `seen` rows sum up to `loss`; `epochs` are the epochs that have ended; `best` is the best
-    validation score so far and the epoch that had it.
+    validation score so far and the epoch that had it. `seconds` is what this run has taken, after its set-up.
     """
 
     steps: int = 0
@@ -39,6 +39,7 @@ class Position:
     best: tuple[float, int] | None = None
     reason: str = ""
     """Why the run ended; empty while it goes on."""
+    seconds: float = 0.0
 
     def to_json(self) -> str:
         """Return the position as text; NaN and infinity are written as Python's json does."""

@@ -22,6 +22,7 @@ from daskkern.training.keeper import Keeper
 from daskkern.training.row_feed import RowFeed
 from daskkern.training.settings import FitSettings
 from daskkern.training.validation import Patience, Validation, Watched
+from daskkern.training.wishes import Wishes, agree
 
 REGROUPING = "regrouping"
 """The reason of epochs that have not ended: a gang of other ranks goes on from the commit."""
@@ -58,15 +59,14 @@ class Epochs:
     desk: Desk
     keeper: Keeper
     xp: ModuleType
-    ends_at: float = math.inf
-    """When the time that the fit may take is over, by ``time.perf_counter``."""
+    limit_s: float = math.inf
+    """Seconds that the ranks may take, all gangs of the run together."""
+    started: float = field(default_factory=time.perf_counter)
     patience: Patience | None = None
     _best_points: Any = None
-    _late: bool = False
-    _stop: bool = False
+    _wished: Wishes = field(default_factory=Wishes)
     _regroup: bool = False
-    _due: bool = False
-    _regroup_asked: bool = False
+    _taken_before: float = 0.0
     _whole: tuple[Any, Position] = field(init=False)
     """The last state between windows, and where that was."""
 
@@ -84,12 +84,12 @@ class Epochs:
         self._whole = state, position = self._begin(saved)
         while not position.reason:
             state, position = self._epoch(state, position)
-            if self._stop or self._regroup:
+            if self._wished.stop or self._regroup:
                 break
-        if self._stop or position.reason:
+        if self._wished.stop or position.reason:
             self._commit()
-        stopped = "max_seconds" if self._late else "interrupted"
-        reason = stopped if self._stop else position.reason or REGROUPING
+        stopped = "max_seconds" if self._wished.late else "interrupted"
+        reason = stopped if self._wished.stop else position.reason or REGROUPING
         begun = position.epoch - 1 if position.reason else position.epoch
         coef, points = self._result(state)
         return Ended(coef, begun, reason, position.epochs, points)
@@ -102,6 +102,7 @@ class Epochs:
         if saved is None:
             return self._solver.init(self.problem, self.comm), Position()
         position, ids = saved.position, self.problem.part.columns.ids
+        self._taken_before = position.seconds
         if self.patience is not None and position.best is not None:
             grows = isinstance(self.settings.basis, DoublyStochastic)
             best = saved.snapshot.rows_or_zeros(_BEST, ids) if grows else saved.snapshot.rows(_BEST, ids)
@@ -121,7 +122,7 @@ class Epochs:
         if self._regroup:
             return state, position
         watched = Watched(float("nan"), float("nan"))
-        if self.validation is not None and not self._stop:
+        if self.validation is not None and not self._wished.stop:
             coef, points = self._model(state)
             watched = self.validation.score(self._with(points), coef, self.comm, self.xp)
         epoch = EpochFinished(
@@ -135,7 +136,7 @@ class Epochs:
         if position.seen:
             self.desk.emit(epoch)
             self._tell_times(position.epoch)
-        if self._stop:
+        if self._wished.stop:
             return state, position
         self._tell_optimality(position.epoch, state)
         reason = "max_epochs" if position.epoch >= self.settings.max_epochs else ""
@@ -178,8 +179,8 @@ class Epochs:
         try:
             for batch in stream:
                 if position.batch % _ASK_EVERY == 0:
-                    self._ask()
-                if self._stop:
+                    self._wished = agree(self.comm, self.desk, self.keeper, self._taken(), self.limit_s)
+                if self._wished.stop:
                     return state, position
                 state, loss = self._solver.step(self.problem, state, batch, self.comm)
                 position = replace(
@@ -204,32 +205,21 @@ class Epochs:
             close(stream)
         return state, position
 
-    def _ask(self) -> None:
-        """Agree with the other ranks on what is wished."""
-        first = self.comm.rank == 0
-        wishes = (
-            self.desk.should_stop(),
-            self.desk.should_regroup(),
-            first and self.keeper.due(),
-            first and time.perf_counter() > self.ends_at,
-        )
-        agreed = self.comm.allreduce(np.array(wishes, float)) > 0
-        self._late = bool(agreed[3])
-        self._stop = bool(agreed[0]) or self._late
-        self._regroup_asked = bool(agreed[1]) and self.keeper.outlives
-        self._due = self._regroup_asked or bool(agreed[2])
-
     def _passed(self, state: Any, position: Position) -> bool:
         """Note a state between windows, commit it when that is due, and return whether the ranks end here."""
         if self._solver.snapshot(self.problem, state) is None:
             return False
         self._whole = state, position
-        if not self._due:
+        if not self._wished.commit:
             return False
-        self._due = False
         self._commit()
-        self._regroup = self._regroup_asked
+        self._wished = replace(self._wished, commit=False)
+        self._regroup = self._wished.regroup
         return self._regroup
+
+    def _taken(self) -> float:
+        """Return the seconds that this gang and those before it took, without what was lost between them."""
+        return self._taken_before + time.perf_counter() - self.started
 
     def _commit(self) -> None:
         """Keep the last state between windows. A collective."""
@@ -237,6 +227,7 @@ class Epochs:
             return
         begun = time.perf_counter()
         state, position = self._whole
+        position = replace(position, seconds=self._wished.seconds)
         snapshot = self._solver.snapshot(self.problem, state)
         assert snapshot is not None
         shards = dict(snapshot.shards)
@@ -246,7 +237,7 @@ class Epochs:
         if self._best_points is not None:
             arrays[_BEST_POINTS] = self._best_points.toarray() if is_sparse(self._best_points) else self._best_points
         whole = Snapshot(shards, arrays, snapshot.numbers).gather(self.comm)
-        last = self._stop or self._regroup_asked or bool(position.reason)
+        last = self._wished.stop or self._wished.regroup or bool(position.reason)
         self.keeper.keep(Commit(whole, position), time.perf_counter() - begun, last=last)
 
     def _model(self, state: Any) -> tuple[Array, HostArray | None]:

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from daskkern.arrays import HostArray
 from daskkern.cluster.vault import Vault
@@ -74,14 +74,21 @@ class Safety:
             if self.earlier is None or not self.resume:
                 return None
             check_fingerprint(json.loads(self.earlier.fingerprint), self.fingerprint, "the earlier fit")
-            return Commit.from_bytes(self.earlier.data)
+            return _of_another_run(Commit.from_bytes(self.earlier.data))
         found = read_checkpoint(self.checkpoint, self.fingerprint)
-        return found.commit if found is not None and (self.resume or found.run == self.run) else None
+        if found is None or found.run == self.run:
+            return None if found is None else found.commit
+        return _of_another_run(found.commit) if self.resume else None
 
     def saved_epochs(self) -> tuple[EpochFinished, ...]:
         """Return the epochs that the checkpoint has behind it."""
         saved = self.saved() if self.resume else None
         return () if saved is None else saved.position.epochs
+
+
+def _of_another_run(commit: Commit) -> Commit:
+    """Return the commit with no time taken: a run that goes on from another has time of its own."""
+    return replace(commit, position=replace(commit.position, seconds=0.0))
 
 
 class Keeper:

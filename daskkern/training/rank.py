@@ -117,7 +117,9 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     validation = Validation.open(task.validation, task.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, desk, xp)
     with closing(feed), open_keeper(task.safety, desk.vault, comm.rank, desk.emit) as keeper:
-        epochs = Epochs(comm, settings, problem, feed, validation, desk, keeper, xp, _end(settings, prepared, started))
+        epochs = Epochs(
+            comm, settings, problem, feed, validation, desk, keeper, xp, _limit(settings, prepared), started
+        )
         ended = epochs.run(saved)
     if ended.reason == REGROUPING:
         return Regroup()
@@ -128,11 +130,11 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     return RankResult(columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason, saved_bytes, history)
 
 
-def _end(settings: FitSettings, prepared: Prepared, started: float) -> float:
-    """Return when the time is over of a fit whose rank was started then, after what its set-up has taken."""
+def _limit(settings: FitSettings, prepared: Prepared) -> float:
+    """Return the seconds that are left to the ranks of a fit, after what its set-up has taken."""
     if settings.max_seconds is None:
         return math.inf
-    return started + settings.max_seconds - sum(stage.seconds for stage in prepared.stages)
+    return settings.max_seconds - sum(stage.seconds for stage in prepared.stages)
 
 
 def _setup(

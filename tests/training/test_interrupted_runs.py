@@ -306,3 +306,28 @@ def test_a_fit_ends_when_its_time_is_over(ranks: int) -> None:
     finished = events[-1]
     assert isinstance(finished, FitFinished)
     assert finished.reason == "max_seconds"
+
+
+def test_the_time_of_a_fit_goes_on_when_its_gang_is_formed_anew() -> None:
+    runs = Runs(_fit(AllRows(), EigenPro(), max_epochs=1_000_000, max_seconds=3600.0))
+    assert all(isinstance(result, Regroup) for result in runs.run(2, until=3))
+    kept = runs.vaults[0].latest
+    assert kept is not None
+    commit = Commit.from_bytes(kept.data)
+    assert 0 < commit.position.seconds < 600
+    spent = replace(commit, position=replace(commit.position, seconds=3600.0))
+    for vault in runs.vaults.values():
+        vault.put(commit.position.steps, spent.to_bytes())
+    assert {result.reason for result in runs.run(2)} == {"max_seconds"}
+
+
+def test_a_resumed_fit_has_time_of_its_own(tmp_path: Path) -> None:
+    place = str(tmp_path / "c")
+    runs = Runs(_fit(AllRows(), EigenPro()), Safety(checkpoint=place, commit_s=0.0, checkpoint_s=0.0, run="one"))
+    runs.run(1, until=3)
+    again = Safety(checkpoint=place, run="one").saved()
+    resumed = Safety(checkpoint=place, run="two", resume=True).saved()
+    assert again is not None
+    assert resumed is not None
+    assert again.position.seconds > 0
+    assert resumed.position == replace(again.position, seconds=0.0)

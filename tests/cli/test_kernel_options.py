@@ -1,0 +1,39 @@
+"""A kernel that would not be used is refused."""
+
+import pytest
+
+from daskkern.cli.fit_options import FitRequest
+from daskkern.errors import SpecError
+from daskkern.kernels import Gaussian
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"basis": "linear"},
+        {"system": "pegasos"},
+        {"system": "elm"},
+        {"basis": "random_features", "feature_kind": "relu"},
+    ],
+    ids=str,
+)
+def test_a_kernel_beside_functions_of_their_own_is_refused(values: dict[str, str]) -> None:
+    FitRequest(values).settings("classification")
+    with pytest.raises(SpecError, match="--kernel gaussian:2 was given with the basis"):
+        FitRequest({**values, "kernel": "gaussian:2"}).settings("classification")
+
+
+@pytest.mark.parametrize("values", [{"basis": "linear", "system": "falkon"}, {"system": "pegasos", "landmarks": "7"}])
+def test_what_counts_is_the_basis_in_the_end(values: dict[str, str]) -> None:
+    if "landmarks" in values:
+        values = {**values, "basis": "nystrom_features"}
+        assert FitRequest({**values, "kernel": "gaussian:2"}).settings("classification").kernel == Gaussian(2.0)
+    else:
+        with pytest.raises(SpecError, match="depend on none"):
+            FitRequest({**values, "kernel": "gaussian:2"}).settings("classification")
+
+
+def test_random_features_follow_the_kernel_that_is_given() -> None:
+    for values in ({"system": "sgd_rf"}, {"basis": "random_features", "feature_kind": "orthogonal"}, {}):
+        settings = FitRequest({**values, "kernel": "gaussian:2"}).settings("classification")
+        assert settings.kernel == Gaussian(2.0)
