@@ -25,6 +25,7 @@ from daskkern.losses import parse_loss
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
+from daskkern.training.carried import Carried, why_not
 from daskkern.training.detached import submit
 from daskkern.training.evaluate import check_store, raw_blocks
 from daskkern.training.fit import FitResult, fit
@@ -82,7 +83,7 @@ class KernelEstimator(BaseEstimator):
             resume=self.warm_start,
             overwrite=not self.warm_start,
             earlier=earlier,
-            hand_back=self.warm_start,
+            hand_back=self.warm_start or not why_not(self.fit_settings()),
         )
 
     def _submit(self, source: Source, validation: Source | None, out: Any) -> FitHandle:
@@ -107,7 +108,26 @@ class KernelEstimator(BaseEstimator):
             result = fit(
                 source, settings, client=client, validation=validation, listener=listener, safety=self._safety()
             )
-        self._saved = result.saved
+        self._take(result)
+        return result
+
+    def _go_on(self, source: Source) -> None:
+        """Run one epoch on the rows of `source`, from where the model is, or from the beginning."""
+        if self.checkpoint is not None:
+            raise SpecError(
+                f"partial_fit was called with checkpoint={self.checkpoint!r}, which keeps the progress of a fit to one "
+                "set of rows; set it to None, and save() the model between the calls"
+            )
+        earlier: Carried | None = getattr(self, "_carried", None)
+        settings, safety = replace(self.fit_settings(), max_epochs=1), Safety(hand_back=True)
+        client = self.client if self.client is not None else _active_client()
+        with progress(1) if self.verbose else _no_progress() as listener:
+            self._take(fit(source, settings, client=client, listener=listener, safety=safety, earlier=earlier))
+
+    def _take(self, result: FitResult) -> None:
+        """Set the attributes that classifier and regressor share."""
+        self._saved = result.saved if self.warm_start else None
+        self._carried = result.carried
         self.model_: KernelModel = result.model
         self.dual_coef_ = result.model.coef
         self.landmarks_ = result.model.points
@@ -116,7 +136,6 @@ class KernelEstimator(BaseEstimator):
         self.n_iter_ = result.finished.epochs
         self.history_ = list(result.epochs)
         self.stop_reason_ = result.finished.reason
-        return result
 
     def _apply(self, X: Any, method: Callable[[HostArray], HostArray], like: HostArray) -> Any:
         """Apply a method of scores (n, c) to the scores of `X`: at once, or lazily for a dask array.
@@ -161,6 +180,17 @@ class KernelEstimator(BaseEstimator):
 
 def _apply_block(X: HostArray, model: KernelModel, method: Callable[[HostArray], HostArray]) -> HostArray:
     return method(model.scores(model.check(X)))
+
+
+def goes_on(estimator: KernelEstimator) -> bool:
+    """Return True where a fit can go on with other rows. AttributeError says why not."""
+    try:
+        reason = why_not(estimator.fit_settings())
+    except SpecError:
+        return True  # the call will say what is wrong
+    if reason:
+        raise AttributeError(f"there is no partial_fit: {reason}")
+    return True
 
 
 def only_store(y: Any, sample_weight: Any) -> None:

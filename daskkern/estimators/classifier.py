@@ -13,8 +13,8 @@ from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec, Landmarks
 from daskkern.data.store import open_store
 from daskkern.errors import DataError
-from daskkern.estimators.base import KernelEstimator, only_store, validation_source
-from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source, table
+from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
+from daskkern.estimators.inputs import array_source, codes_of, is_lazy, is_store, lazy_source, store_source, table
 from daskkern.kernels import Kernel, Laplacian
 from daskkern.losses import Loss, Probabilistic, decode, parse_loss
 from daskkern.solvers import Solver
@@ -204,6 +204,53 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.classes_ = known
         return self
 
+    @available_if(goes_on)
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> "KernelClassifier":
+        """Run one epoch on these rows, from where the model is, with its columns, its preconditioner and step numbers.
+
+        The first call, unless :meth:`fit` came before, chooses landmarks or features and measures the spectrum on its
+        rows: let it be a fair sample of some thousand, or pass ``Landmarks(points=...)``. Weights count relative to
+        the mean weight of the first rows. Not for all rows as centres, nor for solvers that need every row at once.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+        classes : array-like (n_classes,), optional
+            All labels that there will be; needed in the first call when its rows do not have them all.
+
+        Raises
+        ------
+        daskkern.errors.DaskkernError
+            Rows of another kind than before, labels that are not among the classes, settings that were changed.
+        """
+        known: HostArray | None = self._known(classes)
+        if is_store(X):
+            source: Source = store_source(X, y, sample_weight, "classification")
+            labels = np.array(source.info.classes)
+            if known is not None and set(labels.tolist()) != set(known.tolist()):
+                raise DataError(f"the store {X} has the classes {labels.tolist()}, the model {known.tolist()}")
+            known = labels
+        elif is_lazy(X):
+            source, known = lazy_source(X, y, sample_weight, "classification", known)
+        else:
+            begun = getattr(self, "_carried", None) is not None
+            source, known = self._arrays(X, y, sample_weight, known, reset=not begun)
+        self._go_on(source)
+        assert known is not None
+        self.classes_ = known
+        return self
+
+    def _known(self, classes: Any) -> HostArray | None:
+        """Return the classes of the model, or those that are given for a new one, ascending."""
+        given = None if classes is None else np.unique(np.asarray(classes))
+        if getattr(self, "_carried", None) is None:
+            return given
+        mine: HostArray = self.classes_
+        if given is not None and not np.array_equal(given, mine):
+            raise DataError(f"classes={classes!r} were given, but the model has {mine.tolist()}; leave them out")
+        return mine
+
     def decision_function(self, X: Any) -> Any:
         """Return scores (n, n_classes), or (n,) for two classes; lazy for a dask array."""
         check_is_fitted(self, "model_")
@@ -236,11 +283,14 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
             )
         return float(super().score(X, y, sample_weight))
 
-    def _arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Source, HostArray]:
+    def _arrays(
+        self, X: Any, y: Any, sample_weight: Any, known: HostArray | None = None, *, reset: bool = True
+    ) -> tuple[Source, HostArray]:
         X, y = validate_data(
             self,
             X,
             y,
+            reset=reset,
             dtype="numeric",
             order="C",
             ensure_min_samples=2,
@@ -249,7 +299,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         )
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
+        classes, codes = np.unique(y, return_inverse=True) if known is None else (known, codes_of(y, known))
         if classes.size < 2:
             raise DataError(f"a classifier needs at least 2 classes, but y holds only one class: {classes.tolist()}")
         weight = None
@@ -270,8 +320,4 @@ class _Labels:
 
 def _coded(X: Any, y: Any, classes: HostArray) -> Source:
     """Return validation arrays as a source, with the codes of the training classes."""
-    y = np.asarray(y)
-    unknown = np.setdiff1d(y, classes)
-    if unknown.size:
-        raise DataError(f"the validation labels hold {unknown[:5].tolist()}, which are not among the training classes")
-    return array_source(table(X), np.searchsorted(classes, y).astype(np.int64), None, classes)
+    return array_source(table(X), codes_of(y, classes, "the validation labels"), None, classes)

@@ -8,7 +8,7 @@ import dask.array as da
 import numpy as np
 import zarr
 
-from daskkern.arrays import HostArray
+from daskkern.arrays import HostArray, IntArray
 from daskkern.data.csr import as_csr, is_sparse
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.errors import DataError
@@ -60,10 +60,13 @@ def array_source(X: Any, y: HostArray, weight: HostArray | None, classes: HostAr
     return ArraySource(as_csr(X) if is_sparse(X) else X, y, weight, info)
 
 
-def lazy_source(X: da.Array, y: Any, sample_weight: Any, task: str) -> tuple[BlockSource, HostArray | None]:
+def lazy_source(
+    X: da.Array, y: Any, sample_weight: Any, task: str, known: HostArray | None = None
+) -> tuple[BlockSource, HostArray | None]:
     """Return the source for a dask array `X` (n, d) with targets, and the classes.
 
-    Rows are computed block by block when they are needed; y is computed once here when there are classes to find.
+    Rows are computed block by block when they are needed; y is computed once here to find the classes, or to see that
+    there are no others than those `known`.
     """
     X = _known(X, "X")
     if X.ndim != 2 or X.dtype.kind not in "fiub":
@@ -82,6 +85,9 @@ def lazy_source(X: da.Array, y: Any, sample_weight: Any, task: str) -> tuple[Blo
             raise DataError("y holds NaN; remove such rows first")
         if classes.dtype.kind == "f" and not (classes == np.rint(classes)).all():
             raise DataError("y holds fractions, so it is no set of class labels; use KernelRegressor")
+        if known is not None:
+            codes_of(classes, known)
+            classes = known
     sizes = tuple(int(size) for size in X.chunks[0])
     to_X, to_y = X.to_delayed()[:, 0], y.to_delayed().reshape(len(sizes), -1)[:, 0]
     to_w = [None] * len(sizes) if weight is None else list(weight.to_delayed())
@@ -124,6 +130,15 @@ def check_weight(weight: HostArray) -> None:
     """Raise DataError for weights that are not finite or negative."""
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise DataError("sample_weight must be finite and not negative")
+
+
+def codes_of(y: Any, classes: HostArray, what: str = "y") -> IntArray:
+    """Return the codes (n,) int64 of labels. DataError names those that are not among the classes."""
+    y = np.asarray(y)
+    unknown = np.setdiff1d(y, classes)
+    if unknown.size:
+        raise DataError(f"{what} holds {unknown[:5].tolist()}, not among the classes {classes[:20].tolist()}")
+    return np.searchsorted(classes, y).astype(np.int64)
 
 
 def plain_labels(classes: HostArray) -> tuple[ClassLabel, ...]:

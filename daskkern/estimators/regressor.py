@@ -5,11 +5,12 @@ from typing import Any
 import dask.array as da
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from daskkern.basis import BasisSpec, Landmarks
 from daskkern.data.store import open_store
-from daskkern.estimators.base import KernelEstimator, only_store, validation_source
+from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
 from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source, table
 from daskkern.kernels import Kernel, Laplacian
 from daskkern.losses import Loss
@@ -147,6 +148,21 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self._fit_source(source, watched, out)
         return self
 
+    @available_if(goes_on)
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KernelRegressor":
+        """Run one epoch on these rows, from where the model is; see :meth:`daskkern.KernelClassifier.partial_fit`.
+
+        Centre and scale of the targets are those of the first rows.
+        """
+        if is_store(X):
+            source: Source = store_source(X, y, sample_weight, "regression")
+        elif is_lazy(X):
+            source, _ = lazy_source(X, y, sample_weight, "regression")
+        else:
+            source = self._arrays(X, y, sample_weight, reset=getattr(self, "_carried", None) is None)
+        self._go_on(source)
+        return self
+
     def predict(self, X: Any) -> Any:
         """Return predictions (n,) or (n, t), float64: NumPy in, NumPy out; dask in, lazy dask out."""
         check_is_fitted(self, "model_")
@@ -170,11 +186,12 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         spread = (weight * (y - mean) ** 2).sum(axis=0)
         return float((1 - residual / spread).mean().compute())
 
-    def _arrays(self, X: Any, y: Any, sample_weight: Any) -> Source:
+    def _arrays(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> Source:
         X, y = validate_data(
             self,
             X,
             y,
+            reset=reset,
             dtype="numeric",
             order="C",
             multi_output=True,

@@ -24,6 +24,7 @@ from daskkern.events import EpochFinished, EpochTimed, Event, FitFinished, Liste
 from daskkern.kernels import Mapped
 from daskkern.models import KernelModel
 from daskkern.training.calibration import calibrate
+from daskkern.training.carried import Carried, next_run, why_not
 from daskkern.training.features import features_for
 from daskkern.training.keeper import Safety, Saved
 from daskkern.training.keeping import disk_room, needs_rates, with_blocks
@@ -43,8 +44,8 @@ from daskkern.training.validation import check_comparable
 class FitResult:
     """A fitted model, the rows that its points are (None: the user's own), epoch by epoch, and why it ended.
 
-    `saved` is what another fit can go on from, where :class:`Safety` asked for it. `times` says where the time of each
-    epoch went, on several ranks.
+    `saved` is what another fit can go on from, where :class:`Safety` asked for it, and `carried` one with other rows,
+    where there can be one. `times` says where the time of each epoch went, on several ranks.
     """
 
     model: KernelModel
@@ -53,6 +54,7 @@ class FitResult:
     finished: FitFinished
     saved: Saved | None = None
     times: tuple[EpochTimed, ...] = ()
+    carried: Carried | None = None
 
 
 def fit(
@@ -65,6 +67,7 @@ def fit(
     gang: GangSettings | None = None,
     safety: Safety | None = None,
     card: FitCard | None = None,
+    earlier: Carried | None = None,
 ) -> FitResult:
     """Fit a model to `source`.
 
@@ -85,6 +88,8 @@ def fit(
         Where a checkpoint is written, and whether the fit begins with it.
     card : FitCard or None
         What the cluster's list of fits says of it.
+    earlier : Carried or None
+        The end of a fit to other rows, which this one goes on from for one epoch.
 
     Raises
     ------
@@ -96,19 +101,24 @@ def fit(
     check(settings, source)
     if validation is not None:
         check_comparable(validation, source)
+    safety = safety or Safety()
+    if earlier is not None:
+        saved_before, settings = next_run(earlier, source, settings)
+        safety = replace(safety, earlier=saved_before, resume=True)
+    before = None if earlier is None else earlier.prepared
     with client_of(client) as connected:
         if connected is not None and card is not None:
             check_alone(connected, card)
-        safety = named(safety or Safety(), source, settings, validation)
+        safety = named(safety, source, settings, validation)
         history = _History(listener, safety.saved_epochs())
         if connected is None:
-            results, prepared = _local(source, settings, validation, history, safety)
+            results, prepared = _local(source, settings, validation, history, safety, before)
         else:
             card = card or replace(
                 new_card(settings.solver.name), source=describe(source), max_epochs=settings.max_epochs
             )
             gang = gang or GangSettings()
-            results, prepared = fit_on(connected, source, settings, validation, history, gang, safety, card)
+            results, prepared = fit_on(connected, source, settings, validation, history, gang, safety, card, before)
     history.complete(results[0])
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
@@ -117,9 +127,9 @@ def fit(
         model = replace(model, provenance={**model.provenance, "fit": card.fit})
     commits = [result.saved for result in results if result.saved is not None]
     saved = Saved(commits[0], safety.fingerprint) if commits else None
-    return FitResult(
-        model, prepared.row_numbers(), tuple(history.epochs), history.finished, saved, tuple(history.times)
-    )
+    epochs, times = tuple(history.epochs), tuple(history.times)
+    onwards = None if saved is None or why_not(settings) else _carried(source, settings, results, prepared, saved)
+    return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards)
 
 
 class _History:
@@ -154,12 +164,13 @@ def _local(
     validation: Source | None,
     listener: Listener,
     safety: Safety,
+    before: Prepared | None,
 ) -> tuple[list[RankResult], Prepared]:
     namespace_for(settings.device)  # a device that is not there is refused before the work
     threads, budget = cpu_count(), settings.memory_budget or available_memory()
     if namespace_for(settings.device) is np:
         check_before(source, settings, holds_out(settings, validation), 1, threads, budget)
-    prepared = prepare(source, settings, holds_out(settings, validation))
+    prepared = prepare(source, settings, holds_out(settings, validation), before)
     plan = plan_for(summarise(prepared, settings), source, settings, 1, threads, budget, device_memory(settings.device))
     plan.check()
     room = disk_room(settings)
@@ -201,12 +212,24 @@ def _json(record: dict[str, Any]) -> dict[str, Any]:
     return {key: None if value != value else value for key, value in record.items()}
 
 
+def _points(results: Sequence[RankResult]) -> Any:
+    return gather([result.points for result in results], [result.ids for result in results])
+
+
+def _carried(
+    source: Source, settings: FitSettings, results: Sequence[RankResult], prepared: Prepared, saved: Saved
+) -> Carried:
+    """Return what a fit to other rows can go on from: it has the points in place of these rows' numbers."""
+    own = replace(prepared, points=_points(results), indices=None, stages=())
+    return Carried(own, saved.data, source.info, settings)
+
+
 def _model(
     source: Source, settings: FitSettings, results: Sequence[RankResult], prepared: Prepared, history: _History
 ) -> KernelModel:
     targets, info = prepared.targets, source.info
     p = prepared.basis.n_columns
-    points = gather([result.points for result in results], [result.ids for result in results])
+    points = _points(results)
     coef = np.empty((p, targets.n_outputs * settings.solver.scores_each), settings.dtype)
     for result in results:
         coef[result.ids] = result.coef

@@ -52,6 +52,7 @@ def fit_on(
     gang: GangSettings,
     safety: Safety,
     card: FitCard,
+    before: Prepared | None = None,
 ) -> tuple[list[RankResult], Prepared]:
     """Fit on the workers of a cluster, one rank each, when it is this fit's turn. See
     :func:`daskkern.training.fit.fit`."""
@@ -59,7 +60,7 @@ def fit_on(
         gang = replace(gang, n_ranks=1)
     choose_workers(client, gang.n_ranks, gang.workers, rank_main, gang.rejoin_s, listener)
     with admitted(client, card, gang, listener) as lease:
-        return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease)
+        return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease, before)
 
 
 def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[[Lease], _T]) -> tuple[Lease, _T]:
@@ -88,6 +89,7 @@ def _fit_admitted(
     gang: GangSettings,
     safety: Safety,
     lease: Lease,
+    before: Prepared | None,
 ) -> tuple[list[RankResult], Prepared]:
     source, keep = source.for_cluster(client)
     validation, keep_too = (None, ()) if validation is None else validation.for_cluster(client)
@@ -105,6 +107,7 @@ def _fit_admitted(
         source,
         settings,
         holds_out(settings, validation),
+        before,
         key=_key("prepare"),
         pure=False,
         retries=0,
@@ -146,7 +149,7 @@ def _key(stage: str) -> str:
     return f"daskkern_{stage}-{time.time_ns():x}-{next(_COUNTER)}"
 
 
-def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool) -> Any:
+def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool, before: Prepared | None) -> Any:
     """Run :func:`prepare` in a task that left the worker's pool, with Dask arrays computed by the whole cluster.
 
     Not ``worker_client``, which rejoins the pool at its end and waits for a free thread.
@@ -157,7 +160,7 @@ def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool) -
     quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})
     with quiet, current(client):
         try:
-            return prepare(source, settings, held_out)
+            return prepare(source, settings, held_out, before)
         except DaskkernError as error:
             return error  # Dask would wrap the traceback of a task around it
 

@@ -11,6 +11,7 @@ from daskkern.data.rows import Rows
 from daskkern.errors import DataError, SpecError
 from daskkern.landmarks import LandmarkSet
 from daskkern.solvers import PCG, EigenPro, NystromSGD
+from daskkern.training.carried import prepare_next
 from daskkern.training.prepare_columns import column_functions, landmarks_of, prepare_columns
 from daskkern.training.prepare_eigenpro import prepare_eigenpro
 from daskkern.training.prepare_nystrom import prepare_nystrom
@@ -26,13 +27,16 @@ _VALIDATION_ROWS = 20_000
 _VALID = 53
 
 
-def prepare(source: Source, settings: FitSettings, held_out: bool) -> Prepared:
+def prepare(source: Source, settings: FitSettings, held_out: bool, earlier: Prepared | None = None) -> Prepared:
     """Compute what the ranks need. With `held_out`, rows for validation are set aside first.
 
-    Dask arrays inside are computed by the active client, or by Dask's threads in this process.
+    All but the batches is that of `earlier`, where there is one. Dask arrays inside are computed by the active client,
+    or by Dask's threads in this process.
     """
     clock = Clock()
     rows: Rows = source.open(settings.dtype)
+    if earlier is not None:
+        return prepare_next(earlier, rows, settings, clock)
     _check_size(rows)
     validation = validation_rows(rows.n_rows, settings) if held_out else None
     rows = training_rows(rows, validation)

@@ -57,7 +57,7 @@ def named(safety: Safety, source: Source, settings: FitSettings, validation: Sou
 def fingerprint(source: Source, settings: FitSettings, validation: Source | None) -> str:
     """Return what decides the course of a fit, as JSON."""
     chosen = {key: value for key, value in settings.summary().items() if key not in _CHANGEABLE}
-    chosen |= {"basis": _basis(settings.basis), "function": _function(settings.kernel)}
+    chosen |= {"basis": basis_summary(settings.basis), "function": _function(settings.kernel)}
     record = {
         "settings": chosen,
         "data": _data(source),
@@ -66,7 +66,8 @@ def fingerprint(source: Source, settings: FitSettings, validation: Source | None
     return json.dumps(record, sort_keys=True, default=str)
 
 
-def _basis(basis: BasisSpec) -> dict[str, Any]:
+def basis_summary(basis: BasisSpec) -> dict[str, Any]:
+    """Return what a function space was asked to be, points by their checksum."""
     chosen = {item.name: str(getattr(basis, item.name)) for item in fields(basis) if item.name != "points"}
     return chosen | ({"points": _sum(basis.points)} if isinstance(basis, Landmarks) else {})
 

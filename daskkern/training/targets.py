@@ -92,6 +92,19 @@ def check_loss(loss: Loss, task: str) -> None:
         )
 
 
+def check_targets(rows: Rows) -> None:
+    """Raise DataError for targets that are not finite and for weights that have no meaning."""
+    for block in _blocks(rows):
+        _check_weight(block.weight)
+        if rows.task == "regression":
+            _check_values(np.asarray(block.y, np.float64))
+
+
+def _check_values(y: FloatArray) -> None:
+    if not np.isfinite(y).all():
+        raise DataError("the targets hold NaN or infinity; remove such rows first")
+
+
 def _classification(rows: Rows, settings: FitSettings) -> Targets:
     classes = rows.classes or ()
     counts, weights = np.zeros(len(classes), np.int64), np.zeros(len(classes))
@@ -120,8 +133,7 @@ def _regression(rows: Rows, settings: FitSettings) -> Targets:
     anchor: FloatArray = np.asarray(rows.read(0, 1, Fields.y).y, np.float64)[0]
     for block in _blocks(rows):
         y: FloatArray = np.asarray(block.y, np.float64)
-        if not np.isfinite(y).all():
-            raise DataError("the targets hold NaN or infinity; remove such rows first")
+        _check_values(y)
         _check_weight(block.weight)
         weight = np.ones(len(y)) if block.weight is None else block.weight
         total += float(weight.sum())

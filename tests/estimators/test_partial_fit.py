@@ -1,0 +1,168 @@
+"""``partial_fit``: one epoch on other rows, from where the model is."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client
+from sklearn.datasets import load_digits
+
+from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, ingest
+from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
+from daskkern.errors import DataError, SpecError
+from daskkern.kernels import Gaussian
+from daskkern.solvers import BSGD, SGD, EigenPro, NystromSGD, Pegasos
+
+X, Y = load_digits(return_X_y=True)
+X = (X / 16).astype(np.float32)
+ORDER = np.random.default_rng(0).permutation(len(X))
+X, Y = X[ORDER], Y[ORDER]
+TRAIN, TEST = slice(0, 1200), slice(1200, None)
+
+WAYS: dict[str, tuple[Any, Any, float]] = {
+    "eigenpro, landmarks": (Landmarks(150), EigenPro(averaging=0.0), 0.0),
+    "eigenpro, momentum": (Landmarks(150), EigenPro(averaging=0.0, momentum=0.5, window=1), 0.0),
+    "eigenpro, features": (RandomFeatures(200), EigenPro(averaging=0.0), 0.0),
+    "nystrom_sgd": (Landmarks(100), NystromSGD(mode="streamed"), 0.0),
+    "sgd, linear": (Linear(), SGD(averaging=0.0), 1e-4),
+    "sgd, features": (RandomFeatures(100), SGD(averaging=0.0), 1e-4),
+    "pegasos": (NystromFeatures(80), Pegasos(averaging=0.0), 1e-4),
+}
+
+
+def _classifier(basis: Any = None, solver: Any = "auto", alpha: float = 0.0, **others: Any) -> KernelClassifier:
+    loss = "hinge" if isinstance(solver, Pegasos | BSGD) else "squared_hinge"
+    chosen = {"kernel": Gaussian(2.0), "loss": loss, "batch_size": 60, "device": "cpu", **others}
+    return KernelClassifier(basis=basis or Landmarks(150), solver=solver, alpha=alpha, **chosen)
+
+
+@pytest.mark.parametrize(("basis", "solver", "alpha"), WAYS.values(), ids=WAYS)
+def test_calls_with_the_same_rows_are_the_epochs_of_a_fit(basis: Any, solver: Any, alpha: float) -> None:
+    whole = _classifier(basis, solver, alpha, max_epochs=3).fit(X[:400], Y[:400])
+    parts = _classifier(basis, solver, alpha)
+    for _ in range(3):
+        parts.partial_fit(X[:400], Y[:400])
+    np.testing.assert_array_equal(parts.dual_coef_, whole.dual_coef_)
+    assert (parts.landmarks_ != whole.landmarks_).sum() == 0
+    assert [epoch.epoch for epoch in parts.history_] == [1, 2, 3]
+    assert parts.n_iter_ == 3
+
+
+def test_a_stream_of_rows_trains_as_well_as_all_of_them() -> None:
+    whole = _classifier(max_epochs=4).fit(X[TRAIN], Y[TRAIN])
+    stream = _classifier(Landmarks(points=X[:150]))
+    for _ in range(4):
+        for start in range(0, 1200, 300):
+            stream.partial_fit(X[start : start + 300], Y[start : start + 300], classes=np.arange(10))
+    assert stream.score(X[TEST], Y[TEST]) > 0.93
+    assert stream.score(X[TEST], Y[TEST]) > whole.score(X[TEST], Y[TEST]) - 0.02
+
+
+def test_it_goes_on_after_a_fit_and_after_a_journey() -> None:
+    fitted = _classifier(max_epochs=1).fit(X[:600], Y[:600])
+    before = fitted.score(X[TEST], Y[TEST])
+    travelled = pickle.loads(pickle.dumps(fitted))
+    for model in (fitted, travelled):
+        model.partial_fit(X[600:1200], Y[600:1200])
+    np.testing.assert_array_equal(travelled.dual_coef_, fitted.dual_coef_)
+    assert [epoch.epoch for epoch in fitted.history_] == [1, 2]
+    assert fitted.score(X[TEST], Y[TEST]) >= before - 0.01
+    again = fitted.fit(X[:600], Y[:600])
+    assert [epoch.epoch for epoch in again.history_] == [1]
+
+
+def test_a_fit_that_was_stopped_goes_on_with_the_next_epoch() -> None:
+    model = _classifier(max_epochs=1_000_000, max_seconds=0.3).fit(X[:600], Y[:600])
+    assert model.stop_reason_ == "max_seconds"
+    begun = model.history_[-1].epoch
+    model.set_params(max_seconds=None).partial_fit(X[600:1200], Y[600:1200])
+    assert model.history_[-1].epoch in (begun, begun + 1)  # the last one is told when it was begun
+    assert model.stop_reason_ == "max_epochs"
+
+
+def test_regression_keeps_the_scale_of_the_first_rows() -> None:
+    target = np.stack([X @ np.arange(64), 100 + X[:, 20]], axis=1)
+    model = KernelRegressor(Gaussian(3.0), basis=Landmarks(200), device="cpu")
+    for start in (0, 400, 800) * 4:
+        model.partial_fit(X[start : start + 400], target[start : start + 400] + (0 if start else 1e-3))
+    assert model.score(X[TEST], target[TEST]) > 0.9
+    first = KernelRegressor(Gaussian(3.0), basis=Landmarks(200), device="cpu", max_epochs=1)
+    first.fit(X[:400], target[:400] + 1e-3)
+    np.testing.assert_array_equal(model.model_.target_scale, first.model_.target_scale)
+
+
+def test_stores_dask_arrays_and_a_cluster_are_the_same_as_arrays(client2: Client, tmp_path: Path) -> None:
+    want = _classifier().partial_fit(X[:400], Y[:400]).partial_fit(X[400:800], Y[400:800])
+    np.savez(tmp_path / "d.npz", X=X[400:800], y=Y[400:800])
+    ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr", shuffle=False)
+    stored = _classifier().partial_fit(X[:400], Y[:400]).partial_fit(tmp_path / "d.zarr")
+    np.testing.assert_array_equal(stored.dual_coef_, want.dual_coef_)
+    far = _classifier(client=client2).partial_fit(X[:400], Y[:400])
+    far.partial_fit(da.from_array(X[400:800], chunks=(400, 64)), da.from_array(Y[400:800], chunks=400))
+    scores, found = want.decision_function(X[TEST]), far.decision_function(X[TEST])
+    np.testing.assert_allclose(found, scores, rtol=0, atol=1e-4 * np.abs(scores).max())
+
+
+def test_weights_count() -> None:
+    weight = np.where(Y[:400] < 5, 2.0, 0.5)
+    plain = _classifier().partial_fit(X[:400], Y[:400]).partial_fit(X[:400], Y[:400])
+    weighed = _classifier().partial_fit(X[:400], Y[:400]).partial_fit(X[:400], Y[:400], sample_weight=weight)
+    assert np.abs(plain.dual_coef_ - weighed.dual_coef_).max() > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"basis": AllRows()}, "belong to the rows of one fit"),
+        ({"basis": DoublyStochastic(), "solver": "doubly_sgd", "alpha": 1e-3}, "belong to the rows of one fit"),
+        ({"solver": "falkon", "alpha": 1e-3, "loss": "squared"}, "solves for all rows at once"),
+        ({"basis": RandomFeatures(50), "solver": "sag", "alpha": 1e-3}, "keeps numbers of every row"),
+        ({"early_stopping": True}, "early_stopping is for fits of several epochs"),
+        ({"class_weight": "balanced"}, "pass sample_weight"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_cannot_go_on_has_no_such_method(changes: dict[str, Any], reason: str) -> None:
+    model = _classifier(**changes)
+    assert not hasattr(model, "partial_fit")
+    with pytest.raises(AttributeError) as error:
+        model.partial_fit(X[:100], Y[:100])
+    assert reason in f"{error.value} {error.value.__cause__}"
+
+
+def test_other_labels_features_and_settings_are_refused() -> None:
+    model = _classifier().partial_fit(X[:300], np.minimum(Y[:300], 4))
+    before = model.dual_coef_.copy()
+    with pytest.raises(DataError, match=r"y holds \[5, 6, 7, 8, 9\], not among the classes"):
+        model.partial_fit(X[:300], Y[:300])
+    with pytest.raises(DataError, match="leave them out"):
+        model.partial_fit(X[:300], np.minimum(Y[:300], 4), classes=[0, 1])
+    with pytest.raises(DataError, match="not among the classes"):
+        model.partial_fit(da.from_array(X[:300], chunks=100), da.from_array(Y[:300], chunks=100))
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(X[:300, :9], np.minimum(Y[:300], 4))
+    with pytest.raises(SpecError, match="checkpoint"):
+        _classifier(checkpoint="there").partial_fit(X[:300], Y[:300])
+    with pytest.raises(SpecError, match=r"kernel was Gaussian\(length_scale=2.0\) when the model began"):
+        model.set_params(kernel=Gaussian(1.0)).partial_fit(X[:300], np.minimum(Y[:300], 4))
+    with pytest.raises(SpecError, match="basis was"):
+        model.set_params(kernel=Gaussian(2.0), basis=Landmarks(9)).partial_fit(X[:300], np.minimum(Y[:300], 4))
+    np.testing.assert_array_equal(model.dual_coef_, before)
+
+
+def test_rows_of_another_kind_are_refused(tmp_path: Path) -> None:
+    model = _classifier().partial_fit(X[:300], Y[:300])
+    np.savez(tmp_path / "d.npz", X=X[:300], y=Y[:300])
+    ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr", scale="minmax", shuffle=False)
+    with pytest.raises(DataError, match="a scaling"):
+        model.partial_fit(tmp_path / "d.zarr")
+    np.savez(tmp_path / "e.npz", X=X[:300], y=np.minimum(Y[:300], 4))
+    ingest([str(tmp_path / "e.npz")], tmp_path / "e.zarr", shuffle=False)
+    with pytest.raises(DataError, match=r"the store .* has the classes"):
+        model.partial_fit(tmp_path / "e.zarr")
+    bad = KernelRegressor(Gaussian(2.0), basis=Landmarks(20), device="cpu").partial_fit(X[:100], X[:100, 3])
+    with pytest.raises((DataError, ValueError), match="NaN"):
+        bad.partial_fit(X[:100], np.full(100, np.nan))
