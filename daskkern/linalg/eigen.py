@@ -1,4 +1,4 @@
-"""Leading eigenpairs of a symmetric positive semi-definite matrix that may be a lazy dask array."""
+"""Leading eigenpairs of a symmetric positive semi-definite matrix, in memory or a lazy dask array."""
 
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ DENSE_LIMIT = 5000
 _OVERSAMPLES = 10
 _PASSES = 6
 _STREAM = 21
+_LEAST = 1000
 
 
 @dataclass(frozen=True)
@@ -25,19 +26,20 @@ class Eigenpairs:
     vectors: FloatArray
 
 
-def top_eigenpairs(matrix: da.Array, q: int, *, method: str = "auto", seed: int = 0) -> Eigenpairs:
+def top_eigenpairs(matrix: da.Array | FloatArray, q: int, *, method: str = "auto", seed: int = 0) -> Eigenpairs:
     """Return the `q` largest eigenpairs of `matrix` (s, s).
 
     Parameters
     ----------
-    matrix : dask array (s, s)
-        Symmetric positive semi-definite. Computed once ("dense"), or `_PASSES` + 1 times block by block and
-        never held whole ("krylov").
+    matrix : dask array or array (s, s)
+        Symmetric positive semi-definite. A dask array is computed once ("dense"), or `_PASSES` + 1 times block by block
+        and never held whole ("krylov"). An array stays in this process.
     q : int
         At least 1, at most s.
     method : {"auto", "dense", "krylov", "rsvd"}
-        "auto" is dense up to s = 5,000 (5 s on two cores at 4,000), the randomized block Krylov method above
-        it; "rsvd" is the plain randomized SVD with two power iterations of the EigenPro paper, less accurate.
+        "auto" is dense up to s = 5,000, unless an array in memory is so much larger than q that the randomized block
+        Krylov method is far less work; that method above it. "rsvd" is the plain randomized SVD with two power
+        iterations of the EigenPro paper, less accurate.
 
     References
     ----------
@@ -48,14 +50,20 @@ def top_eigenpairs(matrix: da.Array, q: int, *, method: str = "auto", seed: int 
     if not 1 <= q <= s:
         raise SpecError(f"{q} eigenpairs of a matrix of {s} rows were asked; give a number between 1 and {s}")
     if method == "auto":
-        method = "dense" if s <= DENSE_LIMIT else "krylov"
+        method = "dense" if s <= DENSE_LIMIT and not _is_cheap(matrix, q) else "krylov"
     if method == "dense":
-        return _dense(np.asarray(matrix.compute(), np.float64), q)
+        return _dense(np.asarray(matrix, np.float64), q)
     if method == "krylov":
         return _krylov(matrix, q, seed, passes=_PASSES, keep_all=True)
     if method == "rsvd":
         return _krylov(matrix, q, seed, passes=2, keep_all=False)
     raise SpecError(f"eigen method {method!r} was asked; choose 'auto', 'dense', 'krylov' or 'rsvd'")
+
+
+def _is_cheap(matrix: da.Array | FloatArray, q: int) -> bool:
+    """Return whether the Krylov space is small beside a matrix in memory. A lazy one would be computed seven times."""
+    s = matrix.shape[0]
+    return not isinstance(matrix, da.Array) and s >= _LEAST and 3 * (_PASSES + 1) * (q + _OVERSAMPLES) <= s
 
 
 def _dense(matrix: FloatArray, q: int) -> Eigenpairs:
@@ -67,7 +75,7 @@ def _dense(matrix: FloatArray, q: int) -> Eigenpairs:
     return Eigenpairs(np.maximum(values[::-1], 0), np.ascontiguousarray(vectors[:, ::-1]))
 
 
-def _krylov(matrix: da.Array, q: int, seed: int, *, passes: int, keep_all: bool) -> Eigenpairs:
+def _krylov(matrix: da.Array | FloatArray, q: int, seed: int, *, passes: int, keep_all: bool) -> Eigenpairs:
     """Rayleigh-Ritz on the block Krylov space (`keep_all`) or on its last block (power iteration)."""
     s = int(matrix.shape[0])
     width = min(q + _OVERSAMPLES, s)
@@ -86,7 +94,10 @@ def _krylov(matrix: da.Array, q: int, seed: int, *, passes: int, keep_all: bool)
     return Eigenpairs(small.values, basis @ small.vectors)
 
 
-def _product(matrix: da.Array, block: FloatArray) -> FloatArray:
+def _product(matrix: da.Array | FloatArray, block: FloatArray) -> FloatArray:
+    if not isinstance(matrix, da.Array):
+        with library_threads(cpu_count()):
+            return np.asarray(matrix @ block, np.float64)
     lazy = da.from_array(block.astype(matrix.dtype), chunks=(matrix.chunks[1], -1))
     product: FloatArray = np.asarray(matrix.dot(lazy).compute(), np.float64)
     return product

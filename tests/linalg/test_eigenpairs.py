@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian, Laplacian
-from daskkern.linalg import lazy_gram_sum, lazy_kernel_matrix, top_eigenpairs
+from daskkern.linalg import eigen, lazy_gram_sum, lazy_kernel_matrix, top_eigenpairs
 
 
 class Computes(Callback):
@@ -167,3 +167,22 @@ def test_gram_sums_equal_the_direct_formula(tasks: int) -> None:
     assert lazy.shape == (4, 4)
     with dask.config.set(scheduler="threads"):
         np.testing.assert_allclose(lazy.compute(), phi.T @ phi, rtol=1e-12)
+
+
+def test_a_few_pairs_of_a_large_array_in_memory_take_no_whole_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    factor = rng.standard_normal((1200, 40)) * 0.8 ** np.arange(40)
+    matrix = factor @ factor.T
+    sizes: list[int] = []
+    whole = eigen._dense
+
+    def noting(small: HostArray, q: int) -> eigen.Eigenpairs:
+        sizes.append(len(small))
+        return whole(small, q)
+
+    monkeypatch.setattr(eigen, "_dense", noting)
+    few, many = top_eigenpairs(matrix, 8), top_eigenpairs(matrix, 100)
+    assert sizes[0] < 600
+    assert sizes[1] == 1200
+    np.testing.assert_allclose(few.values, many.values[:8], rtol=1e-9)
+    np.testing.assert_allclose(np.abs(np.sum(few.vectors * many.vectors[:, :8], axis=0)), 1, atol=1e-9)
