@@ -35,7 +35,7 @@ def named(safety: Safety, source: Source, settings: FitSettings, validation: Sou
     StoreError
         With the differences.
     """
-    if safety.checkpoint is None and not safety.hand_back and safety.earlier is None:
+    if safety.checkpoint is None and not safety.resume:  # nothing will be compared
         return safety
     place = safety.checkpoint
     if place is not None and not is_url(place):
