@@ -10,6 +10,19 @@ from distributed import Client
 from daskkern.testing.cluster import child_processes, local_cluster, wait_until
 from daskkern.testing.object_server import ObjectServer, object_server
 
+_CLUSTERS = {"client2", "client3", "_no_process_is_left"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give all files that use clusters to one process, which shares them, and every other file to any process."""
+    shared = {
+        item.path
+        for item in items
+        if item.get_closest_marker("cluster") or _CLUSTERS & set(getattr(item, "fixturenames", ()))
+    }
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("clusters" if item.path in shared else item.path.stem))
+
 
 @pytest.fixture(scope="session")
 def _no_process_is_left() -> Iterator[None]:
