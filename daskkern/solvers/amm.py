@@ -29,7 +29,7 @@ from daskkern.errors import SpecError
 from daskkern.losses import MulticlassHinge
 from daskkern.losses.targets import best_of
 from daskkern.solvers.base import Batch, Problem, Solver, is_whole
-from daskkern.solvers.iterate import Averaging, Iterate
+from daskkern.solvers.iterate import Averaging, Iterate, check_averaging
 from daskkern.solvers.row_by_row import Sequence, applied, sequence_of
 from daskkern.solvers.snapshot import Snapshot
 
@@ -54,6 +54,9 @@ class AMM(Solver[AMMRun]):
         Most weights b of a class.
     prune : float
         How much is pruned: the pruned weights have a norm of at most ``prune / (alpha t)`` together.
+    averaging : float
+        Share of the run, at its end, whose iterates at the ends of batches are averaged, weight by weight; 0 returns
+        the last one, as the paper does.
     """
 
     name: ClassVar[str] = "amm"
@@ -67,12 +70,14 @@ class AMM(Solver[AMMRun]):
 
     hyperplanes: int = 10
     prune: float = 10.0
+    averaging: float = 0.0
 
     def __post_init__(self) -> None:
         if not is_whole(self.hyperplanes, least=1):
             raise SpecError(f"hyperplanes={self.hyperplanes!r} was asked of AMM; give a positive whole number")
         if not self.prune >= 0:
             raise SpecError(f"prune={self.prune!r} was asked of AMM; give a number of 0 or more")
+        check_averaging(self.averaging, "uniform", "AMM")
 
     @property
     def scores_each(self) -> int:
@@ -84,7 +89,7 @@ class AMM(Solver[AMMRun]):
             raise SpecError("solver amm was asked with alpha=0, but its steps are 1 / (alpha t); give alpha above 0")
         shape = (problem.part.columns.ids.size, problem.n_outputs * self.hyperplanes)
         v = problem.part.namespace.zeros(shape, problem.dtype)
-        return AMMRun(Iterate(v, Averaging(problem.n_steps + 1)), 0)
+        return AMMRun(Iterate(v, Averaging.of_share(self.averaging, "uniform", problem.n_steps)), 0)
 
     def step(self, problem: Problem, state: AMMRun, batch: Batch, comm: Communicator) -> tuple[AMMRun, float]:
         rows = sequence_of(problem, batch, state.iterate.v, comm, state.iterate.scale)
@@ -127,7 +132,7 @@ class AMM(Solver[AMMRun]):
 
     def finish(self, problem: Problem, state: AMMRun, comm: Communicator) -> Array:
         del problem, comm
-        return state.iterate.last()
+        return state.iterate.mean()
 
     def snapshot(self, problem: Problem, state: AMMRun) -> Snapshot:
         iterate = state.iterate

@@ -44,7 +44,7 @@ EXPLICIT = (
     System(
         "amm", "adaptive multi-hyperplane machine: several weights a class, the best of which speaks for it",
         "Wang, Djuric, Crammer and Vucetic, KDD 2011", _ONLINE,
-        AMM(), Linear(), "multiclass_hinge", None, alpha=1e-4, max_epochs=20,
+        AMM(averaging=0.5), Linear(), "multiclass_hinge", None, alpha=1e-4, max_epochs=20,
     ),
     System(
         "eigenpro_rf", "EigenPro on random features", "Ma and Belkin, NeurIPS 2017", _RANDOM,
@@ -94,7 +94,7 @@ EXPLICIT = (
     ),
     System(
         "asset", "averaged SGD for a support vector machine on Nystrom features", "Lee and Wright, 2011", _KERNEL,
-        SGD("inverse_root", averaging=0.5), _NF, "hinge", None, alpha=1e-6, batch_size=32, max_epochs=20,
+        SGD("inverse_root", averaging=0.5), _NF, "hinge", None, alpha=1e-6, batch_size=8, max_epochs=20,
     ),
     System(
         "llsvm", "a linear support vector machine on Nystrom features of k-means landmarks",

@@ -65,7 +65,7 @@ KERNEL = (
     System(
         "norma", "online kernel learning: a term for each row met, all of them shrinking",
         "Kivinen, Smola and Williamson, IEEE TSP 2004", _ONLINE,
-        Norma(averaging=0.5), AllRows(), "hinge", "squared", alpha=1e-6,
+        Norma("constant", averaging=0.5), AllRows(), "hinge", "squared", alpha=1e-6,
     ),
     System(
         "bsgd", "Pegasos on a budget of support points, which are merged", "Wang, Crammer and Vucetic, JMLR 2012",

@@ -31,7 +31,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def found(stores: tuple[str, str]) -> Comparison:
     rows = [row for row in SYSTEMS.values() if "classification" in row.tasks]
-    return compare(stores[0], rows, test=stores[1], columns=200, budget_s=20.0)
+    return compare(stores[0], rows, test=stores[1], columns=200, budget_s=60.0)
 
 
 @pytest.mark.parametrize("name", [row.name for row in SYSTEMS.values() if "classification" in row.tasks])
@@ -40,7 +40,8 @@ def test_it_classifies_digits(name: str, found: Comparison) -> None:
     assert curve.problem == ""
     assert curve.error is not None
     assert curve.error <= (LINEAR_ERROR if SYSTEMS[name].group == "linear" else KERNEL_ERROR)
-    assert curve.epochs == len(curve.points)
+    stopped = curve.reason == "max_seconds"  # an epoch that was stopped has no point
+    assert 0 <= curve.epochs - len(curve.points) <= stopped
     assert all(0 <= error <= 1 for _, error in curve.points)
     seconds = [at for at, _ in curve.points]
     assert seconds == sorted(seconds)

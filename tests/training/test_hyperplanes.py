@@ -27,15 +27,16 @@ def _fit(dtype: str = "float64", epochs: int = 2, solver: AMM | None = None) -> 
     return Fit.of(_source(weighted=True), settings)
 
 
-def _loop(fit: Fit, b: int, prune: float) -> HostArray:
-    """The algorithm row by row, in the columns themselves: weights (classes, b, d + 1)."""
+def _loop(fit: Fit, b: int, prune: float) -> list[HostArray]:
+    """The algorithm row by row, in the columns themselves: weights (classes, b, d + 1) after each batch, and last."""
     X = np.column_stack([fit.source.X, np.ones(len(fit.source.X))])
     y, weight = fit.source.y, fit.source.weight / fit.source.weight.mean()
-    W, t = np.zeros((3, b, X.shape[1])), 0
+    W, t, after = np.zeros((3, b, X.shape[1])), 0, []
     rows = fit.source.open("float64")
     for epoch in range(1, fit.settings.max_epochs + 1):
-        order = np.concatenate([item.positions for item in _batches(rows, fit, epoch)])
-        for i in order:
+        batches = [item.positions for item in _batches(rows, fit, epoch)]
+        ends = set(np.cumsum([len(part) for part in batches]) + t)
+        for i in np.concatenate(batches):
             t += 1
             g = W @ X[i]
             z, rest = g[y[i]].argmax(), g.copy()
@@ -45,11 +46,13 @@ def _loop(fit: Fit, b: int, prune: float) -> HostArray:
             if 1 + g[k, j] > g[y[i], z]:
                 W[y[i], z] += weight[i] / (ALPHA * t) * X[i]
                 W[k, j] -= weight[i] / (ALPHA * t) * X[i]
+            if t in ends:
+                after.append(W.copy())
         norms = (W**2).sum(axis=2).ravel()
         gone = np.argsort(norms, kind="stable")
         gone = gone[np.cumsum(norms[gone]) <= (prune / (ALPHA * (t - 1))) ** 2]
         W.reshape(3 * b, -1)[gone] = 0
-    return W
+    return [*after, W]
 
 
 def _batches(rows: object, fit: Fit, epoch: int) -> list[object]:
@@ -58,13 +61,16 @@ def _batches(rows: object, fit: Fit, epoch: int) -> list[object]:
     return list(iter_batches(rows, fit.prepared.plan, epoch))
 
 
-def test_steps_are_those_of_a_plain_loop() -> None:
-    fit = _fit()
+@pytest.mark.parametrize("averaging", [0.0, 0.5])
+def test_steps_are_those_of_a_plain_loop(averaging: float) -> None:
+    fit = _fit(solver=AMM(3, prune=5.0, averaging=averaging))
     (result,) = fit.results(1)
     coef = np.empty_like(result.coef)
     coef[result.ids] = result.coef
-    W = _loop(fit, 3, 5.0)
+    *after, W = _loop(fit, 3, 5.0)
     assert (np.abs(W).sum(axis=2) == 0).any(), "nothing was pruned"
+    if averaging:
+        W = np.mean(after[round(len(after) * averaging) - 1 :], axis=0)
     np.testing.assert_allclose(coef.T.reshape(W.shape), W, atol=1e-8 * np.abs(W).max())
 
 
@@ -78,7 +84,7 @@ def test_any_number_of_ranks_makes_the_same_model() -> None:
 def test_a_run_in_parts_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
     monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
-    fit = _fit(epochs=3)
+    fit = _fit(epochs=3, solver=AMM(3, prune=5.0, averaging=0.5))
     whole = fit.scores(fit.results(2))
     runs = Runs(fit)
     for until in (5, 9):
@@ -117,6 +123,8 @@ def test_pieces_solve_what_no_hyperplane_can(
 
 def test_what_is_refused(crossed: tuple[HostArray, HostArray]) -> None:
     X, y = crossed
+    with pytest.raises(SpecError, match="averaging=2"):
+        AMM(averaging=2)
     with pytest.raises(SpecError, match="amm was asked with alpha=0"):
         KernelClassifier("linear", "multiclass_hinge", Linear(), "amm", device="cpu").fit(X, y)
     with pytest.raises(SpecError, match="amm needs a loss with one margin over all classes"):
