@@ -1,0 +1,149 @@
+"""The site: its blocks run, its sentences and figures are those of the source, and it builds without a warning."""
+
+import ast
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from sklearn.datasets import load_digits
+
+import daskkern
+from daskkern.cli.main import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+_BLOCK = re.compile(r"<!-- run(?:: (\w+))? -->\n```(\w+)\n(.*?)```", re.DOTALL)
+
+
+def _module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"docs_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _blocks(page: str) -> list[tuple[str, str, str]]:
+    return _BLOCK.findall((DOCS / page).read_text())
+
+
+def _run(kind: str, code: str) -> str:
+    """Run a block in the current folder, commands and Python in this process, and return what it says."""
+    said = io.StringIO()
+    if kind == "python":
+        with contextlib.redirect_stdout(said):
+            exec(compile(code, "block", "exec"), {"__name__": "__main__"})
+        return said.getvalue()
+    assert kind == "bash"
+    for line in code.splitlines():
+        program, *words = shlex.split(line, comments=True)
+        assert program == "daskkern"
+        result = CliRunner().invoke(cli, words, catch_exceptions=False)
+        assert result.exit_code == 0, f"{line}: {result.output}"
+        said.write(result.output)
+    return said.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.timeout(60)
+def test_the_tutorial_runs_from_its_first_block_to_its_last(folder: Path) -> None:
+    said = [_run(kind, code) for _, kind, code in _blocks("tutorial.md")]
+    assert len(said) == 8
+    assert "train.zarr: 1,500 rows x 5 features" in said[1]
+    for score in re.findall(r"R2 (?:on the test rows: )?([\d.]+)", "".join(said)):
+        assert float(score) > 0.95
+    assert (folder / "predictions.zarr").is_dir()
+
+
+@pytest.mark.timeout(60)
+def test_the_blocks_of_other_pages_run(folder: Path) -> None:
+    X, y = load_digits(return_X_y=True)
+    np.savez("digits.npz", X=X, y=y)
+    daskkern.ingest("digits.npz", "train.zarr", scale="minmax")
+    pages = [path.name for path in DOCS.glob("*.md") if path.name != "tutorial.md" and _blocks(path.name)]
+    assert sorted(pages) == ["scaling.md", "why-kernels.md"]
+    said = {page: "".join(_run(kind, code) for _, kind, code in _blocks(page)) for page in pages}
+    assert "together" in said["scaling.md"]
+    linear, kernel = re.findall(r": ([\d.]+)", said["why-kernels.md"])
+    assert float(linear) < 0.2 < 0.85 < float(kernel)
+
+
+def _sentences() -> Iterator[str]:
+    """Yield every string of the package, what is filled in replaced by an ellipsis."""
+    for path in (ROOT / "daskkern").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+
+
+def test_the_sentences_of_errors_are_those_of_the_source() -> None:
+    quoted = re.findall(r"^> (.*)$", (DOCS / "errors.md").read_text(), re.MULTILINE)
+    known = set(_sentences())
+    assert len(quoted) > 20
+    for sentence in quoted:
+        assert sentence in known, sentence
+
+
+def test_the_tables_of_choices_are_those_of_the_figures() -> None:
+    path = ROOT / "benchmarks" / "results-choices.json"
+    page = (DOCS / "choose.md").read_text()
+    tables = [
+        line for line in _module(ROOT / "benchmarks" / "pages.py").choices([json.loads(path.read_text())]) if line
+    ]
+    assert len(tables) > 30
+    for line in tables:
+        assert line.startswith("###") or line in page, f"docs/choose.md lacks: {line}"
+
+
+def test_every_file_of_figures_is_on_the_page_with_its_machine_and_date() -> None:
+    pages = _module(ROOT / "benchmarks" / "pages.py")
+    page = pages.page()
+    for path in (ROOT / "benchmarks").glob("*.json"):
+        content = json.loads(path.read_text())
+        record = content[0] if isinstance(content, list) else content
+        assert f"[JSON]({path.name})" in page
+        assert str(record.get("date", "Date not recorded")) in page
+        assert pages.origin(record) in page
+
+
+def test_the_drawings_are_those_that_the_script_makes() -> None:
+    drawings = _module(DOCS / "drawings.py")
+    assert (DOCS / "floors.svg").read_text() == drawings.draw_floors()
+    assert (DOCS / "data-way.svg").read_text() == drawings.draw_way()
+
+
+@pytest.mark.timeout(120)
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    for module in ("mkdocs", "material", "mkdocstrings"):
+        pytest.importorskip(module, reason="pip install -e '.[docs]' builds the site")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "true"}
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr
+    assert (tmp_path / "site" / "benchmarks.html").is_file()
+    reference = "".join(path.read_text() for path in (tmp_path / "site" / "reference").glob("*.html"))
+    for name in daskkern.__all__:
+        assert re.search(rf'id="[\w.]*{name}"|<code>daskkern\.{name}</code>', reference), name
+    shutil.rmtree(tmp_path / "site")
