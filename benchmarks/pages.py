@@ -102,8 +102,8 @@ def main_job(records: list[Record]) -> list[str]:
         [*header, "GFLOP/s before, after"],
         [
             [
-                record["train"],
                 f"`{' '.join(record['fit'])}`",
+                record["train"],
                 record["workers"],
                 record["score"]["n_rows"],
                 f"{record['score']['error']:.2%}",

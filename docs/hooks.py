@@ -15,7 +15,14 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 REPOSITORY = "https://github.com/daskkern/daskkern/blob/main/"
 
-COPIED = {"examples.md": "examples/README.md", "deploy.md": "deploy/README.md", "changelog.md": "CHANGELOG.md"}
+COPIED = {
+    "examples.md": "examples/README.md",
+    "deploy/index.md": "deploy/README.md",
+    "changelog.md": "CHANGELOG.md",
+    **{
+        f"deploy/{path.name}": f"deploy/{path.name}" for path in (ROOT / "deploy").glob("*.md") if path.stem != "README"
+    },
+}
 """Pages that are files beside the docs."""
 
 REFERENCE = {
@@ -39,13 +46,30 @@ _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):<code>~?(.*?)</code>")
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add to the section of what runs a page for each environment in `deploy/`, and pages that stand nowhere yet."""
+    (run,) = (entry["Run"] for entry in config.nav if isinstance(entry, dict) and "Run" in entry)
+    place = 1 + next(number for number, entry in enumerate(run) if "deploy/index.md" in entry.values())
+    pages = [
+        (page, path) for page, path in sorted(COPIED.items()) if path.startswith("deploy/") and "README" not in path
+    ]
+    run[place:place] = [{_heading(ROOT / path): page} for page, path in pages]
+    named = str(config.nav)
+    run += [
+        {_heading(path): path.name} for path in sorted((ROOT / "docs").glob("*.md")) if f"'{path.name}'" not in named
+    ]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made here."""
     sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]  # here, because MkDocs puts the path back after the import
-    pages = {name: _moved((ROOT / path).read_text(), ROOT / path) for name, path in COPIED.items()}
+    pages = {name: _moved((ROOT / path).read_text(), ROOT / path, name) for name, path in COPIED.items()}
     pages |= {f"reference/{name}.md": reference_page(name) for name in REFERENCE}
     pages["reference/commands.md"] = commands_page()
-    pages["benchmarks.md"] = _moved(importlib.import_module("pages").page(), ROOT / "benchmarks" / "README.md")
+    pages["benchmarks.md"] = _moved(
+        importlib.import_module("pages").page(), ROOT / "benchmarks" / "README.md", "benchmarks.md"
+    )
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
     return files
@@ -55,7 +79,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Let links to files outside of the docs lead to their page, or to the repository."""
     if page.file.abs_src_path is None:
         return markdown  # made above
-    return _moved(markdown, Path(page.file.abs_src_path))
+    return _moved(markdown, Path(page.file.abs_src_path), page.file.src_uri)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -63,16 +87,21 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     return _ROLE.sub(r"<code>\1</code>", html)
 
 
-def _moved(markdown: str, path: Path) -> str:
-    """Return the text of the file `path` with links that hold on the site, where it stands at the top."""
+def _heading(path: Path) -> str:
+    return next(line.removeprefix("# ") for line in path.read_text().splitlines() if line.startswith("# "))
+
+
+def _moved(markdown: str, path: Path, page: str) -> str:
+    """Return the text of the file `path` with links that hold on the site, where it is `page`."""
+    up = "../" * page.count("/")
     copied = {(ROOT / source).resolve(): name for name, source in COPIED.items()}
 
     def link(found: re.Match[str]) -> str:
         target, anchor = (path.parent / found[1]).resolve(), found[2] or ""
         if target in copied:
-            return f"]({copied[target]}{anchor})"
+            return f"]({up}{copied[target]}{anchor})"
         if target.is_relative_to(ROOT / "docs"):
-            return f"]({target.relative_to(ROOT / 'docs').as_posix()}{anchor})"
+            return f"]({up}{target.relative_to(ROOT / 'docs').as_posix()}{anchor})"
         if not target.exists() or not target.is_relative_to(ROOT):
             return found[0]  # the build tells of it
         return f"]({REPOSITORY}{target.relative_to(ROOT).as_posix()}{anchor})"

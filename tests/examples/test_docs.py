@@ -8,8 +8,14 @@ import pytest
 from daskkern.systems import SYSTEMS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("add-a-kernel.md", "add-a-loss.md", "add-a-solver.md")
-TEXTS = ("README.md", "CHANGELOG.md", "deploy/README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*")))
+PAGES = ("add-a-kernel.md", "add-a-loss.md", "add-a-solver.md", "add-a-landmark-rule.md")
+TEXTS = (
+    "README.md",
+    "CHANGELOG.md",
+    "deploy/README.md",
+    "examples/README.md",
+    *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*")),
+)
 _QUOTE = r"<!-- {} -->\n```python\n(.*?)```"
 
 

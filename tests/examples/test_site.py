@@ -49,7 +49,7 @@ def _run(kind: str, code: str) -> str:
             exec(compile(code, "block", "exec"), {"__name__": "__main__"})
         return said.getvalue()
     assert kind == "bash"
-    for line in code.splitlines():
+    for line in code.replace("\\\n", " ").splitlines():
         program, *words = shlex.split(line, comments=True)
         assert program == "daskkern"
         result = CliRunner().invoke(cli, words, catch_exceptions=False)
@@ -129,8 +129,8 @@ def test_every_file_of_figures_is_on_the_page_with_its_machine_and_date() -> Non
 
 def test_the_drawings_are_those_that_the_script_makes() -> None:
     drawings = _module(DOCS / "drawings.py")
-    assert (DOCS / "floors.svg").read_text() == drawings.draw_floors()
-    assert (DOCS / "data-way.svg").read_text() == drawings.draw_way()
+    assert (DOCS / "floors.svg").read_text() == drawings.draw_floors(), "run: python docs/drawings.py"
+    assert (DOCS / "data-way.svg").read_text() == drawings.draw_way(), "run: python docs/drawings.py"
 
 
 @pytest.mark.timeout(120)
