@@ -14,7 +14,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 NOTES = {
     "results-cpu-2-cores": "`train.zarr` is Fashion-MNIST, 60,000 x 784, `ctrain.zarr` covtype, 464,809 x 54, scaled.",
-    "results-choices": "Error on held-out rows and seconds of the whole fit; one run each, while others used the cores.",
+    "results-choices": "Error on held-out rows and seconds of the whole fit; one run each on a busy machine.",
 }
 TITLES = {
     "results-cpu-2-cores": "Fits from the command line",

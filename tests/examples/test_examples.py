@@ -46,8 +46,7 @@ SMALL = {  # what its main is given, and what it must say
     "covtype_probabilities": (["--rows", "1500", "--landmarks", "200", "--epochs", "3"], r"log loss: [01]\.\d+"),
     "hyper_parameters": (["--landmarks", "50", "--epochs", "1", "--candidates", "2"], r"16 models in"),
     "compare_systems": (["--systems", "falkon,eigenpro4", "--columns", "100"], r"eigenpro4 +error +[0-9.]+%"),
-    "resuming": (["--rows", "2000", "--epochs", "20", "--after", "0.2"], r"interrupted[\s\S]*never interrupted: True"),
-    "serve_with_numpy": (["--landmarks", "50"], r"first five points: \[\d, \d, \d, \d, \d\]"),
+    "resuming": (["--rows", "1000", "--epochs", "10", "--after", "0.1"], r"interrupted[\s\S]*never interrupted: True"),
 }
 
 
@@ -136,12 +135,15 @@ def test_serving_imports_neither_daskkern_nor_zarr() -> None:
 
 
 @pytest.mark.timeout(60)
-def test_quickstart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quickstart_and_serving_its_model_with_numpy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _load("quickstart").main(["--landmarks", "200", "--epochs", "5", "--out", str(tmp_path)])
     out = capsys.readouterr().out
     assert _percent(out, "accuracy on the test rows") > 95
     assert "the same predictions: True" in out
-    assert (tmp_path / "digits-model.zarr").is_dir()
+    _load("serve_with_numpy").main(["--model", str(tmp_path / "digits-model.zarr")])
+    out = capsys.readouterr().out
+    assert "200 points of 64 features" in out
+    assert re.search(r"first five points: \[\d, \d, \d, \d, \d\]", out)
 
 
 @pytest.mark.cluster
