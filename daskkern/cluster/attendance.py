@@ -13,6 +13,7 @@ from typing import Any
 from distributed import Client, Future, KilledWorker
 
 from daskkern.cluster.epoch import GangOrder
+from daskkern.cluster.fits import event_of
 from daskkern.cluster.fits_plugin import ask_fits
 from daskkern.cluster.members import Pulse
 from daskkern.cluster.membership import live_workers, tell_workers
@@ -20,7 +21,7 @@ from daskkern.cluster.rank import RankMain
 from daskkern.cluster.settings import GangSettings
 from daskkern.cluster.supervisor import STARTED, GangReport, Reform, supervise
 from daskkern.errors import ClusterError, FitCancelledError
-from daskkern.events import BatchFinished, Listener, from_message
+from daskkern.events import BatchFinished, Listener
 
 _ENDED = "supervisor"  # key of the message that a supervisor's task has ended
 _TICK_S = 0.1
@@ -109,11 +110,10 @@ class Attendance:
                 self._look()
 
     def _pass_on(self, message: Mapping[str, Any]) -> None:
-        fields = {key: value for key, value in message.items() if key != "worker"}  # which the scheduler adds
-        if STARTED in fields:
-            self._start_deadline, self._home = None, str(fields[STARTED])
+        if STARTED in message:
+            self._start_deadline, self._home = None, str(message[STARTED])
         else:
-            event = from_message(fields)
+            event = event_of(message)
             if isinstance(event, BatchFinished):
                 self._farthest = max(self._farthest, (event.epoch, event.batch))
             self._listener(event)

@@ -25,12 +25,18 @@ class Desk:
         Whether the gang shall be formed anew: the ranks commit and return :class:`Regroup`.
     vault : Vault
         Of this fit, on this worker.
+    report : callable
+        Takes events, too; those of every rank reach the listener.
+    worker : str
+        The address of the worker that the rank runs on, or what else stands for it.
     """
 
     emit: Listener = silent
     should_stop: Callable[[], bool] = _never
     should_regroup: Callable[[], bool] = _never
     vault: Vault = field(default_factory=Vault)
+    report: Listener = silent
+    worker: str = "this process"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from daskkern.cluster.fit_history import FitHistory
 from daskkern.errors import ClusterError
+from daskkern.events import Event, RankReported, from_message
 
 SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING = "submitted", "queued", "preparing", "running", "recovering"
 ACTIVE = frozenset({SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING})
@@ -84,6 +86,10 @@ class FitStatus:
         How often its gang has broken up.
     error : str
         Why it failed.
+    seconds_left : float
+        Until its last epoch ends, at the pace of its last batches; NaN where that is not known.
+    stop : str
+        "stop" or "abort", when somebody has asked it to end.
     """
 
     card: FitCard
@@ -101,6 +107,8 @@ class FitStatus:
     validation_score: float = float("nan")
     lost: int = 0
     error: str = ""
+    seconds_left: float = float("nan")
+    stop: str = ""
 
     @property
     def active(self) -> bool:
@@ -155,6 +163,7 @@ class FitRecord:
     reason: str = ""
     score: float = float("nan")
     farthest: tuple[int, int] = (0, 0)
+    history: FitHistory = field(default_factory=FitHistory)
 
     @property
     def active(self) -> bool:
@@ -165,11 +174,14 @@ class FitRecord:
         if not self.active:
             return False
         kind = message.get("event")
+        self.history.note(message)
         if kind == "BatchFinished":
             self.latest = dict(message)
             at = (int(message["epoch"]), int(message["batch"]))
             forward, self.farthest = at > self.farthest, max(at, self.farthest)
             return forward
+        if kind == "RankReported":
+            return False
         self._keep({**message, "time": time.time()})
         match kind:
             case "FitStarted" | "FitResumed":
@@ -213,4 +225,15 @@ class FitRecord:
             self.score,
             self.lost,
             self.error,
+            self.history.seconds_left(self.card.max_epochs) if self.active else float("nan"),
+            self.stop,
         )
+
+
+def event_of(message: Mapping[str, Any]) -> Event:
+    """Rebuild an event from a message that went through Dask, which adds a time, and the worker that sent it.
+
+    Raises ValueError for an unknown kind or field.
+    """
+    added = {"time"} if message.get("event") == RankReported.__name__ else {"time", "worker"}
+    return from_message({key: value for key, value in message.items() if key not in added})

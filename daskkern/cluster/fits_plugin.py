@@ -22,7 +22,7 @@ from daskkern.cluster.fits import CANCELLED, FAILED, FitCard, FitRecord
 from daskkern.cluster.membership import ask_scheduler
 from daskkern.errors import ClusterError
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised whenever the messages change, so that two versions never talk to each other by accident."""
 
 PLUGIN_NAME = f"daskkern_fits_{PROTOCOL}"
@@ -55,6 +55,7 @@ class FitsPlugin(SchedulerPlugin):
         self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
         self._conductors: dict[str, str] = {}
         self._restarts: set[asyncio.Task[None]] = set()
+        self._names = {address: str(worker.name) for address, worker in scheduler.workers.items()}
         handlers: dict[str, Callable[..., Any]] = {
             "ask": self._ask,
             "take": self._take,
@@ -62,9 +63,10 @@ class FitsPlugin(SchedulerPlugin):
             "supervised": self._supervised,
             "ended": self._ended,
             "asked_to_stop": self._asked_to_stop,
-            "cancel": self._cancel,
-            "fits": self._list,
+            "cancel": self.cancel,
+            "fits": self.fits,
             "fit_events": self._events,
+            "fit_history": self.history,
             "hold": self._hold,
             "drop": self._drop,
         }
@@ -85,10 +87,21 @@ class FitsPlugin(SchedulerPlugin):
         if record is not None and isinstance(msg, Mapping) and "event" in msg and record.note(msg):
             record.losses = 0
 
+    def add_worker(self, scheduler: Any, worker: str) -> None:
+        self._names[worker] = str(scheduler.workers[worker].name)
+
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+        """Count the loss of a worker for the fit that holds it, and forgive it. See :meth:`_forgive`."""
+        del kwargs
+        name = self._names.pop(worker, "")
+        for fit, held in self._book.admission.held.items():
+            if name in held:
+                self._book.records[fit].history.losses[name] += 1
+        self._forgive(scheduler)
+
+    def _forgive(self, scheduler: Any) -> None:
         """Forgive the losses of workers under conductors, of which Dask counts three: most wait, or hold a fit that
         goes on. `_LOSSES` without a batch between them are too many."""
-        del worker, kwargs
         for key, fit in self._conductors.items():
             task, record = scheduler.tasks.get(key), self._book.records[fit]
             if task is not None and task.suspicious:
@@ -157,7 +170,8 @@ class FitsPlugin(SchedulerPlugin):
             return "abort"  # another process conducts it now
         return record.stop
 
-    def _cancel(self, fit: str, abort: bool = False) -> bool:
+    def cancel(self, fit: str, abort: bool = False) -> bool:
+        """Ask `fit` to end: after this step with the model so far, or with `abort` at once. False when it has."""
         if not self._book.stop(fit, abort):
             return False
         record = self._book.records[fit]
@@ -166,11 +180,23 @@ class FitsPlugin(SchedulerPlugin):
             self._let_go(record.task)
         return True
 
-    def _list(self) -> list[dict[str, Any]]:
+    def fits(self) -> list[dict[str, Any]]:
+        """Return how every fit stands, as :class:`daskkern.cluster.fits.FitStatus` writes it."""
         return self._book.messages(self._places())
 
     def _events(self, fit: str, since: int = 0) -> dict[str, Any]:
         return self._book.events(fit, since)
+
+    def history(self, fit: str) -> dict[str, Any]:
+        """Return what a FitHistory keeps of `fit`, and when each worker was last heard of; {} for none."""
+        record = self._book.records.get(fit)
+        if record is None:
+            return {}
+        known = {
+            address: {"name": str(worker.name), "heard": worker.last_seen}
+            for address, worker in self._scheduler.workers.items()
+        }
+        return {**record.history.to_message(), "workers": known}
 
     async def _hold(self, card: dict[str, Any], task: str) -> str:
         """Keep the task of a detached fit, so that whoever submitted it may leave. Returns why not."""

@@ -1,5 +1,6 @@
 """Whether the ranks of a gang exchange the arrays of their GPUs over NCCL or through the host, and how they join."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -7,6 +8,7 @@ from contextlib import contextmanager
 from types import ModuleType
 
 import numpy as np
+from distributed.diagnostics import nvml
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
@@ -109,3 +111,17 @@ def _quietly(work: Callable[[], None]) -> None:
         work()
     except Exception:  # of the driver, the network, or a peer that is gone
         return
+
+
+def device_name(xp: ModuleType) -> str:
+    """Return the name of the current GPU."""
+    name = xp.cuda.runtime.getDeviceProperties(xp.cuda.runtime.getDevice())["name"]
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def gpu_use() -> float:
+    """Return the share of the last moments in which this process's first GPU was busy; NaN where nobody measures it."""
+    try:
+        return float(nvml.real_time()["utilization"]) / 100 if nvml.device_get_count() else math.nan
+    except Exception:  # pynvml raises types of its own, and a MIG device has no utilization
+        return math.nan

@@ -73,11 +73,14 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
             hearsay=True,
         )
     communicator = DaskCommunicator(worker, mailbox, order.collective_timeout_s)
+    sender = _EventSender(worker, order.topic)
     desk = Desk(
-        emit=_EventSender(worker, order.topic) if order.rank == 0 else silent,
+        emit=sender if order.rank == 0 else silent,
         should_stop=lambda: mailbox.stop_requested or mailbox.reason is not None,
         should_regroup=lambda: mailbox.regroup_requested,
         vault=vault,
+        report=sender,
+        worker=worker.address,
     )
     try:
         _start(communicator, mailbox, order.start_timeout_s)
@@ -125,7 +128,7 @@ def _travels(error: DaskkernError) -> bool:
 
 
 class _EventSender:
-    """Sends rank 0's events to whoever listens to the fit's topic; of many batches, ten a second.
+    """Sends a rank's events to whoever listens to the fit's topic; of many batches, ten a second.
 
     The last batch before another kind of event is always sent, so that a progress bar reaches its end.
     """

@@ -10,6 +10,7 @@ import shutil
 import time
 import warnings
 import zlib
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.remote import is_url, open_zarr
 from daskkern.data.remote_group import remove_remote
 from daskkern.errors import StoreError
+from daskkern.events import CheckpointWritten
 from daskkern.training.commits import Commit, Position, snapshot_of
 
 FORMAT = "daskkern-checkpoint"
@@ -123,6 +125,7 @@ class CheckpointWriter:
         self._next = time.monotonic() + interval_s
         self._pool = ThreadPoolExecutor(1, "daskkern-checkpoint")
         self._writing: Future[None] | None = None
+        self._written: deque[CheckpointWritten] = deque()
         self.problem = "" if self._is_seen() else "this worker does not see it; choose a place that all workers share"
 
     def __enter__(self) -> "CheckpointWriter":
@@ -144,6 +147,10 @@ class CheckpointWriter:
         if self._is_seen():
             self._writing = self._pool.submit(self._write, commit)
 
+    def written(self) -> tuple[CheckpointWritten, ...]:
+        """Return the checkpoints that were completed since the last call."""
+        return tuple(self._written.popleft() for _ in range(len(self._written)))
+
     def _is_seen(self) -> bool:
         try:
             group = _open(self._location)
@@ -157,6 +164,7 @@ class CheckpointWriter:
             self.problem = "" if failure is None else f"{type(failure).__name__}: {failure}"
 
     def _write(self, commit: Commit) -> None:
+        begun = time.perf_counter()
         group = open_zarr(self._location, "r+")
         earlier = _commits(group)
         name = f"commit-{max((_number(known) for known in earlier), default=0) + 1:09d}"
@@ -172,6 +180,8 @@ class CheckpointWriter:
                 "complete": True,
             }
         )
+        seconds = time.perf_counter() - begun
+        self._written.append(CheckpointWritten(commit.position.epoch, commit.position.batch, seconds))
         for known in earlier:
             with suppress(KeyError):  # another run that writes here was first
                 del group[known]

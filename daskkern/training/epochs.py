@@ -19,6 +19,7 @@ from daskkern.solvers import Problem, Shard, Snapshot, Solver
 from daskkern.training.commits import Commit, Position
 from daskkern.training.feed import Feed, close
 from daskkern.training.keeper import Keeper
+from daskkern.training.rank_state import RankReporter
 from daskkern.training.row_feed import RowFeed
 from daskkern.training.settings import FitSettings
 from daskkern.training.validation import Patience, Validation, Watched
@@ -59,6 +60,7 @@ class Epochs:
     desk: Desk
     keeper: Keeper
     xp: ModuleType
+    report: RankReporter
     limit_s: float = math.inf
     """Seconds that the ranks may take, all gangs of the run together."""
     started: float = field(default_factory=time.perf_counter)
@@ -179,6 +181,7 @@ class Epochs:
         try:
             for batch in stream:
                 if position.batch % _ASK_EVERY == 0:
+                    self.keeper.tell()
                     self._wished = agree(self.comm, self.desk, self.keeper, self._taken(), self.limit_s)
                 if self._wished.stop:
                     return state, position
@@ -199,6 +202,7 @@ class Epochs:
                 rate = (position.seen - earlier) / (time.perf_counter() - begun)
                 mean = position.loss / position.seen
                 self.desk.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate))
+                self.report()
                 if self._passed(state, position):
                     return state, position
         finally:

@@ -181,7 +181,7 @@ def _local(
     plan.check()
     with compute_threads(threads), features_for(source, settings, prepared) as features, _interrupts() as pressed:
         task = RankTask(source, settings, prepared, validation, plan, threads, features, safety)
-        result = run_rank(SerialCommunicator(), task, Desk(listener, pressed))
+        result = run_rank(SerialCommunicator(), task, Desk(listener, pressed, report=listener))
     assert isinstance(result, RankResult)  # nobody asked it to regroup
     return [result], prepared
 

@@ -12,10 +12,10 @@ from typing import Any
 from distributed import Client
 
 from daskkern.cluster.clients import client_at
-from daskkern.cluster.fits import FitStatus
+from daskkern.cluster.fits import FitStatus, event_of
 from daskkern.cluster.fits_plugin import ask_fits, install_fits
 from daskkern.errors import ClusterError, FitCancelledError
-from daskkern.events import Event, Listener, from_message, silent
+from daskkern.events import Event, Listener, silent
 from daskkern.models import KernelModel, load_model
 
 _POLL_S = 0.5
@@ -142,7 +142,7 @@ class FitHandle:
                     listener(moment.event)
                 if answer["latest"] and answer["latest"] != latest:
                     latest = answer["latest"]
-                    listener(_event(latest))
+                    listener(event_of(latest))
                 at = answer["next"]
                 if not answer["active"]:
                     return find_fit(client, self.fit)
@@ -178,8 +178,4 @@ class FitHandle:
 
 
 def _moments(messages: list[Mapping[str, Any]]) -> tuple[Moment, ...]:
-    return tuple(Moment(float(message.get("time", 0.0)), _event(message)) for message in messages)
-
-
-def _event(message: Mapping[str, Any]) -> Event:
-    return from_message({key: value for key, value in message.items() if key not in ("time", "worker")})
+    return tuple(Moment(float(message.get("time", 0.0)), event_of(message)) for message in messages)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from daskkern.arrays import HostArray
 from daskkern.cluster.vault import Vault
 from daskkern.errors import SpecError
-from daskkern.events import EpochFinished, Listener, StageFinished
+from daskkern.events import EpochFinished, Listener, StageFinished, silent
 from daskkern.training.checkpoint import CheckpointWriter, check_fingerprint, read_checkpoint
 from daskkern.training.commits import Commit
 
@@ -94,7 +94,7 @@ def _of_another_run(commit: Commit) -> Commit:
 class Keeper:
     """Keeps the commits of one rank; see :class:`Safety`."""
 
-    def __init__(self, safety: Safety, vault: Vault, writer: CheckpointWriter | None) -> None:
+    def __init__(self, safety: Safety, vault: Vault, writer: CheckpointWriter | None, emit: Listener = silent) -> None:
         self.wanted = safety.in_memory or safety.checkpoint is not None or safety.hand_back
         self.outlives = safety.in_memory or safety.checkpoint is not None
         """Whether another gang finds the last commit."""
@@ -103,12 +103,18 @@ class Keeper:
         self._hand_back = safety.hand_back
         self._vault = vault if safety.in_memory else None
         self._fit_vault = vault
-        self._writer, self._interval_s = writer, safety.commit_s
+        self._writer, self._interval_s, self._emit = writer, safety.commit_s, emit
         self._next = time.monotonic() + safety.commit_s
 
     def due(self) -> bool:
         """Return whether it is time for a commit."""
         return self.outlives and time.monotonic() >= self._next
+
+    def tell(self) -> None:
+        """Tell of checkpoints that have become complete."""
+        if self._writer is not None:
+            for written in self._writer.written():
+                self._emit(written)
 
     def keep(self, commit: Commit, seconds: float, *, last: bool) -> None:
         """Keep a whole commit that took `seconds` to gather. The next one is due so much later that it costs 2%."""
@@ -131,6 +137,8 @@ def open_keeper(safety: Safety, vault: Vault, rank: int, emit: Listener) -> Iter
         yield Keeper(safety, vault, None)
         return
     with CheckpointWriter(safety.checkpoint, safety.run, safety.fingerprint, safety.checkpoint_s) as writer:
-        yield Keeper(safety, vault, writer)
+        keeper = Keeper(safety, vault, writer, emit)
+        yield keeper
+    keeper.tell()
     if writer.problem:
         emit(StageFinished("checkpoint", 0.0, f"{safety.checkpoint} is not up to date: {writer.problem}"))

@@ -27,10 +27,12 @@ from daskkern.training.keeper import Safety, open_keeper
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.outlook import PreparedSummary
 from daskkern.training.prepared import Prepared, training_rows
+from daskkern.training.rank_state import RankReporter
 from daskkern.training.row_feed import RowFeed
 from daskkern.training.row_setup import direct_setup, falkon_setup, pcg_setup
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import RemoteValue, Source
+from daskkern.training.spectrum import spectrum_of
 from daskkern.training.validation import Validation
 
 
@@ -98,6 +100,8 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     saved = _last_commit(comm, task, desk)
     if desk.vault.latest is None:
         _announce(task, prepared, rows, comm, desk)
+    report = RankReporter(desk, comm.rank, task.memory, task.threads, xp)
+    report()
     columns = prepared.basis.split(comm.rank, comm.size)
     points = own_rows(rows, prepared, columns)
     part = prepared.basis.part(columns, to_device(points, xp))
@@ -117,9 +121,8 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     validation = Validation.open(task.validation, task.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, desk, xp)
     with closing(feed), open_keeper(task.safety, desk.vault, comm.rank, desk.emit) as keeper:
-        epochs = Epochs(
-            comm, settings, problem, feed, validation, desk, keeper, xp, _limit(settings, prepared), started
-        )
+        limit_s = _limit(settings, prepared)
+        epochs = Epochs(comm, settings, problem, feed, validation, desk, keeper, xp, report, limit_s, started)
         ended = epochs.run(saved)
     if ended.reason == REGROUPING:
         return Regroup()
@@ -207,3 +210,6 @@ def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator
     )
     for stage in prepared.stages:
         desk.emit(stage)
+    spectrum = spectrum_of(prepared, task.settings)
+    if spectrum is not None:
+        desk.emit(spectrum)

@@ -1,0 +1,88 @@
+"""What the scheduler remembers of a fit stays within bounds, holds every epoch, and forgets what is done again."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daskkern.cluster.fit_history import FitHistory
+from daskkern.cluster.fits import FitCard, FitRecord
+from daskkern.cluster.thinned import Thinned
+from daskkern.events import (
+    BatchFinished,
+    CheckpointWritten,
+    EpochFinished,
+    FitResumed,
+    FitStarted,
+    RankReported,
+    to_message,
+)
+
+
+@given(st.integers(0, 400), st.integers(2, 40))
+def test_a_thinned_line_keeps_its_ends_and_its_order(number: int, most: int) -> None:
+    line = Thinned(most)
+    for i in range(number):
+        line.add((i,))
+    kept = [point[0] for point in line.points]
+    assert kept == sorted(set(kept))
+    assert len(kept) <= most
+    if number:
+        assert (kept[0], kept[-1]) == (0, number - 1)
+        assert max((b - a for a, b in pairwise(kept)), default=0) <= max(1, 4 * number // most)
+
+
+def _record(events: list[Any], max_epochs: int = 10) -> FitRecord:
+    record = FitRecord(FitCard("0123456789ab", "eigenpro", max_epochs=max_epochs))
+    for event in events:
+        record.note(to_message(event))
+    return record
+
+
+def test_every_epoch_is_kept_and_batches_are_thinned() -> None:
+    events: list[Any] = [FitStarted("eigenpro", 100, 3, 1, 20, 2, 300)]
+    for epoch in range(1, 301):
+        events += [BatchFinished(epoch, batch, 20, 1 / epoch, 100.0) for batch in range(1, 21)]
+        events.append(EpochFinished(epoch, 1 / epoch, 1.0))
+    told = _record(events).history.to_message()
+    assert [epoch["epoch"] for epoch in told["epochs"]] == list(range(1, 301))
+    batches = told["batches"]
+    assert 900 < len(batches["loss"]) <= 2000
+    assert (batches["epoch"][-1], batches["batch"][-1]) == (300, 20)
+    assert len({len(column) for column in batches.values()}) == 1
+    assert [notice["event"] for notice in told["notices"]] == ["FitStarted"]
+
+
+def test_what_is_done_again_is_forgotten() -> None:
+    events = [
+        FitStarted("eigenpro", 100, 3, 1, 20, 3, 10),
+        RankReported(2, "c", "CPU", 1, 2),
+        *(BatchFinished(1, batch, 8, 0.5, 100.0) for batch in range(1, 9)),
+        EpochFinished(1, 0.5, 1.0),
+        BatchFinished(2, 1, 8, 0.4, 100.0),
+        FitResumed(1, 4, 2),
+    ]
+    told = _record(events).history.to_message()
+    assert told["batches"]["batch"] == [1, 2, 3, 4]
+    assert told["epochs"] == []
+    assert told["ranks"] == []
+
+
+def test_reports_of_ranks_do_not_push_other_events_out() -> None:
+    record = _record([RankReported(i % 2, "ab"[i % 2], "CPU", i, 2) for i in range(9)] + [CheckpointWritten(1, 2, 0.1)])
+    assert [event["event"] for event in record.events] == ["CheckpointWritten"]
+    assert [rank["memory_bytes"] for rank in record.history.to_message()["ranks"]] == [8, 7]
+
+
+def test_the_time_left_follows_from_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("daskkern.cluster.fit_history.time.time", lambda: clock[0])
+    history = FitHistory()
+    assert history.seconds_left(10) != history.seconds_left(10)  # NaN
+    for batch in range(1, 9):
+        clock[0] += 2.0
+        history.note(to_message(BatchFinished(1, batch, 8, 0.5, 100.0)))
+    assert history.seconds_left(10) == pytest.approx(9 * 8 * 2.0)
+    assert history.seconds_left(0) != history.seconds_left(0)

@@ -1,0 +1,72 @@
+"""What a fit tells of itself beside its epochs: the spectrum, its ranks, and its checkpoints."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_ranks_of_a_fit import _settings, _source
+
+from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear
+from daskkern.events import CheckpointWritten, Event, FitStarted, RankReported, SpectrumFound
+from daskkern.solvers import EigenPro, NystromSGD, Pegasos, Solver
+from daskkern.training.fit import fit
+from daskkern.training.keeper import Safety
+
+
+def _told(basis: BasisSpec, solver: Solver[object], safety: Safety | None = None) -> list[Event]:
+    events: list[Event] = []
+    fit(_source(weighted=True), _settings(basis, solver), listener=events.append, safety=safety)
+    return events
+
+
+@pytest.mark.parametrize(
+    ("basis", "solver"),
+    [(AllRows(), EigenPro()), (Landmarks(40), EigenPro()), (Landmarks(40), NystromSGD()), (Linear(), EigenPro())],
+    ids=["all rows", "landmarks", "nystrom", "linear"],
+)
+def test_the_spectrum_is_told_once_after_the_start(basis: BasisSpec, solver: Solver[object]) -> None:
+    events = _told(basis, solver)
+    (spectrum,) = [event for event in events if isinstance(event, SpectrumFound)]
+    started = next(i for i, event in enumerate(events) if isinstance(event, FitStarted))
+    assert events.index(spectrum) > started
+    before, after = np.array(spectrum.eigenvalues), np.array(spectrum.flattened)
+    assert before.shape == after.shape
+    assert (np.diff(before) <= 1e-12).all()
+    assert (after <= before * (1 + 1e-9)).all()
+    assert (after > 0).all()
+    assert after.max() / after.min() < before.max() / before.min() or before.size == 1
+    assert spectrum.batch_size >= 1
+    assert spectrum.step > 0
+    assert spectrum.subsample > 1
+
+
+def test_eigenpro_flattens_to_its_first_undamped_eigenvalue() -> None:
+    events = _told(Landmarks(40), EigenPro(rho=1.0, tau=1.0, n_directions=5))
+    (spectrum,) = [event for event in events if isinstance(event, SpectrumFound)]
+    np.testing.assert_allclose(spectrum.flattened, [spectrum.eigenvalues[5]] * 6)
+
+
+def test_a_solver_without_a_spectrum_tells_none() -> None:
+    events = _told(AllRows(), Pegasos())
+    assert not [event for event in events if isinstance(event, SpectrumFound)]
+
+
+def test_a_rank_tells_its_memory_against_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.training.rank_state._INTERVAL_S", 0.0)
+    reports = [event for event in _told(Landmarks(40), EigenPro()) if isinstance(event, RankReported)]
+    assert len(reports) > 2
+    last = reports[-1]
+    assert (last.rank, last.worker) == (0, "this process")
+    assert last.device.startswith("CPU, ")
+    assert 10**7 < last.memory_bytes < 10**11
+    assert 10**8 < last.planned_bytes < 10**11
+    assert math.isnan(last.gpu_use)
+
+
+def test_checkpoints_are_told_when_they_are_complete(tmp_path: Path) -> None:
+    safety = Safety(checkpoint=str(tmp_path / "kept.zarr"), checkpoint_s=0.0, commit_s=0.0)
+    written = [event for event in _told(Landmarks(40), EigenPro(), safety) if isinstance(event, CheckpointWritten)]
+    assert written
+    assert all(event.seconds > 0 for event in written)
+    assert [(event.epoch, event.batch) for event in written] == sorted({(e.epoch, e.batch) for e in written})
