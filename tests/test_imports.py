@@ -27,7 +27,20 @@ FLOORS = {
     "__main__": 12,
     "testing": 13,
 }
-OPTIONAL = {"cupy", "cupyx", "dask_cuda", "rmm", "ucxx", "matplotlib", "pandas", "h5py", "obstore", "moto", "werkzeug"}
+OPTIONAL = {
+    "cupy",
+    "cupyx",
+    "dask_cuda",
+    "rmm",
+    "ucxx",
+    "matplotlib",
+    "pandas",
+    "h5py",
+    "obstore",
+    "moto",
+    "werkzeug",
+} | {"prometheus_client"}
+PAGE = "daskkern.monitor.dashboard"  # made with bokeh, which only a scheduler that shows it imports
 SPARED = {"scipy"}  # needed for training, but a saved model of dense points is served without it
 
 
@@ -99,9 +112,17 @@ def test_imports_inside_functions_are_of_optional_packages_only() -> None:
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for node in ast.walk(function)
         for name in _targets(node)
-        if name.split(".")[0] not in OPTIONAL | SPARED
+        if name.split(".")[0] not in OPTIONAL | SPARED and not name.startswith(PAGE)
     ]
     assert hidden == []
+
+
+def test_bokeh_is_imported_by_the_page_only_and_the_page_by_nobody_at_the_top() -> None:
+    assert {module for module in MODULES if "bokeh" in {name.split(".")[0] for name in _imports(module)}} <= {
+        module for module in MODULES if module.startswith(PAGE)
+    }
+    tops = [(module, name) for module, tree in MODULES.items() for node in tree.body for name in _targets(node)]
+    assert [(m, name) for m, name in tops if name.startswith(PAGE) and not m.startswith(PAGE)] == []
 
 
 def test_no_module_but_the_front_door_imports_by_name() -> None:

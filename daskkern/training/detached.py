@@ -29,6 +29,7 @@ from daskkern.training.checkpoint import remove_checkpoint
 from daskkern.training.fit import fit
 from daskkern.training.handle import FitHandle
 from daskkern.training.keeper import Safety
+from daskkern.training.monitoring import show_fits
 from daskkern.training.outlook import check
 from daskkern.training.resuming import named
 from daskkern.training.settings import FitSettings
@@ -104,6 +105,7 @@ def submit(
     if keeps:
         _check_place(client, "checkpoint", str(safety.checkpoint))
     install(client)
+    show_fits(client)
     check_alone(client, card)
     named(safety, source, settings, validation)  # refuses, or removes, what an earlier fit has left
     order = Order(card, source, settings, validation, gang, replace(safety, resume=True, overwrite=False), keeps)

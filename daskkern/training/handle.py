@@ -13,10 +13,11 @@ from distributed import Client
 
 from daskkern.cluster.clients import client_at
 from daskkern.cluster.fits import FitStatus, event_of
-from daskkern.cluster.fits_plugin import ask_fits, install_fits
+from daskkern.cluster.fits_plugin import ask_fits
 from daskkern.errors import ClusterError, FitCancelledError
 from daskkern.events import Event, Listener, silent
 from daskkern.models import KernelModel, load_model
+from daskkern.training.monitoring import show_fits
 
 _POLL_S = 0.5
 _CONNECT_S = 10.0
@@ -35,7 +36,7 @@ def list_fits(client: Client) -> tuple[FitStatus, ...]:
 
     Raises ClusterError when the scheduler does not answer.
     """
-    install_fits(client)
+    show_fits(client)
     return tuple(FitStatus.from_message(message) for message in ask_fits(client, "fits"))
 
 

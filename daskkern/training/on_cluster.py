@@ -27,6 +27,7 @@ from daskkern.training.features import features_for
 from daskkern.training.keeper import Safety
 from daskkern.training.keeping import with_blocks
 from daskkern.training.memory import MemoryPlan
+from daskkern.training.monitoring import show_fits
 from daskkern.training.outlook import PreparedSummary, holds_out, summarise
 from daskkern.training.prepare import prepare
 from daskkern.training.prepared import Prepared
@@ -56,6 +57,7 @@ def fit_on(
 ) -> tuple[list[RankResult], Prepared]:
     """Fit on the workers of a cluster, one rank each, when it is this fit's turn. See
     :func:`daskkern.training.fit.fit`."""
+    show_fits(client)
     if settings.solver.is_serial:
         gang = replace(gang, n_ranks=1)
     choose_workers(client, gang.n_ranks, gang.workers, rank_main, gang.rejoin_s, listener)

@@ -1,0 +1,81 @@
+"""The course of a fit as columns of numbers, for plots."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from daskkern.arrays import FloatArray
+
+Columns: TypeAlias = dict[str, FloatArray]
+History: TypeAlias = Mapping[str, Any]
+
+SHARES = ("working", "waiting", "exchanging")
+_UNITS = ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h"))
+
+
+def time_unit(history: History) -> tuple[float, str]:
+    """Return the seconds of the unit that suits the length of a fit, and its name."""
+    times = [message["time"] for message in history["epochs"]] + list(history["batches"]["time"][-1:])
+    span = max(times, default=0.0) - begin_of(history) if times else 0.0
+    return next((seconds, name) for limit, seconds, name in _UNITS if span <= limit)
+
+
+def begin_of(history: History) -> float:
+    """Return when a fit began, in seconds since 1970; 0.0 where that is not known."""
+    known = [float(history["started"].get("time", 0.0)), *history["batches"]["time"][:1]]
+    return min((time for time in known if time), default=0.0)
+
+
+def batch_columns(history: History, smoothing: float) -> Columns:
+    """Return ``time`` (in the fit's unit), ``passes`` (epochs done), ``loss``, ``smooth`` and ``rate`` of batches.
+
+    `smoothing` in [0, 1) is the share of the mean before in a running mean of the loss.
+    """
+    batches = {name: np.asarray(column, float) for name, column in history["batches"].items()}
+    loss = batches["loss"]
+    return {
+        "time": (batches["time"] - begin_of(history)) / time_unit(history)[0],
+        "passes": batches["epoch"] - 1 + batches["batch"] / np.maximum(batches["n_batches"], 1),
+        "loss": loss,
+        "smooth": smoothed(loss, smoothing),
+        "rate": batches["rows_per_second"],
+    }
+
+
+def smoothed(values: FloatArray, share: float) -> FloatArray:
+    """Return the running mean ``m_i = share m_{i-1} + (1 - share) v_i``, corrected for its start."""
+    mean, weight, means = 0.0, 0.0, np.empty(len(values))
+    for i, value in enumerate(values):
+        mean, weight = share * mean + (1 - share) * value, share * weight + (1 - share)
+        means[i] = mean / weight
+    return means
+
+
+def epoch_columns(history: History) -> Columns:
+    """Return ``time``, ``passes``, ``loss``, ``validation_loss`` and ``validation_score`` of whole epochs."""
+    epochs = history["epochs"]
+    return {
+        "time": (_column(epochs, "time") - begin_of(history)) / time_unit(history)[0],
+        "passes": _column(epochs, "epoch"),
+        **{name: _column(epochs, name) for name in ("loss", "validation_loss", "validation_score")},
+    }
+
+
+def share_columns(history: History, most: int = 60) -> Columns:
+    """Return ``epoch`` and the shares of its time in percent, of the last `most` epochs on several ranks."""
+    timed = history["timed"][-most:]
+    seconds = np.maximum(_column(timed, "seconds"), 1e-12)
+    return {"epoch": _column(timed, "epoch"), **{name: 100 * _column(timed, name) / seconds for name in SHARES}}
+
+
+def spectrum_columns(history: History) -> Columns:
+    """Return ``number`` (from 1), ``before`` and ``after`` of the leading eigenvalues; empty where none are known."""
+    spectrum = history["spectrum"]
+    before = np.asarray(spectrum.get("eigenvalues", ()), float)
+    after = np.asarray(spectrum.get("flattened", ()), float)
+    return {"number": np.arange(1.0, before.size + 1), "before": before, "after": after}
+
+
+def _column(messages: Sequence[Mapping[str, Any]], name: str) -> FloatArray:
+    return np.array([float(message.get(name, np.nan)) for message in messages])

@@ -1,0 +1,159 @@
+"""The page "Kernel fits": what is on it, how it is kept up to date, and what its buttons do."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bokeh.layouts import column
+from bokeh.models import Button, Div, InlineStyleSheet, RadioButtonGroup, Select
+from distributed.dashboard.components.scheduler import env as dask_pages
+from jinja2 import ChoiceLoader, DictLoader
+
+from daskkern.monitor.curves import batch_columns, epoch_columns, share_columns, spectrum_columns, time_unit
+from daskkern.monitor.dashboard import tables
+from daskkern.monitor.dashboard.figures import Sources, loss_plot, rate_plot, score_plot, shares_plot, spectrum_plot
+from daskkern.monitor.view import FitsView
+
+_REFRESH_MS = 1_000
+_ARMED_S = 5.0
+_SMOOTHING = {"none": 0.0, "light": 0.8, "strong": 0.97}
+_STOP, _SURE = "Stop after this window", "Click again to stop"
+_HERE = Path(__file__).parent
+_OURS: Any = DictLoader({"kernel_fits.html": (_HERE / "page.html").read_text()})
+_TEMPLATE = dask_pages.overlay(loader=ChoiceLoader([_OURS, dask_pages.loader])).get_template("kernel_fits.html")
+_STYLE = (_HERE / "parts.css").read_text()
+
+
+class KernelFits:
+    """One viewer's page, a bokeh document of its own.
+
+    Parameters
+    ----------
+    view : FitsView
+        Whom to ask. Its answers are only read.
+    """
+
+    def __init__(self, view: FitsView) -> None:
+        style = InlineStyleSheet(css=_STYLE)
+        self._view, self._armed_until = view, 0.0
+        self._drawn: tuple[Any, ...] = ()
+        self.sources = Sources()
+        self.fits, self.facts, self.ranks, self.notices, self.spectrum_note, self.shares_note, self.score_note = (
+            Div(name=name, stylesheets=[style], sizing_mode="stretch_width")
+            for name in ("fits", "facts", "ranks", "notices", "spectrum_note", "shares_note", "score_note")
+        )
+        self.chosen = Select(name="chosen", options=[], value="", stylesheets=[style], width=420)
+        self.axis = RadioButtonGroup(name="axis", labels=["Time", "Epoch"], active=0, stylesheets=[style])
+        self.scale = RadioButtonGroup(name="scale", labels=["Log", "Linear"], active=0, stylesheets=[style])
+        self.smoothing = Select(
+            name="smoothing", options=list(_SMOOTHING), value="light", stylesheets=[style], width=110
+        )
+        self.stop = Button(name="stop", label=_STOP, stylesheets=[style], width=190)
+        self._losses = (loss_plot(self.sources, "log"), loss_plot(self.sources, "linear"))
+        self._losses[1].visible = False
+        self._by_x = (*self._losses, score_plot(self.sources), rate_plot(self.sources))
+        self._shares, self._spectrum = shares_plot(self.sources), spectrum_plot(self.sources)
+        for widget in (self.chosen, self.smoothing):
+            widget.on_change("value", self._changed)
+        for group in (self.axis, self.scale):
+            group.on_change("active", self._changed)
+        self.stop.on_click(self._stop_clicked)
+
+    def put_on(self, document: Any) -> None:
+        """Add everything to a bokeh document."""
+        losses = column(*self._losses, name="loss", sizing_mode="stretch_width")
+        for name, plot in zip(("score", "rate"), self._by_x[2:], strict=True):
+            plot.name = name
+        self._shares.name, self._spectrum.name = "shares_plot", "spectrum_plot"
+        parts = (self.fits, self.facts, self.ranks, self.notices, self.spectrum_note, self.shares_note, self.score_note)
+        controls = (self.chosen, self.axis, self.scale, self.smoothing, self.stop)
+        for root in (*parts, *controls, losses, *self._by_x[2:], self._shares, self._spectrum):
+            document.add_root(root)
+        self.update()
+        document.add_periodic_callback(self.update, _REFRESH_MS)
+
+    def update(self) -> None:
+        """Ask how the fits stand, and change what is not as it was."""
+        now, fits = time.time(), self._view.fits()
+        listed = tables.in_order(fits)
+        known = [str(status["card"]["fit"]) for status in listed]
+        if listed and self.chosen.value not in known:
+            self.chosen.value = known[0]  # calls this again
+        options = [(fit, f"{s['card']['name']} - {fit} - {s['state']}") for fit, s in zip(known, listed, strict=True)]
+        _set(self.chosen, options=options)
+        _set(self.fits, text=tables.fits_table(fits, self.chosen.value, now))
+        status = next((s for s in listed if s["card"]["fit"] == self.chosen.value), None)
+        history = self._view.history(self.chosen.value) if status is not None else {}
+        self._show_stop(status, now)
+        if status is None or not history:
+            _set(self.facts, text="")
+            return
+        _set(self.facts, text=tables.facts(status, history, now))
+        _set(self.ranks, text=tables.ranks_table(history, tables.is_active(status), now))
+        self._draw(history)
+
+    def _changed(self, attr: str, old: object, new: object) -> None:
+        del attr, old, new
+        self.update()
+
+    def _draw(self, history: Mapping[str, Any]) -> None:
+        """Fill the plots, if what they show has changed."""
+        wanted = (self.chosen.value, history["version"], self.axis.active, self.scale.active, self.smoothing.value)
+        if wanted == self._drawn:
+            return
+        self._drawn = wanted
+        by_time = self.axis.active == 0
+        x, label = ("time", f"Time since the start ({time_unit(history)[1]})") if by_time else ("passes", "Epoch")
+        for plot in self._by_x:
+            _set(plot.xaxis[0], axis_label=label)
+        for plot, number in zip(self._losses, (0, 1), strict=True):
+            _set(plot, visible=self.scale.active == number)
+        batches, epochs = batch_columns(history, _SMOOTHING[self.smoothing.value]), epoch_columns(history)
+        self.sources.batches.data = {"x": batches[x], **{name: batches[name] for name in ("loss", "smooth", "rate")}}
+        scores = epochs["validation_score"]
+        self.sources.epochs.data = {
+            "x": epochs[x],
+            "validation_loss": epochs["validation_loss"],
+            "validation_score": scores,
+        }
+        self.sources.shares.data = share_columns(history)
+        self.sources.spectrum.data = spectrum_columns(history)
+        _set(self.notices, text=tables.notices_table(history))
+        _set(self.spectrum_note, text=tables.spectrum_note(history))
+        _set(self.shares_note, text=tables.shares_note(history))
+        watched = bool(np.isfinite(scores).any())
+        none = "None yet: it comes after the first epoch, where validation rows were given."
+        _set(self.score_note, text="1 is perfect; higher is better." if watched else none)
+
+    def _show_stop(self, status: Mapping[str, Any] | None, now: float) -> None:
+        active = status is not None and tables.is_active(status)
+        stopping = active and status is not None and bool(status.get("stop"))
+        label = "Stopping …" if stopping else _SURE if now < self._armed_until else _STOP
+        _set(self.stop, disabled=not active or stopping, label=label)
+
+    def _stop_clicked(self) -> None:
+        """Stop the chosen fit at the second click, so that a slip of the hand ends nothing."""
+        now = time.time()
+        if now < self._armed_until:
+            self._armed_until = 0.0
+            self._view.cancel(self.chosen.value)
+        else:
+            self._armed_until = now + _ARMED_S
+        self.update()
+
+
+def _set(model: Any, **values: Any) -> None:
+    """Set properties that differ: each assignment is a message to the browser."""
+    for name, value in values.items():
+        if getattr(model, name) != value:
+            setattr(model, name, value)
+
+
+def fill(document: Any, view: FitsView, variables: Mapping[str, Any]) -> None:
+    """Make `document` the page of one viewer. `variables` are those of Dask's own pages."""
+    KernelFits(view).put_on(document)
+    document.title = "Dask: Kernel fits"
+    document.template = _TEMPLATE
+    document.template_variables.update(variables)

@@ -1,0 +1,116 @@
+"""The plots of the page, and the sources of their data. Colours that depend on the theme are set in the browser."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bokeh.models import ColumnDataSource, HoverTool, Legend, LegendItem, NumeralTickFormatter
+from bokeh.plotting import figure
+
+from daskkern.monitor.curves import SHARES
+
+BLUE, ORANGE, GREEN, PURPLE = "#3d8bdb", "#e07b39", "#2f9e6b", "#9a6fd0"
+_HEIGHT = 300
+_SHARES = tuple(zip(SHARES, ("computing and reading", "waiting for slower ranks", "exchanging sums"), strict=True))
+
+
+def _source(name: str, *columns: str) -> ColumnDataSource:
+    return ColumnDataSource({column: [] for column in columns}, name=name)
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """The data of the plots. Column ``x`` is time or epochs, as the viewer chose."""
+
+    batches: Any = field(default_factory=lambda: _source("batches", "x", "loss", "smooth", "rate"))
+    epochs: Any = field(default_factory=lambda: _source("epochs", "x", "validation_loss", "validation_score"))
+    shares: Any = field(default_factory=lambda: _source("shares", "epoch", *SHARES))
+    spectrum: Any = field(default_factory=lambda: _source("spectrum", "number", "before", "after"))
+
+
+def _plot(x: str, y: str, **options: Any) -> Any:
+    plot = figure(
+        height=_HEIGHT,
+        sizing_mode="stretch_width",
+        x_axis_label=x,
+        y_axis_label=y,
+        tools="pan,box_zoom,wheel_zoom,reset,save",
+        active_drag=None,
+        background_fill_color=None,
+        border_fill_color=None,
+        outline_line_color=None,
+        **options,
+    )
+    plot.toolbar.logo, plot.toolbar.autohide = None, True
+    return plot
+
+
+def _label(plot: Any, *lines: tuple[str, Any]) -> None:
+    """Put a legend above `plot`, where it hides no data."""
+    items = [LegendItem(label=text, renderers=[line]) for text, line in lines]
+    legend = Legend(items=items, orientation="horizontal", border_line_color=None, background_fill_color=None)
+    legend.padding, legend.margin, legend.spacing = 2, 2, 16
+    plot.add_layout(legend, "above")
+
+
+def _hover(plot: Any, renderers: list[Any], *tooltips: tuple[str, str]) -> None:
+    plot.add_tools(HoverTool(tooltips=list(tooltips), renderers=renderers, mode="vline", point_policy="snap_to_data"))
+
+
+def loss_plot(sources: Sources, scale: str) -> Any:
+    """Return training and validation loss with a y axis that is "log" or "linear"."""
+    plot = _plot("Time", "Mean loss of a row", y_axis_type=scale)
+    plot.line("x", "loss", source=sources.batches, color=BLUE, alpha=0.35, line_width=1)
+    smooth = plot.line("x", "smooth", source=sources.batches, color=BLUE, line_width=2)
+    line = plot.line("x", "validation_loss", source=sources.epochs, color=ORANGE, line_width=2)
+    dots = plot.scatter("x", "validation_loss", source=sources.epochs, color=ORANGE, size=6)
+    _label(plot, ("training, mean of the epoch so far", smooth), ("validation", line))
+    _hover(plot, [smooth], ("training loss", "@loss{0.0000}"))
+    _hover(plot, [dots], ("validation loss", "@validation_loss{0.0000}"))
+    return plot
+
+
+def score_plot(sources: Sources) -> Any:
+    """Return the validation score."""
+    plot = _plot("Time", "Accuracy or R²")
+    line = plot.line("x", "validation_score", source=sources.epochs, color=ORANGE, line_width=2)
+    dots = plot.scatter("x", "validation_score", source=sources.epochs, color=ORANGE, size=6)
+    _label(plot, ("on validation rows, after each epoch", line))
+    _hover(plot, [dots], ("validation score", "@validation_score{0.0000}"))
+    return plot
+
+
+def rate_plot(sources: Sources) -> Any:
+    """Return rows per second."""
+    plot = _plot("Time", "Rows/s")
+    line = plot.line("x", "rate", source=sources.batches, color=GREEN, line_width=2)
+    plot.y_range.start = 0
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
+    _label(plot, ("rows per second, mean of the epoch so far", line))
+    _hover(plot, [line], ("rows/s", "@rate{0,0}"))
+    return plot
+
+
+def shares_plot(sources: Sources) -> Any:
+    """Return where the time of each epoch went."""
+    plot = _plot("Epoch", "Share of the time (%)", y_range=(0, 100))
+    bars = plot.vbar_stack(
+        list(SHARES), x="epoch", width=0.8, source=sources.shares, color=[BLUE, ORANGE, PURPLE], line_color=None
+    )
+    _label(plot, *((word, bar) for (_, word), bar in zip(_SHARES, bars, strict=True)))
+    plot.add_tools(
+        HoverTool(
+            tooltips=[("epoch", "@epoch"), *((word, f"@{name}{{0.0}} %") for name, word in _SHARES)],
+            renderers=bars[:1],
+        )
+    )
+    return plot
+
+
+def spectrum_plot(sources: Sources) -> Any:
+    """Return the eigenvalues before and after preconditioning."""
+    plot = _plot("Number of the eigenvalue", "Eigenvalue", x_axis_type="log", y_axis_type="log")
+    before = plot.line("number", "before", source=sources.spectrum, color=PURPLE, line_width=2)
+    after = plot.line("number", "after", source=sources.spectrum, color=GREEN, line_width=2)
+    _label(plot, ("of the kernel", before), ("after preconditioning", after))
+    _hover(plot, [before], ("number", "@number"), ("before", "@before{0.00e+0}"), ("after", "@after{0.00e+0}"))
+    return plot

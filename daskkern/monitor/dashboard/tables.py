@@ -1,0 +1,229 @@
+"""The parts of the page that are text: the list of fits, how the chosen one stands, its ranks, and what happened.
+
+Everything that came from a client is escaped.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from daskkern.monitor.words import clock, memory, number, seconds
+
+_ACTIVE = ("submitted", "queued", "preparing", "running", "recovering")
+_SHOWN = 30
+_SILENT_S = 15.0
+_NOTICES = 100
+_REASONS = {
+    "max_epochs": "all epochs are done",
+    "max_seconds": "its time is over",
+    "early_stopping": "the validation score has stopped rising",
+    "converged": "the optimum is reached",
+    "interrupted": "it was asked to stop",
+}
+
+
+def is_active(status: Mapping[str, Any]) -> bool:
+    """Return whether a fit has not ended."""
+    return status["state"] in _ACTIVE
+
+
+def in_order(fits: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return fits as they are listed: those that go on first, the newest of each kind first."""
+    newest = sorted(fits, key=lambda status: -status["submitted"])
+    return sorted(newest, key=lambda status: not is_active(status))
+
+
+def done_share(status: Mapping[str, Any]) -> float:
+    """Return the share of the epochs that is done; NaN where their number is not known."""
+    most, batches = status["card"]["max_epochs"], status["n_batches"]
+    if status["state"] == "finished":
+        return 1.0
+    if not most or not batches:
+        return 0.0 if most else math.nan
+    return min(1.0, (status["epoch"] - 1 + status["batch"] / batches) / most)
+
+
+def fits_table(fits: Sequence[Mapping[str, Any]], chosen: str, now: float) -> str:
+    """Return the list of fits as HTML."""
+    if not fits:
+        return (
+            "<p class='empty'>No fits yet. A fit that is submitted to this cluster, for example with "
+            "<code>daskkern fit … --scheduler ADDRESS</code>, is listed here at once.</p>"
+        )
+    listed = in_order(fits)
+    rows = "".join(_fit_row(status, chosen, now) for status in listed[:_SHOWN])
+    more = len(listed) - _SHOWN
+    head = _head("Fit", "State", "Owner", "Started", "Progress", "Loss", "Rows/s", "Running for", "Time left")
+    return f"<table>{head}{rows}</table>" + (f"<p class='empty'>and {more} older ones</p>" if more > 0 else "")
+
+
+def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
+    card, share = status["card"], done_share(status)
+    fit = escape(str(card["fit"]), quote=True)
+    of = f"/{card['max_epochs']}" if card["max_epochs"] else ""
+    epoch = f"epoch {status['epoch']}{of}" if status["epoch"] else "-"
+    begun = status["started"] or status["submitted"]
+    cells = (
+        f"<b>{escape(str(card['name']))}</b> <small>{fit}</small>",
+        badge(status),
+        escape(str(card["owner"])),
+        clock(begun),
+        f"{_bar(share)} <small>{'' if math.isnan(share) else f'{100 * share:.0f}%, '}{epoch}</small>",
+        number(status["loss"]),
+        f"{status['rows_per_second']:,.0f}" if status["rows_per_second"] and is_active(status) else "-",
+        seconds((status["ended"] or now) - begun),
+        seconds(status["seconds_left"]) if status["state"] == "running" else "-",
+    )
+    kind = " class='chosen'" if card["fit"] == chosen else ""
+    return f"<tr{kind} data-fit='{fit}' onpointerdown='daskkernChoose(this)'>{_cells(cells)}</tr>"
+
+
+def badge(status: Mapping[str, Any]) -> str:
+    """Return the state of a fit as a coloured word."""
+    state = escape(str(status["state"]))
+    text = f"{state}, stopping" if status.get("stop") and is_active(status) else state
+    return f"<span class='state {state}'>{text}</span>"
+
+
+def _bar(share: float) -> str:
+    width = 0 if math.isnan(share) else 100 * share
+    return f"<span class='bar'><span style='width:{width:.1f}%'></span></span>"
+
+
+def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> str:
+    """Return how one fit stands, as HTML: its numbers large, its words small."""
+    card, started = status["card"], history["started"]
+    of = f" of {card['max_epochs']}" if card["max_epochs"] else ""
+    begun = status["started"] or status["submitted"]
+    tiles = (
+        ("State", badge(status)),
+        ("Epoch", f"{status['epoch']}{of}"),
+        ("Batch of the epoch", f"{status['batch']:,} of {status['n_batches']:,}"),
+        ("Training loss", number(status["loss"])),
+        ("Validation score", number(status["validation_score"])),
+        ("Speed", f"{status['rows_per_second']:,.0f} rows/s"),
+        ("Running for", seconds((status["ended"] or now) - begun)),
+        ("Time left", seconds(status["seconds_left"]) if status["state"] == "running" else "-"),
+        ("Ranks at work", f"{len(history['ranks'])}" if is_active(status) else "-"),
+    )
+    words = [f"Rows from {escape(card['source'])}" if card["source"] else ""]
+    words.append(f"model goes to {escape(card['out'])}" if card["out"] else "model stays with its owner")
+    if started:
+        words.append(
+            f"{escape(str(started['solver']))}: {started['n_samples']:,} rows x {started['n_features']:,} features, "
+            f"{started['n_columns']:,} basis columns, {started['n_outputs']:,} outputs"
+        )
+    if status["ahead"]:
+        words.append(f"waits for {escape(', '.join(map(str, status['ahead'])))}")
+    error = f"<p class='error'>{escape(str(status['error']))}</p>" if status["error"] else ""
+    body = "".join(f"<div><span>{name}</span><b>{value}</b></div>" for name, value in tiles)
+    return f"<div class='tiles'>{body}</div><p>{' · '.join(word for word in words if word)}</p>{error}"
+
+
+def ranks_table(history: Mapping[str, Any], active: bool, now: float) -> str:
+    """Return the ranks of a fit as HTML."""
+    if not history["ranks"]:
+        return "<p class='empty'>The ranks have not reported yet: workers are being asked, or the set-up runs.</p>"
+    head = _head(
+        "Rank",
+        "Worker",
+        "Device",
+        "Memory in use",
+        "of the plan",
+        "GPU busy",
+        "Last report",
+        "Last heartbeat of the worker",
+        "Times lost",
+    )
+    rows = "".join(f"<tr>{_cells(_rank(rank, history, active, now))}</tr>" for rank in history["ranks"])
+    return f"<table>{head}{rows}</table>"
+
+
+def _rank(rank: Mapping[str, Any], history: Mapping[str, Any], active: bool, now: float) -> Iterable[str]:
+    worker = history["workers"].get(rank["worker"])
+    name = f"<b>{escape(str(worker['name']))}</b> " if worker else ""
+    used, planned, busy = rank["memory_bytes"], rank["planned_bytes"], rank["gpu_use"]
+    share = used / planned if planned else math.nan
+    silence = math.nan if worker is None else max(0.0, now - worker["heard"])
+    heard = "gone" if worker is None else f"{seconds(silence)} ago"
+    late = " class='late'" if active and (worker is None or silence > _SILENT_S) else ""
+    lost = history["losses"].get(str(worker["name"]), 0) if worker else "-"
+    return (
+        str(rank["rank"]),
+        f"{name}<small>{escape(str(rank['worker']))}</small>",
+        escape(str(rank["device"])),
+        memory(used),
+        f"{_bar(min(1.0, share))} <small>{100 * share:.0f}% of {memory(planned)}</small>" if planned else "-",
+        "-" if math.isnan(busy) else f"{100 * busy:.0f}%",
+        f"{seconds(max(0.0, now - rank['time']))} ago",
+        f"<span{late}>{heard}</span>",
+        str(lost),
+    )
+
+
+def notices_table(history: Mapping[str, Any]) -> str:
+    """Return what happened in a fit as HTML, the latest first."""
+    lines = [(message["time"], *_notice(message)) for message in reversed(history["notices"][-_NOTICES:])]
+    rows = "".join(
+        f"<tr><td><small>{clock(at)}</small></td><td><span class='event {kind}'>{name}</span></td><td>{text}</td></tr>"
+        for at, kind, name, text in lines
+    )
+    return f"<table>{rows}</table>" if rows else "<p class='empty'>Nothing has happened yet.</p>"
+
+
+def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the kind of an event (good, bad or plain), its name, and a line about it."""
+    m = message
+    match m["event"]:
+        case "FitStarted":
+            return "good", "started", f"on {m['size']} rank{'s' * (m['size'] != 1)}"
+        case "StageFinished":
+            took = f" ({seconds(m['seconds'])})" if m["seconds"] else ""
+            return "plain", "set-up", f"{escape(m['stage'])}{took}: {escape(m['detail'])}"
+        case "FitQueued":
+            return "plain", "waits", escape(m["reason"])
+        case "WorkersLost":
+            return "bad", "worker lost", f"{escape(m['reason'])}; attempt {m['attempt']} to go on begins"
+        case "WorkersJoined":
+            return "good", "workers joined", f"going on with {m['size']} ranks"
+        case "FitResumed":
+            where = f"batch {m['batch']} of epoch {m['epoch']}"
+            return "good", "window redone", f"goes on after {where} on {m['size']} ranks; what came later is done again"
+        case "CheckpointWritten":
+            where = f"after batch {m['batch']} of epoch {m['epoch']}" if m["batch"] else f"after epoch {m['epoch'] - 1}"
+            return "plain", "checkpoint", f"{where}, written in {seconds(m['seconds'])} beside the work"
+        case "FitFinished":
+            reason = escape(_REASONS.get(m["reason"], m["reason"]))
+            return "good", "ended", f"{reason}, after {m['epochs']} epochs and {seconds(m['seconds'])}"
+    return "plain", escape(str(m["event"])), ""
+
+
+def spectrum_note(history: Mapping[str, Any]) -> str:
+    """Return what followed from the spectrum, in a sentence."""
+    spectrum = history["spectrum"]
+    if not spectrum:
+        return "This solver uses no spectrum, or the set-up has not found it yet."
+    return (
+        f"Batches of <b>{spectrum['batch_size']:,} rows</b> (beyond {spectrum['critical_batch']:,.0f} larger ones gain "
+        f"little), step size <b>{number(spectrum['step'])}</b>; measured on {spectrum['subsample']:,} rows."
+    )
+
+
+def shares_note(history: Mapping[str, Any]) -> str:
+    """Return what the shares of time mean, or why there are none."""
+    written = [message["seconds"] for message in history["notices"] if message["event"] == "CheckpointWritten"]
+    beside = f" {len(written)} checkpoints took {seconds(sum(written))} beside the work." if written else ""
+    if not history["timed"]:
+        return f"Measured at the end of each epoch on two ranks or more.{beside}"
+    last = history["timed"][-1]
+    longest = seconds(last["longest_wait"])
+    return f"Means over the ranks; the longest wait of a rank in the last epoch was {longest}.{beside}"
+
+
+def _head(*names: str) -> str:
+    return f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
+
+
+def _cells(cells: Iterable[str]) -> str:
+    return "".join(f"<td>{cell}</td>" for cell in cells)

@@ -1,0 +1,119 @@
+"""Lines about fits for Prometheus, beside Dask's own on the scheduler's ``/metrics``.
+
+Names begin with Dask's namespace, as Dask's own do: ``dask_daskkern_fits`` and so on. Fits come and go, so that only
+the last few have lines of their own.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import dask
+
+from daskkern.monitor.view import FitsView
+
+MOST_FITS = 50
+"""Fits with lines of their own, the newest: each costs Prometheus a series for each metric."""
+
+_STATES = (
+    "submitted",
+    "queued",
+    "preparing",
+    "running",
+    "recovering",
+    "finished",
+    "interrupted",
+    "cancelled",
+    "failed",
+    "lost",
+)
+_OF_EACH = {
+    "fit_epoch": ("Epoch that the fit is in", "epoch"),
+    "fit_max_epochs": ("Epochs after which the fit ends at the latest", ""),
+    "fit_loss": ("Mean training loss of the epoch so far", "loss"),
+    "fit_validation_score": ("Accuracy or R2 on validation rows after the last epoch", "validation_score"),
+    "fit_rows_per_second": ("Training rows per second, 0 for a fit that has ended", "rows_per_second"),
+    "fit_seconds_left": ("Seconds until the last epoch ends, at the pace of the last batches", "seconds_left"),
+    "fit_workers": ("Workers that the fit holds", ""),
+    "fit_workers_lost": ("How often the fit had to go on with other workers", "lost"),
+}
+_ENDED = frozenset(_STATES[5:])
+
+
+class Registry(Protocol):
+    """What is used of a Prometheus registry."""
+
+    def register(self, collector: Any) -> None: ...
+
+    def unregister(self, collector: Any) -> None: ...
+
+
+class Metrics:
+    """Registered with `registry` until it is closed. One that is there under the same name gives way.
+
+    Raises ImportError without prometheus_client.
+    """
+
+    def __init__(self, view: FitsView, registry: Registry | None = None) -> None:
+        from prometheus_client import REGISTRY
+
+        self._collector = FitMetrics(view)
+        self._registry: Registry = registry or REGISTRY
+        self._registry.register(self._collector)
+
+    def close(self) -> None:
+        """Take the lines away. Twice does no harm."""
+        collector, self._collector = self._collector, None  # type: ignore[assignment]
+        if collector is not None:
+            self._registry.unregister(collector)
+
+
+def metric_names() -> tuple[str, ...]:
+    """Return the names of all metrics."""
+    return tuple(_name(name) for name in ("fits", *_OF_EACH))
+
+
+def _name(name: str) -> str:
+    namespace = dask.config.get("distributed.dashboard.prometheus.namespace", "dask")
+    return "_".join(part for part in (namespace, "daskkern", name) if part)
+
+
+class FitMetrics:
+    """A collector of Prometheus: gauges that are read when somebody asks."""
+
+    def __init__(self, view: FitsView) -> None:
+        self._view = view
+
+    def describe(self) -> Iterable[Any]:
+        """Return no metrics: whoever registers a collector then need not call it."""
+        return ()
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics as they are now."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        fits = self._view.fits()
+        counted = Counter(str(status["state"]) for status in fits)
+        family = GaugeMetricFamily(_name("fits"), "Fits that the scheduler knows, by state", labels=["state"])
+        for state in _STATES:
+            family.add_metric([state], counted[state])
+        yield family
+        newest = sorted(fits, key=lambda status: (status["state"] in _ENDED, -status["submitted"]))[:MOST_FITS]
+        for name, (words, _) in _OF_EACH.items():
+            family = GaugeMetricFamily(_name(name), words, labels=["fit", "name"])
+            for status in newest:
+                value = _value(name, status)
+                if not math.isnan(value):
+                    family.add_metric([str(status["card"]["fit"]), str(status["card"]["name"])], value)
+            yield family
+
+
+def _value(name: str, status: Mapping[str, Any]) -> float:
+    if name == "fit_max_epochs":
+        return float(status["card"]["max_epochs"])
+    if name == "fit_workers":
+        return float(len(status["workers"]))
+    if name == "fit_rows_per_second" and status["state"] in _ENDED:
+        return 0.0
+    return float(status[_OF_EACH[name][1]])

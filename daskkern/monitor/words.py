@@ -1,0 +1,38 @@
+"""Numbers with their units, as people read them."""
+
+import math
+import time
+
+
+def seconds(value: float) -> str:
+    """Return ``"0.4 s"``, ``"12 min 5 s"``, ``"3 h 20 min"``; a dash for NaN."""
+    if math.isnan(value):
+        return "-"
+    if value < 10:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def memory(n_bytes: float) -> str:
+    """Return ``"1.5 GB"`` and the like, in powers of 1000."""
+    for unit in ("B", "kB", "MB"):
+        if n_bytes < 1000:
+            return f"{n_bytes:.3g} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.3g} GB"
+
+
+def number(value: float) -> str:
+    """Return four significant digits; a dash for NaN."""
+    return "-" if math.isnan(value) else f"{value:.4g}"
+
+
+def clock(value: float) -> str:
+    """Return the time of day on the scheduler's machine, with the date when it is not today's."""
+    moment, today = time.localtime(value), time.localtime()
+    same = moment[:3] == today[:3]
+    return time.strftime("%H:%M:%S" if same else "%Y-%m-%d %H:%M", moment)
