@@ -7,7 +7,7 @@ the last few have lines of their own.
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import dask
 
@@ -50,23 +50,30 @@ class Registry(Protocol):
 
 
 class Metrics:
-    """Registered with `registry` until it is closed. One that is there under the same name gives way.
+    """Registered with `registry` until it is closed. One that is there already gives way: a process has one set.
 
     Raises ImportError without prometheus_client.
     """
+
+    _registered: ClassVar[dict[int, tuple[Registry, "FitMetrics"]]] = {}
 
     def __init__(self, view: FitsView, registry: Registry | None = None) -> None:
         from prometheus_client import REGISTRY
 
         self._collector = FitMetrics(view)
         self._registry: Registry = registry or REGISTRY
+        before = self._registered.pop(id(self._registry), None)
+        if before is not None:
+            self._registry.unregister(before[1])
         self._registry.register(self._collector)
+        self._registered[id(self._registry)] = self._registry, self._collector
 
     def close(self) -> None:
-        """Take the lines away. Twice does no harm."""
-        collector, self._collector = self._collector, None  # type: ignore[assignment]
-        if collector is not None:
-            self._registry.unregister(collector)
+        """Take the lines away, if they are still there."""
+        key = id(self._registry)
+        if key in self._registered and self._registered[key][1] is self._collector:
+            del self._registered[key]
+            self._registry.unregister(self._collector)
 
 
 def metric_names() -> tuple[str, ...]:

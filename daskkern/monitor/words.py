@@ -19,11 +19,11 @@ def seconds(value: float) -> str:
 
 def memory(n_bytes: float) -> str:
     """Return ``"1.5 GB"`` and the like, in powers of 1000."""
-    for unit in ("B", "kB", "MB"):
+    for unit in ("B", "kB", "MB", "GB"):
         if n_bytes < 1000:
             return f"{n_bytes:.3g} {unit}"
         n_bytes /= 1000
-    return f"{n_bytes:.3g} GB"
+    return f"{n_bytes:.3g} TB"
 
 
 def number(value: float) -> str:

@@ -41,10 +41,10 @@ class KernelFits:
         self._drawn: tuple[Any, ...] = ()
         self.sources = Sources()
         self.fits, self.facts, self.ranks, self.notices, self.spectrum_note, self.shares_note, self.score_note = (
-            Div(name=name, stylesheets=[style], sizing_mode="stretch_width")
+            Div(name=name, stylesheets=[style], sizing_mode="stretch_width", margin=0)
             for name in ("fits", "facts", "ranks", "notices", "spectrum_note", "shares_note", "score_note")
         )
-        self.chosen = Select(name="chosen", options=[], value="", stylesheets=[style], width=420)
+        self.chosen = Select(name="chosen", options=[], value="", stylesheets=[style], width=330)
         self.axis = RadioButtonGroup(name="axis", labels=["Time", "Epoch"], active=0, stylesheets=[style])
         self.scale = RadioButtonGroup(name="scale", labels=["Log", "Linear"], active=0, stylesheets=[style])
         self.smoothing = Select(
@@ -124,7 +124,8 @@ class KernelFits:
         _set(self.spectrum_note, text=tables.spectrum_note(history))
         _set(self.shares_note, text=tables.shares_note(history))
         watched = bool(np.isfinite(scores).any())
-        none = "None yet: it comes after the first epoch, where validation rows were given."
+        _set(self._by_x[2], visible=watched)
+        none = "None: it is measured after each epoch where the fit has validation rows."
         _set(self.score_note, text="1 is perfect; higher is better." if watched else none)
 
     def _show_stop(self, status: Mapping[str, Any] | None, now: float) -> None:

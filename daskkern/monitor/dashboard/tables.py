@@ -112,7 +112,7 @@ def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> 
     if started:
         words.append(
             f"{escape(str(started['solver']))}: {started['n_samples']:,} rows x {started['n_features']:,} features, "
-            f"{started['n_columns']:,} basis columns, {started['n_outputs']:,} outputs"
+            f"{started['n_columns']:,} basis columns, {started['n_outputs']:,} output{_s(started['n_outputs'])}"
         )
     if status["ahead"]:
         words.append(f"waits for {escape(', '.join(map(str, status['ahead'])))}")
@@ -164,7 +164,8 @@ def _rank(rank: Mapping[str, Any], history: Mapping[str, Any], active: bool, now
 
 def notices_table(history: Mapping[str, Any]) -> str:
     """Return what happened in a fit as HTML, the latest first."""
-    lines = [(message["time"], *_notice(message)) for message in reversed(history["notices"][-_NOTICES:])]
+    told = _last_of_each_run(history["notices"])[-_NOTICES:]
+    lines = [(message["time"], *_notice(message)) for message in reversed(told)]
     rows = "".join(
         f"<tr><td><small>{clock(at)}</small></td><td><span class='event {kind}'>{name}</span></td><td>{text}</td></tr>"
         for at, kind, name, text in lines
@@ -172,12 +173,20 @@ def notices_table(history: Mapping[str, Any]) -> str:
     return f"<table>{rows}</table>" if rows else "<p class='empty'>Nothing has happened yet.</p>"
 
 
+def _last_of_each_run(notices: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return events with the last of several checkpoints in a row only: there is one every half minute."""
+    kinds = [str(message["event"]) for message in notices]
+    following = [*kinds[1:], ""]
+    runs = zip(notices, kinds, following, strict=True)
+    return [message for message, kind, after in runs if not kind == after == "CheckpointWritten"]
+
+
 def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return the kind of an event (good, bad or plain), its name, and a line about it."""
     m = message
     match m["event"]:
         case "FitStarted":
-            return "good", "started", f"on {m['size']} rank{'s' * (m['size'] != 1)}"
+            return "good", "started", f"on {m['size']} rank{_s(m['size'])}"
         case "StageFinished":
             took = f" ({seconds(m['seconds'])})" if m["seconds"] else ""
             return "plain", "set-up", f"{escape(m['stage'])}{took}: {escape(m['detail'])}"
@@ -192,7 +201,7 @@ def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
             return "good", "window redone", f"goes on after {where} on {m['size']} ranks; what came later is done again"
         case "CheckpointWritten":
             where = f"after batch {m['batch']} of epoch {m['epoch']}" if m["batch"] else f"after epoch {m['epoch'] - 1}"
-            return "plain", "checkpoint", f"{where}, written in {seconds(m['seconds'])} beside the work"
+            return "plain", "last checkpoint", f"{where}, written in {seconds(m['seconds'])} beside the work"
         case "FitFinished":
             reason = escape(_REASONS.get(m["reason"], m["reason"]))
             return "good", "ended", f"{reason}, after {m['epochs']} epochs and {seconds(m['seconds'])}"
@@ -219,6 +228,10 @@ def shares_note(history: Mapping[str, Any]) -> str:
     last = history["timed"][-1]
     longest = seconds(last["longest_wait"])
     return f"Means over the ranks; the longest wait of a rank in the last epoch was {longest}.{beside}"
+
+
+def _s(number: int) -> str:
+    return "s" * (number != 1)
 
 
 def _head(*names: str) -> str:

@@ -1,0 +1,169 @@
+"""The page "Kernel fits" shows what the scheduler knows: its data sources, its words, its buttons."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from bokeh.document import Document
+
+from daskkern.cluster.fits import RUNNING, FitCard, FitRecord
+from daskkern.events import (
+    BatchFinished,
+    CheckpointWritten,
+    EpochFinished,
+    EpochTimed,
+    FitResumed,
+    FitStarted,
+    RankReported,
+    SpectrumFound,
+    WorkersLost,
+    to_message,
+)
+from daskkern.monitor import words
+from daskkern.monitor.curves import batch_columns, share_columns, smoothed
+from daskkern.monitor.dashboard import tables
+from daskkern.monitor.dashboard.document import KernelFits, fill
+from daskkern.monitor.metrics import MOST_FITS, FitMetrics, metric_names
+
+NAMES = ("0123456789ab", "ba9876543210")
+
+
+def record(fit: str, n_epochs: int, **card: Any) -> FitRecord:
+    """Return a fit of 20 epochs that runs, `n_epochs` of them done."""
+    kept = FitRecord(FitCard(fit, **{"name": "flights", "owner": "ada@host", "max_epochs": 20, **card}))
+    events: list[Any] = [FitStarted("eigenpro", 1000, 8, 1, 100, 2, 20)]
+    events += [SpectrumFound(500, (0.5, 0.25, 0.1), (0.1, 0.1, 0.1), 128, 61.5, 12.0)]
+    events += [RankReported(rank, f"tcp://h:{rank}", "CPU, 2 threads", 10**9, 2 * 10**9) for rank in (0, 1)]
+    for epoch in range(1, n_epochs + 1):
+        events += [BatchFinished(epoch, batch, 5, 1 / epoch, 1e4) for batch in range(1, 6)]
+        events += [EpochFinished(epoch, 1 / epoch, 2.0, 2 / epoch, 1 - 1 / epoch)]
+        events += [EpochTimed(epoch, 2.0, 1.0, 0.5, 0.6, 0.5, 10)]
+    for event in events:
+        kept.note(to_message(event))
+    return kept
+
+
+class View:
+    """Two fits that stand still."""
+
+    def __init__(self, *records: FitRecord) -> None:
+        self.records = {kept.card.fit: kept for kept in records}
+        self.cancelled: list[str] = []
+
+    def fits(self) -> list[dict[str, Any]]:
+        return [kept.status(("0", "1"), ()).to_message() for kept in self.records.values()]
+
+    def history(self, fit: str) -> dict[str, Any]:
+        told = {"workers": {"tcp://h:0": {"name": "0", "heard": 0.0}}}
+        return {**self.records[fit].history.to_message(), **told} if fit in self.records else {}
+
+    def cancel(self, fit: str) -> bool:
+        self.cancelled.append(fit)
+        self.records[fit].stop = "stop"
+        return True
+
+
+@pytest.fixture
+def view() -> View:
+    first, second = record(NAMES[0], 3), record(NAMES[1], 8)
+    first.submitted, second.submitted = 1.0, 2.0
+    return View(first, second)
+
+
+@pytest.fixture
+def page(view: View) -> KernelFits:
+    made = KernelFits(view)
+    made.put_on(Document())
+    return made
+
+
+def test_the_newest_fit_is_shown_and_another_can_be_chosen(page: KernelFits) -> None:
+    assert page.chosen.value == NAMES[1]
+    assert len(page.sources.batches.data["loss"]) == 40
+    page.chosen.value = NAMES[0]
+    np.testing.assert_allclose(page.sources.epochs.data["validation_loss"], [2, 1, 2 / 3])
+    np.testing.assert_allclose(page.sources.shares.data["waiting"], [25, 25, 25])
+    np.testing.assert_allclose(page.sources.spectrum.data["after"], [0.1, 0.1, 0.1])
+    assert "3 of 20" in page.facts.text
+    assert "<b>128 rows</b>" in page.spectrum_note.text
+    assert "50% of 2 GB" in page.ranks.text
+
+
+def test_curves_are_against_time_or_epochs(page: KernelFits) -> None:
+    page.axis.active = 1
+    np.testing.assert_allclose(page.sources.batches.data["x"], np.arange(1, 41) / 5)
+    np.testing.assert_allclose(page.sources.epochs.data["x"], np.arange(1, 9))
+    page.smoothing.value = "none"
+    np.testing.assert_allclose(page.sources.batches.data["smooth"], page.sources.batches.data["loss"])
+
+
+def test_news_come_with_the_next_update(page: KernelFits, view: View) -> None:
+    for event in (
+        WorkersLost("worker <b> left", 1),
+        FitResumed(4, 2, 1),
+        CheckpointWritten(4, 2, 0.5),
+        BatchFinished(4, 3, 5, 0.2, 1e4),
+    ):
+        view.records[NAMES[1]].note(to_message(event))
+    page.update()
+    assert len(page.sources.batches.data["loss"]) == 18
+    assert "worker lost" in page.notices.text
+    assert "worker &lt;b&gt; left" in page.notices.text
+    assert "window redone" in page.notices.text
+    assert page.ranks.text.count("<tr>") == 2  # the head, and one rank
+
+
+def test_stopping_takes_two_clicks(page: KernelFits, view: View) -> None:
+    page._stop_clicked()
+    assert (view.cancelled, page.stop.label) == ([], "Click again to stop")
+    page._stop_clicked()
+    assert view.cancelled == [NAMES[1]]
+    assert page.stop.disabled
+    assert "running, stopping" in page.facts.text
+
+
+def test_a_page_without_fits_says_how_they_come() -> None:
+    document = Document()
+    fill(document, View(), {})
+    assert "No fits yet" in document.get_model_by_name("fits").text
+    assert document.get_model_by_name("stop").disabled
+
+
+def test_what_clients_send_is_escaped(view: View) -> None:
+    view.records["<script>"] = record("<script>", 1, name="<img src=x onerror=alert(1)>", owner="'><b>", out="<i>")
+    made = KernelFits(view)
+    made.chosen.value = "<script>"
+    for text in (made.fits.text, made.facts.text, made.notices.text, made.ranks.text):
+        assert not any(tag in text for tag in ("<img", "<script", "'><b>", "<i>"))
+
+
+def test_columns_against_a_plain_reference(view: View) -> None:
+    values = np.random.default_rng(0).random(20)
+    weights = [[0.8 ** (i - j) for j in range(i + 1)] for i in range(20)]
+    expected = [np.dot(w, values[: i + 1]) / np.sum(w) for i, w in enumerate(weights)]
+    np.testing.assert_allclose(smoothed(values, 0.8), expected)
+    history = view.history(NAMES[0])
+    assert set(map(len, batch_columns(history, 0.5).values())) == {15}
+    shares = share_columns(history)
+    np.testing.assert_allclose(shares["working"] + shares["waiting"] + shares["exchanging"], 100)
+
+
+def test_numbers_have_units() -> None:
+    assert [words.seconds(value) for value in (0.42, 75, 4000, math.nan)] == ["0.4 s", "1 min 15 s", "1 h 6 min", "-"]
+    assert [words.memory(value) for value in (12, 1.5e6, 2.25e12)] == ["12 B", "1.5 MB", "2.25 TB"]
+
+
+def test_the_progress_of_a_fit(view: View) -> None:
+    status = {**view.fits()[0], "state": RUNNING}
+    assert tables.done_share(status) == pytest.approx(3 / 20)
+    assert tables.done_share({**status, "state": "finished"}) == 1
+    assert tables.done_share({**status, "epoch": 0, "n_batches": 0}) == 0
+
+
+def test_metrics_of_many_fits_are_bounded() -> None:
+    view = View(*(record(f"{i:012x}", 1) for i in range(MOST_FITS + 9)))
+    families = {family.name: family for family in FitMetrics(view).collect()}
+    assert tuple(families) == metric_names()
+    assert {sample.labels["state"]: sample.value for sample in families["dask_daskkern_fits"].samples}["running"] == 59
+    assert max(len(family.samples) for family in families.values()) == MOST_FITS
