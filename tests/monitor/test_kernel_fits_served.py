@@ -1,0 +1,170 @@
+"""The page and the metrics on a scheduler that runs: put there once, replaced, taken away, and used in a browser."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+from test_kernel_fits_page import NAMES, record
+
+from daskkern.cluster.fits import FitCard
+from daskkern.cluster.fits_plugin import TOPIC, ask_fits
+from daskkern.monitor.metrics import metric_names
+from daskkern.testing.browser import browser, missing, wait_for
+from daskkern.testing.cluster import wait_until
+from daskkern.training.monitoring import MonitorPlugin, hide_fits, show_fits
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+ROOT = Path(__file__).parents[2]
+SOURCE = """
+for (const model of Bokeh.documents[0]._all_models.values())
+  if (model.name === '{}') return Array.from(model.data['{}'])
+"""
+CLICK = """
+const stop = Bokeh.documents[0].get_model_by_name('stop');
+const walk = node => [node, ...(node.shadowRoot ? [...node.shadowRoot.querySelectorAll('*')].flatMap(walk) : [])];
+const nodes = [...document.querySelectorAll('*')].flatMap(walk);
+nodes.find(node => node.tagName === 'BUTTON' && node.textContent === stop.label).click()
+"""
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """Client of a scheduler in this process, with a dashboard and without workers."""
+    options: dict[str, Any] = {"n_workers": 0, "processes": True, "silence_logs": 50}
+    with (
+        LocalCluster(dashboard_address="127.0.0.1:0", **options) as cluster,
+        Client(cluster, set_as_default=False) as made,
+    ):
+        yield made
+
+
+@pytest.fixture
+def address(client: Client) -> str:
+    """Where the dashboard is, with the page on it."""
+    show_fits(client)
+    return str(client.dashboard_link).removesuffix("/status")
+
+
+def _get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as reply:
+            return int(reply.status), reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, ""
+
+
+def _routes(client: Client) -> tuple[int, int]:
+    """Return how many applications serve the page, and how many tabs lead to it."""
+
+    def count(dask_scheduler: Any) -> tuple[int, int]:
+        from distributed.dashboard.scheduler import template_variables
+
+        apps = dask_scheduler.http_application.applications
+        served = sum("/kernel-fits" in getattr(app, "app_paths", ()) for app in apps)
+        return served, template_variables(dask_scheduler)["pages"].count("kernel-fits")
+
+    return client.run_on_scheduler(count)
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("dask_daskkern_fits{")]
+
+
+class NewerPlugin(MonitorPlugin):
+    name = "daskkern_monitor_next"
+
+
+def test_the_page_is_there_once_whoever_puts_it_there(client: Client, address: str) -> None:
+    show_fits(client)
+    assert _routes(client) == (1, 1)
+    assert len(_lines(_get(f"{address}/metrics")[1])) == 10
+    client.register_plugin(NewerPlugin())  # as a newer daskkern does
+    assert _routes(client) == (1, 1)
+    assert len(_lines(_get(f"{address}/metrics")[1])) == 10
+    client.unregister_scheduler_plugin("daskkern_monitor_next")  # Dask does not tell the plugin
+    client.register_plugin(NewerPlugin())
+    assert _routes(client) == (1, 1)
+    assert "Kernel-Fits" in _get(f"{address}/workers")[1]
+    hide_fits(client)
+    assert _routes(client) == (0, 0)
+    assert _lines(_get(f"{address}/metrics")[1]) == []
+    assert _get(f"{address}/kernel-fits")[0] == 404
+    hide_fits(client)
+    show_fits(client)
+    assert _get(f"{address}/kernel-fits")[0] == 200
+
+
+def test_a_scheduler_without_a_dashboard_goes_on_without() -> None:
+    options: dict[str, Any] = {"n_workers": 0, "processes": True, "silence_logs": 50}
+    settings = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(scheduler_kwargs=settings, **options) as cluster, Client(cluster, set_as_default=False) as client:
+        show_fits(client)
+        assert len(ask_fits(client, "fits")) == 0
+
+
+def test_every_query_of_the_deployed_dashboards_names_a_metric(address: str) -> None:
+    names = {line.split("{")[0].split(" ")[0] for line in _get(f"{address}/metrics")[1].splitlines() if line[:1] != "#"}
+    board = json.loads((ROOT / "deploy" / "grafana" / "daskkern.json").read_text())
+    queries = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    assert len(queries) >= 6
+    known = set(metric_names()) | names
+    for query in queries:
+        asked = {word for word in _words(query) if word.startswith("dask_")}
+        assert asked, query
+        assert asked <= known, asked - known
+    rules = (ROOT / "deploy" / "prometheus.yml").read_text()
+    assert "/metrics" in rules
+
+
+def _words(query: str) -> list[str]:
+    return "".join(letter if letter.isalnum() or letter == "_" else " " for letter in query).split()
+
+
+def _tell(client: Client, fit: str, n_epochs: int) -> None:
+    """Let the scheduler hear of a fit, as from a worker."""
+    kept = record(fit, n_epochs)
+    ask_fits(client, "ask", card=asdict(FitCard(fit, "flights", "ada@host", max_epochs=20)), wish={}, asker=client.id)
+    events = [*kept.events, *kept.history.to_message()["ranks"]]
+    batches = kept.history.to_message()["batches"]
+    rows = [dict(zip(batches, row, strict=True)) for row in zip(*batches.values(), strict=True)]
+    for message in [*events, *({"event": "BatchFinished", **row} for row in rows)]:
+        client.log_event(f"{TOPIC}{fit}", {key: value for key, value in message.items() if key != "time"})
+
+
+@pytest.mark.skipif(bool(missing()), reason=f"no headless Chromium; {missing()}")
+def test_the_page_in_a_browser(client: Client, address: str) -> None:
+    for fit, n_epochs in zip(NAMES, (3, 8), strict=True):
+        _tell(client, fit, n_epochs)
+    wait_until(lambda: all(status["epoch"] for status in ask_fits(client, "fits")), timeout_s=20)
+    with browser(1280, 1800) as driver:
+        driver.get(f"{address}/kernel-fits?theme=dark")
+        wait_for(driver, SOURCE.format("batches", "loss"), lambda loss: len(loss) == 40)
+        assert driver.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        page = "return Bokeh.documents[0].get_model_by_name('{}')"
+        assert wait_for(driver, f"{page.format('facts')}.text").count("8 of 20") == 1
+        row = f"""const host = [...document.querySelectorAll('*')].flatMap(function walk(node) {{
+            return [node, ...(node.shadowRoot ? [...node.shadowRoot.querySelectorAll('*')].flatMap(walk) : [])] }});
+            const row = host.find(node => node.dataset && node.dataset.fit === '{NAMES[0]}');
+            row.dispatchEvent(new PointerEvent('pointerdown')); return true"""
+        wait_for(driver, row)
+        losses = wait_for(driver, SOURCE.format("batches", "loss"), lambda loss: len(loss) == 15)
+        assert losses[-1] == pytest.approx(1 / 3)
+        driver.execute_script("Bokeh.documents[0].get_model_by_name('axis').active = 1")
+        wait_for(driver, SOURCE.format("batches", "x"), lambda x: x[-1] == pytest.approx(3.0))
+        assert wait_for(driver, SOURCE.format("spectrum", "after")) == pytest.approx([0.1] * 3)
+        driver.find_element("id", "theme").click()
+        assert driver.execute_script("return document.documentElement.dataset.theme") == "light"
+        driver.execute_script(CLICK)
+        wait_for(driver, f"{page.format('stop')}.label", lambda label: label == "Click again to stop")
+        driver.execute_script(CLICK)
+        wait_for(driver, f"{page.format('stop')}.label", lambda label: label == "Stopping …")
+        assert not [line for line in driver.get_log("browser") if line["level"] == "SEVERE"]
+    stopped = {status["card"]["fit"]: status["stop"] for status in ask_fits(client, "fits")}
+    assert stopped == {NAMES[0]: "stop", NAMES[1]: ""}
