@@ -195,10 +195,14 @@ def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
         case "WorkersLost":
             return "bad", "worker lost", f"{escape(m['reason'])}; attempt {m['attempt']} to go on begins"
         case "WorkersJoined":
-            return "good", "workers joined", f"going on with {m['size']} ranks"
+            return "good", "workers joined", f"going on with {m['size']} rank{_s(m['size'])}"
         case "FitResumed":
             where = f"batch {m['batch']} of epoch {m['epoch']}"
-            return "good", "window redone", f"goes on after {where} on {m['size']} ranks; what came later is done again"
+            return (
+                "good",
+                "window redone",
+                f"goes on after {where} on {m['size']} rank{_s(m['size'])}; what came later is done again",
+            )
         case "CheckpointWritten":
             where = f"after batch {m['batch']} of epoch {m['epoch']}" if m["batch"] else f"after epoch {m['epoch'] - 1}"
             return "plain", "last checkpoint", f"{where}, written in {seconds(m['seconds'])} beside the work"
