@@ -85,12 +85,11 @@ def lose_a_worker(client: Client, handle: FitHandle) -> None:
 def show(driver: Any, address: str, theme: str, fit: str) -> None:
     """Open the page, and wait until it has the data of `fit`."""
     driver.get(f"{address}/kernel-fits?theme={theme}")
-    chosen = "Bokeh.documents[0].get_model_by_name('chosen')"
-    wait_for(driver, f"return {chosen}.options.length > 3")
-    driver.execute_script(f"{chosen}.value = '{fit}'")
-    wait_for(
-        driver, f"return Bokeh.documents[0].get_model_by_name('ranks').text.length > 0 && {chosen}.value === '{fit}'"
-    )
+    model = "Bokeh.documents[0].get_model_by_name('{}')"
+    wait_for(driver, f"return {model.format('chosen')}.options.length > 3")
+    time.sleep(2.5)  # what is set before the page has its connection is lost
+    driver.execute_script(f"{model.format('chosen')}.value = '{fit}'")
+    wait_for(driver, f"return {model.format('fits')}.text.includes(\"class='chosen' data-fit='{fit}'\")")
     time.sleep(2.0)  # canvases are drawn when the browser finds time
     height, width = driver.execute_script("return [document.documentElement.scrollHeight, innerWidth]")
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -148,7 +147,8 @@ def main() -> None:
             show(driver, address, "light", lost.fit)
             lose_a_worker(client, lost)
             wait_for_state(lost, "recovering")
-            time.sleep(1.3)  # the page asks once a second
+            wait_for(driver, "return Bokeh.documents[0].get_model_by_name('facts').text.includes('state recovering')")
+            time.sleep(1.0)  # the browser draws it
             picture(driver, out / "kernel-fits-recovering.png")
             wait_for_state(lost, "running")
             for theme in ("light", "dark"):

@@ -15,6 +15,7 @@ from daskkern.cluster.fits import FitStatus
 from daskkern.errors import ClusterError
 from daskkern.monitor.lines import line_of
 from daskkern.monitor.progress import progress
+from daskkern.monitor.words import seconds
 from daskkern.training.handle import FitHandle, attach, find_fit, list_fits
 
 _COLUMNS = ("fit", "name", "state", "progress", "loss", "rows/s", "time", "owner", "waits for")
@@ -122,6 +123,7 @@ def _show(status: FitStatus) -> None:
         "validation": _number(status.validation_score, ".4f"),
         "rate": f"{status.rows_per_second:,.0f} rows/s" if status.rows_per_second else "",
         "time": _took(status),
+        "time left": seconds(status.seconds_left).strip("-") if status.state == "running" else "",
         "workers": ", ".join(status.workers),
         "waits for": ", ".join(status.ahead),
         "lost workers": str(status.lost) if status.lost else "",

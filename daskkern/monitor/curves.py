@@ -10,6 +10,7 @@ from daskkern.arrays import FloatArray
 Columns: TypeAlias = dict[str, FloatArray]
 History: TypeAlias = Mapping[str, Any]
 
+_RATE_S = 5.0
 SHARES = ("working", "waiting", "exchanging")
 _UNITS = ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h"))
 
@@ -34,13 +35,24 @@ def batch_columns(history: History, smoothing: float) -> Columns:
     """
     batches = {name: np.asarray(column, float) for name, column in history["batches"].items()}
     loss = batches["loss"]
+    passes = batches["epoch"] - 1 + batches["batch"] / np.maximum(batches["n_batches"], 1)
     return {
         "time": (batches["time"] - begin_of(history)) / time_unit(history)[0],
-        "passes": batches["epoch"] - 1 + batches["batch"] / np.maximum(batches["n_batches"], 1),
+        "passes": passes,
         "loss": loss,
         "smooth": smoothed(loss, smoothing),
-        "rate": batches["rows_per_second"],
+        "rate": rates(batches["time"], passes * float(history["started"].get("n_samples", "nan"))),
     }
+
+
+def rates(time: FloatArray, done: FloatArray) -> FloatArray:
+    """Return how fast `done` grew in the last few seconds before each time, at least; NaN at first.
+
+    The rate of a batch is the mean of its epoch so far, which says little at the start of an epoch.
+    """
+    since = np.maximum(np.searchsorted(time, time - _RATE_S, side="right") - 1, 0)
+    seconds = time - time[since]
+    return np.divide(done - done[since], seconds, out=np.full(time.size, np.nan), where=seconds > 0)
 
 
 def smoothed(values: FloatArray, share: float) -> FloatArray:

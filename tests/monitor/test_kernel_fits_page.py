@@ -21,7 +21,7 @@ from daskkern.events import (
     to_message,
 )
 from daskkern.monitor import words
-from daskkern.monitor.curves import batch_columns, share_columns, smoothed
+from daskkern.monitor.curves import batch_columns, rates, share_columns, smoothed
 from daskkern.monitor.dashboard import tables
 from daskkern.monitor.dashboard.document import KernelFits, fill
 from daskkern.monitor.metrics import MOST_FITS, FitMetrics, metric_names
@@ -143,6 +143,8 @@ def test_columns_against_a_plain_reference(view: View) -> None:
     weights = [[0.8 ** (i - j) for j in range(i + 1)] for i in range(20)]
     expected = [np.dot(w, values[: i + 1]) / np.sum(w) for i, w in enumerate(weights)]
     np.testing.assert_allclose(smoothed(values, 0.8), expected)
+    time, done = np.array([0.0, 1, 2, 9, 10]), np.array([0.0, 10, 30, 40, 80])
+    np.testing.assert_allclose(rates(time, done), [np.nan, 10, 15, 10 / 7, 50 / 8])
     history = view.history(NAMES[0])
     assert set(map(len, batch_columns(history, 0.5).values())) == {15}
     shares = share_columns(history)

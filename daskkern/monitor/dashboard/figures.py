@@ -85,7 +85,7 @@ def rate_plot(sources: Sources) -> Any:
     line = plot.line("x", "rate", source=sources.batches, color=GREEN, line_width=2)
     plot.y_range.start = 0
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
-    _label(plot, ("rows per second, mean of the epoch so far", line))
+    _label(plot, ("rows per second, over the last 5 s", line))
     _hover(plot, [line], ("rows/s", "@rate{0,0}"))
     return plot
 
@@ -96,6 +96,7 @@ def shares_plot(sources: Sources) -> Any:
     bars = plot.vbar_stack(
         list(SHARES), x="epoch", width=0.8, source=sources.shares, color=[BLUE, ORANGE, PURPLE], line_color=None
     )
+    plot.xaxis.ticker.min_interval = 1
     _label(plot, *((word, bar) for (_, word), bar in zip(_SHARES, bars, strict=True)))
     plot.add_tools(
         HoverTool(

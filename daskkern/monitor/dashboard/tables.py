@@ -105,7 +105,6 @@ def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> 
         ("Speed", f"{status['rows_per_second']:,.0f} rows/s"),
         ("Running for", seconds((status["ended"] or now) - begun)),
         ("Time left", seconds(status["seconds_left"]) if status["state"] == "running" else "-"),
-        ("Ranks at work", f"{len(history['ranks'])}" if is_active(status) else "-"),
     )
     words = [f"Rows from {escape(card['source'])}" if card["source"] else ""]
     words.append(f"model goes to {escape(card['out'])}" if card["out"] else "model stays with its owner")
@@ -226,7 +225,9 @@ def spectrum_note(history: Mapping[str, Any]) -> str:
 def shares_note(history: Mapping[str, Any]) -> str:
     """Return what the shares of time mean, or why there are none."""
     written = [message["seconds"] for message in history["notices"] if message["event"] == "CheckpointWritten"]
-    beside = f" {len(written)} checkpoints took {seconds(sum(written))} beside the work." if written else ""
+    beside = (
+        f" {len(written)} checkpoint{_s(len(written))} took {seconds(sum(written))} beside the work." if written else ""
+    )
     if not history["timed"]:
         return f"Measured at the end of each epoch on two ranks or more.{beside}"
     last = history["timed"][-1]
