@@ -154,10 +154,12 @@ def _run(order: Order, client: Client) -> None:
 
 
 def _finish(order: Order, client: Client, *, interrupted: bool) -> None:
-    _tell(client, order, FINISHED, "")
-    if not order.keeps_checkpoint and not interrupted:
-        assert order.safety.checkpoint is not None
-        remove_checkpoint(order.safety.checkpoint)
+    try:
+        if not order.keeps_checkpoint and not interrupted:
+            assert order.safety.checkpoint is not None
+            remove_checkpoint(order.safety.checkpoint)
+    finally:  # who hears that it is over finds everything as it will stay
+        _tell(client, order, FINISHED, "")
 
 
 def _tell(client: Client, order: Order, state: str, error: str) -> None:
