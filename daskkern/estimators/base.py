@@ -134,7 +134,7 @@ class KernelEstimator(BaseEstimator):
         self.landmark_indices_ = result.indices
         self.n_features_in_ = result.model.n_features
         self.n_iter_ = result.finished.epochs
-        self.history_ = list(result.epochs)
+        self.history_ = result.history
         self.stop_reason_ = result.finished.reason
 
     def _apply(self, X: Any, method: Callable[[HostArray], HostArray], like: HostArray) -> Any:

@@ -92,7 +92,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     landmarks_ : (p, d) array
     landmark_indices_ : (p,) array or None
         Row numbers of the landmarks.
-    history_ : list of EpochFinished
+    history_ : History
+        A table with a row an epoch: ``history_["loss"]``, ``history_[-1]``, ``history_.to_pandas()``.
     model_ : KernelModel
     n_iter_ : int
         Epochs run.

@@ -15,6 +15,7 @@ from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Kernel, Points
 from daskkern.losses import Probabilistic, best_of, decode, parse_loss
+from daskkern.monitor.history import History
 
 _BLOCK_ROWS = 4096
 
@@ -41,7 +42,7 @@ class KernelModel:
         Regression only: predictions are ``f(x) * target_scale + target_shift``.
     feature_names : tuple of str or None
     provenance : mapping
-        Settings and history of the fit, as JSON values.
+        Settings and history of the fit, its data and environment, as JSON values.
     target_names : tuple of str or None
         Columns of a table that hold the targets.
     encoding : tuple of ColumnEncoding or None
@@ -72,6 +73,14 @@ class KernelModel:
             raise ModelError(f"points {self.points.shape} and coefficients {self.coef.shape} of the model disagree")
         shift = self.kernel.shift_for(self.points)
         object.__setattr__(self, "_prepared", self.kernel.points(self.points, shift))
+
+    @property
+    def history_(self) -> History:
+        """The history of the fit, epoch by epoch; empty for a model without one. ModelError when it is damaged."""
+        try:
+            return History.from_json(self.provenance)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(f"the history that was saved with the model is damaged: {error}") from None
 
     @property
     def nbytes(self) -> int:

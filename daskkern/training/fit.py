@@ -4,7 +4,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from types import FrameType
 from typing import Any
 
@@ -20,9 +21,12 @@ from daskkern.cluster.fits import FitCard, new_card
 from daskkern.cluster.gang import GangSettings
 from daskkern.cluster.lease import check_alone
 from daskkern.data.csr import gather
-from daskkern.events import EpochFinished, EpochTimed, Event, FitFinished, Listener, silent
+from daskkern.events import EpochFinished, EpochTimed, FitFinished, Listener, silent
 from daskkern.kernels import Mapped
 from daskkern.models import KernelModel
+from daskkern.monitor.environment import environment
+from daskkern.monitor.history import History
+from daskkern.monitor.recorder import Recorder
 from daskkern.training.calibration import calibrate
 from daskkern.training.carried import Carried, next_run, why_not
 from daskkern.training.features import features_for
@@ -36,7 +40,7 @@ from daskkern.training.prepared import Prepared
 from daskkern.training.rank import RankResult, RankTask, run_rank
 from daskkern.training.resuming import named
 from daskkern.training.settings import FitSettings
-from daskkern.training.sources import Source, describe
+from daskkern.training.sources import Source, data_card, describe
 from daskkern.training.validation import check_comparable
 
 
@@ -45,7 +49,8 @@ class FitResult:
     """A fitted model, the rows that its points are (None: the user's own), epoch by epoch, and why it ended.
 
     `saved` is what another fit can go on from, where :class:`Safety` asked for it, and `carried` one with other rows,
-    where there can be one. `times` says where the time of each epoch went, on several ranks.
+    where there can be one. `times` says where the time of each epoch went, on several ranks. `history` is all of that
+    as a table, which the model keeps.
     """
 
     model: KernelModel
@@ -55,6 +60,7 @@ class FitResult:
     saved: Saved | None = None
     times: tuple[EpochTimed, ...] = ()
     carried: Carried | None = None
+    history: History = field(default_factory=History)
 
 
 def fit(
@@ -110,7 +116,7 @@ def fit(
         if connected is not None and card is not None:
             check_alone(connected, card)
         safety = named(safety, source, settings, validation)
-        history = _History(listener, safety.saved_epochs())
+        history = Recorder(listener, safety.saved_epochs())
         if connected is None:
             results, prepared = _local(source, settings, validation, history, safety, before)
         else:
@@ -119,43 +125,18 @@ def fit(
             )
             gang = gang or GangSettings()
             results, prepared = fit_on(connected, source, settings, validation, history, gang, safety, card, before)
-    history.complete(results[0])
+    history.complete(results[0].history, results[0].reason, results[0].epochs)
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
-    model = _model(source, settings, results, prepared, history)
+    kept = history.history(sum(stage.seconds for stage in prepared.stages))
+    model = _model(source, settings, results, prepared, kept)
     if card is not None and connected is not None:
         model = replace(model, provenance={**model.provenance, "fit": card.fit})
     commits = [result.saved for result in results if result.saved is not None]
     saved = Saved(commits[0], safety.fingerprint) if commits else None
     epochs, times = tuple(history.epochs), tuple(history.times)
     onwards = None if saved is None or why_not(settings) else _carried(source, settings, results, prepared, saved)
-    return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards)
-
-
-class _History:
-    """Keeps epochs and the end on the way to the listener. An epoch that is done again counts once."""
-
-    def __init__(self, listener: Listener, earlier: Sequence[EpochFinished]) -> None:
-        self.epochs = list(earlier)
-        self.times: list[EpochTimed] = []
-        self.finished = FitFinished("max_epochs", 0, 0.0)
-        self._listener = listener
-
-    def complete(self, result: RankResult) -> None:
-        """Put in what rank 0 knows and was not heard: events of a gang that broke up may be lost."""
-        told = {epoch.epoch: epoch for epoch in self.epochs} | {epoch.epoch: epoch for epoch in result.history}
-        self.epochs = [told[number] for number in sorted(told)]
-        if (self.finished.reason, self.finished.epochs) != (result.reason, result.epochs):
-            self.finished = FitFinished(result.reason, result.epochs, self.finished.seconds)
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, EpochFinished):
-            self.epochs = [*(epoch for epoch in self.epochs if epoch.epoch < event.epoch), event]
-        elif isinstance(event, EpochTimed):
-            self.times = [*(times for times in self.times if times.epoch < event.epoch), event]
-        elif isinstance(event, FitFinished):
-            self.finished = event
-        self._listener(event)
+    return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept)
 
 
 def _local(
@@ -207,11 +188,6 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, previous)
 
 
-def _json(record: dict[str, Any]) -> dict[str, Any]:
-    """Return `record` with None for NaN, which JSON does not have."""
-    return {key: None if value != value else value for key, value in record.items()}
-
-
 def _points(results: Sequence[RankResult]) -> Any:
     return gather([result.points for result in results], [result.ids for result in results])
 
@@ -225,7 +201,7 @@ def _carried(
 
 
 def _model(
-    source: Source, settings: FitSettings, results: Sequence[RankResult], prepared: Prepared, history: _History
+    source: Source, settings: FitSettings, results: Sequence[RankResult], prepared: Prepared, history: History
 ) -> KernelModel:
     targets, info = prepared.targets, source.info
     p = prepared.basis.n_columns
@@ -253,7 +229,10 @@ def _model(
         scores_each=settings.solver.scores_each,
         provenance={
             "settings": settings.summary(),
-            "history": [_json(asdict(epoch)) for epoch in history.epochs],
-            "reason": history.finished.reason,
+            **history.to_json(),
+            "reason": "" if history.finished is None else history.finished.reason,
+            "data": data_card(source),
+            "environment": environment(),
+            "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         },
     )

@@ -280,6 +280,22 @@ def describe(source: Source) -> str:
     return f"{source.info.n_rows:,} rows x {source.info.n_features} features in memory"
 
 
+def data_card(source: Source) -> dict[str, Any]:
+    """Return what the rows are, as JSON values for the saved model: without folders, which may be private."""
+    info = source.info
+    is_stored = isinstance(source, StoreSource) and not isinstance(source.location, zarr.Group)
+    return {
+        "name": os.path.basename(describe(source).rstrip("/")) if is_stored else "arrays in memory",
+        "rows": int(info.n_rows),
+        "features": int(info.n_features),
+        "stored_entries": None if info.n_stored is None else int(info.n_stored),
+        "task": info.task,
+        "classes": None if info.classes is None else len(info.classes),
+        "targets": int(info.n_targets),
+        "scaling": info.scaling.kind,
+    }
+
+
 def check_finite(X: Any, first_row: int = 0, name: str = "X") -> None:
     """Raise DataError naming row and column of the first NaN or infinity of a float table."""
     if is_sparse(X):

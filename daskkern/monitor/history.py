@@ -1,0 +1,250 @@
+"""The history of a fit as a table of epochs, and what else is worth keeping of it with the model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.errors import SpecError
+from daskkern.events import (
+    Event,
+    FitFinished,
+    FitStarted,
+    RankReported,
+    SpectrumFound,
+    StageFinished,
+    from_message,
+    to_message,
+)
+
+_Kind = TypeVar("_Kind")
+_NAN = float("nan")
+_ROWS, _ITEMS = 2_000, 1_000
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """One epoch. What was not measured is NaN.
+
+    Attributes
+    ----------
+    epoch : int
+        From 1.
+    loss : float
+        Mean training loss seen during the epoch.
+    validation_loss, validation_score : float
+        After it; the score is accuracy or R2.
+    seconds : float
+        Of this epoch, validation included.
+    elapsed : float
+        Seconds from the start of the set-up to the end of the epoch, interruptions by lost workers included, time in
+        a queue not.
+    rows_per_second : float
+    working, waiting, exchanging : float
+        Shares of the epoch's time, as means over several ranks: between sums, for slower ranks, in sums.
+    bytes_sent : int
+        By rank 0 to its peers.
+    optimality : float
+        Distance from the optimum, of solvers that know it, in the measure that :class:`History` names.
+    """
+
+    epoch: int
+    loss: float
+    validation_loss: float = _NAN
+    validation_score: float = _NAN
+    seconds: float = _NAN
+    elapsed: float = _NAN
+    rows_per_second: float = _NAN
+    working: float = _NAN
+    waiting: float = _NAN
+    exchanging: float = _NAN
+    bytes_sent: int = 0
+    optimality: float = _NAN
+
+
+_NAMES = tuple(item.name for item in fields(EpochRow))
+_WHOLE = frozenset({"epoch", "bytes_sent"})
+
+
+@dataclass(frozen=True)
+class Incident:
+    """A gang that broke up, grew or went on: the event, and how many seconds after the start of the set-up."""
+
+    elapsed: float
+    event: Event
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class History(Sequence[EpochRow]):
+    """What is kept of a fit: a table with a row for each epoch, and single facts.
+
+    ``history["loss"]`` is a column as an array, ``history[-1]`` a row, ``len(history)`` the number of rows, and
+    ``to_pandas()`` a DataFrame.
+
+    Attributes
+    ----------
+    rows : tuple of EpochRow
+    started : FitStarted or None
+        Sizes and number of ranks; None in models that were saved before histories had more than epochs.
+    finished : FitFinished or None
+    stages : tuple of StageFinished
+        The set-up, in the order of its steps.
+    spectrum : SpectrumFound or None
+        Of the preconditioner, where the solver has one.
+    ranks : tuple of RankReported
+        Of each rank the report with the most memory.
+    incidents : tuple of Incident
+    checkpoints : int
+    checkpoint_seconds : float
+        Spent on writing them, of the rank that writes; training goes on meanwhile.
+    measure : str
+        What the column `optimality` holds, or "".
+    """
+
+    rows: tuple[EpochRow, ...] = ()
+    started: FitStarted | None = None
+    finished: FitFinished | None = None
+    stages: tuple[StageFinished, ...] = ()
+    spectrum: SpectrumFound | None = None
+    ranks: tuple[RankReported, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    checkpoints: int = 0
+    checkpoint_seconds: float = 0.0
+    measure: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return _NAMES
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[EpochRow]:
+        return iter(self.rows)
+
+    @overload
+    def __getitem__(self, key: int) -> EpochRow: ...
+    @overload
+    def __getitem__(self, key: slice) -> tuple[EpochRow, ...]: ...
+    @overload
+    def __getitem__(self, key: str) -> HostArray: ...
+    def __getitem__(self, key: int | slice | str) -> EpochRow | tuple[EpochRow, ...] | HostArray:
+        """Return a row, rows, or a column: a new array (n_epochs,), int64 or float64. KeyError for another name."""
+        if not isinstance(key, str):
+            return self.rows[key]
+        if key not in _NAMES:
+            raise KeyError(f"the history has no column {key!r}; it has {', '.join(_NAMES)}")
+        return np.array([getattr(row, key) for row in self.rows], np.int64 if key in _WHOLE else np.float64)
+
+    def to_pandas(self) -> Any:
+        """Return a new pandas.DataFrame with the epoch as its index. SpecError where pandas is not installed."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise SpecError(
+                "to_pandas() needs pandas, which is not installed; install it, or take columns as history['loss']"
+            ) from None
+        return pd.DataFrame({name: self[name] for name in _NAMES}).set_index("epoch")
+
+    def _shown(self) -> list[str]:
+        """Return the columns in which something was measured."""
+        return [name for name in _NAMES if name in _WHOLE or not np.isnan(self[name]).all()]
+
+    def __repr__(self) -> str:
+        names = self._shown()
+        last = self.rows[-_SHOWN:]
+        cells = [names, *([f"{getattr(row, name):.6g}" for name in names] for row in last)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in cells]
+        title = f"History of {len(self)} epochs" + (f", the last {_SHOWN}:" if len(self) > _SHOWN else ":")
+        return "\n".join([title, *lines])
+
+    def _repr_html_(self) -> str:
+        names = self._shown()
+        head = "".join(f"<th>{name}</th>" for name in names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{getattr(row, name):.6g}</td>" for name in names) + "</tr>" for row in self.rows
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values of bounded size, without NaN: of very many epochs, evenly many; see `from_json`."""
+        single = {"started": self.started, "finished": self.finished, "spectrum": self.spectrum}
+        return {
+            "history": [_no_nan(asdict(row)) for row in _thinned(self.rows, _ROWS)],
+            "run": {
+                **{name: None if event is None else _message(event) for name, event in single.items()},
+                "stages": [_message(stage) for stage in self.stages[:_ITEMS]],
+                "ranks": [_message(rank) for rank in self.ranks[:_ITEMS]],
+                "incidents": [[found.elapsed, _message(found.event)] for found in self.incidents[-_ITEMS:]],
+                "checkpoints": self.checkpoints,
+                "checkpoint_seconds": self.checkpoint_seconds,
+                "measure": self.measure,
+            },
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "History":
+        """Read :meth:`to_json`, also of models that have nothing but epochs, or nothing.
+
+        Raises ValueError, TypeError or KeyError for values that are no history.
+        """
+        rows = tuple(EpochRow(**_row(row)) for row in values.get("history", ()))
+        run = values.get("run")
+        if run is None:
+            return cls(rows)
+        return cls(
+            rows,
+            _event(run["started"], FitStarted),
+            _event(run["finished"], FitFinished),
+            tuple(_found(message, StageFinished) for message in run["stages"]),
+            _event(run["spectrum"], SpectrumFound),
+            tuple(_found(message, RankReported) for message in run["ranks"]),
+            tuple(Incident(float(elapsed), _read(message)) for elapsed, message in run["incidents"]),
+            int(run["checkpoints"]),
+            float(run["checkpoint_seconds"]),
+            str(run["measure"]),
+        )
+
+
+def _thinned(rows: Sequence[EpochRow], most: int) -> list[EpochRow]:
+    """Return at most `most` of `rows`, evenly, the first and the last among them."""
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[number] for number in np.linspace(0, len(rows) - 1, most).round().astype(int)]
+
+
+def _no_nan(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` with None for NaN and infinity, which JSON does not have."""
+    return {
+        key: None if isinstance(value, float) and not np.isfinite(value) else value for key, value in values.items()
+    }
+
+
+def _row(values: Mapping[str, Any]) -> dict[str, Any]:
+    row = {name: _NAN if values[name] is None else float(values[name]) for name in _NAMES if name in values}
+    return {name: int(value) if name in _WHOLE else value for name, value in row.items()}
+
+
+def _message(event: Event) -> dict[str, Any]:
+    message = _no_nan(to_message(event))
+    return {key: list(value[:_ITEMS]) if isinstance(value, tuple) else value for key, value in message.items()}
+
+
+def _read(message: Mapping[str, Any]) -> Event:
+    return from_message({key: _NAN if value is None else value for key, value in message.items()})
+
+
+def _found(message: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
+    event = _read(message)
+    if not isinstance(event, kind):
+        raise ValueError(f"a {kind.__name__} event was expected, found {type(event).__name__}")
+    return event
+
+
+def _event(message: Mapping[str, Any] | None, kind: type[_Kind]) -> _Kind | None:
+    return None if message is None else _found(message, kind)

@@ -1,0 +1,148 @@
+"""Collects the events of a fit into a :class:`~daskkern.monitor.history.History`, on their way to a listener."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from daskkern.events import (
+    BatchFinished,
+    CheckpointWritten,
+    EpochFinished,
+    EpochTimed,
+    Event,
+    FitFinished,
+    FitResumed,
+    FitStarted,
+    Listener,
+    OptimalityMeasured,
+    RankReported,
+    SpectrumFound,
+    StageFinished,
+    WorkersJoined,
+    WorkersLost,
+)
+from daskkern.monitor.history import EpochRow, History, Incident
+
+
+class Recorder:
+    """A listener that keeps what a history needs. An epoch or stage that is done again counts once.
+
+    Parameters
+    ----------
+    listener : callable
+        Is told of every event, after it was noted.
+    earlier : sequence of EpochFinished
+        Epochs of the run that this one goes on from.
+    clock : callable
+        Returns seconds.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        earlier: Sequence[EpochFinished] = (),
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.epochs = list(earlier)
+        self.times: list[EpochTimed] = []
+        self.finished = FitFinished("max_epochs", 0, 0.0)
+        self._listener, self._clock = listener, clock
+        self._before = sum(epoch.seconds for epoch in earlier)
+        self._started: FitStarted | None = None
+        self._begun: float | None = None
+        self._ended: dict[int, float] = {}
+        self._rates: dict[int, float] = {}
+        self._optimality: dict[int, float] = {}
+        self._measure = ""
+        self._stages: dict[str, StageFinished] = {}
+        self._spectrum: SpectrumFound | None = None
+        self._ranks: dict[int, RankReported] = {}
+        self._incidents: list[tuple[float, Event]] = []
+        self._checkpoints: list[float] = []
+
+    def __call__(self, event: Event) -> None:
+        """Note `event` and pass it on."""
+        if isinstance(event, BatchFinished):
+            self._rates[event.epoch] = event.rows_per_second
+        else:
+            self._note(event)
+        self._listener(event)
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case FitStarted():
+                self._started = event
+                self._begun = self._clock() if self._begun is None else self._begun
+            case StageFinished():
+                self._stages[event.stage] = event
+            case EpochFinished():
+                self.epochs = [*(epoch for epoch in self.epochs if epoch.epoch < event.epoch), event]
+                self._ended[event.epoch] = self._clock()
+            case EpochTimed():
+                self.times = [*(times for times in self.times if times.epoch < event.epoch), event]
+            case OptimalityMeasured():
+                self._optimality[event.epoch], self._measure = event.value, event.measure
+            case SpectrumFound():
+                self._spectrum = event
+            case RankReported():
+                known = self._ranks.get(event.rank)
+                if known is None or known.worker != event.worker or known.memory_bytes < event.memory_bytes:
+                    self._ranks[event.rank] = event
+            case CheckpointWritten():
+                self._checkpoints.append(event.seconds)
+            case WorkersLost() | WorkersJoined() | FitResumed():
+                self._incidents.append((self._clock(), event))
+            case FitFinished():
+                self.finished = event
+
+    def complete(self, epochs: Sequence[EpochFinished], reason: str, n_epochs: int) -> None:
+        """Put in what rank 0 knows and was not heard: events of a gang that broke up may be lost."""
+        told = {epoch.epoch: epoch for epoch in self.epochs} | {epoch.epoch: epoch for epoch in epochs}
+        self.epochs = [told[number] for number in sorted(told)]
+        if (self.finished.reason, self.finished.epochs) != (reason, n_epochs):
+            self.finished = FitFinished(reason, n_epochs, self.finished.seconds)
+
+    def history(self, setup_s: float) -> History:
+        """Return what was noted, of a fit whose set-up took `setup_s` before it said that it started."""
+        begun = self._before + setup_s - (0.0 if self._begun is None else self._begun)
+        times = {timed.epoch: timed for timed in self.times}
+        rows: list[EpochRow] = []
+        for epoch in self.epochs:
+            earlier = rows[-1].elapsed if rows else 0.0
+            ended = self._ended.get(epoch.epoch)
+            rows.append(
+                EpochRow(
+                    epoch.epoch,
+                    epoch.loss,
+                    epoch.validation_loss,
+                    epoch.validation_score,
+                    epoch.seconds,
+                    earlier + epoch.seconds if ended is None else begun + ended,
+                    self._rate(epoch),
+                    *_shares(times.get(epoch.epoch)),
+                    epoch.bytes_sent,
+                    self._optimality.get(epoch.epoch, float("nan")),
+                )
+            )
+        return History(
+            tuple(rows),
+            self._started,
+            self.finished,
+            tuple(self._stages.values()),
+            self._spectrum,
+            tuple(self._ranks[rank] for rank in sorted(self._ranks)),
+            tuple(Incident(begun + at, event) for at, event in self._incidents),
+            len(self._checkpoints),
+            sum(self._checkpoints),
+            self._measure,
+        )
+
+    def _rate(self, epoch: EpochFinished) -> float:
+        if epoch.epoch in self._rates or self._started is None or not epoch.seconds > 0:
+            return self._rates.get(epoch.epoch, float("nan"))
+        return self._started.n_samples / epoch.seconds
+
+
+def _shares(timed: EpochTimed | None) -> tuple[float, float, float]:
+    if timed is None or not timed.seconds > 0:
+        return (float("nan"),) * 3
+    return timed.working / timed.seconds, timed.waiting / timed.seconds, timed.exchanging / timed.seconds
