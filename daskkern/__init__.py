@@ -33,6 +33,7 @@ _PUBLIC = {
     "ingest": ("daskkern.data.ingest", "ingest"),
     "list_fits": ("daskkern.training.handle", "list_fits"),
     "load": ("daskkern.models", "load_model"),
+    "plot": ("daskkern.plot", ""),  # a package, too
     "sweep": ("daskkern.systems", "sweep"),
     "systems": ("daskkern.systems", ""),  # the package itself, which is read like a mapping
 }
@@ -53,6 +54,7 @@ __all__ = [
     "ingest",
     "list_fits",
     "load",
+    "plot",
     "sweep",
     "systems",
 ]

@@ -11,6 +11,7 @@ from daskkern.cli.console import run
 from daskkern.cli.fit import fit_command
 from daskkern.cli.fits import COMMANDS as FIT_COMMANDS
 from daskkern.cli.plan import plan_command
+from daskkern.cli.report import report_command
 from daskkern.cli.score import predict_command, score_command
 from daskkern.cli.systems import compare_command, sweep_command, systems_command
 
@@ -33,6 +34,7 @@ for _command in (
     fit_command,
     score_command,
     predict_command,
+    report_command,
     *FIT_COMMANDS,
     systems_command,
     compare_command,

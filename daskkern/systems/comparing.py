@@ -77,6 +77,16 @@ class Comparison:
         """Write everything as JSON to a new file that appears when it is whole."""
         write_text(Path(path), json.dumps(asdict(self), indent=2) + "\n")
 
+    @classmethod
+    def read(cls, path: str | Path) -> "Comparison":
+        """Read what :meth:`save` wrote. SpecError when the file is missing or something else."""
+        try:
+            values = json.loads(Path(path).read_text())
+            curves = [{**curve, "points": tuple(map(tuple, curve["points"]))} for curve in values["curves"]]
+            return cls(**{**values, "curves": tuple(Curve(**curve) for curve in curves)})
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise SpecError(f"{path} is no comparison that 'daskkern compare --out' wrote: {error}") from None
+
 
 def compare(
     store: str,

@@ -1,5 +1,6 @@
 """The picture of a comparison: error against time, a panel a group."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,27 @@ def plot_comparison(found: Comparison, path: str | Path) -> None:
     axes = figure.subplots(1, max(1, len(groups)), squeeze=False, sharey=True)[0]
     for axis, group in zip(axes, groups, strict=False):
         _panel(axis, group, [curve for curve in found.curves if curve.group == group and curve.points])
-    axes[0].set_ylabel("error on the test rows" if found.measure == "error" else "(1 - R2)^(1/2) on the test rows")
+    axes[0].set_ylabel(error_label(found.measure))
     figure.suptitle(f"{Path(found.store).name}: {found.n_rows:,} rows, {found.n_features} features, {found.kernel}")
     figure.savefig(path, dpi=110)
 
 
-def _panel(axis: Any, group: str, curves: list[Curve]) -> None:
-    for curve in curves:
-        axis.plot(*zip(*curve.points, strict=True), marker=".", linewidth=1.2, label=curve.system)
+def error_label(measure: str) -> str:
+    """Return what the errors of a comparison's points are."""
+    return "error on the test rows" if measure == "error" else "(1 - R2)^(1/2) on the test rows"
+
+
+def draw_curves(axis: Any, curves: Iterable[tuple[str, Sequence[tuple[float, float]]]]) -> None:
+    """Draw named lines of (seconds, error) on matplotlib axes, both on a log scale."""
+    for name, points in curves:
+        axis.plot(*zip(*points, strict=True), marker=".", linewidth=1.2, label=name)
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlabel("seconds, set-up included")
-    axis.set_title(group)
     axis.grid(True, which="both", alpha=0.25)
     axis.legend(fontsize="small")
+
+
+def _panel(axis: Any, group: str, curves: list[Curve]) -> None:
+    draw_curves(axis, [(curve.system, curve.points) for curve in curves])
+    axis.set_title(group)

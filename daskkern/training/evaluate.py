@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from daskkern.arrays import HostArray
 from daskkern.data.csr import FeatureRows
 from daskkern.data.csr_store import CsrReader
 from daskkern.data.store import Store
@@ -55,14 +56,25 @@ def raw_blocks(store: Store) -> Iterator[FeatureRows]:
         yield np.asarray(X[start : start + _BLOCK])
 
 
-def score_store(model: KernelModel, store: Store, progress: Progress | None = None) -> Score:
-    """Score `model` on all rows of `store`. Labels are compared by value, never by code."""
+def score_store(
+    model: KernelModel,
+    store: Store,
+    progress: Progress | None = None,
+    seen: Callable[[HostArray, HostArray], None] | None = None,
+) -> Score:
+    """Score `model` on all rows of `store`. Labels are compared by value, never by code.
+
+    `seen` is called with the scores (m, c) and targets of each block.
+    """
     check_store(model, store, targets=True)
     y = store.array("y")
     tally = Tally(model, store.info.classes)
     start = 0
     for X in raw_blocks(store):
-        tally.add(model.scores(model.check(X)), np.asarray(y[start : start + X.shape[0]]))
+        scores, targets = model.scores(model.check(X)), np.asarray(y[start : start + X.shape[0]])
+        tally.add(scores, targets)
+        if seen is not None:
+            seen(scores, targets)
         start += X.shape[0]
         if progress is not None:
             progress(start, store.info.n_rows)

@@ -1,0 +1,42 @@
+"""``daskkern report``."""
+
+from pathlib import Path
+
+import click
+
+from daskkern.cli.console import progress_bar, say
+from daskkern.errors import SpecError
+from daskkern.models import load_model
+from daskkern.report import write_report
+from daskkern.training.raw_tables import rows_of
+
+
+@click.command("report")
+@click.argument("model")
+@click.option("--test", metavar="STORE", help="Rows to score the model on; also a table with the training columns.")
+@click.option("--out", default="report.html", show_default=True, metavar="FILE", help="One HTML file with everything.")
+@click.option("--png", metavar="FOLDER", help="Write the pictures there as PNG files, too.")
+def report_command(model: str, test: str | None, out: str, png: str | None) -> None:
+    """Write a report on MODEL: scores, curves, spectrum, time, settings and environment."""
+    if Path(out).is_dir():
+        raise SpecError(f"--out {out} was given, which is a folder; give the name of an HTML file")
+    fitted = load_model(model)
+    if test is None:
+        written = write_report(fitted, out, name=model, png=png)
+    else:
+        with rows_of(fitted, test) as rows, progress_bar() as bar:
+            line = bar.add_task("scoring", total=rows.info.n_rows)
+            written = write_report(
+                fitted,
+                out,
+                name=model,
+                test=rows,
+                test_name=test,
+                png=png,
+                progress=lambda done, total: bar.update(line, completed=done, total=total),
+            )
+    say(f"the report is in {out}")
+    if png is not None:
+        say(f"{len(written)} pictures are in {png}")
+    if not len(fitted.history_):
+        say("note: the model was saved without a history, so the report has no curves")

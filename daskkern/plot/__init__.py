@@ -1,0 +1,13 @@
+"""Pictures of fits on matplotlib axes: ``daskkern.plot.history(model)``. Needs the extra ``daskkern[plot]``.
+
+Each function takes fitted estimators, models or paths of saved models, draws on `axes` where they are given, else on
+new ones of pyplot, and returns the axes.
+"""
+
+from daskkern.plot.comparisons import compare
+from daskkern.plot.curves import history
+from daskkern.plot.predictions import calibration, confusion, residuals
+from daskkern.plot.spectra import spectrum
+from daskkern.plot.times import time_shares
+
+__all__ = ["calibration", "compare", "confusion", "history", "residuals", "spectrum", "time_shares"]

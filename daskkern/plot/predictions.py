@@ -1,0 +1,127 @@
+"""How predictions compare with the truth."""
+
+from typing import Any
+
+import numpy as np
+
+from daskkern.errors import DataError
+from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
+from daskkern.training.observe import Observed, observe
+from daskkern.training.tally import Score
+
+_NUMBERED = 20
+"""Most classes whose cells carry numbers."""
+
+
+def confusion(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
+    """Draw the confusion matrix: the share of each true class (a row) that was predicted as each class.
+
+    Parameters
+    ----------
+    fit
+        A fitted classifier, a model, or the path of a saved one.
+    X : store, or array-like (n, d)
+    y : array-like (n,), optional
+        Labels, with arrays.
+    axes : matplotlib Axes, optional
+
+    Raises
+    ------
+    DataError
+        For a regressor, and for rows that do not belong to the model.
+    """
+    return draw_confusion(observe(model_of(fit), X, y).score, axes)
+
+
+def calibration(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
+    """Draw how often the most probable class was right, against its probability; parameters as of :func:`confusion`.
+
+    Raises DataError for a model without probabilities.
+    """
+    return draw_calibration(observe(model_of(fit), X, y).score, axes)
+
+
+def residuals(fit: Fit, X: Any, y: Any = None, *, target: int = 0, axes: Any = None) -> Any:
+    """Draw what was predicted less the truth, against the truth; parameters as of :func:`confusion`.
+
+    `target` is the number of one of several targets. Of many rows, about 5,000 evenly chosen ones are drawn. Raises
+    DataError for a classifier.
+    """
+    return draw_residuals(observe(model_of(fit), X, y), target, axes)
+
+
+def draw_confusion(score: Score, axes: Any) -> Any:
+    """Draw the confusion matrix of a score."""
+    if score.confusion is None or score.classes is None:
+        raise DataError("a regression model has no confusion matrix; draw its residuals")
+    axes = new_axes(axes)
+    counts = np.array(score.confusion, float)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    k = len(counts)
+    if k <= _NUMBERED:
+        size = "medium" if k <= 6 else "small" if k <= 12 else "x-small"
+        for row, column in np.argwhere(counts > 0):
+            share = shares[row, column]
+            text = f"{100 * share:.0f}" if share >= 0.005 else "<1"
+            axes.text(
+                column, row, text, ha="center", va="center", fontsize=size, color="white" if share > 0.55 else "#1b2733"
+            )
+    step = -(-k // _NUMBERED)
+    names = [str(label) for label in score.classes]
+    names = [name if len(name) <= 16 else f"{name[:15]}\N{HORIZONTAL ELLIPSIS}" for name in names]
+    turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > 3 else {}
+    axes.set_xticks(range(0, k, step), names[::step], **turned)
+    axes.set_yticks(range(0, k, step), names[::step])
+    axes.set_xlabel("predicted class")
+    axes.set_ylabel("true class")
+    axes.set_title("percent of the true class", fontsize="medium", loc="left")
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    return axes
+
+
+def draw_calibration(score: Score, axes: Any) -> Any:
+    """Draw the calibration of a score."""
+    if score.calibration is None:
+        raise DataError(
+            "the model has no probabilities to compare with what happened; train with loss 'logistic' or "
+            "'multinomial_logistic'"
+        )
+    axes = plain(new_axes(axes))
+    bins = score.calibration
+    biggest = max(part.n_rows for part in bins)
+    axes.plot([0, 1], [0, 1], color="#888888", linewidth=1, linestyle="--", label="ideal")
+    axes.plot([part.confidence for part in bins], [part.accuracy for part in bins], color=COLORS[0], linewidth=1.4)
+    axes.scatter(
+        [part.confidence for part in bins],
+        [part.accuracy for part in bins],
+        [12 + 100 * part.n_rows / biggest for part in bins],
+        color=COLORS[0],
+        alpha=0.75,
+        label="this model; area is rows",
+    )
+    axes.set_xlim(0, 1.02)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("probability of the predicted class")
+    axes.set_ylabel("share that was right")
+    axes.legend(frameon=False, fontsize="small", loc="upper left")
+    return axes
+
+
+def draw_residuals(found: Observed, target: int, axes: Any, name: str = "") -> Any:
+    """Draw the residuals of one target."""
+    if found.score.rmse is None:
+        raise DataError("a classifier has no residuals; draw its confusion matrix")
+    if not 0 <= target < found.targets.shape[1]:
+        raise DataError(f"target {target} was asked of a model of {found.targets.shape[1]}; they are counted from 0")
+    axes = plain(new_axes(axes))
+    truth = found.targets[:, target]
+    errors = found.predictions[:, target] - truth
+    marker = 9 if len(truth) < 1000 else 4
+    alpha = 0.7 if len(truth) < 1000 else 0.35
+    axes.axhline(0, color="#888888", linewidth=1)
+    axes.scatter(truth, errors, marker, color=COLORS[0], alpha=alpha, linewidths=0, rasterized=len(truth) > 1500)
+    axes.set_xlabel(f"true {name or 'target'}")
+    axes.set_ylabel("prediction less truth")
+    return axes

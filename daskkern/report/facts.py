@@ -1,0 +1,244 @@
+"""What a report says in words and numbers, read from the model and from a score."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from daskkern.models import KernelModel
+from daskkern.monitor.history import History
+from daskkern.monitor.lines import line_of
+from daskkern.training.memory import format_bytes
+from daskkern.training.observe import Observed
+from daskkern.training.tally import Score
+
+Facts: TypeAlias = list[tuple[str, str]]
+"""Names and values, a line each."""
+
+_REASONS = {
+    "max_epochs": "all epochs were run",
+    "max_seconds": "the time was over",
+    "early_stopping": "validation rows no longer improved",
+    "converged": "the solver had converged",
+    "interrupted": "it was interrupted",
+}
+_MOST_CLASSES = 50
+
+
+def heading(model: KernelModel) -> str:
+    """Return one line on what was fitted to what."""
+    settings, data = model.provenance.get("settings", {}), model.provenance.get("data", {})
+    kind = "Classifier" if model.task == "classification" else "Regressor"
+    solver = settings.get("solver", {}).get("name")
+    words = [kind, f"by {solver}" if solver else "", f"with {model.points.shape[0]:,} columns"]
+    if data:
+        words.append(f"on {data['rows']:,} rows of {data['name']}")
+    return " ".join(word for word in words if word)
+
+
+def tiles(model: KernelModel, history: History, score: Score | None) -> Facts:
+    """Return the few numbers that are looked at first, names after values' order of weight."""
+    found: Facts = []
+    if score is not None:
+        found += _score_tiles(score)
+    scores = history["validation_score"]
+    if score is None and not np.isnan(scores).all():
+        best = float(np.nanmax(scores))
+        name = "best validation accuracy" if model.task == "classification" else "best validation R\N{SUPERSCRIPT TWO}"
+        found.append((name, f"{best:.2%}" if model.task == "classification" else f"{best:.4f}"))
+    if len(history):
+        found.append(("final training loss", f"{history[-1].loss:.4g}"))
+        found.append(("epochs", f"{history[-1].epoch:,}"))
+        if np.isfinite(history[-1].elapsed):
+            found.append(("time, set-up included", duration(history[-1].elapsed)))
+        rates = history["rows_per_second"]
+        if not np.isnan(rates).all():
+            found.append(("rows/s, median epoch", f"{np.nanmedian(rates):,.0f}"))
+    found.append(("size of the model", format_bytes(model.nbytes)))
+    return found
+
+
+def _score_tiles(score: Score) -> Facts:
+    if score.accuracy is None:
+        named = {"test RMSE": score.rmse, "test MAE": score.mae, "test R\N{SUPERSCRIPT TWO}": score.r2}
+        return [(name, f"{value:.4g}") for name, value in named.items() if value is not None]
+    found = [("test accuracy", f"{score.accuracy:.2%}")]
+    if score.roc_auc is not None:
+        found.append(("test ROC-AUC", f"{score.roc_auc:.4f}"))
+    if score.log_loss is not None:
+        found.append(("test log loss", f"{score.log_loss:.4g}"))
+    if score.calibration_error is not None:
+        found.append(("calibration error", f"{score.calibration_error:.2%}"))
+    return found
+
+
+def errors_of(observed: Observed) -> Facts:
+    """Return how large the errors of a regression are, in the units of its targets; nothing of a classification."""
+    score = observed.score
+    if score.rmse is None or score.mae is None or score.r2 is None:
+        return []
+    errors = observed.predictions - observed.targets
+    low, middle, high = np.quantile(np.abs(errors), (0.5, 0.9, 0.99))
+    return [
+        ("root of the mean square (RMSE)", f"{score.rmse:.5g}"),
+        ("mean size (MAE)", f"{score.mae:.5g}"),
+        ("mean, a bias if far from 0", f"{errors.mean():.3g}"),
+        ("half of them are below", f"{low:.4g}"),
+        ("nine of ten are below", f"{middle:.4g}"),
+        ("99 of 100 are below", f"{high:.4g}"),
+        ("spread of the targets", f"{np.std(observed.targets, axis=0).mean():.5g}"),
+        ("share of variance explained (R\N{SUPERSCRIPT TWO})", f"{score.r2:.4f}"),
+    ]
+
+
+def settings_of(model: KernelModel) -> Facts:
+    """Return the settings of the fit."""
+    found: Facts = []
+    for name, value in model.provenance.get("settings", {}).items():
+        if isinstance(value, Mapping) and "name" in value:
+            rest = ", ".join(f"{key} {_word(item)}" for key, item in value.items() if key != "name")
+            found.append((_label(name), f"{value['name']}" + (f" ({rest})" if rest else "")))
+        elif isinstance(value, Mapping):
+            found.append((_label(name), ", ".join(f"{key} {_word(item)}" for key, item in value.items())))
+        else:
+            found.append((_label(name), _word(value)))
+    return found
+
+
+def data_of(model: KernelModel) -> Facts:
+    """Return the data card: what it was trained on."""
+    data = model.provenance.get("data", {})
+    found: Facts = []
+    if data:
+        found = [("rows from", data["name"]), ("rows", f"{data['rows']:,}")]
+    sparse = data.get("stored_entries")
+    density = "" if sparse is None else f", sparse: {sparse / max(1, data['rows'] * data['features']):.3g} stored"
+    found.append(("features", f"{model.n_features:,}{density}"))
+    if model.feature_names:
+        found.append(("feature names", _some(model.feature_names)))
+    if model.classes is not None:
+        found.append((f"classes ({len(model.classes):,})", _some([str(label) for label in model.classes])))
+    else:
+        found.append(("targets", _some(model.target_names) if model.target_names else f"{_targets(model):,}"))
+    found.append(("scaling of features", model.scaling.kind))
+    if model.encoding is not None:
+        found.append(("encoding", f"{len(model.encoding):,} columns of a table became {model.n_features:,} features"))
+    return found
+
+
+def model_of(model: KernelModel) -> Facts:
+    """Return what the model itself is."""
+    return [
+        ("kernel", repr(model.kernel)),
+        ("loss", model.loss),
+        ("columns", f"{model.points.shape[0]:,} points of {model.points.shape[1]:,} numbers, {model.points.dtype}"),
+        ("coefficients", f"{model.coef.shape[0]:,} x {model.coef.shape[1]:,}"),
+        ("size", format_bytes(model.nbytes)),
+    ]
+
+
+def run_of(model: KernelModel, history: History) -> Facts:
+    """Return how the run went, in words."""
+    found: Facts = []
+    reason = model.provenance.get("reason")
+    if reason:
+        found.append(("it ended because", _REASONS.get(reason, reason)))
+    if model.provenance.get("finished_at"):
+        found.append(("finished", str(model.provenance["finished_at"]).replace("T", " ").replace("+00:00", " UTC")))
+    if history.started is not None:
+        found.append(("ranks", f"{history.started.size:,}"))
+    if history.checkpoints:
+        found.append(("checkpoints", f"{history.checkpoints:,}, {duration(history.checkpoint_seconds)} of writing"))
+    sent = int(history["bytes_sent"].sum())
+    if sent:
+        found.append(("sent by rank 0", format_bytes(sent)))
+    for incident in history.incidents[-20:]:
+        line = line_of(incident.event, 0)
+        if line is not None:
+            found.append((f"after {duration(incident.elapsed)}", line.strip()))
+    return found
+
+
+def environment_of(model: KernelModel) -> Facts:
+    """Return software and machine."""
+    found = model.provenance.get("environment", {})
+    if not found:
+        return []
+    lines = [
+        ("processor", f"{found['processor']}, {found['cores']} cores"),
+        ("memory", format_bytes(int(found["memory_bytes"]))),
+        ("system", str(found["system"])),
+        ("Python", str(found["python"])),
+    ]
+    return [*lines, *((name, str(version)) for name, version in found["versions"].items())]
+
+
+def time_parts(history: History) -> list[tuple[str, float, str]]:
+    """Return where the seconds went: name, seconds and a remark for each part of more than a millisecond."""
+    parts = [(stage.stage, stage.seconds, stage.detail) for stage in history.stages if stage.seconds >= 1e-3]
+    seconds = np.nan_to_num(history["seconds"])
+    shares = {"working": "training", "waiting": "waiting for slower ranks", "exchanging": "exchange between ranks"}
+    if np.isnan(history["working"]).all():
+        parts.append(("training", float(seconds.sum()), f"{len(history):,} epochs, validation included"))
+    else:
+        known = np.nan_to_num(history["working"]) > 0
+        for column, name in shares.items():
+            parts.append((name, float((np.nan_to_num(history[column]) * seconds).sum()), "mean of the ranks"))
+        parts.append(("other epochs", float(seconds[~known].sum()), "not told apart"))
+    if len(history) and np.isfinite(history[-1].elapsed):
+        rest = history[-1].elapsed - sum(part[1] for part in parts)
+        parts.append(("between", rest, "reading before the first epoch, recovery, reports"))
+    return [part for part in parts if part[1] >= 1e-3]
+
+
+def class_rows(score: Score) -> list[tuple[str, ...]]:
+    """Return a row for each class: label, rows, recall, precision, and what it is taken for most often."""
+    if score.confusion is None or score.classes is None:
+        return []
+    counts = np.array(score.confusion, float)
+    right, true, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    rows: list[tuple[str, ...]] = []
+    for k, label in enumerate(score.classes[:_MOST_CLASSES]):
+        wrong = counts[k].copy()
+        wrong[k] = 0
+        most = int(wrong.argmax())
+        taken = f"{score.classes[most]} ({wrong[most]:,.0f})" if wrong[most] else "\N{EN DASH}"
+        rows.append((str(label), f"{true[k]:,.0f}", _share(right[k], true[k]), _share(right[k], predicted[k]), taken))
+    return rows
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}" if whole else "\N{EN DASH}"
+
+
+def _targets(model: KernelModel) -> int:
+    return int(model.coef.shape[1] // model.scores_each)
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_word(item)}" for key, item in value.items())
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
+
+
+def _some(names: Sequence[str], most: int = 12) -> str:
+    rest = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest

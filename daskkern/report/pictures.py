@@ -1,0 +1,141 @@
+"""The pictures of a report, as SVG for its page and as PNG files beside it."""
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskkern.models import KernelModel
+from daskkern.plot import history as draw_history
+from daskkern.plot import spectrum as draw_spectrum
+from daskkern.plot import time_shares
+from daskkern.plot.given import require_matplotlib
+from daskkern.plot.predictions import draw_calibration, draw_confusion, draw_residuals
+from daskkern.training.observe import Observed
+
+_INK = "#010203"
+"""Stands for the colour of text, which the page sets."""
+_LOOKS: Any = {
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
+    "grid.color": _INK,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "legend.facecolor": "none",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "daskkern",
+    "font.size": 10,
+}
+_MOST_TARGETS = 4
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture: the section it belongs to, its file name, what it shows, and what draws it on axes."""
+
+    section: str
+    name: str
+    caption: str
+    draw: Callable[[Any], Any]
+    width: float = 5.6
+    height: float = 3.5
+
+
+def pictures_of(model: KernelModel, observed: Observed | None) -> list[Picture]:
+    """Return the pictures that there are data for."""
+    table = model.history_
+    found: list[Picture] = []
+    if observed is not None:
+        found += _predictions(model, observed)
+    if len(table):
+        found.append(Picture("learning", "loss", "Loss after each epoch", lambda axes: draw_history(model, axes=axes)))
+        if not np.isnan(table["elapsed"]).all():
+            draw = _history(model, ("loss", "validation_loss"), "seconds")
+            found.append(Picture("learning", "loss-time", "The same against time", draw))
+        for column, caption in (
+            ("validation_score", f"{'Accuracy' if model.classes else 'R2'} on the validation rows"),
+            ("optimality", f"Distance from the optimum: {table.measure}"),
+            ("rows_per_second", "Speed of the epochs"),
+        ):
+            if not np.isnan(table[column]).all():
+                found.append(
+                    Picture("learning", column.replace("_", "-"), caption, _history(model, (column,), "epoch"))
+                )
+    if table.spectrum is not None and table.spectrum.eigenvalues:
+        caption = "Leading eigenvalues: the flatter, the larger the steps that SGD can take"
+        found.append(Picture("spectrum", "spectrum", caption, lambda axes: draw_spectrum(model, axes=axes)))
+    if not np.isnan(table["working"]).all():
+        found.append(
+            Picture("time", "time", "Time of the ranks in each epoch", lambda axes: time_shares(model, axes=axes))
+        )
+    return found
+
+
+def _predictions(model: KernelModel, observed: Observed) -> list[Picture]:
+    score = observed.score
+    found = []
+    if score.confusion is not None:
+        side = 3.4 + 0.16 * min(20, len(score.confusion))
+        draw = lambda axes: draw_confusion(score, axes)  # noqa: E731
+        found.append(Picture("test", "confusion", "What each class was taken for", draw, side, side))
+    if score.calibration is not None:
+        draw = lambda axes: draw_calibration(score, axes)  # noqa: E731
+        found.append(Picture("test", "calibration", "Can the probabilities be trusted?", draw, 5.0, 4.2))
+    for target in range(min(observed.targets.shape[1], _MOST_TARGETS) if score.rmse is not None else 0):
+        name = model.target_names[target] if model.target_names else ""
+        number = f"-{target + 1}" if observed.targets.shape[1] > 1 else ""
+        caption = f"Errors{f' of {name}' if name else ''} against the truth"
+        found.append(Picture("test", f"residuals{number}", caption, _residuals(observed, target, name)))
+    return found
+
+
+def _residuals(observed: Observed, target: int, name: str) -> Callable[[Any], Any]:
+    return lambda axes: draw_residuals(observed, target, axes, name)
+
+
+def _history(model: KernelModel, show: tuple[str, ...], against: str) -> Callable[[Any], Any]:
+    return lambda axes: draw_history(model, show=show, against=against, axes=axes)
+
+
+def as_svg(picture: Picture) -> str:
+    """Return the picture as an SVG element that takes the page's colour and font."""
+    require_matplotlib()
+    from matplotlib import rc_context
+
+    with rc_context(_LOOKS):
+        figure = _figure(picture)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    return _inlined(text.getvalue(), picture.name)
+
+
+def _inlined(svg: str, name: str) -> str:
+    """Return an SVG file as an element: without what only files need, with identifiers of its own."""
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\g<1>{name}-", svg)
+    width = re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', svg)
+    assert width is not None
+    svg = re.sub(r'<svg [^>]*?viewBox="([^"]+)"[^>]*>', _TAG.format(name=name), svg, count=1)
+    return svg.replace(_INK, "currentColor")
+
+
+_TAG = r'<svg viewBox="\1" role="img" aria-labelledby="caption-{name}" xmlns:xlink="http://www.w3.org/1999/xlink">'
+
+
+def write_png(picture: Picture, folder: Path) -> Path:
+    """Write the picture to a PNG file in `folder` and return its path."""
+    path = folder / f"{picture.name}.png"
+    _figure(picture).savefig(path, dpi=150, facecolor="white")
+    return path
+
+
+def _figure(picture: Picture) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(picture.width, picture.height), layout="constrained")
+    picture.draw(figure.subplots())
+    return figure
