@@ -4,7 +4,7 @@ Solvers and trainers emit events; progress bars, histories and dashboards listen
 record of numbers, strings and tuples of numbers, so that it crosses a Dask comm as a plain message without pickling.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -217,6 +217,18 @@ def from_message(message: Mapping[str, Any]) -> Event:
         return kind(**fields)
     except TypeError as error:
         raise ValueError(f"a {kind.__name__} event does not have these fields: {error}") from error
+
+
+def all_of(listeners: Sequence[Listener]) -> Listener:
+    """Return a listener that tells all `listeners`, in their order."""
+    if len(listeners) == 1:
+        return listeners[0]
+
+    def tell(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return tell
 
 
 def silent(event: Event) -> None:

@@ -2,7 +2,8 @@
 
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import click
 from rich.console import Console
@@ -18,6 +19,16 @@ OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 def say(line: str = "") -> None:
     """Print one line for the user on stdout, whole and without markup."""
     OUT.print(line, markup=False)
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Inside, what people read goes to stderr, because stdout carries something for programs."""
+    OUT.stderr = True
+    try:
+        yield
+    finally:
+        OUT.stderr = False
 
 
 def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

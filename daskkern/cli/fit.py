@@ -8,6 +8,7 @@ import click
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import say
 from daskkern.cli.fit_options import FitRequest, fit_options
+from daskkern.cli.watching import dask_report, listening, log_option, people
 from daskkern.cluster.fits import new_card
 from daskkern.cluster.gang import GangSettings
 from daskkern.data.atomic import check_destination
@@ -17,7 +18,6 @@ from daskkern.errors import DataError, SpecError
 from daskkern.events import EpochTimed
 from daskkern.models import save_model
 from daskkern.models.store import FORMAT
-from daskkern.monitor.progress import progress
 from daskkern.training.checkpoint import remove_checkpoint
 from daskkern.training.detached import submit
 from daskkern.training.fit import FitResult, fit
@@ -42,6 +42,8 @@ from daskkern.training.sources import StoreSource, describe
 @click.option("--name", help="What the dashboard calls the fit.  [default: the solver]")
 @click.option("--ranks", type=int, metavar="N", help="Use N of the workers.  [default: all]")
 @click.option("--share", is_flag=True, help="Share workers with other fits that do; each keeps to its --memory.")
+@log_option
+@click.option("--report", metavar="FILE", help="Write Dask's performance report on the cluster's work to an HTML file.")
 @fit_options
 @cluster_options
 def fit_command(
@@ -55,10 +57,18 @@ def fit_command(
     name: str | None,
     ranks: int | None,
     share: bool,
+    log_json: str | None,
+    report: str | None,
     request: FitRequest,
     where: ClusterRequest,
 ) -> None:
     """Train a kernel machine on STORE and write the model."""
+    if detach and (log_json or report):
+        raise SpecError(
+            "--log-json and --report are about what this process sees of a fit, and --detach leaves at once; leave "
+            "them out, and follow the fit with: daskkern watch FIT --log-json"
+        )
+    click.get_current_context().with_resource(people(log_json))
     source = open_source(store)
     settings = request.settings(source.info.task)
     watched = None if validation is None else open_source(validation)
@@ -77,7 +87,11 @@ def fit_command(
         return
     label = name or settings.solver.name
     card = replace(new_card(label), source=describe(source), out=whole_out, max_epochs=settings.max_epochs)
-    with where.client() as client, progress(settings.max_epochs) as listener:
+    with (
+        where.client() as client,
+        dask_report(client, report),
+        listening(settings.max_epochs, log_json) as listener,
+    ):
         result = fit(
             source, settings, client=client, validation=watched, listener=listener, gang=gang, safety=safety, card=card
         )

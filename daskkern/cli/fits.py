@@ -11,10 +11,10 @@ import click
 
 from daskkern.cli.cluster_options import ClusterRequest, scheduler_options
 from daskkern.cli.console import listing, say
+from daskkern.cli.watching import listening, log_option, people
 from daskkern.cluster.fits import FitStatus
 from daskkern.errors import ClusterError
 from daskkern.monitor.lines import line_of
-from daskkern.monitor.progress import progress
 from daskkern.monitor.words import seconds
 from daskkern.training.handle import FitHandle, attach, find_fit, list_fits
 
@@ -42,12 +42,14 @@ def status_command(fit: str | None, as_json: bool, running: ClusterRequest) -> N
 
 @click.command("watch")
 @click.argument("fit", required=False)
+@log_option
 @scheduler_options
-def watch_command(fit: str | None, running: ClusterRequest) -> None:
+def watch_command(fit: str | None, log_json: str | None, running: ClusterRequest) -> None:
     """Follow a FIT until it ends; Ctrl-C leaves it alone. Without FIT: the one that runs."""
+    click.get_current_context().with_resource(people(log_json))
     with _handle(running, fit) as (handle, status):
         try:
-            with progress(status.card.max_epochs) as listener:
+            with listening(status.card.max_epochs, log_json) as listener:
                 status = handle.watch(listener)
         except KeyboardInterrupt:
             say(f"fit {handle.fit} goes on; look again with: daskkern watch {handle.fit} {running.words}")

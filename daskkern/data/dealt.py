@@ -12,6 +12,7 @@ from typing import TypeVar
 from distributed import Client, as_completed, wait
 
 from daskkern.backend.current import current
+from daskkern.backend.task_names import task_name
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -45,7 +46,8 @@ def run_tasks(
     Exception
         The first error of a task. By then no task runs.
     """
-    futures = [client.submit(function, job, pure=False) for job in jobs]
+    role = f"rows_{function.__name__.strip('_')}"
+    futures = [client.submit(function, job, key=task_name(role), pure=False) for job in jobs]
     numbers = {future.key: number for number, future in enumerate(futures)}
     results: dict[int, Result] = {}
     try:

@@ -9,6 +9,7 @@ import scipy.linalg
 from daskkern.arrays import FloatArray
 from daskkern.backend.concurrency import cpu_count, library_threads
 from daskkern.backend.random import generator
+from daskkern.backend.task_names import task_name
 from daskkern.errors import SpecError
 
 DENSE_LIMIT = 5000
@@ -98,7 +99,7 @@ def _product(matrix: da.Array | FloatArray, block: FloatArray) -> FloatArray:
     if not isinstance(matrix, da.Array):
         with library_threads(cpu_count()):
             return np.asarray(matrix @ block, np.float64)
-    lazy = da.from_array(block.astype(matrix.dtype), chunks=(matrix.chunks[1], -1))
+    lazy = da.from_array(block.astype(matrix.dtype), chunks=(matrix.chunks[1], -1), name=task_name("directions"))
     product: FloatArray = np.asarray(matrix.dot(lazy).compute(), np.float64)
     return product
 

@@ -11,6 +11,7 @@ import numpy as np
 from dask.delayed import delayed
 
 from daskkern.arrays import HostArray
+from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import slices
 from daskkern.kernels import Kernel
 
@@ -23,15 +24,20 @@ def lazy_kernel_matrix(kernel: Kernel, X: HostArray, Z: HostArray, chunk: int = 
     `X` and `Z` are embedded in the graph once a block row or column, so they should be samples, not data sets.
     """
     shift = kernel.shift_for(Z)
-    left = [delayed(X[rows], pure=True) for rows in slices(X.shape[0], chunk)]
-    right = [delayed(Z[cols], pure=True) for cols in slices(Z.shape[0], chunk)]
+    left = [delayed(X[rows], name=task_name("sample")) for rows in slices(X.shape[0], chunk)]
+    right = [delayed(Z[cols], name=task_name("sample")) for cols in slices(Z.shape[0], chunk)]
     heights = [rows.stop - rows.start for rows in slices(X.shape[0], chunk)]
     widths = [cols.stop - cols.start for cols in slices(Z.shape[0], chunk)]
     one = delayed(_shifted_block, pure=True)
     return da.block(
         [
             [
-                da.from_delayed(one(kernel, rows, cols, shift), shape=(height, width), dtype=X.dtype)
+                da.from_delayed(
+                    one(kernel, rows, cols, shift, dask_key_name=task_name("kernel_block")),
+                    shape=(height, width),
+                    dtype=X.dtype,
+                    name=task_name("kernel_block"),
+                )
                 for cols, width in zip(right, widths, strict=True)
             ]
             for rows, height in zip(left, heights, strict=True)
@@ -45,8 +51,9 @@ def lazy_gram_sum(parts: Sequence[Callable[[HostArray], HostArray]], T: HostArra
     Each part is one task that runs over its own share of the row chunks and keeps one running sum, so that a
     worker holds one Gram matrix, not one a chunk.
     """
-    shared, shape = delayed(T, pure=False), (T.shape[1], T.shape[1])
-    tasks = [da.from_delayed(delayed(part, pure=False)(shared), shape=shape, dtype=np.float64) for part in parts]
+    shared, shape = delayed(T, name=task_name("projector")), (T.shape[1], T.shape[1])
+    sums = [delayed(part, pure=False)(shared, dask_key_name=task_name("gram_sum")) for part in parts]
+    tasks = [da.from_delayed(s, shape=shape, dtype=np.float64, name=task_name("gram_sum")) for s in sums]
     total = tasks[0]
     for task in tasks[1:]:
         total = total + task

@@ -13,6 +13,7 @@ from distributed import Client
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.concurrency import cpu_count, library_threads
+from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import slices, tile_pool
 from daskkern.basis import AllRows, Landmarks
 from daskkern.cluster.clients import ClusterLike, client_of
@@ -219,10 +220,12 @@ def _sums(
     if client is None:
         parts = (grid.sums(rows, targets, share) for share in shares)
     else:
-        sent = client.scatter(grid, broadcast=True, hash=False)
+        name = task_name("sweep_grid")
+        sent = client.scatter({name: grid}, broadcast=True, hash=False)[name]
 
         def submit(share: slice) -> Any:
-            return client.submit(_share, sent, source, held, dtype, targets, share, pure=False, retries=2)
+            key = task_name("sweep_rows")
+            return client.submit(_share, sent, source, held, dtype, targets, share, key=key, pure=False, retries=2)
 
         parts = _in_order(submit, shares, 2 * max(1, len(live_workers(client))))
     total = next(parts)

@@ -11,6 +11,7 @@ from distributed import Client
 from daskkern.arrays import HostArray
 from daskkern.backend.concurrency import compute_threads, library_threads
 from daskkern.backend.random import generator
+from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import for_each, multiply_blocks, multiply_transposed, slices
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks
 from daskkern.data.rows import Fields, Rows
@@ -129,7 +130,17 @@ def calibrate_workers(
     """Measure on all workers at once, in plain tasks, and return the slowest of everything."""
     futures = [
         client.submit(
-            calibrate, source, settings, sizes, 1, with_disk, workers=[worker], pure=False, retries=0, priority=10
+            calibrate,
+            source,
+            settings,
+            sizes,
+            1,
+            with_disk,
+            key=task_name("measure_rates"),
+            workers=[worker],
+            pure=False,
+            retries=0,
+            priority=10,
         )
         for worker in workers
     ]

@@ -12,6 +12,7 @@ from dask.base import compute
 from dask.delayed import delayed
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import slices
 from daskkern.basis import KernelBasis
 from daskkern.data.rows import Fields, Rows, take
@@ -63,8 +64,12 @@ def stored_features(source: Source, settings: FitSettings, prepared: Prepared) -
         Z = _landmark_rows(source, settings, prepared)
         shared = delayed((prepared.basis, Z, state.M), pure=False)
         write = delayed(_write_chunk, pure=False)
+        held = prepared.validation
         compute(
-            *[write(source, settings.dtype, prepared.validation, shared, path, part) for part in slices(n, _CHUNK_ROWS)]
+            *[
+                write(source, settings.dtype, held, shared, path, part, dask_key_name=task_name("eigenfeatures"))
+                for part in slices(n, _CHUNK_ROWS)
+            ]
         )
         yield path
     finally:

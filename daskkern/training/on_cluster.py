@@ -1,20 +1,21 @@
 """A fit on the workers of a cluster: what they are asked before, what they are given, and again when they change."""
 
-import itertools
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 import dask
 import numpy as np
-from distributed import Client, KilledWorker, get_client, get_worker, secede
+from dask.base import get_annotations
+from distributed import Client, KilledWorker, get_client, get_worker, secede, span
 
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.current import current
+from daskkern.backend.task_names import task_name
 from daskkern.cluster.desk import Desk, Regroup
 from daskkern.cluster.fits import FitCard
 from daskkern.cluster.fits_plugin import ask_fits
@@ -40,6 +41,7 @@ _T = TypeVar("_T")
 _COPIES = 3 * 3  # of the state's arrays (iterate, mean, best), and of each while a commit is made
 _KEPT_SHARE = 0.05
 _LOOK_S = 0.5
+_SPAN = "daskkern"
 _AGAIN_S = 3600.0
 """How long the set-up may take when it must be made again."""
 
@@ -61,8 +63,18 @@ def fit_on(
     if settings.solver.is_serial:
         gang = replace(gang, n_ranks=1)
     choose_workers(client, gang.n_ranks, gang.workers, rank_main, gang.rejoin_s, listener)
-    with admitted(client, card, gang, listener) as lease:
+    with _spanned(card), admitted(client, card, gang, listener) as lease:
         return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease, before)
+
+
+@contextmanager
+def _spanned(card: FitCard) -> Iterator[None]:
+    """Put the tasks of a fit into a span of Dask's, by which its pages can show them alone; once for a fit."""
+    if _SPAN in (get_annotations().get("span") or {}).get("name", ()):  # that of the conductor
+        yield
+        return
+    with span(_SPAN, f"{card.name} {card.fit[:6]}"):
+        yield
 
 
 def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[[Lease], _T]) -> tuple[Lease, _T]:
@@ -110,12 +122,14 @@ def _fit_admitted(
         settings,
         holds_out(settings, validation),
         before,
-        key=_key("prepare"),
+        key=task_name("prepare"),
         pure=False,
         retries=0,
     )
     try:
-        prepared: Prepared = _outcome(client, client.submit(_unwrap, ticket, pure=False), lease.card, gang.idle_s)
+        prepared: Prepared = _outcome(
+            client, client.submit(_unwrap, ticket, key=task_name("prepared"), pure=False), lease.card, gang.idle_s
+        )
         summary = summarise(prepared, settings)
 
         def decide(lease: Lease) -> MemoryPlan:
@@ -142,13 +156,6 @@ def _fit_admitted(
         for future in (ticket, *keep, *keep_too):
             future.release()
     return results, prepared
-
-
-_COUNTER = itertools.count()
-
-
-def _key(stage: str) -> str:
-    return f"daskkern_{stage}-{time.time_ns():x}-{next(_COUNTER)}"
 
 
 def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool, before: Prepared | None) -> Any:

@@ -16,6 +16,7 @@ from distributed import Client, Future, get_client, get_worker, wait
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.current import current
+from daskkern.backend.task_names import task_name
 from daskkern.data.csr import FeatureRows, first_not_finite, is_sparse, stack_rows
 from daskkern.data.encoding import Encoding
 from daskkern.data.remote import is_url
@@ -123,7 +124,8 @@ class ArraySource(Source):
     def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
         step = 4096
         parts = [slice(at, min(at + step, self.info.n_rows)) for at in range(0, self.info.n_rows, step)]
-        futures = client.scatter([_triple(self, part) for part in parts], hash=False)
+        named = {task_name("rows"): _triple(self, part) for part in parts}
+        futures = list(client.scatter(named, hash=False).values())
         sizes = tuple(part.stop - part.start for part in parts)
         return BlockSource(_remote(futures), sizes, self.weight is not None, self.info), tuple(futures)
 
@@ -141,7 +143,7 @@ class LazyBlock:
 
     def delayed(self) -> Any:
         """Return the block as a task, whose inputs Dask computes where it likes, once for all blocks."""
-        return delayed(self.encode, pure=False)(*self.parts)
+        return delayed(self.encode, pure=False)(*self.parts, dask_key_name=task_name("rows"))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,93 @@
+"""Events as JSON lines, for log collectors and scripts."""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from daskkern.errors import StoreError
+from daskkern.events import BatchFinished, Event, Listener, to_message
+
+_INTERVAL_S = 1.0
+
+
+@contextmanager
+def json_lines(place: str) -> Iterator[Listener]:
+    """Yield a listener that writes a JSON object for each event to a file, at its end, or for "-" to stdout.
+
+    Each has `time` (ISO 8601, UTC), `event` (its kind) and the event's fields, with null for NaN. Of single batches,
+    one a second is written, and the last one before another event.
+
+    Raises
+    ------
+    StoreError
+        When the file cannot be opened.
+    """
+    if place == "-":
+        yield JsonLines(sys.stdout)
+        return
+    try:
+        file = open(place, "a", encoding="utf-8")  # noqa: SIM115 - closing it may fail as writing did
+    except OSError as error:
+        raise StoreError(f"the log {place} cannot be written: {error.strerror}; give another place") from None
+    try:
+        yield JsonLines(file)
+    finally:
+        with suppress(OSError):
+            file.close()
+
+
+class JsonLines:
+    """A listener that writes events to an open text file. One that cannot be written ends the log, not the fit.
+
+    Parameters
+    ----------
+    stream : file
+    clock : callable
+        Returns seconds since 1970.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.time) -> None:
+        self._stream, self._clock = stream, clock
+        self._written = -math.inf
+        self._held: tuple[float, BatchFinished] | None = None
+        self._broken = False
+
+    def __call__(self, event: Event) -> None:
+        """Write `event`."""
+        now = self._clock()
+        if isinstance(event, BatchFinished):
+            if now - self._written < _INTERVAL_S:
+                self._held = now, event
+                return
+            self._written = now
+        elif self._held is not None:
+            self._write(*self._held)
+        self._held = None
+        self._write(now, event)
+
+    def _write(self, now: float, event: Event) -> None:
+        if self._broken:
+            return
+        stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+        try:
+            print(
+                json.dumps({"time": stamp, **_plain(to_message(event))}, allow_nan=False), file=self._stream, flush=True
+            )
+        except OSError as error:
+            self._broken = True
+            with suppress(OSError):
+                print(f"the JSON log ends here: it cannot be written: {error.strerror}", file=sys.stderr)
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` with None for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

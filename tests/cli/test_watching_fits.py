@@ -1,0 +1,91 @@
+"""``fit --log-json`` and ``fit --report``, and what the tasks of a fit are called."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed import Client
+
+import daskkern
+from daskkern import KernelClassifier, Landmarks
+from daskkern.cli.main import main
+from daskkern.cluster.fits_plugin import install_fits
+
+
+def _run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    out, err = capfd.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    X = np.random.default_rng(0).standard_normal((300, 4)).astype(np.float32)
+    np.savez(tmp_path / "d.npz", X=X, y=(X[:, 0] > 0).astype(int))
+    daskkern.ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+_WORDS = ["fit", "d.zarr", "--out", "m.zarr", "--kernel", "gaussian:2", "--landmarks", 50, "--epochs", 2]
+
+
+def test_json_lines_are_alone_on_stdout(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = _run(capfd, *_WORDS, "--workers", 0, "--log-json")
+    assert code == 0, err
+    events = [json.loads(line)["event"] for line in out.splitlines()]
+    assert (events[0], events[-1], events.count("EpochFinished")) == ("FitStarted", "FitFinished", 2)
+    assert "the model is in m.zarr" in err
+    code, out, err = _run(capfd, *_WORDS, "--workers", 0, "--log-json=log")
+    assert code == 0, err
+    assert "the model is in m.zarr" in out
+    assert len((folder / "log").read_text().splitlines()) == len(events)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--workers", 0, "--report", "r.html"], "no Dask tasks to report on"),
+        (["--detach", "--log-json=log", "--scheduler", "tcp://127.0.0.1:1"], "daskkern watch FIT --log-json"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(
+    words: list[object], message: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = _run(capfd, *_WORDS, *words)
+    assert code == 2
+    assert message in err
+    assert not (folder / "m.zarr").exists()
+
+
+@pytest.mark.cluster
+def test_dask_reports_on_a_fit_of_its_cluster(
+    folder: Path, capfd: pytest.CaptureFixture[str], cluster2: str, client2: Client
+) -> None:
+    code, out, err = _run(capfd, *_WORDS, "--scheduler", cluster2, "--report", "dask.html")
+    assert code == 0, err
+    assert "Dask's report is in dask.html" in out
+    text = (folder / "dask.html").read_text()
+    assert "daskkern_eigenpro" in text
+    assert [path.name for path in folder.iterdir() if "partial-" in path.name] == []
+    code, _, err = _run(capfd, *_WORDS, "--scheduler", cluster2, "--report", "no/dask.html")
+    assert (code, "give one in a folder there is" in err) == (2, True)
+
+
+@pytest.mark.cluster
+def test_tasks_say_what_they_are_and_a_fit_is_one_span(client2: Client) -> None:
+    install_fits(client2)
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    before = client2.run_on_scheduler(_names)
+    KernelClassifier("gaussian:1", basis=Landmarks(40), max_epochs=1, client=client2, device="cpu").fit(X, X[:, 0] > 0)
+    prefixes, spans = client2.run_on_scheduler(_names)
+    new = set(prefixes) - set(before[0])
+    assert {name for name in new if not name.startswith(("daskkern_", "finalize"))} == set()
+    assert any(span[0] == "daskkern" and span[1].startswith("eigenpro ") for span in spans if len(span) == 2)
+
+
+def _names(dask_scheduler: object) -> tuple[list[str], list[tuple[str, ...]]]:
+    spans = dask_scheduler.extensions["spans"].spans.values()  # type: ignore[attr-defined]
+    return list(dask_scheduler.task_prefixes), [span.name for span in spans]  # type: ignore[attr-defined]
