@@ -1,5 +1,9 @@
-"""A live line for a fit: epoch, batch, loss, rows per second and the time left. Whole lines when not on a terminal."""
+"""A live line for a fit: stage or epoch, batch, loss, validation score, rows per second, time left and memory.
 
+Whole lines where there is no terminal. In notebooks the line is live where ipywidgets is installed.
+"""
+
+import importlib.util
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +11,19 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from daskkern.events import BatchFinished, Event, FitFinished, FitQueued, FitResumed, Listener
+from daskkern.events import (
+    BatchFinished,
+    EpochFinished,
+    Event,
+    FitFinished,
+    FitQueued,
+    FitResumed,
+    FitStarted,
+    Listener,
+    RankReported,
+    StageFinished,
+    WorkersLost,
+)
 from daskkern.monitor.lines import line_of
 
 
@@ -21,8 +37,15 @@ def progress(max_epochs: int, console: Console | None = None) -> Iterator[Listen
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not _is_live(console)) as bar:
         yield _Line(bar, bar.add_task("preparing", total=None, state="landmarks and spectrum"), max_epochs)
+
+
+def _is_live(console: Console) -> bool:
+    """Return whether a line can be drawn anew in place: a notebook needs widgets for that."""
+    if console.is_jupyter:
+        return importlib.util.find_spec("ipywidgets") is not None
+    return console.is_terminal
 
 
 class _Line:
@@ -32,19 +55,33 @@ class _Line:
         self._bar, self._task, self._max_epochs = bar, task, max_epochs
         self._begun: tuple[float, int] | None = None
         """When this run was first heard of in an epoch, and how many batches were behind it then."""
+        self._score = float("nan")
+        self._memory: dict[int, int] = {}
 
     def __call__(self, event: Event) -> None:
         match event:
             case BatchFinished():
                 self._batch(event)
                 return
-            case FitQueued():
-                self._bar.update(self._task, description="queued", state="waiting for workers")
-            case FitResumed():
-                self._begun = None
+            case RankReported():
+                self._memory[event.rank] = event.memory_bytes
+                return
             case FitFinished():
                 self._bar.update(self._task, state=f"ended: {event.reason}")
                 return
+            case FitQueued():
+                self._bar.update(self._task, description="queued", state="waiting for workers")
+            case FitStarted():
+                self._bar.update(self._task, description="setting up", state="")
+            case StageFinished() if self._begun is None:
+                self._bar.update(self._task, description="setting up", state=f"{event.stage}: done")
+            case WorkersLost():
+                self._memory.clear()
+                self._bar.update(self._task, description="recovering", state="forming the gang anew")
+            case FitResumed():
+                self._begun = None
+            case EpochFinished():
+                self._score = event.validation_score
         line = line_of(event, self._max_epochs)
         if line is not None:
             self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -54,19 +91,34 @@ class _Line:
         done = (event.epoch - 1) * event.n_batches + event.batch
         self._begun = self._begun or (now, done)
         total = self._max_epochs * event.n_batches
-        left = (now - self._begun[0]) / max(done - self._begun[1], 1) * (total - done)
         self._bar.update(
             self._task,
-            description=f"epoch {event.epoch}/{self._max_epochs}",
-            total=total,
+            description=f"epoch {event.epoch}/{self._max_epochs}" if self._max_epochs else f"epoch {event.epoch}",
+            total=total or None,
             completed=done,
-            state=(
-                f"batch {event.batch}/{event.n_batches}  loss {event.loss:.4g}  {event.rows_per_second:,.0f} rows/s  "
-                f"{_clock(left)} left"
-            ),
+            state=self._state(event, now, done, total),
         )
+
+    def _state(self, event: BatchFinished, now: float, done: int, total: int) -> str:
+        """Return the numbers of the line, those first that matter most: a narrow terminal cuts the last ones off."""
+        assert self._begun is not None
+        parts = [f"batch {event.batch}/{event.n_batches}", f"loss {event.loss:.4g}"]
+        if self._score == self._score:
+            parts.append(f"score {self._score:.4f}")
+        if done > self._begun[1] and total:
+            parts.append(f"{_clock((now - self._begun[0]) / (done - self._begun[1]) * (total - done))} left")
+        parts.append(f"{event.rows_per_second:,.0f} rows/s")
+        if self._memory:
+            parts.append(f"{_size(max(self._memory.values()))}{' a rank' if len(self._memory) > 1 else ''}")
+        return "  ".join(parts)
 
 
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"

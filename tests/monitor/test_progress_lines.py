@@ -1,0 +1,79 @@
+"""What a terminal shows of a fit, and what is left of it where there is none."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from daskkern.events import (
+    BatchFinished,
+    EpochFinished,
+    Event,
+    FitFinished,
+    FitQueued,
+    FitStarted,
+    RankReported,
+    StageFinished,
+    WorkersLost,
+)
+from daskkern.monitor.progress import _clock, _is_live, progress
+
+_FIT: list[Event] = [
+    FitQueued("fit 1 goes first"),
+    FitStarted("eigenpro", 1000, 5, 1, 100, 2, 3),
+    StageFinished("spectrum", 1.5, "q = 10"),
+    BatchFinished(1, 1, 4, 0.9, 50.0),
+    BatchFinished(1, 4, 4, 0.8, 1234.0),
+    EpochFinished(1, 0.8, 2.0, 0.7, 0.6543),
+    RankReported(0, "a", "cpu", 300_000_000, 10),
+    RankReported(1, "b", "cpu", 1_500_000_000, 10),
+    BatchFinished(2, 2, 4, 0.7, 2345.0),
+    WorkersLost("worker b was lost", 2),
+    FitFinished("max_epochs", 3, 9.0),
+]
+
+
+def _shown(terminal: bool) -> list[str]:
+    """Return what each event makes of the live line, or without a terminal what was printed in all."""
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, force_interactive=terminal, width=140)
+    states = []
+    with progress(3, console) as listener:
+        for event in _FIT:
+            listener(event)
+            task = listener._bar.tasks[0]
+            states.append(f"{task.description} | {task.fields['state']}")
+    return states if terminal else [stream.getvalue()]
+
+
+def test_the_line_tells_stage_epoch_batch_loss_score_rate_time_and_memory() -> None:
+    states = _shown(terminal=True)
+    assert states[0] == "queued | waiting for workers"
+    assert states[2] == "setting up | spectrum: done"
+    assert states[3] == "epoch 1/3 | batch 1/4  loss 0.9  50 rows/s"
+    assert re.fullmatch(
+        r"epoch 2/3 \| batch 2/4  loss 0\.7  score 0\.6543  \d+ s left  2,345 rows/s  1\.5 GB a rank", states[8]
+    )
+    assert states[9] == "recovering | forming the gang anew"
+    assert states[10].endswith("| ended: max_epochs")
+
+
+def test_without_a_terminal_there_are_whole_lines_only() -> None:
+    (text,) = _shown(terminal=False)
+    assert "epoch   1/3" in text
+    assert "score 0.6543" in text
+    assert "rows/s" not in text
+    assert "\x1b" not in text
+
+
+def test_a_notebook_needs_widgets_for_a_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), force_jupyter=True)
+    for found, live in ((None, False), (object(), True)):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, found=found: found)
+        assert _is_live(console) is live
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(9.9, "9 s"), (61, "1 min 1 s"), (7380, "2 h 3 min")])
+def test_times_are_said_as_people_say_them(seconds: float, text: str) -> None:
+    assert _clock(seconds) == text
