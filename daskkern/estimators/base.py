@@ -1,7 +1,8 @@
 """What classifier and regressor share: parameters to settings, fitting, lazy prediction, saving."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from daskkern.cluster.clients import client_of
 from daskkern.data.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.inputs import is_lazy, is_store
-from daskkern.events import Listener, silent
+from daskkern.events import Listener, all_of, silent
 from daskkern.kernels import CallableKernel, Kernel, parse_kernel
 from daskkern.losses import parse_loss
 from daskkern.models import KernelModel, save_model
@@ -44,11 +45,11 @@ class KernelEstimator(BaseEstimator):
         return tags
 
     def __sklearn_clone__(self) -> "KernelEstimator":
-        """Return an unfitted copy that shares the client: a connection cannot be copied."""
+        """Return an unfitted copy that shares the client and the callbacks: what they hold cannot be copied."""
         parameters = self.get_params(deep=False)
-        connection = parameters.pop("client")
+        shared = {name: parameters.pop(name) for name in ("client", "callbacks")}
         copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
-        return copy.set_params(client=connection)
+        return copy.set_params(**shared)
 
     def fit_settings(self) -> FitSettings:
         """Return the parameters as checked settings. SpecError names a wrong one."""
@@ -86,6 +87,20 @@ class KernelEstimator(BaseEstimator):
             hand_back=self.warm_start or not why_not(self.fit_settings()),
         )
 
+    @contextmanager
+    def _listening(self, max_epochs: int) -> Iterator[Listener]:
+        """Yield who listens to a fit: progress, where it is wanted, and the callbacks."""
+        callbacks = () if self.callbacks is None else tuple(self.callbacks)
+        if not all(callable(callback) for callback in callbacks):
+            raise SpecError(
+                "callbacks were given that cannot be called; give functions of one event, such as MLflowLogger()"
+            )
+        if not self.verbose:
+            yield all_of((silent, *callbacks))
+            return
+        with progress(max_epochs) as shown:
+            yield all_of((shown, *callbacks))
+
     def _submit(self, source: Source, validation: Source | None, out: Any) -> FitHandle:
         """Submit a fit to `source` that goes on by itself."""
         settings = self.fit_settings()
@@ -93,6 +108,11 @@ class KernelEstimator(BaseEstimator):
         if out is None or client is None:
             what = "no out=, where a worker writes the model" if out is None else "no client of a cluster to run on"
             raise SpecError(f"detach=True was given and {what}; give it")
+        if self.callbacks:
+            raise SpecError(
+                "callbacks were given with detach=True, and this process is not told what happens; leave them out, and "
+                "pass one to handle.watch(listener) instead"
+            )
         safety = replace(self._safety(), earlier=None, hand_back=False)
         with client_of(client) as connected:
             assert connected is not None
@@ -104,7 +124,7 @@ class KernelEstimator(BaseEstimator):
             raise SpecError(f"out={out!r} was given without detach=True; call save() after the fit instead")
         settings = self.fit_settings()
         client = self.client if self.client is not None else _active_client()
-        with progress(settings.max_epochs) if self.verbose else _no_progress() as listener:
+        with self._listening(settings.max_epochs) as listener:
             result = fit(
                 source, settings, client=client, validation=validation, listener=listener, safety=self._safety()
             )
@@ -121,7 +141,7 @@ class KernelEstimator(BaseEstimator):
         earlier: Carried | None = getattr(self, "_carried", None)
         settings, safety = replace(self.fit_settings(), max_epochs=1), Safety(hand_back=True)
         client = self.client if self.client is not None else _active_client()
-        with progress(1) if self.verbose else _no_progress() as listener:
+        with self._listening(1) as listener:
             self._take(fit(source, settings, client=client, listener=listener, safety=safety, earlier=earlier))
 
     def _take(self, result: FitResult) -> None:
@@ -175,7 +195,7 @@ class KernelEstimator(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return {**state, "client": None}  # a connection does not travel; the model does
+        return {**state, "client": None, "callbacks": None}  # connections do not travel; the model does
 
 
 def _apply_block(X: HostArray, model: KernelModel, method: Callable[[HostArray], HostArray]) -> HostArray:
@@ -235,12 +255,4 @@ def _active_client() -> Client | None:
     try:
         return default_client()
     except ValueError:
-        return None
-
-
-class _no_progress:  # noqa: N801 - used like a function
-    def __enter__(self) -> Listener:
-        return silent
-
-    def __exit__(self, *exc: object) -> None:
         return None

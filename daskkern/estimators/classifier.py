@@ -1,5 +1,6 @@
 """The kernel classifier."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import dask.array as da
@@ -15,6 +16,7 @@ from daskkern.data.store import open_store
 from daskkern.errors import DataError
 from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
 from daskkern.estimators.inputs import array_source, codes_of, is_lazy, is_store, lazy_source, store_source, table
+from daskkern.events import Listener
 from daskkern.kernels import Kernel, Laplacian
 from daskkern.losses import Loss, Probabilistic, decode, parse_loss
 from daskkern.solvers import Solver
@@ -84,6 +86,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         What is drawn more often counts less, so that the objective is the same. Needs landmarks.
     max_seconds : float or None
         When to end with the model so far.
+    callbacks : sequence of callables or None
+        Told of every event of a fit (:mod:`daskkern.events`), such as the loggers of :mod:`daskkern.monitor.loggers`.
+        An exception of one ends the fit.
 
     Attributes
     ----------
@@ -128,6 +133,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         checkpoint: str | None = None,
         sampling: str = "uniform",
         max_seconds: float | None = None,
+        callbacks: Sequence[Listener] | None = None,
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -153,6 +159,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.checkpoint = checkpoint
         self.sampling = sampling
         self.max_seconds = max_seconds
+        self.callbacks = callbacks
 
     def fit(
         self,

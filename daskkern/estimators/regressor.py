@@ -1,5 +1,6 @@
 """The kernel regressor."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import dask.array as da
@@ -12,6 +13,7 @@ from daskkern.basis import BasisSpec, Landmarks
 from daskkern.data.store import open_store
 from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
 from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source, table
+from daskkern.events import Listener
 from daskkern.kernels import Kernel, Laplacian
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
@@ -46,6 +48,9 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         more often counts less, so that the objective is the same. Needs landmarks.
     max_seconds : float or None
         When to end with the model so far.
+    callbacks : sequence of callables or None
+        Told of every event of a fit (:mod:`daskkern.events`), such as the loggers of :mod:`daskkern.monitor.loggers`.
+        An exception of one ends the fit.
 
     Attributes
     ----------
@@ -81,6 +86,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         checkpoint: str | None = None,
         sampling: str = "uniform",
         max_seconds: float | None = None,
+        callbacks: Sequence[Listener] | None = None,
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -106,6 +112,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self.checkpoint = checkpoint
         self.sampling = sampling
         self.max_seconds = max_seconds
+        self.callbacks = callbacks
 
     def fit(
         self,
