@@ -32,8 +32,8 @@ FLOORS = {
 OPTIONAL = {"cupy", "cupyx", "dask_cuda", "rmm", "ucxx", "matplotlib", "pandas", "h5py", "obstore", "moto", "werkzeug"}
 OPTIONAL |= {"prometheus_client", "selenium"}
 PAGE = "daskkern.monitor.dashboard"  # made with bokeh, which only a scheduler that shows it imports
-OPTIONAL |= {"mlflow", "wandb", "opentelemetry"}
 SPARED = {"scipy"}  # needed for training, but a saved model of dense points is served without it
+OPTIONAL |= {"mlflow", "wandb", "opentelemetry"}
 
 
 def _name(path: Path) -> str:

@@ -29,19 +29,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def _kinds(text: str) -> list[str]:
+    """Return the events that do not come by the clock."""
+    kinds = [str(json.loads(line)["event"]) for line in text.splitlines()]
+    return [kind for kind in kinds if kind not in ("RankReported", "BatchFinished")]
+
+
 _WORDS = ["fit", "d.zarr", "--out", "m.zarr", "--kernel", "gaussian:2", "--landmarks", 50, "--epochs", 2]
 
 
 def test_json_lines_are_alone_on_stdout(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, out, err = _run(capfd, *_WORDS, "--workers", 0, "--log-json")
     assert code == 0, err
-    events = [json.loads(line)["event"] for line in out.splitlines()]
+    events = _kinds(out)
     assert (events[0], events[-1], events.count("EpochFinished")) == ("FitStarted", "FitFinished", 2)
     assert "the model is in m.zarr" in err
     code, out, err = _run(capfd, *_WORDS, "--workers", 0, "--log-json=log")
     assert code == 0, err
     assert "the model is in m.zarr" in out
-    assert len((folder / "log").read_text().splitlines()) == len(events)
+    assert _kinds((folder / "log").read_text()) == events
 
 
 @pytest.mark.parametrize(

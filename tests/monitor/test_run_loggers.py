@@ -226,7 +226,7 @@ def test_callbacks_of_estimators_hear_every_event(calls: Calls) -> None:
         "gaussian:1", basis=Landmarks(20), max_epochs=2, device="cpu", callbacks=[heard.append, WandbLogger()]
     )
     model.fit(X, X[:, 0])
-    assert isinstance(heard[0], FitStarted)
+    assert sum(isinstance(event, FitStarted) for event in heard) == 1
     assert isinstance(heard[-1], FitFinished)
     assert sum(isinstance(event, EpochFinished) for event in heard) == 2
     assert calls[-1][0] == "finish"
