@@ -11,6 +11,8 @@ INK, SOFT, LINE = "#1f2933", "#52606d", "#7b8794"
 WHAT = {
     "__main__": "python -m daskkern",
     "cli": "commands",
+    "report": "a page on a model",
+    "plot": "pictures of fits",
     "systems": "published systems, sweeps",
     "estimators": "scikit-learn's conventions",
     "training": "where all parts meet: plan, ranks, checkpoints",
@@ -25,7 +27,7 @@ WHAT = {
     "losses": "value, gradient",
     "data": "stores, ingestion",
     "cluster": "gangs, sums",
-    "monitor": "progress",
+    "monitor": "progress, history",
     "backend": "NumPy or CuPy, tiles, threads, random numbers, communicators",
     "errors": "one sentence",
     "events": "what happened",
