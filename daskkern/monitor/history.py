@@ -1,5 +1,6 @@
 """The history of a fit as a table of epochs, and what else is worth keeping of it with the model."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar, overload
@@ -21,6 +22,8 @@ from daskkern.events import (
 
 _Kind = TypeVar("_Kind")
 _NAN = float("nan")
+_PLACE = re.compile(r"\w+://[^\s,;]+|(?<!\S)/[^\s,;]+")
+"""An address or URL, or the absolute path of a file."""
 _ROWS, _ITEMS = 2_000, 1_000
 _SHOWN = 5
 
@@ -231,8 +234,10 @@ def _row(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _message(event: Event) -> dict[str, Any]:
+    """Return the event as JSON values, without addresses and folders: models are given to others."""
     message = _no_nan(to_message(event))
-    return {key: list(value[:_ITEMS]) if isinstance(value, tuple) else value for key, value in message.items()}
+    kept = {key: list(value[:_ITEMS]) if isinstance(value, tuple) else value for key, value in message.items()}
+    return {key: _PLACE.sub("(left out)", value) if isinstance(value, str) else value for key, value in kept.items()}
 
 
 def _read(message: Mapping[str, Any]) -> Event:

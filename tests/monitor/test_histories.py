@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,7 +102,7 @@ def test_a_history_survives_json() -> None:
     assert again.spectrum == history.spectrum
     assert again.stages == history.stages
     assert again.incidents == history.incidents
-    assert again.ranks[0] == history.ranks[0]
+    assert replace(again.ranks[0], worker="tcp://a") == history.ranks[0]
     assert again.finished == history.finished
 
 
@@ -121,6 +122,18 @@ def test_epochs_of_an_earlier_run_and_those_that_were_not_heard_are_in_the_table
     history = recorder.history(setup_s=1.0)
     np.testing.assert_array_equal(history["elapsed"], [10.0, 15.0, 21.0])
     np.testing.assert_array_equal(history["loss"], [3.0, 2.0, 1.0])
+
+
+def test_addresses_and_folders_are_not_saved() -> None:
+    recorder = Recorder(silent)
+    recorder(RankReported(0, "tcp://10.1.2.3:4567", "cpu", 30, 100))
+    recorder(WorkersLost("worker tls://[fe80::1]:5, which had rank 1, was lost", 2))
+    recorder(StageFinished("checkpoint", 0.0, "/home/me/m.checkpoint is not up to date; 5 rows/s"))
+    text = json.dumps(recorder.history(0.0).to_json())
+    assert "://" not in text
+    assert "/home" not in text
+    for kept in ("worker (left out), which had rank 1", "is not up to date; 5 rows/s"):
+        assert kept in text
 
 
 def test_models_keep_the_history_of_a_fit_on_a_cluster(client2: Client, tmp_path: Path) -> None:
