@@ -22,7 +22,7 @@ FLOORS = {
     "solvers": 7,
     "training": 8,
     "estimators": 9,
-    "systems": 10,
+    **dict.fromkeys(("systems", "doctor"), 10),
     "cli": 11,
     "__main__": 12,
     "testing": 13,
