@@ -14,6 +14,8 @@ from deploy_files import DEPLOY, KUBERNETES, commands, containers, is_gpu, load,
 from distributed.cli.dask_scheduler import main as dask_scheduler
 from distributed.cli.dask_worker import main as dask_worker
 
+from daskkern.cli.main import cli
+
 COMMANDS = commands()
 DOCKERFILES = ("Dockerfile", "Dockerfile.cuda")
 _TLS = ("--tls-ca-file", "--tls-cert", "--tls-key")
@@ -176,3 +178,21 @@ def test_helm_values_name_an_image_and_no_notebook() -> None:
     assert values["jupyter"]["enabled"] is False
     volumes = values["worker"]["mounts"]
     assert [v["name"] for v in volumes["volumes"]] == [m["name"] for m in volumes["volumeMounts"]]
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DEPLOY.glob("*.md")))
+def test_links_of_the_pages_lead_to_files(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", (DEPLOY / page).read_text()):
+        assert (DEPLOY / target).exists(), target
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DEPLOY.glob("*.md")))
+def test_options_of_the_pages_exist(page: str) -> None:
+    text = "".join(re.findall(r"```bash\n(.*?)```", (DEPLOY / page).read_text(), re.DOTALL)).replace("\\\n", " ")
+    for line in re.findall(r"^(?:dask (?:scheduler|worker)|daskkern \w+) .*", text, re.MULTILINE):
+        program, name, *words = re.sub(r"\s{2,}#.*", "", line).split()
+        command = (
+            {"scheduler": dask_scheduler, "worker": dask_worker}[name] if program == "dask" else cli.commands[name]
+        )
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, line
