@@ -69,7 +69,8 @@ def _show(machine: Machine, cluster: ClusterReport | None, findings: tuple[Findi
     listing(("package", "installed", "wanted", "state", "for"), [_package(package) for package in machine.packages])
     if cluster is not None:
         say()
-        say(f"cluster {cluster.scheduler}: {len(cluster.workers)} workers")
+        n_workers = len(cluster.workers)
+        say(f"cluster {cluster.scheduler}: {n_workers} worker{'' if n_workers == 1 else 's'}")
         if cluster.workers:
             columns = (
                 "worker",

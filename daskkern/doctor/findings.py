@@ -1,7 +1,7 @@
 """What a fit would stumble over, with the command that mends it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from daskkern import __version__
 from daskkern.backend.devices import CupyDevices, Gpu
@@ -13,6 +13,8 @@ from daskkern.training.memory import format_bytes
 _LEAST_MEMORY = 700_000_000
 _LEAST_DISK = 1_000_000_000
 _MOST_ERROR = 1e-3
+_NAMED = 3
+"""Workers that a finding names, of all that share it."""
 _SPARED = frozenset({"llvmlite", "bokeh", "pyarrow"})
 """Always installed, but a fit runs without them."""
 _COMPARED = ("dask", "distributed", "numpy", "scipy", "zarr", "llvmlite", "cupy")
@@ -69,7 +71,20 @@ def judge_cluster(cluster: ClusterReport, here: Machine) -> tuple[Finding, ...]:
     if any(usable) and not all(usable):
         what = f"{sum(usable)} of {len(usable)} workers can use a GPU: the others hold a fit up"
         found.append(Finding("cluster", what, "start workers of one kind, or fit with --device cpu"))
-    return tuple(sorted(found, key=lambda finding: not finding.stops))
+    return tuple(sorted(_together(found), key=lambda finding: not finding.stops))
+
+
+def _together(findings: list[Finding]) -> list[Finding]:
+    """Return the findings with one line for what several workers share."""
+    places: dict[Finding, list[str]] = {}
+    for finding in findings:
+        places.setdefault(replace(finding, where=""), []).append(finding.where)
+    return [replace(finding, where=_names(where)) for finding, where in places.items()]
+
+
+def _names(places: list[str]) -> str:
+    named = ", ".join(places[:_NAMED])
+    return named if len(places) <= _NAMED else f"{named} and {len(places) - _NAMED} more"
 
 
 def _without_workers(cluster: ClusterReport) -> Finding:

@@ -171,6 +171,12 @@ def test_what_is_wrong_with_a_cluster(well: Machine) -> None:
     assert "the scheduler cannot tell what it has: no" in lost
 
 
+def test_what_many_workers_share_is_one_line(well: Machine) -> None:
+    small = [worker(well, str(name), limit=500_000_000) for name in range(5)]
+    found = str(only(judge_cluster(report(well, *small), well)))
+    assert found.startswith("worker 0, worker 1, worker 2 and 2 more: its memory limit is 500 MB")
+
+
 def test_the_driver_s_own_tool_is_read(tmp_path: Path) -> None:
     tool = tmp_path / "tool"
     tool.write_text('#!/bin/sh\necho "NVIDIA H100 80GB HBM3, 81559, 570.1"\necho "GB, 10, [N/A], 570.1"\n')
@@ -224,7 +230,9 @@ def test_a_cluster_that_cannot_fit_ends_with_the_reason(
     code, out, err = run(capfd, "doctor", "--scheduler", cluster2)
     assert code == 1
     assert "0       ?" in out
-    assert err.startswith("daskkern: error: no fit can run: worker 0: it cannot import this daskkern (No module named")
+    assert err.startswith(
+        "daskkern: error: no fit can run: worker 0, worker 1: it cannot import this daskkern (No module named"
+    )
     assert "pip install daskkern==" in err
 
 
