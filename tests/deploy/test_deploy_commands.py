@@ -76,7 +76,16 @@ def cluster(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
             for process in processes:
                 process.terminate()
             for process in processes:
-                process.wait(30)
+                _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that was asked to end, and kill it when it does not: a worker may wait for its scheduler."""
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def test_a_fit_on_workers_of_every_environment(
