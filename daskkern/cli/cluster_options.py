@@ -11,7 +11,7 @@ from distributed import Client
 
 from daskkern.cli.console import say
 from daskkern.cluster.clients import Certificates, certificates
-from daskkern.cluster.local import connect
+from daskkern.cluster.local import Connection, connect
 from daskkern.errors import SpecError
 
 
@@ -59,6 +59,14 @@ class ClusterRequest:
             say("running in this process")
             yield None
             return
+        with self.connection(memory_limit) as connection:
+            what = {"attached": "cluster", "cpu": "local cluster", "gpu": "local GPU cluster"}[connection.kind]
+            say(f"{what} {_address(connection.client)}   dashboard {connection.dashboard_link or 'not served'}")
+            yield connection.client
+
+    @contextmanager
+    def connection(self, memory_limit: str | int = "auto") -> Iterator[Connection]:
+        """Yield a connection to the cluster, without a word: to the named one, or to local workers."""
         with connect(
             self.scheduler,
             self.workers,
@@ -68,9 +76,7 @@ class ClusterRequest:
             tls=self.tls,
             debug=self.debug,
         ) as connection:
-            what = {"attached": "cluster", "cpu": "local cluster", "gpu": "local GPU cluster"}[connection.kind]
-            say(f"{what} {_address(connection.client)}   dashboard {connection.dashboard_link or 'not served'}")
-            yield connection.client
+            yield connection
 
     def _gpus(self) -> Any:
         if self.gpus is None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -37,7 +38,7 @@ def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> 
     for number, column in enumerate(columns):
         grid.add_column(column, justify="left" if number == 0 else "right")
     for row in rows:
-        grid.add_row(*row)
+        grid.add_row(*map(escape, row))
     OUT.print(grid)
 
 
@@ -48,7 +49,7 @@ def listing(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
         for number, column in enumerate(columns):
             grid.add_column(column, no_wrap=number == 0, overflow="fold")
         for row in rows:
-            grid.add_row(*row)
+            grid.add_row(*map(escape, row))
         OUT.print(grid)
         return
     widths = [max(map(len, texts)) for texts in zip(columns, *rows, strict=True)]

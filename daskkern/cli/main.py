@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from daskkern import __version__
-from daskkern.cli import check, demo, info, ingest, shuffle
+from daskkern.cli import check, demo, doctor, info, ingest, shuffle
 from daskkern.cli.console import run
 from daskkern.cli.fit import fit_command
 from daskkern.cli.fits import COMMANDS as FIT_COMMANDS
@@ -39,6 +39,7 @@ for _command in (
     systems_command,
     compare_command,
     sweep_command,
+    doctor.command,
 ):
     cli.add_command(_command)
 

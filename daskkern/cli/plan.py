@@ -37,7 +37,7 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     """Show the memory that one rank of a fit would need, and how long the fit would take, before it runs."""
     source = open_source(store)
     settings = request.settings(source.info.task)
-    if where.scheduler is not None or where.gpus is not None:
+    if where.named or where.gpus is not None:
         with where.client() as client:
             assert client is not None
             found = _on_cluster(client, source, settings)

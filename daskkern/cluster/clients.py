@@ -241,7 +241,7 @@ def _refusal(address: str, error: Exception, *, encrypts: bool) -> str:
         return (
             f"certificates were given for {address}, which is not encrypted; give the tls:// address, or leave them out"
         )
-    found = f"{type(error).__name__}: {error}" if not str(error) else str(error)
+    found = str(error) or type(error).__name__
     if not address.startswith("tls://") and "reset by peer" in f"{found} {error.__cause__}":
         return (
             f"the Dask scheduler at {address} closed the connection ({found}); a cluster with TLS has a tls:// address "

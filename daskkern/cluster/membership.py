@@ -68,7 +68,7 @@ def run_on(
     Exception
         What the function raised on a worker.
     """
-    answers = _answers(client, workers, timeout_s, function, *arguments)
+    answers = answers_of(client, workers, timeout_s, function, *arguments)
     for worker, answer in answers.items():
         if isinstance(answer, TimeoutError):
             raise ClusterError(f"worker {worker} does not answer in {timeout_s:g} s; restart it, and fit again")
@@ -77,10 +77,10 @@ def run_on(
     return answers
 
 
-def _answers(
+def answers_of(
     client: Client, workers: Sequence[str], timeout_s: float, function: Callable[..., Any], *arguments: Any
 ) -> dict[str, Any]:
-    """Return what each worker answers, or the exception."""
+    """Return what each worker answers, or the exception; see :func:`run_on`."""
 
     async def one(worker: str) -> Any:
         try:
@@ -93,6 +93,14 @@ def _answers(
         return await asyncio.gather(*(one(worker) for worker in workers))
 
     return dict(zip(workers, client.sync(all_of_them), strict=True))
+
+
+def answer_of_scheduler(client: Client, function: Callable[..., Any], **arguments: Any) -> Any:
+    """Return ``function(**arguments)``, run in the scheduler's process, or the exception."""
+    try:
+        return client.sync(client._run_on_scheduler, function, callback_timeout=_ANSWER_S, **arguments)
+    except Exception as error:  # as the scheduler raised it
+        return error
 
 
 def choose_workers(
@@ -219,11 +227,8 @@ def _check_processes(client: Client, workers: Sequence[str], code: object) -> No
     the tasks that pass through it.
     """
     data = pickle.dumps(code)
-    answers = _answers(client, workers, 2 * _ANSWER_S, _probe, data)
-    try:
-        scheduler = client.sync(client._run_on_scheduler, _probe, code=data, callback_timeout=_ANSWER_S)
-    except Exception as error:  # as the scheduler raised it
-        scheduler = error
+    answers = answers_of(client, workers, 2 * _ANSWER_S, _probe, data)
+    scheduler = answer_of_scheduler(client, _probe, code=data)
     for worker in workers:
         _check_answer(f"worker {worker}", answers.get(worker))
     _check_answer(f"the scheduler at {_address(client)}", scheduler)

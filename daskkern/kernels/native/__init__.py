@@ -16,7 +16,7 @@ from daskkern.kernels.native.engine import (
     symmetric_block,
     symmetric_matvec,
 )
-from daskkern.kernels.native.invoke import Rows, is_supported, workspace_bytes
+from daskkern.kernels.native.invoke import Rows, is_supported, processor, workspace_bytes
 from daskkern.kernels.native.packing import CSRParts, Packed, join_packed
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "join_packed",
     "matvec",
     "prepare",
+    "processor",
     "rmatvec",
     "symmetric_block",
     "symmetric_matvec",

@@ -54,6 +54,12 @@ def is_supported(what: Program, itemsize: int) -> bool:
     return _available and compiler.is_supported(what, itemsize)
 
 
+def processor() -> str:
+    """Return the vector instructions that compiled products use, or "" where nothing can be compiled."""
+    width = compiler.register_bytes() if _available else 0
+    return {64: "AVX-512", 32: "AVX2", 16: "NEON"}.get(width, "")
+
+
 def shape_for(itemsize: int) -> Shape:
     """Return the register tile of this processor."""
     return shape_of(itemsize, compiler.register_bytes(), compiler.has_avx512())

@@ -1,0 +1,100 @@
+"""The CUDA devices of this machine: what the driver shows, and what CuPy can use of it in this process."""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
+_QUERY_S = 20.0
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU of the machine as its driver shows it."""
+
+    name: str
+    memory: int
+    driver: str
+
+
+@dataclass(frozen=True)
+class CupyDevices:
+    """What CuPy finds in this process.
+
+    Attributes
+    ----------
+    usable : int
+        Devices that this process may use; fewer than the machine has where ``CUDA_VISIBLE_DEVICES`` says so.
+    cuda : str
+        Version of the CUDA libraries that CuPy uses, or "".
+    driver_cuda : str
+        The newest CUDA version that the driver supports, or "".
+    nccl : str
+        Version of NCCL, or "".
+    problem : str
+        Why no device can be used, or "".
+    """
+
+    usable: int
+    cuda: str
+    driver_cuda: str
+    nccl: str
+    problem: str
+
+
+def gpus(query: tuple[str, ...] = _QUERY) -> tuple[Gpu, ...]:
+    """Return the GPUs of this machine by the driver's own tool; none where there is no driver."""
+    try:
+        asked = subprocess.run(query, capture_output=True, text=True, timeout=_QUERY_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    lines = [line.rsplit(",", 2) for line in asked.stdout.splitlines()]
+    return tuple(
+        Gpu(name.strip(), int(memory) * _MIB if memory.strip().isdigit() else 0, driver.strip())
+        for name, memory, driver in (line for line in lines if len(line) == 3)
+    )
+
+
+def cupy_devices() -> CupyDevices:
+    """Return what CuPy can use. Imports CuPy where it is installed, which takes seconds."""
+    try:
+        import cupy  # optional package
+
+        usable = int(cupy.cuda.runtime.getDeviceCount())
+    except ModuleNotFoundError:
+        return CupyDevices(0, "", "", "", "CuPy is not installed")
+    except Exception as error:  # CuPy raises its own types for a missing driver
+        return CupyDevices(0, "", "", "", f"{type(error).__name__}: {error}")
+    runtime = cupy.cuda.runtime
+    versions = _version(runtime.runtimeGetVersion), _version(runtime.driverGetVersion), _nccl()
+    return CupyDevices(usable, *versions, "" if usable else "CuPy found no CUDA device")
+
+
+def _version(ask: Callable[[], int]) -> str:
+    """Return a version that CUDA writes as 1000 major + 10 minor."""
+    try:
+        number = int(ask())
+    except Exception:  # the libraries are not there: CuPy raises its own types
+        return ""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _nccl() -> str:
+    try:
+        from cupy.cuda import nccl  # optional package
+    except ImportError:
+        return ""
+    return _nccl_version(nccl)
+
+
+def _nccl_version(nccl: ModuleType | Any) -> str:
+    if not getattr(nccl, "available", False):
+        return ""
+    try:
+        number = int(nccl.get_version())  # 10000 major + 100 minor + patch
+    except Exception:  # CuPy raises its own types for a library that does not load
+        return ""
+    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"

@@ -1,0 +1,21 @@
+"""What this machine and a cluster can do for a fit: versions, processors, memory, disks, GPUs, and what is missing."""
+
+from daskkern.doctor.cluster import ClusterReport, WorkerReport, inspect_cluster
+from daskkern.doctor.findings import Finding, judge, judge_cluster, mending
+from daskkern.doctor.machine import Folder, Machine, inspect_machine
+from daskkern.doctor.packages import Package, inspect_packages
+
+__all__ = [
+    "ClusterReport",
+    "Finding",
+    "Folder",
+    "Machine",
+    "Package",
+    "WorkerReport",
+    "inspect_cluster",
+    "inspect_machine",
+    "inspect_packages",
+    "judge",
+    "judge_cluster",
+    "mending",
+]

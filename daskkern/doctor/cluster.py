@@ -1,0 +1,86 @@
+"""What the workers of a cluster find on their machines, and which versions its scheduler has."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import Client
+
+from daskkern.cluster.membership import answer_of_scheduler, answers_of, live_workers
+from daskkern.doctor.machine import Machine, inspect_machine
+from daskkern.doctor.packages import Package, inspect_packages
+
+_LOOK_S = 60.0
+
+
+@dataclass(frozen=True)
+class WorkerReport:
+    """One worker.
+
+    Attributes
+    ----------
+    address, name : str
+    threads, memory_limit : int
+        As the worker was started; 0 bytes stand for no limit.
+    machine : Machine or None
+        What it finds; None when it could not be asked.
+    problem : str
+        Why it could not, or "".
+    """
+
+    address: str
+    name: str
+    threads: int
+    memory_limit: int
+    machine: Machine | None
+    problem: str
+
+
+@dataclass(frozen=True)
+class ClusterReport:
+    """A cluster: its scheduler with the packages of its environment, or why it could not tell, and its workers."""
+
+    scheduler: str
+    packages: tuple[Package, ...]
+    problem: str
+    workers: tuple[WorkerReport, ...]
+
+
+def inspect_cluster(client: Client) -> ClusterReport:
+    """Ask the scheduler and every live worker what they have, all at the same time.
+
+    Raises
+    ------
+    ClusterError
+        When the scheduler does not answer.
+    """
+    alive = live_workers(client)
+    answers = answers_of(client, list(alive), _LOOK_S, _look)
+    workers = tuple(_report(address, known, answers[address]) for address, known in alive.items())
+    workers = tuple(sorted(workers, key=lambda worker: (len(worker.name), worker.name)))  # 2 before 10
+    packages = answer_of_scheduler(client, inspect_packages)
+    address = "?" if client.scheduler is None else str(client.scheduler.address)
+    if isinstance(packages, BaseException):
+        return ClusterReport(address, (), _sentence(packages), workers)
+    return ClusterReport(address, packages, "", workers)
+
+
+async def _look(dask_worker: Any) -> Machine:
+    """Look from a thread: the worker's event loop serves fits meanwhile."""
+    return await asyncio.to_thread(inspect_machine, str(dask_worker.local_directory))
+
+
+def _report(address: str, known: Any, answer: Any) -> WorkerReport:
+    machine = answer if isinstance(answer, Machine) else None
+    problem = "" if machine is not None else _sentence(answer)
+    return WorkerReport(
+        address, str(known["name"]), int(known["nthreads"]), int(known["memory_limit"]), machine, problem
+    )
+
+
+def _sentence(answer: object) -> str:
+    if isinstance(answer, TimeoutError):
+        return f"it does not answer in {_LOOK_S:g} s"
+    if "ModuleNotFoundError" in repr(answer) or "No module named" in str(answer):
+        return f"it cannot import this daskkern ({answer})"
+    return f"{type(answer).__name__}: {answer}"

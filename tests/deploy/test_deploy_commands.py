@@ -1,0 +1,116 @@
+"""The commands that deploy/ starts workers with form one encrypted cluster here, on which the command line fits."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from deploy_files import DEPLOY, Command, commands, is_gpu, without
+from distributed import Client
+
+import daskkern
+from daskkern.cli.main import main
+from daskkern.cluster.clients import Certificates, client_at, scheduler_file_address
+from daskkern.testing.cluster import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("apt-get install openssl")
+    folder = tmp_path_factory.mktemp("deployed")
+    script = DEPLOY / "tls" / "make-certificates.sh"
+    subprocess.run([str(script), str(folder), "localhost,127.0.0.1", "alice"], check=True, capture_output=True)
+    again = subprocess.run([str(script), str(folder), "alice", "bob"], check=True, capture_output=True, text=True)
+    assert [line.split()[1:3] for line in again.stdout.splitlines()] == [["is", "there"], ["holds", "ca.pem,"]]
+    return folder
+
+
+def here(command: Command, folder: Path, keys: Path) -> Command:
+    """Return a command of deploy/ for this machine: its own options, but for addresses, folders and certificates."""
+    places = ("--tls-ca-file", "--tls-cert", "--tls-key", "--protocol", "--port", "--scheduler-file", "--host")
+    kept = without(
+        command, *places, "--local-directory", "--dashboard-address", "--name", "--nworkers", "--death-timeout"
+    )
+    words = [word for word in kept[2:] if "://" not in word]
+    tls = ["--tls-ca-file", keys / "ca.pem", "--tls-cert", keys / "cert.pem", "--tls-key", keys / "key.pem"]
+    places_here = [
+        "--scheduler-file",
+        folder / "scheduler.json",
+        "--host",
+        "tls://127.0.0.1:0",
+        "--dashboard-address",
+        ":0",
+    ]
+    own = ["--no-nanny", "--local-directory", folder, "--death-timeout", 60] if command[1] == "worker" else []
+    own += ["--preload", "daskkern.training.fit"]  # what ranks import, before anybody waits for an answer
+    program = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{command[1]}"]
+    return [*program, *words, *map(str, [*tls, *places_here, *own])]
+
+
+@pytest.fixture(scope="module")
+def cluster(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The scheduler of systemd and a worker of every environment; the folder of their scheduler file."""
+    folder = tmp_path_factory.mktemp("cluster")
+    found = commands()
+    chosen = [found["daskkern-scheduler.service"][0]]
+    for name in ("compose.yaml", "cluster.yaml", "fit-cpu.sbatch", "daskkern-worker.service"):
+        chosen += [words for words in found[name] if words[1] == "worker" and not is_gpu(words)]
+    assert len(chosen) == 5
+    processes: list[subprocess.Popen[bytes]] = []
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with (folder / "log").open("w") as log:
+        try:
+            for command in chosen:
+                words = here(command, folder, keys / "localhost")
+                processes.append(subprocess.Popen(words, stdout=log, stderr=log, env=environment))
+            wait_until((folder / "scheduler.json").exists, 60, "the scheduler file")
+            yield folder
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that was asked to end, and kill it when it does not: a worker may wait for its scheduler."""
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def test_a_fit_on_workers_of_every_environment(
+    cluster: Path, keys: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own = keys / "alice"
+    tls = Certificates(str(own / "ca.pem"), str(own / "cert.pem"), str(own / "key.pem"))
+    address = scheduler_file_address(cluster / "scheduler.json")
+    assert address.startswith("tls://")
+    with client_at(address, 30, tls.security()) as client:
+        assert isinstance(client, Client)
+        client.wait_for_workers(4, timeout=90)
+        threads = sorted(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
+    assert threads == [2, 2, 4, 8]  # as their files say
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4)).astype(np.float32)
+    np.savez(tmp_path / "d.npz", X=X, y=(X[:, 0] > 0).astype(int))
+    daskkern.ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr")
+    words = ["fit", str(tmp_path / "d.zarr"), "--out", str(tmp_path / "m.zarr"), "--kernel", "gaussian:2"]
+    where = ["--scheduler-file", str(cluster / "scheduler.json")]
+    files = ["--tls-ca", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--landmarks", "40", "--epochs", "1", *where, *files])
+    out, err = capfd.readouterr()
+    assert ended.value.code == 0, err
+    assert "on 4 ranks" in out + err
+    assert daskkern.load(tmp_path / "m.zarr").scores(X[:3]).shape[0] == 3

@@ -1,0 +1,198 @@
+"""The files in deploy/ are what their environments expect, as far as that can be seen without them."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from deploy_files import DEPLOY, KUBERNETES, commands, containers, is_gpu, load, package_folder, without
+from distributed.cli.dask_scheduler import main as dask_scheduler
+from distributed.cli.dask_worker import main as dask_worker
+
+from daskkern.cli.main import cli
+
+COMMANDS = commands()
+DOCKERFILES = ("Dockerfile", "Dockerfile.cuda")
+_TLS = ("--tls-ca-file", "--tls-cert", "--tls-key")
+
+
+def test_every_environment_starts_workers() -> None:
+    assert {
+        name: [words[1:3] if is_gpu(words) else words[1:2] for words in found] for name, found in COMMANDS.items()
+    } == {
+        "compose.yaml": [["scheduler"], ["worker"], ["cuda", "worker"]],
+        "cluster.yaml": [["worker"], ["scheduler"]],
+        "cluster-gpu.yaml": [["cuda", "worker"], ["scheduler"]],
+        "job.yaml": [["worker"], ["scheduler"]],
+        "job-gpu.yaml": [["cuda", "worker"], ["scheduler"]],
+        "fit-cpu.sbatch": [["scheduler"], ["worker"]],
+        "fit-gpu.sbatch": [["scheduler"], ["cuda", "worker"]],
+        "daskkern-scheduler.service": [["scheduler"]],
+        "daskkern-worker.service": [["worker"]],
+        "daskkern-gpu-worker.service": [["cuda", "worker"]],
+    }
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_dask_takes_the_options(name: str) -> None:
+    for command in COMMANDS[name]:
+        if not is_gpu(command):
+            program = {"scheduler": dask_scheduler, "worker": dask_worker}[command[1]]
+            program.make_context(command[1], without(command, *_TLS)[2:])
+
+
+def test_dask_cuda_has_the_options() -> None:
+    known = set(re.findall(r'"(--[\w-]+)', (package_folder("dask-cuda") / "cli.py").read_text()))
+    assert len(known) > 20
+    used = {word for found in COMMANDS.values() for command in found if is_gpu(command) for word in command}
+    assert {word for word in used if word.startswith("--")} <= known
+
+
+def strict(schema: Any) -> Any:
+    """Return a schema of Kubernetes as one of JSON that refuses fields which Kubernetes would drop."""
+    if isinstance(schema, list):
+        return [strict(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    made = {key: strict(part) for key, part in schema.items()}
+    if made.pop("nullable", False) and isinstance(made.get("type"), str):
+        made["type"] = [made["type"], "null"]
+    if "properties" in made and not made.get("x-kubernetes-preserve-unknown-fields"):
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+@pytest.mark.parametrize("name", KUBERNETES)
+def test_the_operator_takes_the_manifests(name: str) -> None:
+    crds = package_folder("dask-kubernetes") / "operator/deployment/helm/dask-kubernetes-operator/crds"
+    document = load(f"kubernetes/{name}")
+    crd = yaml.safe_load((crds / f"{document['kind'].lower()}.yaml").read_text())
+    assert document["apiVersion"] == f"{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}"
+    schema = strict(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"])
+    jsonschema.Draft202012Validator(schema).validate(document["spec"])
+    with pytest.raises(jsonschema.ValidationError):  # the schema is one that can refuse
+        jsonschema.Draft202012Validator(schema).validate({**document["spec"], "workers": {}})
+
+
+@pytest.mark.parametrize("name", KUBERNETES)
+def test_the_service_finds_its_scheduler_and_mounts_have_volumes(name: str) -> None:
+    document = load(f"kubernetes/{name}")
+    cluster = document["spec"].get("cluster", document)["spec"]
+    service, scheduler = cluster["scheduler"]["service"], cluster["scheduler"]["spec"]["containers"][0]
+    assert service["selector"]["dask.org/cluster-name"] == document["metadata"]["name"]
+    assert {port["targetPort"] for port in service["ports"]} == {port["name"] for port in scheduler["ports"]}
+    specs = [cluster["worker"]["spec"], *([document["spec"]["job"]["spec"]] if "job" in document["spec"] else [])]
+    for spec in specs:
+        volumes = {volume["name"] for volume in spec["volumes"]}
+        assert {mount["name"] for one in spec["containers"] for mount in one["volumeMounts"]} == volumes
+    on_gpus = [one["resources"]["limits"].get("nvidia.com/gpu") for one in containers(cluster["worker"])]
+    assert on_gpus == ["1" if "gpu" in name else None]
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "job-gpu.yaml"])
+def test_the_shell_takes_the_script_of_a_job(name: str) -> None:
+    container = load(f"kubernetes/{name}")["spec"]["job"]["spec"]["containers"][0]
+    assert "\n" not in container["args"][0].strip()
+    subprocess.run([*container["command"][:1], "-n", "-c", container["args"][0]], check=True)
+
+
+def test_compose_takes_the_file() -> None:
+    schema = json.loads((package_folder("check-jsonschema") / "builtin_schemas/vendor/compose-spec.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(load("compose.yaml"))
+
+
+def test_images_of_compose_are_built_from_files_that_exist() -> None:
+    for service in load("compose.yaml")["services"].values():
+        assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+        assert set(service.get("depends_on", {})) <= {"scheduler"}
+
+
+@pytest.mark.parametrize("section", ["slurm", "slurm-gpu", "pbs"])
+def test_jobqueue_knows_the_settings(section: str) -> None:
+    known = yaml.safe_load((package_folder("dask-jobqueue") / "jobqueue.yaml").read_text())["jobqueue"]
+    base = section.split("-")[0]
+    ours = set(load("jobqueue.yaml")["jobqueue"][section])
+    assert ours <= set(known[base])
+    if section != base:  # which dask-jobqueue has no defaults for
+        assert ours == set(known[base])
+
+
+def instructions(name: str) -> list[tuple[str, str]]:
+    text = re.sub(r"^#.*\n", "", (DEPLOY / name).read_text(), flags=re.MULTILINE).replace("\\\n", "")
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in text.splitlines() if line)]
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_docker_takes_the_instructions(name: str) -> None:
+    found = instructions(name)
+    assert {word for word, _ in found} <= {"ARG", "FROM", "WORKDIR", "RUN", "COPY", "USER", "ENV", "EXPOSE", "CMD"}
+    root = DEPLOY.parent
+    ignored = (DEPLOY / f"{name}.dockerignore").read_text().splitlines()
+    for word, rest in found:
+        if word == "RUN":
+            subprocess.run(["sh", "-n", "-c", rest], check=True)
+        elif word == "CMD":
+            assert json.loads(rest) == ["daskkern", "doctor"]
+        elif word == "COPY" and "--from" not in rest:
+            for source in rest.split()[:-1]:
+                assert (root / source).exists(), source
+                assert f"!{Path(source).name}" in ignored
+    users = [rest for word, rest in found if word == "USER"]
+    assert users == ["daskkern"]
+    extras = next(rest for word, rest in found if word == "ARG" and rest.startswith("EXTRAS=")).split("=")[1].split(",")
+    declared = (root / "pyproject.toml").read_text()
+    for extra in [*extras, *(["cuda12", "cuda13"] if "cuda" in name else [])]:
+        assert re.search(rf"^{extra} = \[", declared, re.MULTILINE), extra
+
+
+@pytest.mark.parametrize("name", ["slurm/fit-cpu.sbatch", "slurm/fit-gpu.sbatch", "tls/make-certificates.sh"])
+def test_shell_scripts(name: str) -> None:
+    subprocess.run(["bash", "-n", str(DEPLOY / name)], check=True)
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", str(DEPLOY / name)], check=True)
+
+
+def test_units_are_systemd_s(tmp_path: Path) -> None:
+    tool = shutil.which("systemd-analyze")
+    if tool is None:
+        pytest.skip("apt-get install systemd")
+    for path in (DEPLOY / "systemd").glob("*.service"):
+        unit = tmp_path / path.name
+        unit.write_text(
+            path.read_text().replace("/opt/daskkern/bin/dask", "/bin/sh").replace("User=daskkern", "User=root")
+        )
+        checked = subprocess.run([tool, "verify", str(unit)], capture_output=True, text=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_helm_values_name_an_image_and_no_notebook() -> None:
+    values = load("kubernetes/helm-values.yaml")
+    assert values["scheduler"]["image"]["tag"] == values["worker"]["image"]["tag"]
+    assert values["jupyter"]["enabled"] is False
+    volumes = values["worker"]["mounts"]
+    assert [v["name"] for v in volumes["volumes"]] == [m["name"] for m in volumes["volumeMounts"]]
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DEPLOY.glob("*.md")))
+def test_links_of_the_pages_lead_to_files(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", (DEPLOY / page).read_text()):
+        assert (DEPLOY / target).exists(), target
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DEPLOY.glob("*.md")))
+def test_options_of_the_pages_exist(page: str) -> None:
+    text = "".join(re.findall(r"```bash\n(.*?)```", (DEPLOY / page).read_text(), re.DOTALL)).replace("\\\n", " ")
+    for line in re.findall(r"^(?:dask (?:scheduler|worker)|daskkern \w+) .*", text, re.MULTILINE):
+        program, name, *words = re.sub(r"\s{2,}#.*", "", line).split()
+        command = (
+            {"scheduler": dask_scheduler, "worker": dask_worker}[name] if program == "dask" else cli.commands[name]
+        )
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, line
