@@ -77,6 +77,14 @@ class KernelEstimator(BaseEstimator):
             max_seconds=self.max_seconds,
         )
 
+    def _why_no_other_rows(self) -> str:
+        """Return why the fit cannot go on with other rows; "" when it can. Draws no random numbers."""
+        weighs = getattr(self, "class_weight", None) is not None
+        early = bool(self.early_stopping)
+        return why_not(
+            parse_solver(self.solver), self.basis, early=early, weighs_classes=weighs, sampling=self.sampling
+        )
+
     def _safety(self) -> Safety:
         earlier = getattr(self, "_saved", None) if self.warm_start and self.checkpoint is None else None
         return Safety(
@@ -84,7 +92,8 @@ class KernelEstimator(BaseEstimator):
             resume=self.warm_start,
             overwrite=not self.warm_start,
             earlier=earlier,
-            hand_back=self.warm_start or not why_not(self.fit_settings()),
+            hand_back=self.warm_start,
+            carry=not self._why_no_other_rows(),
         )
 
     @contextmanager
@@ -113,7 +122,7 @@ class KernelEstimator(BaseEstimator):
                 "callbacks were given with detach=True, and this process is not told what happens; leave them out, and "
                 "pass one to handle.watch(listener) instead"
             )
-        safety = replace(self._safety(), earlier=None, hand_back=False)
+        safety = replace(self._safety(), earlier=None, hand_back=False, carry=False)
         with client_of(client) as connected:
             assert connected is not None
             return submit(source, settings, connected, os.fspath(out), validation=validation, safety=safety)
@@ -139,10 +148,16 @@ class KernelEstimator(BaseEstimator):
                 "set of rows; set it to None, and save() the model between the calls"
             )
         earlier: Carried | None = getattr(self, "_carried", None)
-        settings, safety = replace(self.fit_settings(), max_epochs=1), Safety(hand_back=True)
+        if earlier is None and hasattr(self, "model_"):
+            raise SpecError(
+                f"partial_fit was called on a model of {self.model_.nbytes:,} bytes, too large to be kept in a rank's "
+                "memory for other rows; fit with warm_start=True goes on with the same rows"
+            )
+        settings, safety = replace(self.fit_settings(), max_epochs=1), Safety(carry=True)
         client = self.client if self.client is not None else _active_client()
         with self._listening(1) as listener:
-            self._take(fit(source, settings, client=client, listener=listener, safety=safety, earlier=earlier))
+            result = fit(source, settings, client=client, listener=listener, safety=safety, earlier=earlier)
+        self._take(replace(result, saved=None))  # which is not the end of a fit to all rows
 
     def _take(self, result: FitResult) -> None:
         """Set the attributes that classifier and regressor share."""
@@ -205,7 +220,7 @@ def _apply_block(X: HostArray, model: KernelModel, method: Callable[[HostArray],
 def goes_on(estimator: KernelEstimator) -> bool:
     """Return True where a fit can go on with other rows. AttributeError says why not."""
     try:
-        reason = why_not(estimator.fit_settings())
+        reason = estimator._why_no_other_rows()
     except SpecError:
         return True  # the call will say what is wrong
     if reason:

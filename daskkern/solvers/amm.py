@@ -89,7 +89,9 @@ class AMM(Solver[AMMRun]):
             raise SpecError("solver amm was asked with alpha=0, but its steps are 1 / (alpha t); give alpha above 0")
         shape = (problem.part.columns.ids.size, problem.n_outputs * self.hyperplanes)
         v = problem.part.namespace.zeros(shape, problem.dtype)
-        return AMMRun(Iterate(v, Averaging.of_share(self.averaging, "uniform", problem.n_steps)), 0)
+        return AMMRun(
+            Iterate(v, Averaging.of_share(self.averaging, "uniform", problem.n_steps, problem.averaged_from)), 0
+        )
 
     def step(self, problem: Problem, state: AMMRun, batch: Batch, comm: Communicator) -> tuple[AMMRun, float]:
         rows = sequence_of(problem, batch, state.iterate.v, comm, state.iterate.scale)

@@ -75,6 +75,8 @@ class Problem:
     dtype : str
     extra : Any
         What the solver's own set-up made for this rank (its preconditioner's part, its projector).
+    averaged_from : int or None
+        The step from which iterates are averaged, in a run that goes on from other rows: their mean goes on.
     """
 
     part: KernelPart
@@ -85,11 +87,16 @@ class Problem:
     max_epochs: int
     dtype: str
     extra: Any
+    averaged_from: int | None = None
 
     @property
     def n_steps(self) -> int:
         """Steps of the whole run."""
         return self.batches_per_epoch * self.max_epochs
+
+    def averaging_start(self, share: float) -> int:
+        """Return the step from which the last `share` of the run is averaged."""
+        return round(self.n_steps * (1 - share)) if self.averaged_from is None else self.averaged_from
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class EigenPro(Solver[EigenProRun]):
         p, c = problem.part.columns.ids.size, problem.n_outputs
         zero = xp.zeros((p, c), problem.dtype)
         at_S = xp.zeros((problem.part.columns.n_head, c), problem.dtype)
-        start = round(problem.n_steps * (1 - self.averaging))
+        start = problem.averaging_start(self.averaging)
         if self.momentum and isinstance(setup, EigenProSetup) and setup.window > 1:
             raise SpecError(
                 f"EigenPro was asked with momentum={self.momentum} and projections every {setup.window} batches; "

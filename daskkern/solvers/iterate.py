@@ -35,9 +35,13 @@ class Averaging:
     weights: str = "uniform"
 
     @classmethod
-    def of_share(cls, share: float, weights: str, n_steps: int) -> "Averaging":
-        """Return the averaging of the last `share` of a run of `n_steps`. A share of 0 averages nothing."""
+    def of_share(cls, share: float, weights: str, n_steps: int, known: int | None = None) -> "Averaging":
+        """Return the averaging of the last `share` of a run of `n_steps`, or of what comes from step `known` on.
+
+        A share of 0 averages nothing.
+        """
         start = round(n_steps * (1 - share)) if share else n_steps + 1
+        start = start if known is None else known
         return cls(max(start, 1), weights)
 
     def weight(self, step: int) -> float:

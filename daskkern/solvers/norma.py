@@ -108,7 +108,7 @@ class Norma(Solver[NormaRun]):
                 "at most that many steps, or None"
             )
         zero = problem.part.namespace.zeros((problem.part.columns.ids.size, problem.n_outputs), problem.dtype)
-        start = round(problem.n_steps * (1 - self.averaging)) if self.averaging else problem.n_steps + 1
+        start = problem.averaging_start(self.averaging) if self.averaging else problem.n_steps + 1
         average = TailAverage(max(start, 1))
         if self.truncation is None:
             return NormaRun(zero, None, None, None, 0, 0, average)

@@ -95,7 +95,7 @@ class NystromSGD(Solver[NystromRun]):
         width = r if setup.features is None else setup.features.stop - setup.features.start
         w = xp.zeros((width, problem.n_outputs), problem.dtype)
         A = xp.zeros((p, problem.n_outputs), problem.dtype)
-        start = round(problem.n_steps * (1 - self.averaging))
+        start = problem.averaging_start(self.averaging)
         return NystromRun(w, A, 0, TailAverage(max(start, 1)))
 
     def step(self, problem: Problem, state: NystromRun, batch: Batch, comm: Communicator) -> tuple[NystromRun, float]:

@@ -97,7 +97,7 @@ class Pegasos(Solver[PegasosRun]):
             )
         if self.project:
             radius(problem.loss, problem.alpha, problem.n_outputs)
-        averaging = Averaging.of_share(self.averaging, self.average_weights, problem.n_steps)
+        averaging = Averaging.of_share(self.averaging, self.average_weights, problem.n_steps, problem.averaged_from)
         return PegasosRun(Iterate.zero(problem, averaging), 0, np.zeros(problem.n_outputs))
 
     def step(self, problem: Problem, state: PegasosRun, batch: Batch, comm: Communicator) -> tuple[PegasosRun, float]:

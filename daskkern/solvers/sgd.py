@@ -100,7 +100,7 @@ class SGD(Solver[SGDRun]):
         if self.schedule == "inverse" and not problem.alpha > 0:
             raise SpecError("SGD was asked with schedule='inverse', whose steps are 1 / (alpha t), and alpha=0")
         steps = sum(self.steps_of(problem, epoch) for epoch in range(problem.max_epochs))
-        averaging = Averaging.of_share(self.averaging, self.average_weights, steps)
+        averaging = Averaging.of_share(self.averaging, self.average_weights, steps, problem.averaged_from)
         return SGDRun(Iterate.zero(problem, averaging))
 
     def span(self, epoch: int) -> int:

@@ -1,23 +1,25 @@
 """A model that goes on with other rows: the columns, the preconditioner and the solver's state of an earlier run."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from daskkern.arrays import HostArray
-from daskkern.basis import AllRows, DoublyStochastic
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic
 from daskkern.data.plan import BatchPlan
 from daskkern.data.rows import Rows
 from daskkern.errors import DataError, SpecError
-from daskkern.events import StageFinished
+from daskkern.solvers import NystromSGD, Snapshot, Solver
 from daskkern.training.commits import Commit, Position
 from daskkern.training.keeper import Saved
 from daskkern.training.prepared import Clock, Prepared
-from daskkern.training.resuming import basis_summary, fingerprint
-from daskkern.training.sampling import learn_sampling
+from daskkern.training.resuming import basis_summary
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source, SourceInfo
 from daskkern.training.targets import check_targets
 
-_KEPT = ("kernel", "loss", "solver", "dtype", "precision", "fit_intercept")
+_KEPT = ("kernel", "loss", "solver", "dtype", "precision", "fit_intercept", "batch_size")
+_OF_MEANS = {"mean", "total", "lag"}
+_NEVER = 1 << 40  # a step that no run reaches
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,18 +43,19 @@ class Carried:
     settings: FitSettings
 
 
-def why_not(settings: FitSettings) -> str:
+def why_not(solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classes: bool, sampling: str) -> str:
     """Return why a fit with these settings cannot go on with other rows; "" when it can."""
-    solver, basis = settings.solver, settings.basis
     if isinstance(basis, AllRows | DoublyStochastic):
         return f"the columns of the basis {basis.name!r} belong to the rows of one fit; take Landmarks, or features"
     if solver.deals != "columns" or solver.row_numbers:
         how = "keeps numbers of every row" if solver.row_numbers else "solves for all rows at once"
         return f"the solver {solver.name} {how}; take one of stochastic gradients, such as 'auto' or 'sgd'"
-    if settings.early_stopping is not None:
+    if early:
         return "early_stopping is for fits of several epochs; leave it out"
-    if settings.class_weight is not None:
+    if weighs_classes:
         return "class_weight depends on all rows; pass sample_weight"
+    if sampling != "uniform":
+        return f"sampling={sampling!r} draws from all rows; pass sample_weight"
     return ""
 
 
@@ -66,7 +69,7 @@ def next_run(earlier: Carried, source: Source, settings: FitSettings) -> tuple[S
     SpecError
         When a fit with these settings cannot go on.
     """
-    reason = why_not(settings)
+    reason = _why_not(settings)
     if reason:
         raise SpecError(f"other rows were given to go on with, but {reason}")
     _check_alike(source.info, earlier.info)
@@ -74,21 +77,54 @@ def next_run(earlier: Carried, source: Source, settings: FitSettings) -> tuple[S
     commit = Commit.from_bytes(earlier.commit)
     before = commit.position
     epoch = before.epoch + (before.batch > 0)
-    begun = replace(commit, position=Position(steps=before.steps, epoch=epoch, epochs=before.epochs))
-    settings = replace(settings, max_epochs=epoch)
-    return Saved(begun.to_bytes(), fingerprint(source, settings, None)), settings
+    begun = Commit(_averaging(commit, settings.solver), Position(steps=before.steps, epoch=epoch, epochs=before.epochs))
+    settings = replace(settings, solver=_as_saved(settings.solver, commit), max_epochs=epoch, behind=epoch - 1)
+    return Saved(begun.to_bytes(), "{}"), settings
+
+
+def can_go_on(settings: FitSettings) -> bool:
+    """Return whether a fit with these settings can go on with other rows."""
+    return not _why_not(settings)
+
+
+def _why_not(settings: FitSettings) -> str:
+    return why_not(
+        settings.solver,
+        settings.basis,
+        early=settings.early_stopping is not None,
+        weighs_classes=settings.class_weight is not None,
+        sampling=settings.sampling,
+    )
+
+
+def _averaging(commit: Commit, solver: Solver[Any]) -> Snapshot:
+    """Return the snapshot, in which the mean of iterates goes on, or begins now where there is none yet."""
+    snapshot = commit.snapshot
+    if "averaged_from" not in snapshot.numbers:
+        return snapshot
+    if not getattr(solver, "averaging", 0.0):
+        shards = {name: shard for name, shard in snapshot.shards.items() if name not in _OF_MEANS}
+        return replace(snapshot, shards=shards, numbers={**snapshot.numbers, "averaged_from": _NEVER, "averaged": 0})
+    if snapshot.shards.keys() & _OF_MEANS:
+        return snapshot
+    return replace(snapshot, numbers={**snapshot.numbers, "averaged_from": commit.position.steps + 1})
+
+
+def _as_saved(solver: Solver[Any], commit: Commit) -> Solver[Any]:
+    """Return the solver that keeps its state as the commit does."""
+    if isinstance(solver, NystromSGD) and solver.mode == "auto":
+        return replace(solver, mode="stored" if "w" in commit.snapshot.shards else "streamed")
+    return solver
 
 
 def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:
     """Return the set-up of an earlier run for other rows: their batches are new, and how they are drawn."""
+    if rows.n_rows < 1:
+        raise DataError("there are no rows to go on with; give one or more")
     check_targets(rows)
-    plan, size = earlier.plan, min(earlier.plan.batch_size, rows.n_rows)
-    if isinstance(plan, BatchPlan):
-        plan = BatchPlan.for_rows(rows, size, settings.seed)
+    plan = BatchPlan.for_rows(rows, min(earlier.plan.batch_size, rows.n_rows), settings.seed)
     clock.stage("targets", f"{rows.n_rows} rows, columns and spectrum as before")
-    sampling = learn_sampling(rows, settings, earlier.targets)
-    stages: tuple[StageFinished, ...] = tuple(clock.stages)
-    return replace(earlier, plan=plan, stages=stages, sampling=sampling, validation=None)
+    return replace(earlier, plan=plan, stages=tuple(clock.stages), validation=None)
 
 
 def _check_same(now: FitSettings, before: FitSettings) -> None:

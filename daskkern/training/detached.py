@@ -108,7 +108,9 @@ def submit(
     show_fits(client)
     check_alone(client, card)
     named(safety, source, settings, validation)  # refuses, or removes, what an earlier fit has left
-    order = Order(card, source, settings, validation, gang, replace(safety, resume=True, overwrite=False), keeps)
+    order = Order(
+        card, source, settings, validation, gang, replace(safety, resume=True, overwrite=False, run=card.fit), keeps
+    )
     key = f"daskkern_fit-{card.fit}"
     future = client.submit(conduct, order, key=key, pure=False, retries=0, priority=_PRIORITY)
     try:

@@ -28,10 +28,10 @@ from daskkern.monitor.environment import environment
 from daskkern.monitor.history import History
 from daskkern.monitor.recorder import Recorder
 from daskkern.training.calibration import calibrate
-from daskkern.training.carried import Carried, next_run, why_not
+from daskkern.training.carried import Carried, can_go_on, next_run
 from daskkern.training.features import features_for
 from daskkern.training.keeper import Safety, Saved
-from daskkern.training.keeping import disk_room, needs_rates, with_blocks
+from daskkern.training.keeping import can_keep, disk_room, needs_rates, with_blocks
 from daskkern.training.memory import available_memory, device_memory
 from daskkern.training.on_cluster import fit_on
 from daskkern.training.outlook import check, check_before, holds_out, plan_for, summarise
@@ -107,15 +107,15 @@ def fit(
     check(settings, source)
     if validation is not None:
         check_comparable(validation, source)
-    safety = safety or Safety()
+    asked, safety, before = settings, safety or Safety(), None
     if earlier is not None:
         saved_before, settings = next_run(earlier, source, settings)
-        safety = replace(safety, earlier=saved_before, resume=True)
-    before = None if earlier is None else earlier.prepared
+        safety, before = replace(safety, earlier=saved_before, resume=True), earlier.prepared
     with client_of(client) as connected:
         if connected is not None and card is not None:
             check_alone(connected, card)
-        safety = named(safety, source, settings, validation)
+        if earlier is None:
+            safety = named(safety, source, settings, validation)
         history = Recorder(listener, safety.saved_epochs())
         if connected is None:
             results, prepared = _local(source, settings, validation, history, safety, before)
@@ -135,7 +135,12 @@ def fit(
     commits = [result.saved for result in results if result.saved is not None]
     saved = Saved(commits[0], safety.fingerprint) if commits else None
     epochs, times = tuple(history.epochs), tuple(history.times)
-    onwards = None if saved is None or why_not(settings) else _carried(source, settings, results, prepared, saved)
+    onwards = None
+    if saved is not None and safety.carry and can_go_on(asked):
+        points = _points(results) if isinstance(prepared.basis.kernel, Mapped) else model.points
+        plan = prepared.plan if before is None else before.plan  # whose batches a few rows cannot fill
+        own = replace(prepared, plan=plan, points=points, indices=None, stages=())
+        onwards = Carried(own, saved.data, source.info, asked)
     return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept)
 
 
@@ -152,8 +157,10 @@ def _local(
     if namespace_for(settings.device) is np:
         check_before(source, settings, holds_out(settings, validation), 1, threads, budget)
     prepared = prepare(source, settings, holds_out(settings, validation), before)
-    plan = plan_for(summarise(prepared, settings), source, settings, 1, threads, budget, device_memory(settings.device))
+    summary = summarise(prepared, settings)
+    plan = plan_for(summary, source, settings, 1, threads, budget, device_memory(settings.device))
     plan.check()
+    safety = replace(safety, carry=safety.carry and can_keep(plan, settings, summary.p, summary.n_outputs))
     room = disk_room(settings)
     rates = None
     if plan.sizes is not None and needs_rates(plan, settings, room):
@@ -190,14 +197,6 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 def _points(results: Sequence[RankResult]) -> Any:
     return gather([result.points for result in results], [result.ids for result in results])
-
-
-def _carried(
-    source: Source, settings: FitSettings, results: Sequence[RankResult], prepared: Prepared, saved: Saved
-) -> Carried:
-    """Return what a fit to other rows can go on from: it has the points in place of these rows' numbers."""
-    own = replace(prepared, points=_points(results), indices=None, stages=())
-    return Carried(own, saved.data, source.info, settings)
 
 
 def _model(

@@ -50,6 +50,8 @@ class Safety:
         The end of an earlier run, in memory, to resume from where there is no checkpoint.
     hand_back : bool
         Whether the end of this run is wanted as such.
+    carry : bool
+        Whether it is wanted for a run on other rows, where there is room for it.
     """
 
     in_memory: bool = False
@@ -62,6 +64,7 @@ class Safety:
     fingerprint: str = "{}"
     earlier: Saved | None = None
     hand_back: bool = False
+    carry: bool = False
 
     def __post_init__(self) -> None:
         for name in ("commit_s", "checkpoint_s"):
@@ -95,12 +98,12 @@ class Keeper:
     """Keeps the commits of one rank; see :class:`Safety`."""
 
     def __init__(self, safety: Safety, vault: Vault, writer: CheckpointWriter | None, emit: Listener = silent) -> None:
-        self.wanted = safety.in_memory or safety.checkpoint is not None or safety.hand_back
+        self._hand_back = safety.hand_back or safety.carry
+        self.wanted = safety.in_memory or safety.checkpoint is not None or self._hand_back
         self.outlives = safety.in_memory or safety.checkpoint is not None
         """Whether another gang finds the last commit."""
         self.last: HostArray | None = None
         """The last commit as bytes, where it is wanted back."""
-        self._hand_back = safety.hand_back
         self._vault = vault if safety.in_memory else None
         self._fit_vault = vault
         self._writer, self._interval_s, self._emit = writer, safety.commit_s, emit

@@ -4,6 +4,8 @@ import os
 import shutil
 from dataclasses import replace
 
+import numpy as np
+
 from daskkern.errors import MemoryBudgetError, SpecError
 from daskkern.training.calibration import Rates
 from daskkern.training.memory import MemoryPlan, format_bytes
@@ -13,6 +15,8 @@ from daskkern.training.timing import disk_ns, disk_pays, entry_ns, memory_pays
 
 DISK_SHARE = 0.5
 """Share of the free disk that the scratch files of all ranks of a machine may take."""
+_COPIES = 3 * 3  # of the state's arrays (iterate, mean, best), and of each while a commit is made
+_KEPT_SHARE = 0.05
 MEASURE_FROM = 256_000_000
 """Bytes of blocks from which on it is measured whether keeping them in memory pays: below, measuring costs more."""
 
@@ -128,3 +132,8 @@ def _asked_disk(plan: MemoryPlan, room: int) -> MemoryPlan:
 def unkept(plan: MemoryPlan) -> MemoryPlan:
     """Return the plan of a fit that has no kernel blocks to keep."""
     return replace(plan, kept=0, kept_wanted=0)
+
+
+def can_keep(plan: MemoryPlan, settings: FitSettings, n_columns: int, n_outputs: int) -> bool:
+    """Return whether every rank has room for the whole state, three times while it is gathered."""
+    return _COPIES * n_columns * n_outputs * np.dtype(settings.dtype).itemsize <= _KEPT_SHARE * plan.budget

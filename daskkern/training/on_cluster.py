@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import dask
-import numpy as np
 from dask.base import get_annotations
 from distributed import Client, KilledWorker, get_client, get_worker, secede, span
 
@@ -26,10 +25,10 @@ from daskkern.errors import ClusterError, DaskkernError, FitCancelledError
 from daskkern.events import Listener
 from daskkern.training.features import features_for
 from daskkern.training.keeper import Safety
-from daskkern.training.keeping import with_blocks
+from daskkern.training.keeping import can_keep, with_blocks
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.monitoring import show_fits
-from daskkern.training.outlook import PreparedSummary, holds_out, summarise
+from daskkern.training.outlook import holds_out, summarise
 from daskkern.training.prepare import prepare
 from daskkern.training.prepared import Prepared
 from daskkern.training.rank import RankResult, RankTask, run_rank
@@ -38,8 +37,6 @@ from daskkern.training.settings import FitSettings
 from daskkern.training.sources import RemoteValue, Source
 
 _T = TypeVar("_T")
-_COPIES = 3 * 3  # of the state's arrays (iterate, mean, best), and of each while a commit is made
-_KEPT_SHARE = 0.05
 _LOOK_S = 0.5
 _SPAN = "daskkern"
 _AGAIN_S = 3600.0
@@ -116,12 +113,13 @@ def _fit_admitted(
         return rooms
 
     lease, rooms = _steadily(client, gang, lease, look)
+    known_before = None if before is None else client.scatter(before, hash=False)
     ticket = client.submit(
         _prepare_on_cluster,
         source,
         settings,
         holds_out(settings, validation),
-        before,
+        known_before,
         key=task_name("prepare"),
         pure=False,
         retries=0,
@@ -140,7 +138,8 @@ def _fit_admitted(
         lease, plan = _steadily(client, gang, lease, decide)
         with current(client), features_for(source, settings, prepared) as features:
             whole = RemoteValue(str(ticket.key))
-            safety = replace(safety, in_memory=gang.retries > 0 and _can_keep(summary, settings, plan))
+            keeps = can_keep(plan, settings, summary.p, summary.n_outputs)
+            safety = replace(safety, in_memory=gang.retries > 0 and keeps, carry=safety.carry and keeps)
             task = RankTask(source, settings, whole, validation, plan, 0, features, safety, summary)
             results = run_gang(
                 client,
@@ -153,7 +152,7 @@ def _fit_admitted(
                 lease=lease,
             )
     finally:
-        for future in (ticket, *keep, *keep_too):
+        for future in (ticket, *keep, *keep_too, *(() if known_before is None else (known_before,))):
             future.release()
     return results, prepared
 
@@ -253,8 +252,3 @@ def _wait_for(client: Client, key: str) -> None:
     raise ClusterError(
         f"the set-up of the fit was lost with its worker, and not made again in {_AGAIN_S:g} s; fit again"
     )
-
-
-def _can_keep(summary: PreparedSummary, settings: FitSettings, plan: MemoryPlan) -> bool:
-    """Return whether every worker has room for the whole state, three times while it is gathered."""
-    return _COPIES * summary.p * summary.n_outputs * np.dtype(settings.dtype).itemsize <= _KEPT_SHARE * plan.budget

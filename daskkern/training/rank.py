@@ -114,6 +114,7 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
         settings.max_epochs,
         settings.dtype,
         _setup(task, prepared, rows, columns, part, points, comm, xp),
+        _averaged_from(settings, saved),
     )
     desk.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, comm)))
     if task.memory.note and not isinstance(settings.basis, Linear | DoublyStochastic):
@@ -131,6 +132,12 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     history = ended.history if comm.rank == 0 else ()
     points = points if ended.points is None else ended.points
     return RankResult(columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason, saved_bytes, history)
+
+
+def _averaged_from(settings: FitSettings, saved: Commit | None) -> int | None:
+    """Return the step from which a run on other rows goes on averaging, where it does; it is in each of its commits."""
+    start = None if saved is None else saved.snapshot.numbers.get("averaged_from")
+    return None if start is None or not settings.behind else int(start)
 
 
 def _limit(settings: FitSettings, prepared: Prepared) -> float:

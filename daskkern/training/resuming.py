@@ -40,7 +40,7 @@ def named(safety: Safety, source: Source, settings: FitSettings, validation: Sou
     place = safety.checkpoint
     if place is not None and not is_url(place):
         safety = replace(safety, checkpoint=os.path.abspath(place))  # workers have other working directories
-    ready = replace(safety, run=uuid.uuid4().hex, fingerprint=fingerprint(source, settings, validation))
+    ready = replace(safety, run=safety.run or uuid.uuid4().hex, fingerprint=fingerprint(source, settings, validation))
     if safety.checkpoint is not None and not safety.resume and is_checkpoint(safety.checkpoint):
         if not safety.overwrite:
             raise StoreError(

@@ -89,6 +89,8 @@ class FitSettings:
         How rows are drawn for batches: each once an epoch; in proportion to their weights (class weights included); or
         every class equally often. What is drawn more often counts less, so that the objective does not depend on it.
         Kernel blocks and rows are not kept with the last two. Needs landmarks.
+    behind : int
+        Epochs of `max_epochs` that are behind, on other rows.
     max_seconds : float or None
         When to end with the model so far, counted from the start of the set-up; between two batches, so a little later.
     """
@@ -113,6 +115,7 @@ class FitSettings:
     precision: str | None = None
     sampling: str = "uniform"
     max_seconds: float | None = None
+    behind: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.basis, BasisSpec):
@@ -166,7 +169,7 @@ class FitSettings:
     @property
     def passes(self) -> int:
         """Passes over all rows in all epochs."""
-        return sum(self.solver.sweeps(epoch, self.loss) for epoch in range(1, self.max_epochs + 1))
+        return sum(self.solver.sweeps(epoch, self.loss) for epoch in range(self.behind + 1, self.max_epochs + 1))
 
     def batch_limit(self, n_columns: int) -> int:
         """Return the most rows of an automatic batch whose kernel block has `n_columns` columns in all."""

@@ -21,6 +21,8 @@ def spectrum_of(prepared: Prepared, settings: FitSettings) -> SpectrumFound | No
     The step is that of the first batch, before any decay.
     """
     state, solver = prepared.state, settings.solver
+    if settings.behind and not isinstance(state, EigenProState):
+        return None  # of rows that are not here
     batch, smoothness, alpha = prepared.plan.batch_size, smoothness_of(settings.loss), settings.alpha
     if isinstance(state, EigenProState):
         q, s = state.damping.size, state.vectors.shape[0]

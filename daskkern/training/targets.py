@@ -57,7 +57,7 @@ class Targets:
 
     def weight(self, block: RowBlock) -> HostArray | None:
         """Return weights (m, 1) of mean 1 over the training rows, or None when all rows weigh the same."""
-        if block.weight is None and self.class_weight is None:
+        if block.weight is None and self.class_weight is None and self.weight_scale == 1:
             return None
         weight = np.ones(len(block.y)) if block.weight is None else block.weight  # type: ignore[arg-type]
         if self.class_weight is not None and block.y is not None:

@@ -13,8 +13,10 @@ from sklearn.datasets import load_digits
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, ingest
 from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
 from daskkern.errors import DataError, SpecError
+from daskkern.events import BatchFinished
 from daskkern.kernels import Gaussian
 from daskkern.solvers import BSGD, SGD, EigenPro, NystromSGD, Pegasos
+from daskkern.training.commits import Commit
 
 X, Y = load_digits(return_X_y=True)
 X = (X / 16).astype(np.float32)
@@ -106,6 +108,92 @@ def test_stores_dask_arrays_and_a_cluster_are_the_same_as_arrays(client2: Client
     np.testing.assert_allclose(found, scores, rtol=0, atol=1e-4 * np.abs(scores).max())
 
 
+@pytest.mark.parametrize(
+    ("basis", "solver", "alpha"),
+    [
+        (Landmarks(150), "auto", 0.0),
+        (Landmarks(100), NystromSGD(averaging=0.5), 0.0),
+        (Linear(), SGD(), 1e-4),
+        (NystromFeatures(80), Pegasos(), 1e-4),
+    ],
+    ids=["auto", "nystrom_sgd", "sgd", "pegasos"],
+)
+def test_a_call_of_few_rows_or_none_harms_no_good_model(basis: Any, solver: Any, alpha: float) -> None:
+    model = _classifier(basis, solver, alpha, max_epochs=5).fit(X[TRAIN], Y[TRAIN])
+    before, coef = model.score(X[TEST], Y[TEST]), model.dual_coef_.copy()
+    model.set_params(max_seconds=1e-9).partial_fit(X[:60], Y[:60])
+    np.testing.assert_array_equal(model.dual_coef_, coef)
+    model.set_params(max_seconds=None).partial_fit(X[:2], Y[:2])
+    assert model.score(X[TEST], Y[TEST]) > before - 0.01
+    for _ in range(4):
+        model.partial_fit(X[TRAIN], Y[TRAIN])
+    assert model.score(X[TEST], Y[TEST]) > before - 0.01
+
+
+def test_a_mean_that_never_began_begins_with_the_next_rows() -> None:
+    model = _classifier(max_epochs=1_000_000, max_seconds=0.2).fit(X[:600], Y[:600])
+    model.set_params(max_seconds=None).partial_fit(X[TRAIN], Y[TRAIN])
+    last = _classifier(solver=EigenPro(averaging=0.0, step_scale=1.5), max_epochs=1_000_000, max_seconds=0.2)
+    assert Commit.from_bytes(model._carried.commit).snapshot.numbers["averaged"] > 0
+    assert "mean" not in Commit.from_bytes(last.fit(X[:600], Y[:600])._carried.commit).snapshot.shards
+
+
+def test_nystrom_sgd_goes_on_as_it_was_kept() -> None:
+    for epochs in (1, 3):  # streamed; written to disk, as it is read often
+        model = _classifier(Landmarks(100), NystromSGD(), max_epochs=epochs).fit(X[:400], Y[:400])
+        for start in (400, 800, 0):
+            model.partial_fit(X[start : start + 400], Y[start : start + 400])
+        assert model.score(X[TEST], Y[TEST]) > 0.8
+
+
+def test_few_rows_leave_the_batches_of_later_calls_as_they_were() -> None:
+    sizes = []
+    model = _classifier(callbacks=[lambda e: sizes.append(e.n_batches) if isinstance(e, BatchFinished) else None])
+    for n in (600, 5, 600):
+        model.partial_fit(X[:n], Y[:n], classes=np.arange(10))
+    assert (sizes[0], sizes[-1]) == (10, 10)
+    with pytest.raises(SpecError, match="batch_size was 60 when the model began and is 30"):
+        model.set_params(batch_size=30).partial_fit(X[:600], Y[:600])
+    with pytest.raises(ValueError, match="sample"):
+        _classifier().partial_fit(X[:300], Y[:300]).partial_fit(X[:0], Y[:0])
+
+
+def test_looking_for_the_method_draws_no_random_numbers() -> None:
+    coefs = []
+    for looks in (0, 3):
+        model = _classifier(random_state=np.random.RandomState(0), max_epochs=1)
+        assert all(hasattr(model, "partial_fit") for _ in range(looks))
+        coefs.append(model.fit(X[:300], Y[:300]).dual_coef_)
+    np.testing.assert_array_equal(*coefs)
+
+
+def test_no_weights_are_weights_of_one() -> None:
+    tens = np.full(400, 10.0)
+    ones, none = (
+        _classifier().partial_fit(X[:400], Y[:400], sample_weight=tens).partial_fit(X[:400], Y[:400], sample_weight=w)
+        for w in (np.ones(400), None)
+    )
+    np.testing.assert_array_equal(ones.dual_coef_, none.dual_coef_)
+
+
+def test_a_warm_start_after_other_rows_begins_anew() -> None:
+    model = _classifier(warm_start=True, max_epochs=2).partial_fit(X[:400], Y[:400])
+    model.fit(X[:600], Y[:600])
+    assert [epoch.epoch for epoch in model.history_] == [1, 2]
+
+
+def test_points_are_kept_once() -> None:
+    model = pickle.loads(pickle.dumps(_classifier(max_epochs=1).fit(X[:300], Y[:300])))
+    assert model._carried.prepared.points is model.model_.points
+
+
+def test_what_has_no_room_is_not_carried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.training.keeping._KEPT_SHARE", 0.0)
+    model = _classifier(max_epochs=1).fit(X[:300], Y[:300])
+    with pytest.raises(SpecError, match="too large to be kept"):
+        model.partial_fit(X[:300], Y[:300])
+
+
 def test_weights_count() -> None:
     weight = np.where(Y[:400] < 5, 2.0, 0.5)
     plain = _classifier().partial_fit(X[:400], Y[:400]).partial_fit(X[:400], Y[:400])
@@ -122,6 +210,7 @@ def test_weights_count() -> None:
         ({"basis": RandomFeatures(50), "solver": "sag", "alpha": 1e-3}, "keeps numbers of every row"),
         ({"early_stopping": True}, "early_stopping is for fits of several epochs"),
         ({"class_weight": "balanced"}, "pass sample_weight"),
+        ({"sampling": "balanced"}, "draws from all rows"),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -24,6 +24,7 @@ from daskkern.training.features import stored_features
 from daskkern.training.keeper import Safety
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.rank import RankResult, RankTask, run_rank
+from daskkern.training.resuming import named
 from daskkern.training.settings import EarlyStopping
 
 WAYS = {
@@ -331,3 +332,14 @@ def test_a_resumed_fit_has_time_of_its_own(tmp_path: Path) -> None:
     assert resumed is not None
     assert again.position.seconds > 0
     assert resumed.position == replace(again.position, seconds=0.0)
+
+
+def test_a_run_that_has_a_name_keeps_it_and_its_time(tmp_path: Path) -> None:
+    fit = _fit(AllRows(), EigenPro())
+    safety = Safety(checkpoint=str(tmp_path / "c"), commit_s=0.0, checkpoint_s=0.0, run="one", resume=True)
+    conducted = [named(safety, fit.source, fit.settings, None) for _ in range(2)]
+    assert [each.run for each in conducted] == ["one", "one"]
+    Runs(fit, conducted[0]).run(1, until=3)
+    saved = conducted[1].saved()
+    assert saved is not None
+    assert saved.position.seconds > 0
