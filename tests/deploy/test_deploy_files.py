@@ -1,6 +1,7 @@
 """The files in deploy/ are what their environments expect, as far as that can be seen without them."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -96,11 +97,73 @@ def test_the_service_finds_its_scheduler_and_mounts_have_volumes(name: str) -> N
     assert on_gpus == ["1" if "gpu" in name else None]
 
 
-@pytest.mark.parametrize("name", ["job.yaml", "job-gpu.yaml"])
-def test_the_shell_takes_the_script_of_a_job(name: str) -> None:
+JOBS = ("job.yaml", "job-gpu.yaml")
+
+
+def test_the_client_has_the_volume_of_the_workers_and_the_name_of_the_scheduler() -> None:
+    crds = package_folder("dask-kubernetes") / "operator/deployment/helm/dask-kubernetes-operator/crds"
+    crd = yaml.safe_load((crds / "daskjob.yaml").read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    pod = crd["properties"]["spec"]["properties"]["job"]["properties"]["spec"]  # the schema of any pod
+    client, cluster = load("kubernetes/client.yaml"), load("kubernetes/cluster.yaml")
+    assert (client["apiVersion"], client["kind"]) == ("v1", "Pod")
+    jsonschema.Draft202012Validator(strict(pod)).validate(client["spec"])
+    workers = cluster["spec"]["worker"]["spec"]
+    assert client["spec"]["volumes"] == workers["volumes"][:1]
+    assert client["spec"]["containers"][0]["volumeMounts"] == workers["containers"][0]["volumeMounts"][:1]
+    assert client["spec"]["securityContext"] == workers["securityContext"]
+    assert client["spec"]["containers"][0]["image"] == workers["containers"][0]["image"]
+    scheduler = f"tcp://{cluster['metadata']['name']}-scheduler:8786"
+    assert client["spec"]["containers"][0]["env"] == [{"name": "SCHEDULER", "value": scheduler}]
+    values = load("kubernetes/helm-values.yaml")["worker"]
+    assert values["mounts"]["volumes"][:1] == client["spec"]["volumes"]
+    assert values["mounts"]["volumeMounts"][:1] == client["spec"]["containers"][0]["volumeMounts"]
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_ends_when_it_fails_and_knows_its_name(name: str) -> None:
+    spec = load(f"kubernetes/{name}")["spec"]["job"]["spec"]
+    assert spec["restartPolicy"] == "Never"
+    label = spec["containers"][0]["env"][0]["valueFrom"]["fieldRef"]["fieldPath"]
+    key = re.fullmatch(r"metadata\.labels\['(.+)'\]", label)
+    assert key is not None
+    controller = package_folder("dask-kubernetes") / "operator/controller/controller.py"
+    made = controller.read_text().split("def build_job_pod_spec")[1].split("def ")[0]
+    assert f'"{key[1]}": cluster_name' in made
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(("failures", "wait"), [(0, "20"), (1, "20"), (99, "0.3")])
+def test_the_script_of_a_job(name: str, failures: int, wait: str, tmp_path: Path) -> None:
+    """A program in the place of daskkern: doctor fails so many times, and fit says how it was called."""
     container = load(f"kubernetes/{name}")["spec"]["job"]["spec"]["containers"][0]
-    assert "\n" not in container["args"][0].strip()
-    subprocess.run([*container["command"][:1], "-n", "-c", container["args"][0]], check=True)
+    script = container["args"][0]
+    assert "\n" not in script.strip()
+    assert "timeout 1200 " in script
+    assert "sleep 5" in script
+    assert "$(" not in script  # Kubernetes reads these as its own
+    program = tmp_path / "daskkern"
+    count = tmp_path / "count"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'if [ "$1" = doctor ]; then echo . >> "{count}"; [ "$(wc -l < "{count}")" -gt {failures} ]; exit; fi\n'
+        'echo "$@"\n'
+    )
+    program.chmod(0o755)
+    script = script.replace("timeout 1200 ", f"timeout {wait} ").replace("sleep 5", "sleep 0.05")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "JOB": "mine", "DASK_SCHEDULER_ADDRESS": "tcp://s:1"}
+    command = [*container["command"], script]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if failures == 99:
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert "no fit could run within 20 minutes" in ended.stderr
+        return
+    assert (ended.returncode, ended.stderr) == (0, "")
+    program_name, *words = ended.stdout.split()
+    assert program_name == "fit"
+    cli.commands["fit"].make_context("fit", list(words))
+    assert words[:3] == ["/data/train.zarr", "--out", "/data/mine.zarr"]
+    assert words[-3:] == ["--scheduler", "tcp://s:1", "--resume"]
+    assert ("--device" in words) == ("gpu" in name)
 
 
 def test_compose_takes_the_file() -> None:
