@@ -222,6 +222,47 @@ def test_shell_scripts(name: str) -> None:
         subprocess.run(["shellcheck", str(DEPLOY / name)], check=True)
 
 
+SLURM = {
+    ("fit-cpu.sbatch", "SLURM_MEM_PER_CPU", "2048"): "16384MiB",  # 8 threads
+    ("fit-cpu.sbatch", "SLURM_MEM_PER_NODE", "65536"): "32768MiB",  # 2 tasks of a node
+    ("fit-cpu.sbatch", "SLURM_MEM_PER_NODE", "0"): "auto",  # all memory of the node
+    ("fit-gpu.sbatch", "SLURM_MEM_PER_CPU", "2048"): "4096MiB",  # 8 threads, 4 GPUs
+    ("fit-gpu.sbatch", "SLURM_MEM_PER_NODE", "65536"): "16384MiB",
+    ("fit-gpu.sbatch", "SLURM_MEM_PER_NODE", "0"): "auto",
+}
+
+
+@pytest.mark.parametrize(("name", "variable", "value"), SLURM)
+def test_batch_scripts_share_the_memory_out_and_wait_until_a_deadline(
+    name: str, variable: str, value: str, tmp_path: Path
+) -> None:
+    """Programs in the place of Slurm's, Dask's and daskkern's: the doctor never finds a worker, and fit ends with 3."""
+    says = 'echo "$(basename "$0") $*" >> "$SAID"\n'
+    ends = '[ "$1" = doctor ] && { echo nobody; exit 1; }; exit 3\n'
+    for program, more in (("dask", ""), ("srun", ""), ("daskkern", ends)):
+        (tmp_path / program).write_text(f"#!/bin/sh\n{says}{more}")
+        (tmp_path / program).chmod(0o755)
+    text = (DEPLOY / "slurm" / name).read_text()
+    assert "SECONDS + 120" in text
+    script = tmp_path / name
+    script.write_text(text.replace("SECONDS + 120", "SECONDS + 1").replace("sleep 2", "sleep 0.2"))
+    job = {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "8", variable: value}
+    shares = {"SLURM_NTASKS_PER_NODE": "2", "SLURM_GPUS_ON_NODE": "4"}
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SAID": str(tmp_path / "said"), **job, **shares}
+    words = ["bash", str(script), "s.zarr", "m.zarr", "--epochs", "2"]
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 3
+    assert "nobody" in ended.stdout
+    said = (tmp_path / "said").read_text().splitlines()
+    assert len([line for line in said if line.startswith("daskkern doctor")]) > 1
+    workers = next(line for line in said if line.startswith("srun"))
+    assert f"--memory-limit {SLURM[name, variable, value]} " in workers
+    fit = next(line for line in said if line.startswith("daskkern fit"))
+    assert fit.startswith("daskkern fit s.zarr --out m.zarr --scheduler-file")
+    assert fit.endswith("--epochs 2")
+    assert not list(tmp_path.glob("daskkern-7*"))
+
+
 def test_units_are_systemd_s(tmp_path: Path) -> None:
     tool = shutil.which("systemd-analyze")
     if tool is None:
