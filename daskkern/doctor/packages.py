@@ -24,13 +24,14 @@ PURPOSES = {
     "pyyaml": "settings in files",
     "h5py": "HDF5 and .h5ad files",
     "obstore": "s3://, gs://, az://, https://",
-    "matplotlib": "daskkern compare --out",
+    "matplotlib": "daskkern report, daskkern.plot, compare --out",
+    "prometheus-client": "the scheduler's /metrics",
     "cupy": "computing on NVIDIA GPUs",
     "dask-cuda": "a worker for each GPU",
     "nccl": "sums between GPUs",
 }
 """What each package is for, in a few words."""
-_EXTRAS = {"h5py": "formats", "obstore": "remote", "matplotlib": "plot"}
+_EXTRAS = {"h5py": "formats", "obstore": "remote", "matplotlib": "plot", "prometheus-client": "metrics"}
 _GPU_PACKAGES = {
     "cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy"),
     "dask-cuda": ("dask-cuda",),
