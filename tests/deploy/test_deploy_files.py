@@ -210,6 +210,7 @@ def test_docker_takes_the_instructions(name: str) -> None:
     users = [rest for word, rest in found if word == "USER"]
     assert users == ["daskkern"]
     extras = next(rest for word, rest in found if word == "ARG" and rest.startswith("EXTRAS=")).split("=")[1].split(",")
+    assert {"plot", "metrics"} <= set(extras)  # reports, and the scheduler's /metrics for prometheus.yml
     declared = (root / "pyproject.toml").read_text()
     for extra in [*extras, *(["cuda12", "cuda13"] if "cuda" in name else [])]:
         assert re.search(rf"^{extra} = \[", declared, re.MULTILINE), extra
