@@ -17,7 +17,7 @@ from daskkern.cli.main import main
 from daskkern.cluster.clients import Certificates, client_at, scheduler_file_address
 from daskkern.testing.cluster import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def here(command: Command, folder: Path, keys: Path) -> Command:
         "--dashboard-address",
         ":0",
     ]
-    own = ["--no-nanny", "--local-directory", folder, "--death-timeout", 60] if command[1] == "worker" else []
+    own = ["--no-nanny", "--local-directory", folder, "--death-timeout", 120] if command[1] == "worker" else []
     own += ["--preload", "daskkern.training.fit"]  # what ranks import, before anybody waits for an answer
     program = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{command[1]}"]
     return [*program, *words, *map(str, [*tls, *places_here, *own])]
@@ -95,9 +95,9 @@ def test_a_fit_on_workers_of_every_environment(
     tls = Certificates(str(own / "ca.pem"), str(own / "cert.pem"), str(own / "key.pem"))
     address = scheduler_file_address(cluster / "scheduler.json")
     assert address.startswith("tls://")
-    with client_at(address, 30, tls.security()) as client:
+    with client_at(address, 60, tls.security()) as client:
         assert isinstance(client, Client)
-        client.wait_for_workers(4, timeout=90)
+        client.wait_for_workers(4, timeout=120)
         threads = sorted(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
     assert threads == [2, 2, 4, 8]  # as their files say
 
