@@ -189,4 +189,4 @@ def _minor(version: str) -> list[str]:
 
 
 def _same_daskkern() -> str:
-    return f"install daskkern {__version__} in its environment, from the clone or the wheel of this process, and restart it"
+    return f"install daskkern {__version__} there, from the clone or wheel that this process is of, and restart it"

@@ -84,7 +84,8 @@ def test_json_holds_everything(capfd: pytest.CaptureFixture[str]) -> None:
     found = json.loads(out)
     assert found["can_fit"] is True
     assert found["cluster"] is None
-    assert {row["name"] for row in found["machine"]["packages"]} >= {"numpy", "dask", "obstore", "prometheus-client", "nccl"}
+    listed = {row["name"] for row in found["machine"]["packages"]}
+    assert listed >= {"numpy", "dask", "obstore", "prometheus-client", "nccl"}
 
 
 def test_nothing_is_said_of_a_machine_that_is_well(well: Machine) -> None:
@@ -233,7 +234,7 @@ def test_a_cluster_that_cannot_fit_ends_with_the_reason(
     assert err.startswith(
         "daskkern: error: no fit can run: worker 0, worker 1: it cannot import this daskkern (No module named"
     )
-    assert f"install daskkern {daskkern.__version__} in its environment, from the clone or the wheel" in err
+    assert f"install daskkern {daskkern.__version__} there, from the clone or wheel" in err
 
 
 @pytest.mark.cluster
