@@ -4,11 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from daskkern.data.atomic import write_text
+from daskkern.data.remote import name_of_place
 from daskkern.data.store import Store
 from daskkern.errors import StoreError
 from daskkern.models import KernelModel
 from daskkern.plot.given import require_matplotlib
-from daskkern.report.page import page_of, title_of
+from daskkern.report.page import page_of
 from daskkern.report.pictures import pictures_of, write_png
 from daskkern.training.observe import observe
 
@@ -56,8 +57,8 @@ def write_report(
     require_matplotlib()
     observed = None if test is None else observe(model, test, progress=progress)
     pictures = pictures_of(model, observed)
-    test_name = test_name if test is None else title_of(test_name or test.path)
-    page = page_of(title_of(name), model, pictures, observed, test_name)
+    test_name = test_name if test is None else name_of_place(test_name or test.path)
+    page = page_of(name_of_place(name), model, pictures, observed, test_name)
     written = []
     if png is not None:
         folder = Path(png)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from daskkern.data.remote import name_of_place
 from daskkern.errors import SpecError
 from daskkern.systems.comparing import Comparison, Curve
 
@@ -20,7 +21,7 @@ def plot_comparison(found: Comparison, path: str | Path) -> None:
     for axis, group in zip(axes, groups, strict=False):
         _panel(axis, group, [curve for curve in found.curves if curve.group == group and curve.points])
     axes[0].set_ylabel(error_label(found.measure))
-    figure.suptitle(f"{Path(found.store).name}: {found.n_rows:,} rows, {found.n_features} features, {found.kernel}")
+    figure.suptitle(f"{name_of_place(found.store)}: {found.n_rows:,} rows, {found.n_features} features, {found.kernel}")
     figure.savefig(path, dpi=110)
 
 
