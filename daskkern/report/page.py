@@ -7,6 +7,7 @@ from importlib import resources
 import numpy as np
 
 from daskkern import __version__
+from daskkern.data.own_files import REPORT_MARK
 from daskkern.models import KernelModel
 from daskkern.monitor.history import History
 from daskkern.plot.given import COLORS
@@ -53,7 +54,8 @@ def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed
     bodies = "".join(f'<section id="{key}"><h2>{escape(title)}</h2>{body}</section>' for key, title, body in shown)
     style = resources.files("daskkern.report").joinpath("page.css").read_text(encoding="utf-8")
     return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(name)} - daskkern report</title>'
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">{REPORT_MARK}'
+        f"<title>{escape(name)} - daskkern report</title>"
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>\n{style}</style></head>\n'
         f"<body><main><header><h1>{escape(name)}</h1><p>{escape(facts.heading(model))}</p><nav>{links}</nav></header>\n"
         f'<div class="tiles">{tiles}</div>\n{bodies}\n<footer>Written by daskkern {__version__}</footer>'
