@@ -19,6 +19,7 @@ from daskkern.events import (
     EpochTimed,
     Event,
     FitFinished,
+    FitResumed,
     FitStarted,
     OptimalityMeasured,
     RankReported,
@@ -122,6 +123,15 @@ def test_epochs_of_an_earlier_run_and_those_that_were_not_heard_are_in_the_table
     history = recorder.history(setup_s=1.0)
     np.testing.assert_array_equal(history["elapsed"], [10.0, 15.0, 21.0])
     np.testing.assert_array_equal(history["loss"], [3.0, 2.0, 1.0])
+
+
+@pytest.mark.parametrize("begun", [FitStarted("sgd", 10, 1, 1, 5, 2, 3), FitResumed(2, 0, 2)])
+def test_ranks_of_a_larger_gang_are_forgotten(begun: Event) -> None:
+    recorder = Recorder(silent)
+    for rank in range(4):
+        recorder(RankReported(rank, f"w{rank}", "cpu", 10 * rank, 100))
+    recorder(begun)
+    assert [rank.rank for rank in recorder.history(0.0).ranks] == [0, 1]
 
 
 def test_addresses_hosts_and_folders_are_not_saved() -> None:
