@@ -10,6 +10,7 @@ from daskkern.data.store import Store
 from daskkern.errors import SpecError, StoreError
 from daskkern.models import KernelModel
 from daskkern.plot.given import require_matplotlib
+from daskkern.report.facts import check_facts
 from daskkern.report.page import page_of
 from daskkern.report.pictures import names_of, pictures_of, place_of, write_png
 from daskkern.training.observe import observe
@@ -60,6 +61,7 @@ def write_report(
     """
     require_matplotlib()
     check_places(out, png, overwrite=overwrite)
+    check_facts(model)
     if png is not None and Path(png).is_dir():
         for picture in names_of(model, test is not None):
             check_file(place_of(picture, Path(png)), Kind.PICTURE, overwrite=overwrite)

@@ -4,12 +4,15 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import daskkern
+from daskkern import KernelRegressor, Landmarks
 from daskkern.cli.main import main
+from daskkern.data.atomic import write_text
 from daskkern.models import save_model
 
 _VOID = {"meta", "br", "img", "use", "path", "hr", "input", "link"}
@@ -134,6 +137,36 @@ def test_a_regressor_and_a_model_without_a_history(folder: Path, capfd: pytest.C
     assert "saved without a history" in out
     bare = _Page((folder / "bare.html").read_text())
     assert "there are no curves to show" in " ".join(bare.words)
+
+
+@pytest.mark.parametrize(
+    "provenance",
+    [
+        {"data": {"name": "a"}},
+        {"settings": ["falkon"]},
+        {"settings": {"solver": "falkon"}},
+        {"environment": {"processor": "x"}},
+        {"data": {"name": "a", "rows": "many", "features": 1}},
+        {"reason": 5},
+        {"run": 7, "history": []},
+    ],
+)
+def test_a_model_of_another_program_is_one_sentence(
+    provenance: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    model = KernelRegressor("gaussian:1", basis=Landmarks(5), max_epochs=1, device="cpu").fit(X, X[:, 0]).model_
+    save_model(replace(model, provenance=provenance), "m.zarr")
+    code, _, err = _run(capfd, "report", "m.zarr")
+    assert (code, err.count("\n"), "saved with the model" in err) == (1, 1, True), err
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_text_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        write_text(tmp_path / "a.html", "\ud800")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be_reported_leaves_nothing(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
