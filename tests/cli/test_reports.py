@@ -61,7 +61,7 @@ def _run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, s
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4)).astype(np.float32)
-    labels = np.array(["<low>", "mid & up", r"$\frac$"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    labels = np.array(["<low> 花", "mid & up", r"$\frac$"])[np.digitize(X[:, 0], [-0.5, 0.5])]
     np.savez(tmp_path / "c.npz", X=X, y=labels)
     np.savez(tmp_path / "r.npz", X=X, y=np.column_stack([X[:, 0], X[:, 1] * X[:, 2]]))
     for name in ("c", "r"):
