@@ -11,7 +11,7 @@ from distributed import Client
 
 from daskkern.cli.console import say
 from daskkern.cluster.clients import Certificates, certificates
-from daskkern.cluster.local import Connection, connect
+from daskkern.cluster.local import Connection, check_running, connect
 from daskkern.errors import SpecError
 
 
@@ -53,8 +53,6 @@ class ClusterRequest:
     @contextmanager
     def client(self, memory_limit: str | int = "auto") -> Iterator[Client | None]:
         """Yield a client of the cluster, which is closed at the end, or None for "in this process"."""
-        if self.workers == 0 and self.tls is not None:
-            raise SpecError("TLS certificates were given with --workers 0, which has no cluster; leave them out")
         if self.workers == 0:
             say("running in this process")
             yield None
@@ -133,6 +131,9 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
             raise SpecError("give one of --scheduler, --scheduler-file, --workers and --gpus")
         if workers is not None and workers < 0:
             raise SpecError(f"--workers {workers} was given; give a whole number of 0 or more")
+        if workers == 0 and running.tls is not None:
+            raise SpecError("TLS certificates were given with --workers 0, which has no cluster; leave them out")
+        check_running(running.scheduler, running.scheduler_file, running.tls)
         return command(*args, where=replace(running, workers=workers, gpus=gpus), **others)
 
     return wrapped

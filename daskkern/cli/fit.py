@@ -8,10 +8,11 @@ import click
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import say
 from daskkern.cli.fit_options import FitRequest, fit_options
-from daskkern.cli.watching import dask_report, listening, log_option, people
+from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.fits import new_card
 from daskkern.cluster.gang import GangSettings
 from daskkern.data.atomic import check_destination
+from daskkern.data.own_files import Kind, check_file
 from daskkern.data.remote import absolute
 from daskkern.data.shuffle_detection import order_note
 from daskkern.errors import DataError, SpecError
@@ -42,7 +43,7 @@ from daskkern.training.sources import StoreSource, describe
 @click.option("--name", help="What the dashboard calls the fit.  [default: the solver]")
 @click.option("--ranks", type=int, metavar="N", help="Use N of the workers.  [default: all]")
 @click.option("--share", is_flag=True, help="Share workers with other fits that do; each keeps to its --memory.")
-@log_option
+@log_options
 @click.option("--report", metavar="FILE", help="Write Dask's performance report on the cluster's work to an HTML file.")
 @fit_options
 @cluster_options
@@ -57,18 +58,19 @@ def fit_command(
     name: str | None,
     ranks: int | None,
     share: bool,
-    log_json: str | None,
+    log: LogRequest,
     report: str | None,
     request: FitRequest,
     where: ClusterRequest,
 ) -> None:
     """Train a kernel machine on STORE and write the model."""
-    if detach and (log_json or report):
+    if detach and (log or report):
         raise SpecError(
-            "--log-json and --report are about what this process sees of a fit, and --detach leaves at once; leave "
-            "them out, and follow the fit with: daskkern watch FIT --log-json"
+            "--log-json, --log-file and --report are about what this process sees of a fit, and --detach leaves at "
+            "once; leave them out, and follow the fit with: daskkern watch FIT --log-json"
         )
-    click.get_current_context().with_resource(people(log_json))
+    if report is not None:
+        check_file(report, Kind.DASK_REPORT, option="--report")
     source = open_source(store)
     settings = request.settings(source.info.task)
     watched = None if validation is None else open_source(validation)
@@ -90,7 +92,7 @@ def fit_command(
     with (
         where.client() as client,
         dask_report(client, report),
-        listening(settings.max_epochs, log_json) as listener,
+        listening(settings.max_epochs, log) as listener,
     ):
         result = fit(
             source, settings, client=client, validation=watched, listener=listener, gang=gang, safety=safety, card=card

@@ -11,7 +11,7 @@ import click
 
 from daskkern.cli.cluster_options import ClusterRequest, scheduler_options
 from daskkern.cli.console import listing, say
-from daskkern.cli.watching import listening, log_option, people
+from daskkern.cli.watching import LogRequest, listening, log_options
 from daskkern.cluster.fits import FitStatus
 from daskkern.errors import ClusterError
 from daskkern.monitor.lines import line_of
@@ -42,14 +42,13 @@ def status_command(fit: str | None, as_json: bool, running: ClusterRequest) -> N
 
 @click.command("watch")
 @click.argument("fit", required=False)
-@log_option
+@log_options
 @scheduler_options
-def watch_command(fit: str | None, log_json: str | None, running: ClusterRequest) -> None:
+def watch_command(fit: str | None, log: LogRequest, running: ClusterRequest) -> None:
     """Follow a FIT until it ends; Ctrl-C leaves it alone. Without FIT: the one that runs."""
-    click.get_current_context().with_resource(people(log_json))
     with _handle(running, fit) as (handle, status):
         try:
-            with listening(status.card.max_epochs, log_json) as listener:
+            with listening(status.card.max_epochs, log) as listener:
                 status = handle.watch(listener)
         except KeyboardInterrupt:
             say(f"fit {handle.fit} goes on; look again with: daskkern watch {handle.fit} {running.words}")

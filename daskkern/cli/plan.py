@@ -10,6 +10,7 @@ from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import say, table
 from daskkern.cli.fit import open_source
 from daskkern.cli.fit_options import FitRequest, fit_options
+from daskkern.cluster.membership import check_any, live_workers
 from daskkern.training.calibration import Rates, calibrate, calibrate_workers
 from daskkern.training.keeping import disk_room, with_blocks
 from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, available_memory, device_memory, format_bytes
@@ -73,7 +74,8 @@ def _here(workers: int | None, source: Source, settings: FitSettings) -> _Outloo
 
 def _on_cluster(client: Client, source: Source, settings: FitSettings) -> _Outlook:
     """Plan for the workers of a cluster, and measure on them."""
-    known = client.scheduler_info(n_workers=-1)["workers"]
+    known = live_workers(client)
+    check_any(client, known)
     names = list(known)
     hosts = [worker.get("host", name) for name, worker in known.items()]
     most = max(hosts.count(host) for host in hosts)

@@ -1,13 +1,10 @@
 """``daskkern report``."""
 
-from pathlib import Path
-
 import click
 
 from daskkern.cli.console import progress_bar, say
-from daskkern.errors import SpecError
 from daskkern.models import load_model
-from daskkern.report import write_report
+from daskkern.report import check_places, write_report
 from daskkern.training.raw_tables import rows_of
 
 
@@ -16,13 +13,13 @@ from daskkern.training.raw_tables import rows_of
 @click.option("--test", metavar="STORE", help="Rows to score the model on; also a table with the training columns.")
 @click.option("--out", default="report.html", show_default=True, metavar="FILE", help="One HTML file with everything.")
 @click.option("--png", metavar="FOLDER", help="Write the pictures there as PNG files, too.")
-def report_command(model: str, test: str | None, out: str, png: str | None) -> None:
+@click.option("--overwrite", is_flag=True, help="Replace files that are there although daskkern did not write them.")
+def report_command(model: str, test: str | None, out: str, png: str | None, overwrite: bool) -> None:
     """Write a report on MODEL: scores, curves, spectrum, time, settings and environment."""
-    if Path(out).is_dir():
-        raise SpecError(f"--out {out} was given, which is a folder; give the name of an HTML file")
+    check_places(out, png, overwrite=overwrite)
     fitted = load_model(model)
     if test is None:
-        written = write_report(fitted, out, name=model, png=png)
+        written = write_report(fitted, out, name=model, png=png, overwrite=overwrite)
     else:
         with rows_of(fitted, test) as rows, progress_bar() as bar:
             line = bar.add_task("scoring", total=rows.info.n_rows)
@@ -33,6 +30,7 @@ def report_command(model: str, test: str | None, out: str, png: str | None) -> N
                 test=rows,
                 test_name=test,
                 png=png,
+                overwrite=overwrite,
                 progress=lambda done, total: bar.update(line, completed=done, total=total),
             )
     say(f"the report is in {out}")

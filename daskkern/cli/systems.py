@@ -8,6 +8,7 @@ import click
 from daskkern.basis import Landmarks
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import listing, say
+from daskkern.data.own_files import Kind, check_file
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event
 from daskkern.kernels import RadialKernel, parse_kernel
@@ -173,6 +174,8 @@ def _folder(out: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SpecError(f"--out {out} was given, which cannot be made a folder: {error.strerror}") from None
+    check_file(folder / "comparison.json", Kind.COMPARISON)
+    check_file(folder / "comparison.png", Kind.PICTURE)
     return folder
 
 

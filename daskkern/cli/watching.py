@@ -1,8 +1,10 @@
 """How a fit is watched from the command line: live progress, JSON lines, Dask's report."""
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,38 +13,52 @@ from distributed import Client, performance_report
 
 from daskkern.backend.current import current
 from daskkern.cli.console import aside, say
+from daskkern.data.own_files import Kind, check_file
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Listener, all_of
-from daskkern.monitor.json_lines import json_lines
+from daskkern.monitor.json_lines import check_log, json_lines
 from daskkern.monitor.progress import progress
 
 
-def log_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--log-json`` to a command."""
-    return click.option(
-        "--log-json",
-        is_flag=False,
-        flag_value="-",
-        metavar="[FILE]",
-        help="Write events as JSON lines to FILE, at its end, or without one to stdout; words for people go to stderr.",
-    )(command)
+@dataclass(frozen=True)
+class LogRequest:
+    """Where events are written as JSON lines: to stdout, to a file, to both, or nowhere."""
+
+    stdout: bool
+    file: str | None
+
+    def __bool__(self) -> bool:
+        return self.stdout or self.file is not None
+
+
+def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--log-json`` and ``--log-file`` to a command, which receives them as one `log`.
+
+    A file that is no log of events is refused before anything else; words for people go to stderr beside JSON lines.
+    """
+
+    @click.option("--log-json", is_flag=True, help="Write events as JSON lines to stdout; words for people to stderr.")
+    @click.option("--log-file", metavar="FILE", help="Write events as JSON lines to FILE, at its end.")
+    @functools.wraps(command)
+    def wrapped(*args: Any, log_json: bool, log_file: str | None, **others: Any) -> Any:
+        if log_file is not None:
+            if log_file in ("", "-"):
+                raise SpecError(f"--log-file {log_file!r} was given; give the name of a file, or --log-json for stdout")
+            check_log(log_file)
+        with aside() if log_json else ExitStack():
+            return command(*args, log=LogRequest(log_json, log_file), **others)
+
+    return wrapped
 
 
 @contextmanager
-def listening(max_epochs: int, log_json: str | None) -> Iterator[Listener]:
+def listening(max_epochs: int, log: LogRequest) -> Iterator[Listener]:
     """Yield a listener that shows progress, and writes JSON lines where they were asked for."""
     with ExitStack() as opened:
         listeners = [opened.enter_context(progress(max_epochs))]
-        if log_json is not None:
-            listeners.append(opened.enter_context(json_lines(log_json)))
+        places = ["-"] * log.stdout + ([] if log.file is None else [log.file])
+        listeners += [opened.enter_context(json_lines(place)) for place in places]
         yield all_of(listeners)
-
-
-@contextmanager
-def people(log_json: str | None) -> Iterator[None]:
-    """Inside, what people read goes to stderr where stdout carries JSON lines."""
-    with aside() if log_json == "-" else ExitStack():
-        yield
 
 
 @contextmanager
@@ -64,9 +80,7 @@ def dask_report(client: Client | None, path: str | None) -> Iterator[None]:
             "--report was given with --workers 0, where there are no Dask tasks to report on; leave one of them out, "
             "and see 'daskkern report MODEL' for a report on the model"
         )
-    target = Path(path)
-    if target.is_dir() or not target.absolute().parent.is_dir():
-        raise SpecError(f"--report {path} was given, which is no place for an HTML file; give one in a folder there is")
+    target = check_file(path, Kind.DASK_REPORT, option="--report")
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     report = performance_report(filename=str(partial), mode="inline")
     with current(client):

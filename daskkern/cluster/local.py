@@ -79,7 +79,7 @@ def connect(
     """
     running = scheduler if scheduler_file is None else f"the file {scheduler_file}"
     _check(running, workers, gpus, threads_per_worker)
-    _check_running(scheduler, scheduler_file, tls)
+    check_running(scheduler, scheduler_file, tls)
     security = None if tls is None else tls.security()
     with ExitStack() as stack:
         if not debug:
@@ -110,7 +110,8 @@ def _check(scheduler: str | None, workers: int | None, gpus: Any, threads_per_wo
         raise SpecError("workers and gpus were both asked; on GPUs there is one worker for each")
 
 
-def _check_running(scheduler: str | None, scheduler_file: str | None, tls: Certificates | None) -> None:
+def check_running(scheduler: str | None, scheduler_file: str | None, tls: Certificates | None) -> None:
+    """Raise SpecError for two names of a running cluster, and for certificates without one."""
     if scheduler is not None and scheduler_file is not None:
         raise SpecError(f"give one of --scheduler, {scheduler}, and --scheduler-file, {scheduler_file}")
     if tls is not None and scheduler is None and scheduler_file is None:

@@ -47,6 +47,15 @@ def live_workers(client: Client) -> dict[str, Mapping[str, Any]]:
     return {address: worker for address, worker in workers.items() if worker["status"] in ("running", "paused")}
 
 
+def check_any(client: Client, alive: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise ClusterError when no workers are alive."""
+    if not alive:
+        raise ClusterError(
+            f"the cluster at {_address(client)} has no workers; start some with "
+            f"'dask worker {_address(client)}' or cluster.scale(n), and fit again"
+        )
+
+
 def tell_workers(client: Client, addresses: Sequence[str], verb: str, **message: Any) -> None:
     """Send a message to daskkern's handler `verb` on the workers of `addresses` that are alive."""
     alive = live_workers(client)
@@ -147,11 +156,7 @@ def _checked(
     workers: Sequence[str] | None,
     code: object,
 ) -> tuple[str, ...]:
-    if not alive:
-        raise ClusterError(
-            f"the cluster at {_address(client)} has no workers; start some with "
-            f"'dask worker {_address(client)}' or cluster.scale(n), and fit again"
-        )
+    check_any(client, alive)
     chosen = _chosen(alive, n_ranks, workers)
     _check_processes(client, list(alive), code)
     return chosen

@@ -167,8 +167,11 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     target = Path(path)
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
-        partial.write_text(text)
+        partial.write_text(text, encoding="utf-8")
         partial.replace(target)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise StoreError(f"{target} cannot be written: {error.strerror}; give another place") from None

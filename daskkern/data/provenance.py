@@ -7,16 +7,17 @@ from typing import Any, TypeAlias
 import zarr
 
 from daskkern import __version__
+from daskkern.data.remote import public
 
 Provenance: TypeAlias = Mapping[str, str | int | float | bool | list[str] | None]
 
 
 def made_now(command: str, sources: Iterable[object]) -> Provenance:
-    """Return the record of a store that this process makes now, by a command from sources."""
+    """Return the record of a store that this process makes now, by a command from sources, without secrets of URLs."""
     return {
         "by": f"daskkern {__version__} {command}",
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "from": [str(source) for source in sources],
+        "from": [public(str(source)) for source in sources],
     }
 
 

@@ -8,6 +8,7 @@ threefold each time, to 10 s.
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ RETRIES, TIMEOUT = "DASKKERN_REMOTE_RETRIES", "DASKKERN_REMOTE_TIMEOUT"
 
 _WEB = ("http", "https")
 _OBJECTS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", *_WEB)
+_USER = re.compile(r"://[^/]*@")
 _CONNECT_S = 5
 _PAUSES = (0.2, 1.0, 5.0)
 """Seconds before asking again for what broke off and obstore does not repeat: lists, and answers that are errors."""
@@ -43,6 +45,17 @@ def is_url(place: object) -> bool:
 def absolute(place: str) -> str:
     """Return a local path made absolute, or a URL as it is."""
     return place if is_url(place) else os.path.abspath(place)
+
+
+def public(place: str) -> str:
+    """Return a local path as it is, and a URL without what may be secret: user, password, query and fragment."""
+    return _USER.sub("://", re.split(r"[?#]", place, maxsplit=1)[0]) if is_url(place) else place
+
+
+def name_of_place(place: str) -> str:
+    """Return the last part of a local path or URL: its name without folders, which may be private, or secrets."""
+    whole = public(place).rstrip("/") if is_url(place) else os.path.abspath(place)
+    return os.path.basename(whole)
 
 
 def open_zarr(place: str | os.PathLike[str], mode: Any = "r") -> zarr.Group:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -16,16 +16,21 @@ from daskkern.events import (
     RankReported,
     SpectrumFound,
     StageFinished,
+    WorkersLost,
     from_message,
     to_message,
 )
 
 _Kind = TypeVar("_Kind")
 _NAN = float("nan")
-_PLACE = re.compile(r"\w+://[^\s,;]+|(?<!\S)/[^\s,;]+")
-"""An address or URL, or the absolute path of a file."""
+_PLACE = re.compile(
+    r"""["']?(?:\w[\w.+-]*:{0,2}://|\b[A-Za-z]:[\\/]|\\\\|(?<!\w)~?/(?=\S)|(?<!\w)\.{1,2}/).*""", re.DOTALL
+)
+"""An address, a URL or the path of a file, and all that follows: a path may have blanks, and its end is not told."""
+_RANKS = re.compile(r"\branks? (\d+)")
 _ROWS, _ITEMS = 2_000, 1_000
 _SHOWN = 5
+_LEFT_OUT = "(left out)"
 
 
 @dataclass(frozen=True)
@@ -234,10 +239,24 @@ def _row(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _message(event: Event) -> dict[str, Any]:
-    """Return the event as JSON values, without addresses and folders: models are given to others."""
-    message = _no_nan(to_message(event))
-    kept = {key: list(value[:_ITEMS]) if isinstance(value, tuple) else value for key, value in message.items()}
-    return {key: _PLACE.sub("(left out)", value) if isinstance(value, str) else value for key, value in kept.items()}
+    """Return the event as JSON values, without addresses, hosts and folders: models are given to others."""
+    message = _no_nan(to_message(_without_places(event)))
+    return {key: list(value[:_ITEMS]) if isinstance(value, tuple) else value for key, value in message.items()}
+
+
+def _without_places(event: Event) -> Event:
+    """Return the event with words of our own instead of those that come from a cluster or an operating system."""
+    match event:
+        case WorkersLost():
+            ranks = ", ".join(dict.fromkeys(_RANKS.findall(event.reason)))
+            return replace(event, reason=f"the gang broke up{f' (rank {ranks})' if ranks else ''}")
+        case RankReported():
+            return replace(event, worker=_LEFT_OUT)
+        case StageFinished(stage="checkpoint"):
+            return replace(event, detail="not up to date")
+        case StageFinished():
+            return replace(event, detail=_PLACE.sub(_LEFT_OUT, event.detail))
+    return event
 
 
 def _read(message: Mapping[str, Any]) -> Event:

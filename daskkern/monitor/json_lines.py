@@ -1,7 +1,9 @@
 """Events as JSON lines, for log collectors and scripts."""
 
+import errno
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, Event, Listener, to_message
 
 _INTERVAL_S = 1.0
+_LONGEST = 1 << 22
 
 
 @contextmanager
@@ -25,11 +28,12 @@ def json_lines(place: str) -> Iterator[Listener]:
     Raises
     ------
     StoreError
-        When the file cannot be opened.
+        When the file cannot be opened, or holds something else.
     """
     if place == "-":
         yield JsonLines(sys.stdout)
         return
+    check_log(place)
     try:
         file = open(place, "a", encoding="utf-8")  # noqa: SIM115 - closing it may fail as writing did
     except OSError as error:
@@ -39,6 +43,30 @@ def json_lines(place: str) -> Iterator[Listener]:
     finally:
         with suppress(OSError):
             file.close()
+
+
+def check_log(place: str) -> None:
+    """Raise StoreError when no log can be at `place`, or a file there does not begin as a log of events does."""
+    if os.path.isdir(place) or not os.path.isdir(os.path.dirname(os.path.abspath(place))):
+        why = os.strerror(errno.EISDIR if os.path.isdir(place) else errno.ENOENT)
+        raise StoreError(f"the log {place} cannot be written: {why}; give another place")
+    if not os.path.isfile(place):  # devices and pipes hold nothing that could be spoilt
+        return
+    try:
+        with open(place, encoding="utf-8", errors="replace") as file:
+            first = file.readline(_LONGEST)
+    except OSError as error:
+        raise StoreError(f"the log {place} cannot be read: {error.strerror}; give another place") from None
+    if first and not _is_ours(first):
+        raise StoreError(f"{place} exists and is no log of events, so nothing is added to it; choose another name")
+
+
+def _is_ours(line: str) -> bool:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and {"time", "event"} <= found.keys()
 
 
 class JsonLines:

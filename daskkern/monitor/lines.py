@@ -43,7 +43,7 @@ def line_of(event: Event, max_epochs: int) -> str | None:
 
 
 def _epoch(event: EpochFinished, max_epochs: int) -> str:
-    of = f"/{max_epochs}" if max_epochs else ""
+    of = f"/{max_epochs}" if event.epoch <= max_epochs else ""
     line = f"  epoch {event.epoch:>3}{of} {event.seconds:6.1f} s   loss {event.loss:.5g}"
     if event.validation_score == event.validation_score:
         line += f"   validation loss {event.validation_loss:.5g}, score {event.validation_score:.4f}"

@@ -8,7 +8,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -19,11 +19,13 @@ from daskkern.events import (
     EpochTimed,
     Event,
     FitFinished,
+    FitResumed,
     FitStarted,
     OptimalityMeasured,
     RankReported,
     SpectrumFound,
     StageFinished,
+    WorkersJoined,
     WorkersLost,
 )
 
@@ -44,7 +46,8 @@ class RunLogger(ABC):
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         self._settings = {str(key): str(value) for key, value in (settings or {}).items()}
-        self._runs = self._broken = False
+        self._runs = self._broken = self._gang_is_new = False
+        self._started: FitStarted | None = None
         self._epoch, self._lost, self._rate = 0, 0, math.nan
         self._memory: dict[int, int] = {}
 
@@ -88,6 +91,10 @@ class RunLogger(ABC):
                 self._log({"seconds": event.seconds})
                 self._runs = False
                 self.end(event.reason)
+            case WorkersJoined():
+                self._gang_is_new = True
+            case FitResumed():
+                self._gang_is_new = False
             case BatchFinished():
                 self._rate = event.rows_per_second
             case RankReported():
@@ -97,22 +104,32 @@ class RunLogger(ABC):
                 self._log(_epoch_values(event, self._rate, self._memory))
             case WorkersLost():
                 self._lost += 1
+                self._gang_is_new = True
                 self._log({"workers_lost": float(self._lost)})
             case _:
                 self._log(_values(event))
 
     def _start(self, event: FitStarted) -> None:
-        if self._runs:  # a gang that was formed anew before its first commit says again that it starts
-            return
+        if self._runs:
+            if self._gang_is_new and _same(event, self._started):
+                self._gang_is_new = False  # a gang that was formed anew before its first commit says that it starts
+                return
+            self._runs = False
+            self.end(_FAILED)  # an exception has ended the earlier fit, of which a callback is not told
         self._epoch, self._lost, self._rate = 0, 0, math.nan
         self._memory.clear()
-        self._runs = True
+        self._runs, self._gang_is_new, self._started = True, False, event
         self.begin({**asdict(event), **self._settings})
 
     def _log(self, values: Values) -> None:
         known = {name: float(value) for name, value in values.items() if math.isfinite(value)}
         if self._runs and known:
             self.log(known, self._epoch)
+
+
+def _same(event: FitStarted, started: FitStarted | None) -> bool:
+    """Return whether two starts are of one fit, whose gang may have another size."""
+    return started is not None and replace(event, size=started.size) == started
 
 
 def _epoch_values(event: EpochFinished, rate: float, memory: Mapping[int, int]) -> Values:

@@ -29,7 +29,10 @@ from daskkern.monitor.lines import line_of
 
 @contextmanager
 def progress(max_epochs: int, console: Console | None = None) -> Iterator[Listener]:
-    """Yield a listener that shows the fit of `max_epochs` epochs on `console` (stderr)."""
+    """Yield a listener that shows the fit of `max_epochs` epochs on `console` (stderr).
+
+    What a fit says itself when it starts counts more: one that goes on from earlier epochs runs to a later one.
+    """
     console = console or Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -72,6 +75,7 @@ class _Line:
             case FitQueued():
                 self._bar.update(self._task, description="queued", state="waiting for workers")
             case FitStarted():
+                self._max_epochs, self._begun = event.max_epochs or self._max_epochs, None
                 self._bar.update(self._task, description="setting up", state="")
             case StageFinished() if self._begun is None:
                 self._bar.update(self._task, description="setting up", state=f"{event.stage}: done")
@@ -90,10 +94,11 @@ class _Line:
         now = time.monotonic()
         done = (event.epoch - 1) * event.n_batches + event.batch
         self._begun = self._begun or (now, done)
-        total = self._max_epochs * event.n_batches
+        total = self._max_epochs * event.n_batches if event.epoch <= self._max_epochs else 0
+        done = min(done, total) if total else done
         self._bar.update(
             self._task,
-            description=f"epoch {event.epoch}/{self._max_epochs}" if self._max_epochs else f"epoch {event.epoch}",
+            description=f"epoch {event.epoch}/{self._max_epochs}" if total else f"epoch {event.epoch}",
             total=total or None,
             completed=done,
             state=self._state(event, now, done, total),

@@ -71,6 +71,7 @@ class Recorder:
         match event:
             case FitStarted():
                 self._started = event
+                self._forget_ranks(event.size)
                 self._begun = self._clock() if self._begun is None else self._begun
             case StageFinished():
                 self._stages[event.stage] = event
@@ -90,9 +91,15 @@ class Recorder:
             case CheckpointWritten():
                 self._checkpoints.append(event.seconds)
             case WorkersLost() | WorkersJoined() | FitResumed():
+                if isinstance(event, FitResumed):
+                    self._forget_ranks(event.size)
                 self._incidents.append((self._clock(), event))
             case FitFinished():
                 self.finished = event
+
+    def _forget_ranks(self, size: int) -> None:
+        """Leave out the ranks that a gang of `size` does not have."""
+        self._ranks = {rank: report for rank, report in self._ranks.items() if rank < size}
 
     def complete(self, epochs: Sequence[EpochFinished], reason: str, n_epochs: int) -> None:
         """Put in what rank 0 knows and was not heard: events of a gang that broke up may be lost."""

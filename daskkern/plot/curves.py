@@ -8,6 +8,7 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.errors import DataError, SpecError
 from daskkern.models import KernelModel
+from daskkern.monitor.labels import literal
 from daskkern.plot.given import COLORS, Fit, log_ticks, model_of, name_of, new_axes, plain, thousands
 
 _LABELS = {
@@ -70,7 +71,7 @@ def history(
             color, dashes = (COLORS[style % 8], "-") if len(fits) == 1 else (COLORS[number % 8], _DASHES[style % 4])
             name = label if len(fits) == 1 else f"{name_of(fit, number + 1)}: {label}"
             marker = "." if len(values) <= 60 else None
-            axes.plot(across, values, color=color, linestyle=dashes, linewidth=1.6, marker=marker, label=name)
+            axes.plot(across, values, color=color, linestyle=dashes, linewidth=1.6, marker=marker, label=literal(name))
             drawn.setdefault(label, []).extend(values[~np.isnan(values)])
     if not drawn:
         raise DataError(

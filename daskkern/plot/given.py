@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import zarr
 
+from daskkern.data.remote import name_of_place
 from daskkern.errors import SpecError
 from daskkern.models import KernelModel, load_model
 
@@ -31,7 +32,7 @@ def model_of(fit: Fit) -> KernelModel:
 def name_of(fit: Fit, number: int) -> str:
     """Return what a legend calls a fit: the name of its file, or that of its solver."""
     if isinstance(fit, str | os.PathLike):
-        return Path(os.fspath(fit)).stem
+        return Path(name_of_place(os.fspath(fit))).stem
     model = model_of(fit)
     solver = model.provenance.get("settings", {}).get("solver", {}).get("name", "fit")
     return f"{solver} {number}"

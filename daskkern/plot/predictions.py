@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.errors import DataError
+from daskkern.monitor.labels import literal
 from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
 from daskkern.training.observe import Observed, observe
 from daskkern.training.tally import Score
@@ -71,6 +72,7 @@ def draw_confusion(score: Score, axes: Any) -> Any:
     names = [str(label) for label in score.classes]
     names = [name if len(name) <= 16 else f"{name[:15]}\N{HORIZONTAL ELLIPSIS}" for name in names]
     turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > 3 else {}
+    names = [literal(name) for name in names]
     axes.set_xticks(range(0, k, step), names[::step], **turned)
     axes.set_yticks(range(0, k, step), names[::step])
     axes.set_xlabel("predicted class")
@@ -122,6 +124,6 @@ def draw_residuals(found: Observed, target: int, axes: Any, name: str = "") -> A
     alpha = 0.7 if len(truth) < 1000 else 0.35
     axes.axhline(0, color="#888888", linewidth=1)
     axes.scatter(truth, errors, marker, color=COLORS[0], alpha=alpha, linewidths=0, rasterized=len(truth) > 1500)
-    axes.set_xlabel(f"true {name or 'target'}")
+    axes.set_xlabel(f"true {literal(name) or 'target'}")
     axes.set_ylabel("prediction less truth")
     return axes

@@ -1,5 +1,5 @@
 """A report on a model: one HTML file that holds everything it shows."""
 
-from daskkern.report.writing import write_report
+from daskkern.report.writing import check_places, write_report
 
-__all__ = ["write_report"]
+__all__ = ["check_places", "write_report"]

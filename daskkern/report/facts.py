@@ -1,10 +1,12 @@
 """What a report says in words and numbers, read from the model and from a score."""
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from daskkern.errors import ModelError
 from daskkern.models import KernelModel
 from daskkern.monitor.history import History
 from daskkern.monitor.lines import line_of
@@ -23,6 +25,21 @@ _REASONS = {
     "interrupted": "it was interrupted",
 }
 _MOST_CLASSES = 50
+
+
+def check_facts(model: KernelModel) -> None:
+    """Raise ModelError when what was saved beside the model's numbers cannot be shown."""
+    history = model.history_
+    try:
+        escape(heading(model))
+        for found in (settings_of(model), data_of(model), run_of(model, history), environment_of(model)):
+            for _, value in found:
+                escape(value)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ModelError(
+            f"what was saved with the model about its fit cannot be read ({type(error).__name__}: {error}); the model "
+            "is damaged or of another program: save it again"
+        ) from None
 
 
 def heading(model: KernelModel) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 
 from daskkern import __version__
+from daskkern.data.own_files import REPORT_MARK
 from daskkern.models import KernelModel
 from daskkern.monitor.history import History
 from daskkern.plot.given import COLORS
@@ -52,9 +52,10 @@ def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed
     )
     links = "".join(f'<a href="#{key}">{escape(title.partition(":")[0])}</a>' for key, title, _ in shown)
     bodies = "".join(f'<section id="{key}"><h2>{escape(title)}</h2>{body}</section>' for key, title, body in shown)
-    style = resources.files("daskkern.report").joinpath("page.css").read_text()
+    style = resources.files("daskkern.report").joinpath("page.css").read_text(encoding="utf-8")
     return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(name)} - daskkern report</title>'
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">{REPORT_MARK}'
+        f"<title>{escape(name)} - daskkern report</title>"
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>\n{style}</style></head>\n'
         f"<body><main><header><h1>{escape(name)}</h1><p>{escape(facts.heading(model))}</p><nav>{links}</nav></header>\n"
         f'<div class="tiles">{tiles}</div>\n{bodies}\n<footer>Written by daskkern {__version__}</footer>'
@@ -222,8 +223,3 @@ def _cell(name: str, value: float) -> str:
     if name in _SHARES:
         return f"{value:.1%}"
     return f"{value:,.0f}" if name == "rows_per_second" else f"{value:.5g}"
-
-
-def title_of(model: str) -> str:
-    """Return the name of a model without its folder, which may be private."""
-    return Path(model.rstrip("/")).name

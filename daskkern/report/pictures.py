@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.models import KernelModel
+from daskkern.monitor.labels import quiet_glyphs, save_png
 from daskkern.plot import history as draw_history
 from daskkern.plot import spectrum as draw_spectrum
 from daskkern.plot import time_shares
@@ -105,7 +106,7 @@ def as_svg(picture: Picture) -> str:
     require_matplotlib()
     from matplotlib import rc_context
 
-    with rc_context(_LOOKS):
+    with rc_context(_LOOKS), quiet_glyphs():
         figure = _figure(picture)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
@@ -126,10 +127,24 @@ def _inlined(svg: str, name: str) -> str:
 _TAG = r'<svg viewBox="\1" role="img" aria-labelledby="caption-{name}" xmlns:xlink="http://www.w3.org/1999/xlink">'
 
 
+def names_of(model: KernelModel, scored: bool) -> list[str]:
+    """Return the names that pictures of a report may have, known before its rows are scored."""
+    names = [picture.name for picture in pictures_of(model, None)]
+    if not scored:
+        return names
+    of_targets = [f"residuals-{number}" for number in range(1, _MOST_TARGETS + 1)]
+    return names + (["confusion", "calibration"] if model.classes else ["residuals", *of_targets])
+
+
+def place_of(name: str, folder: Path) -> Path:
+    """Return the path of the PNG file of the picture `name` in `folder`."""
+    return folder / f"{name}.png"
+
+
 def write_png(picture: Picture, folder: Path) -> Path:
     """Write the picture to a PNG file in `folder` and return its path."""
-    path = folder / f"{picture.name}.png"
-    _figure(picture).savefig(path, dpi=150, facecolor="white")
+    path = place_of(picture.name, folder)
+    save_png(_figure(picture), path, 150)
     return path
 
 

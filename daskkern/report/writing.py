@@ -4,12 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from daskkern.data.atomic import write_text
+from daskkern.data.own_files import Kind, check_file
+from daskkern.data.remote import is_url, name_of_place
 from daskkern.data.store import Store
-from daskkern.errors import StoreError
+from daskkern.errors import SpecError, StoreError
 from daskkern.models import KernelModel
 from daskkern.plot.given import require_matplotlib
-from daskkern.report.page import page_of, title_of
-from daskkern.report.pictures import pictures_of, write_png
+from daskkern.report.facts import check_facts
+from daskkern.report.page import page_of
+from daskkern.report.pictures import names_of, pictures_of, place_of, write_png
 from daskkern.training.observe import observe
 
 
@@ -22,6 +25,7 @@ def write_report(
     test_name: str = "",
     png: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
+    overwrite: bool = False,
 ) -> list[Path]:
     """Write a report on `model` to the HTML file `out`, which appears or is replaced when it is whole.
 
@@ -40,6 +44,8 @@ def write_report(
         A folder for the pictures as PNG files, too.
     progress : callable, optional
         Told rows done and rows in all while the model is scored.
+    overwrite : bool
+        Replace files that are there, whatever they are; else only reports and pictures that daskkern wrote.
 
     Returns
     -------
@@ -49,15 +55,20 @@ def write_report(
     Raises
     ------
     SpecError
-        Without matplotlib.
+        Without matplotlib, or for a place where no file can be; before the model is scored.
     DaskkernError
         When the rows do not belong to the model, or a file cannot be written.
     """
     require_matplotlib()
+    check_places(out, png, overwrite=overwrite)
+    check_facts(model)
+    if png is not None and Path(png).is_dir():
+        for picture in names_of(model, test is not None):
+            check_file(place_of(picture, Path(png)), Kind.PICTURE, overwrite=overwrite)
     observed = None if test is None else observe(model, test, progress=progress)
     pictures = pictures_of(model, observed)
-    test_name = test_name if test is None else title_of(test_name or test.path)
-    page = page_of(title_of(name), model, pictures, observed, test_name)
+    test_name = test_name if test is None else name_of_place(test_name or test.path)
+    page = page_of(name_of_place(name), model, pictures, observed, test_name)
     written = []
     if png is not None:
         folder = Path(png)
@@ -68,3 +79,13 @@ def write_report(
             raise StoreError(f"pictures cannot be written to {folder}: {error.strerror}; give another place") from None
     write_text(out, page)
     return written
+
+
+def check_places(out: str | Path, png: str | Path | None, *, overwrite: bool) -> None:
+    """Raise when a report may not be written to the file `out`, or its pictures not to the folder `png`."""
+    check_file(out, Kind.REPORT, overwrite=overwrite, option="--out")
+    if png is None:
+        return
+    folder = Path(png)
+    if not str(png) or is_url(str(png)) or (folder.exists() and not folder.is_dir()):
+        raise SpecError(f"--png {str(png)!r} was given, which is no local folder; give the name of one")

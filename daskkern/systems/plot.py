@@ -4,12 +4,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from daskkern.data.remote import name_of_place
 from daskkern.errors import SpecError
+from daskkern.monitor.labels import literal, save_png
 from daskkern.systems.comparing import Comparison, Curve
 
 
 def plot_comparison(found: Comparison, path: str | Path) -> None:
-    """Draw the curves of `found` to an image file. SpecError says what to install where matplotlib is missing."""
+    """Draw the curves of `found` to a PNG file. SpecError says what to install where matplotlib is missing."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -20,8 +22,9 @@ def plot_comparison(found: Comparison, path: str | Path) -> None:
     for axis, group in zip(axes, groups, strict=False):
         _panel(axis, group, [curve for curve in found.curves if curve.group == group and curve.points])
     axes[0].set_ylabel(error_label(found.measure))
-    figure.suptitle(f"{Path(found.store).name}: {found.n_rows:,} rows, {found.n_features} features, {found.kernel}")
-    figure.savefig(path, dpi=110)
+    words = f"{name_of_place(found.store)}: {found.n_rows:,} rows, {found.n_features} features, {found.kernel}"
+    figure.suptitle(literal(words))
+    save_png(figure, path, 110)
 
 
 def error_label(measure: str) -> str:
@@ -32,7 +35,7 @@ def error_label(measure: str) -> str:
 def draw_curves(axis: Any, curves: Iterable[tuple[str, Sequence[tuple[float, float]]]]) -> None:
     """Draw named lines of (seconds, error) on matplotlib axes, both on a log scale."""
     for name, points in curves:
-        axis.plot(*zip(*points, strict=True), marker=".", linewidth=1.2, label=name)
+        axis.plot(*zip(*points, strict=True), marker=".", linewidth=1.2, label=literal(name))
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlabel("seconds, set-up included")

@@ -19,7 +19,7 @@ from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
 from daskkern.data.csr import FeatureRows, first_not_finite, is_sparse, stack_rows
 from daskkern.data.encoding import Encoding
-from daskkern.data.remote import is_url
+from daskkern.data.remote import is_url, name_of_place, public
 from daskkern.data.rows import ArrayRows, Fields, Rows, StoreRows
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.data.store import StoreSource as StoreLocation
@@ -276,18 +276,18 @@ class BlockRows(Rows):
 
 
 def describe(source: Source) -> str:
-    """Return in a few words where the rows come from."""
+    """Return in a few words where the rows come from; of a URL nothing that may be secret."""
     if isinstance(source, StoreSource) and not isinstance(source.location, zarr.Group):
-        return os.fspath(source.location)
+        return public(os.fspath(source.location))
     return f"{source.info.n_rows:,} rows x {source.info.n_features} features in memory"
 
 
 def data_card(source: Source) -> dict[str, Any]:
-    """Return what the rows are, as JSON values for the saved model: without folders, which may be private."""
+    """Return what the rows are, as JSON values for the saved model: without folders and secrets."""
     info = source.info
     is_stored = isinstance(source, StoreSource) and not isinstance(source.location, zarr.Group)
     return {
-        "name": os.path.basename(describe(source).rstrip("/")) if is_stored else "arrays in memory",
+        "name": name_of_place(describe(source)) if is_stored else "arrays in memory",
         "rows": int(info.n_rows),
         "features": int(info.n_features),
         "stored_entries": None if info.n_stored is None else int(info.n_stored),

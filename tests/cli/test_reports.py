@@ -4,12 +4,15 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import daskkern
+from daskkern import KernelRegressor, Landmarks
 from daskkern.cli.main import main
+from daskkern.data.atomic import write_text
 from daskkern.models import save_model
 
 _VOID = {"meta", "br", "img", "use", "path", "hr", "input", "link"}
@@ -58,7 +61,7 @@ def _run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, s
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4)).astype(np.float32)
-    labels = np.array(["<low>", "mid & up", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    labels = np.array(["<low> 花", "mid & up", r"$\frac$"])[np.digitize(X[:, 0], [-0.5, 0.5])]
     np.savez(tmp_path / "c.npz", X=X, y=labels)
     np.savez(tmp_path / "r.npz", X=X, y=np.column_stack([X[:, 0], X[:, 1] * X[:, 2]]))
     for name in ("c", "r"):
@@ -83,15 +86,35 @@ def _alone(page: _Page, text: str) -> None:
 def test_a_classifier_is_reported_in_one_file(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["--kernel", "gaussian:1", "--landmarks", 60, "--epochs", 3, "--loss", "multinomial_logistic"]
     assert _run(capfd, "fit", "c.zarr", "--out", "m.zarr", "--validation", "c.zarr", "--workers", 0, *words)[0] == 0
-    (folder / "report.html").write_text("an older one")
-    code, out, err = _run(capfd, "report", "m.zarr", "--test", "c.zarr", "--png", "pictures")
+    (folder / "pictures").mkdir()
+    for name in ("report.html", "pictures/confusion.png"):
+        (folder / name).write_text("mine")
+        code, _, err = _run(capfd, "report", "m.zarr", "--test", "c.zarr", "--png", "pictures")
+        assert (code, f"{name} exists and is no" in err) == (1, True)
+        assert (folder / name).read_text() == "mine"
+        (folder / name).unlink()
+    for _ in range(2):  # an older one of ours is replaced
+        code, out, err = _run(capfd, "report", "m.zarr", "--test", "c.zarr", "--png", "pictures")
+        assert (code, err) == (0, "")
+    (folder / "pictures" / "confusion.png").write_text("mine")
+    code, out, err = _run(capfd, "report", "m.zarr", "--test", "c.zarr", "--png", "pictures", "--overwrite")
     assert code == 0, err
     assert "the report is in report.html" in out
     text = (folder / "report.html").read_text()
     page = _Page(text)
     _alone(page, text)
     words_of = " ".join(page.words)
-    parts = ("test accuracy", "mid & up", "<low>", "spectrum", "multinomial_logistic", "Versions", "numpy", "training")
+    parts = (
+        "test accuracy",
+        "mid & up",
+        "<low>",
+        r"$\frac$",
+        "spectrum",
+        "multinomial_logistic",
+        "Versions",
+        "numpy",
+        "training",
+    )
     for part in parts:
         assert part in words_of
     assert str(folder) not in text
@@ -116,9 +139,46 @@ def test_a_regressor_and_a_model_without_a_history(folder: Path, capfd: pytest.C
     assert "there are no curves to show" in " ".join(bare.words)
 
 
+@pytest.mark.parametrize(
+    "provenance",
+    [
+        {"data": {"name": "a"}},
+        {"settings": ["falkon"]},
+        {"settings": {"solver": "falkon"}},
+        {"environment": {"processor": "x"}},
+        {"data": {"name": "a", "rows": "many", "features": 1}},
+        {"reason": 5},
+        {"run": 7, "history": []},
+    ],
+)
+def test_a_model_of_another_program_is_one_sentence(
+    provenance: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    model = KernelRegressor("gaussian:1", basis=Landmarks(5), max_epochs=1, device="cpu").fit(X, X[:, 0]).model_
+    save_model(replace(model, provenance=provenance), "m.zarr")
+    code, _, err = _run(capfd, "report", "m.zarr")
+    assert (code, err.count("\n"), "saved with the model" in err) == (1, 1, True), err
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_text_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        write_text(tmp_path / "a.html", "\ud800")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_cannot_be_reported_leaves_nothing(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = _run(capfd, "report", "missing.zarr")
     assert (code, "there is no model at missing.zarr" in err) == (1, True)
-    code, _, err = _run(capfd, "report", "c.zarr", "--out", str(folder))
-    assert (code, "which is a folder" in err) == (2, True)
+    for option, place, message in (
+        ("--out", str(folder), "which is a folder"),
+        ("--out", "no/r.html", "whose folder does not exist"),
+        ("--out", "", "which is no local file"),
+        ("--out", "http://me:SECRET@host/r.html", "'http://host/r.html' was given, which is no local file"),
+        ("--png", "c.npz", "which is no local folder"),
+    ):
+        code, _, err = _run(capfd, "report", "c.zarr", option, place)
+        assert (code, message in err) == (2, True), err
     assert not (folder / "report.html").exists()

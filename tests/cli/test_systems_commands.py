@@ -50,6 +50,22 @@ def test_systems_are_compared(folder: Path, capfd: pytest.CaptureFixture[str]) -
     assert "krls ..." in err
 
 
+def test_a_comparison_of_a_store_with_dollars_leaves_foreign_files(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib", reason="install matplotlib to draw comparisons")
+    (folder / "d.zarr").rename(folder / r"$\frac$.zarr")
+    words = ["compare", r"$\frac$.zarr", "--systems", "krls", "--workers", 0, "--out", "found"]
+    (folder / "found").mkdir()
+    (folder / "found" / "comparison.png").write_text("mine")
+    code, _, err = run(capfd, *words)
+    assert (code, "comparison.png exists and is no picture of daskkern" in err) == (1, True)
+    (folder / "found" / "comparison.png").unlink()
+    for _ in range(2):
+        code, _, err = run(capfd, *words)
+        assert code == 0, err
+
+
 def test_a_sweep_says_how_to_go_on(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["sweep", "d.zarr", "--landmarks", 40, "--length-scales", "1,4", "--alphas", "1e-4,1", "--workers", 0]
     code, out, err = run(capfd, *words)

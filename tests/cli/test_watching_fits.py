@@ -1,4 +1,4 @@
-"""``fit --log-json`` and ``fit --report``, and what the tasks of a fit are called."""
+"""``fit --log-json``, ``--log-file`` and ``fit --report``, and what the tasks of a fit are called."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ import daskkern
 from daskkern import KernelClassifier, Landmarks
 from daskkern.cli.main import main
 from daskkern.cluster.fits_plugin import install_fits
+from daskkern.data.own_files import Kind, check_file
 
 
 def _run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
@@ -44,17 +45,38 @@ def test_json_lines_are_alone_on_stdout(folder: Path, capfd: pytest.CaptureFixtu
     events = _kinds(out)
     assert (events[0], events[-1], events.count("EpochFinished")) == ("FitStarted", "FitFinished", 2)
     assert "the model is in m.zarr" in err
-    code, out, err = _run(capfd, *_WORDS, "--workers", 0, "--log-json=log")
+    code, out, err = _run(capfd, *_WORDS, "--workers", 0, "--log-file", "log")
     assert code == 0, err
     assert "the model is in m.zarr" in out
     assert _kinds((folder / "log").read_text()) == events
+
+
+def test_a_flag_takes_no_word_and_foreign_files_stay(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = _run(capfd, "watch", "--log-json", "FIT")
+    assert (code, "no cluster was named" in err) == (2, True)
+    assert not (folder / "FIT").exists()
+    (folder / "notes").write_text("my notes")
+    (folder / "lines").write_text('{"name": "mine"}\n')
+    for option, file, code, message in (
+        ("--log-file", "notes", 1, "is no log of events"),
+        ("--log-file", "lines", 1, "is no log of events"),
+        ("--log-file", "", 2, "give the name of a file"),
+        ("--log-file", "no/log", 1, "No such file"),
+        ("--log-file", ".", 1, "Is a directory"),
+        ("--report", "notes", 1, "notes exists and is no performance report of Dask"),
+        ("--report", "", 2, "is no local file"),
+    ):
+        found, _, err = _run(capfd, *_WORDS, option, file)
+        assert (found, message in err, err.count("\n")) == (code, True, 1), err
+    assert (folder / "notes").read_text() == "my notes"
+    assert not (folder / "m.zarr").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--workers", 0, "--report", "r.html"], "no Dask tasks to report on"),
-        (["--detach", "--log-json=log", "--scheduler", "tcp://127.0.0.1:1"], "daskkern watch FIT --log-json"),
+        (["--detach", "--log-file", "log", "--scheduler", "tcp://127.0.0.1:1"], "daskkern watch FIT --log-json"),
     ],
 )
 def test_what_cannot_be_watched_is_refused(
@@ -76,6 +98,7 @@ def test_dask_reports_on_a_fit_of_its_cluster(
     text = (folder / "dask.html").read_text()
     assert "daskkern_eigenpro" in text
     assert [path.name for path in folder.iterdir() if "partial-" in path.name] == []
+    assert check_file("dask.html", Kind.DASK_REPORT) == Path("dask.html")  # an older report is replaced
     code, _, err = _run(capfd, *_WORDS, "--scheduler", cluster2, "--report", "no/dask.html")
     assert (code, "give one in a folder there is" in err) == (2, True)
 

@@ -22,10 +22,11 @@ from daskkern.arrays import HostArray
 from daskkern.data.check import check_store
 from daskkern.data.info import describe_store
 from daskkern.data.ingest import ingest
-from daskkern.data.remote import RETRIES, TIMEOUT, RemoteStore, open_zarr
+from daskkern.data.provenance import made_now
+from daskkern.data.remote import RETRIES, TIMEOUT, RemoteStore, name_of_place, open_zarr, public
 from daskkern.data.remote_group import upload
 from daskkern.data.rows import StoreRows
-from daskkern.data.schema import FORMAT
+from daskkern.data.schema import FORMAT, Scaling
 from daskkern.data.shuffle import shuffle_store
 from daskkern.data.store import Store, open_store
 from daskkern.data.writer import StoreWriter
@@ -33,6 +34,7 @@ from daskkern.errors import StoreError
 from daskkern.kernels import Gaussian
 from daskkern.models import KernelModel, load_model, save_model
 from daskkern.testing.object_server import ObjectServer
+from daskkern.training.sources import SourceInfo, StoreSource, data_card, describe
 
 Make = Callable[..., Store]
 
@@ -323,3 +325,28 @@ def test_groups_that_the_user_opened_with_fsspec_are_read(make_store: Make, X: H
     group = zarr.open_group(zarr.storage.FsspecStore.from_url(f"file://{tmp_path}/made.zarr"), mode="r")
     assert_same(open_store(group), local)
     assert_same(open_store(f"file://{tmp_path}/made.zarr"), local)
+
+
+@pytest.mark.parametrize(
+    ("place", "shown", "name"),
+    [
+        ("http://user:pw@host:80/data/a.zarr?sig=SECRET", "http://host:80/data/a.zarr", "a.zarr"),
+        ("https://host/a.zarr/?sig=SE/CRET#SECRET", "https://host/a.zarr/", "a.zarr"),
+        ("zip://a.zarr::https://me:SECRET@host/x.zip?SECRET", "zip://a.zarr::https://host/x.zip", "x.zip"),
+        ("s3://bucket/a@b.zarr", "s3://bucket/a@b.zarr", "a@b.zarr"),
+        ("folder/a?b#c.zarr/", "folder/a?b#c.zarr/", "a?b#c.zarr"),
+    ],
+)
+def test_what_may_be_secret_in_a_url_is_not_shown(place: str, shown: str, name: str) -> None:
+    assert public(place) == shown
+    assert name_of_place(place) == name
+    assert made_now("ingest", [place])["from"] == [shown]
+    if "://" in place:
+        source = StoreSource(place, SourceInfo(1, 1, None, None, Scaling("none", (), ()), None, 1, True))
+        assert describe(source) == shown
+        assert data_card(source)["name"] == name
+
+
+def test_a_folder_has_a_name_from_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert name_of_place(".") == tmp_path.name

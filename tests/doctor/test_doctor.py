@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from distributed import Client
 from rich.console import Console
@@ -238,8 +239,18 @@ def test_a_cluster_that_cannot_fit_ends_with_the_reason(
 
 
 @pytest.mark.cluster
-def test_a_scheduler_without_workers(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_scheduler_without_workers(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with local_cluster(0) as client:
         code, _, err = run(capfd, "doctor", "--scheduler", str(client.scheduler.address))
-    assert code == 1
-    assert "cluster: it has no workers; start some: dask worker tcp://" in err
+        assert code == 1
+        assert "cluster: it has no workers; start some: dask worker tcp://" in err
+        np.savez(tmp_path / "d.npz", X=np.eye(20, 3), y=np.arange(20) % 2)
+        daskkern.ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr")
+        code, _, err = run(capfd, "plan", str(tmp_path / "d.zarr"), "--scheduler", str(client.scheduler.address))
+        assert (code, "has no workers; start some with 'dask worker tcp://" in err) == (1, True), err
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["doctor", "--workers", "1"], ["plan", "missing.zarr"]])
+def test_certificates_without_a_cluster_are_refused(command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capfd, *command, "--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c")
+    assert (code, "TLS certificates were given without a running cluster" in err) == (2, True)

@@ -19,6 +19,7 @@ from daskkern.events import (
     EpochTimed,
     Event,
     FitFinished,
+    FitResumed,
     FitStarted,
     OptimalityMeasured,
     RankReported,
@@ -27,7 +28,7 @@ from daskkern.events import (
     WorkersLost,
     silent,
 )
-from daskkern.monitor.history import EpochRow, History
+from daskkern.monitor.history import EpochRow, History, Incident
 from daskkern.monitor.recorder import Recorder
 
 _EVENTS: list[Event] = [
@@ -101,7 +102,7 @@ def test_a_history_survives_json() -> None:
         np.testing.assert_array_equal(again[name], history[name])
     assert again.spectrum == history.spectrum
     assert again.stages == history.stages
-    assert again.incidents == history.incidents
+    assert again.incidents == (Incident(3.5, WorkersLost("the gang broke up", 2)),)
     assert replace(again.ranks[0], worker="tcp://a") == history.ranks[0]
     assert again.finished == history.finished
 
@@ -124,16 +125,34 @@ def test_epochs_of_an_earlier_run_and_those_that_were_not_heard_are_in_the_table
     np.testing.assert_array_equal(history["loss"], [3.0, 2.0, 1.0])
 
 
-def test_addresses_and_folders_are_not_saved() -> None:
+@pytest.mark.parametrize("begun", [FitStarted("sgd", 10, 1, 1, 5, 2, 3), FitResumed(2, 0, 2)])
+def test_ranks_of_a_larger_gang_are_forgotten(begun: Event) -> None:
     recorder = Recorder(silent)
-    recorder(RankReported(0, "tcp://10.1.2.3:4567", "cpu", 30, 100))
-    recorder(WorkersLost("worker tls://[fe80::1]:5, which had rank 1, was lost", 2))
-    recorder(StageFinished("checkpoint", 0.0, "/home/me/m.checkpoint is not up to date; 5 rows/s"))
-    text = json.dumps(recorder.history(0.0).to_json())
-    assert "://" not in text
-    assert "/home" not in text
-    for kept in ("worker (left out), which had rank 1", "is not up to date; 5 rows/s"):
-        assert kept in text
+    for rank in range(4):
+        recorder(RankReported(rank, f"w{rank}", "cpu", 10 * rank, 100))
+    recorder(begun)
+    assert [rank.rank for rank in recorder.history(0.0).ranks] == [0, 1]
+
+
+def test_addresses_hosts_and_folders_are_not_saved() -> None:
+    recorder = Recorder(silent)
+    recorder(RankReported(0, "node17.secret.org", "cpu", 30, 100))
+    places = ("tls://[fe80::1]:5", "'/home/secret/ck'", "(/scratch/secret)", "path=/home/secret", "node17.secret.org")
+    for number, place in enumerate((*places, "/home/me/a secret folder", r"C:\secret\ck", "~/secret", "../secret/x")):
+        recorder(WorkersLost(f"worker {place}, which had rank 1, was lost", 2))
+        recorder(StageFinished("checkpoint", 0.0, f"{place} is not up to date: {place} is full"))
+        if place != "node17.secret.org":
+            recorder(StageFinished(f"stage {number}", 1.0, f"5 rows/s from {place} and more"))
+    recorded = recorder.history(0.0)
+    text = json.dumps(recorded.to_json())
+    for private in ("secret", "home", "scratch", "fe80", "://"):
+        assert private not in text
+    again = History.from_json(json.loads(text))
+    assert {stage.detail for stage in again.stages} == {"not up to date", "5 rows/s from (left out)"} | {
+        "5 rows/s from ((left out)",
+        "5 rows/s from path=(left out)",
+    }
+    assert {found.event for found in again.incidents} == {WorkersLost("the gang broke up (rank 1)", 2)}
 
 
 def test_models_keep_the_history_of_a_fit_on_a_cluster(client2: Client, tmp_path: Path) -> None:

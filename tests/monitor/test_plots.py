@@ -13,9 +13,11 @@ from sklearn.datasets import load_diabetes, load_iris
 
 import daskkern
 from daskkern import KernelClassifier, KernelModel, KernelRegressor, Landmarks, plot
+from daskkern.data.own_files import Kind, check_file
 from daskkern.errors import DataError, SpecError
 from daskkern.events import SpectrumFound
 from daskkern.monitor.history import History
+from daskkern.monitor.labels import save_png
 from daskkern.systems.comparing import Comparison, Curve
 
 matplotlib.use("Agg")
@@ -75,6 +77,22 @@ def test_confusion_and_calibration_are_of_the_rows(flowers: KernelClassifier, ax
             assert shares[true, predicted] == pytest.approx(np.mean(flowers.predict(X[y == true]) == predicted))
     line = plot.calibration(flowers, X, y, axes=Figure().subplots()).get_lines()[1]
     assert 0 < len(line.get_xdata()) <= 15
+
+
+def test_words_of_users_are_no_formulas_and_any_script_is_quiet(tmp_path: Path) -> None:
+    X, y = load_iris(return_X_y=True)
+    labels = np.array([r"$\frac$", "花 $", "حب"])[y]
+    model = KernelClassifier("gaussian:1", basis=Landmarks(30), max_epochs=1, device="cpu").fit(X, labels)
+    figure = Figure()
+    drawn = plot.confusion(model, X, labels, axes=figure.subplots())
+    save_png(figure, tmp_path / "a.png", 50)
+    assert {text.get_text() for text in drawn.get_xticklabels()} == {r"\$\frac\$", r"花 \$", "حب"}
+    assert check_file(tmp_path / "a.png", Kind.PICTURE) == tmp_path / "a.png"
+    model.save(tmp_path / "$x^$.zarr")
+    figure = Figure()
+    places = [tmp_path / "$x^$.zarr"] * 2
+    plot.history(*places, show="loss", axes=figure.subplots())
+    save_png(figure, tmp_path / "b.png", 50)
 
 
 def test_residuals_are_predictions_less_the_truth(patients: KernelRegressor, axes: object) -> None:

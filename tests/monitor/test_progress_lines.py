@@ -67,6 +67,25 @@ def test_without_a_terminal_there_are_whole_lines_only() -> None:
     assert "\x1b" not in text
 
 
+def test_a_fit_that_goes_on_is_measured_by_its_own_last_epoch() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, force_interactive=True, width=140)
+    with progress(1, console) as listener:
+        task = listener._bar.tasks[0]
+        for event in (FitStarted("sgd", 10, 1, 1, 5, 1, 3), BatchFinished(3, 1, 4, 0.5, 9.0)):
+            listener(event)
+        assert (task.description, task.completed, task.total) == ("epoch 3/3", 9, 12)
+        listener(EpochFinished(3, 0.5, 1.0))
+        for batch in (2, 4, 5):  # more than was told
+            listener(BatchFinished(4, batch, 4, 0.5, 9.0))
+            assert task.description == "epoch 4"
+            assert "left" not in task.fields["state"]
+        listener(BatchFinished(3, 5, 4, 0.5, 9.0))
+        assert task.completed == task.total == 12
+        assert "-" not in task.fields["state"]
+    assert "epoch   3/3" in stream.getvalue()
+
+
 def test_a_notebook_needs_widgets_for_a_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), force_jupyter=True)
     for found, live in ((None, False), (object(), True)):

@@ -16,6 +16,7 @@ from daskkern.events import (
     EpochFinished,
     Event,
     FitFinished,
+    FitResumed,
     FitStarted,
     RankReported,
     SpectrumFound,
@@ -192,6 +193,26 @@ def test_an_exception_marks_the_run_as_failed(make: Callable[[], RunLogger], end
     logger(_FIT[0])
     logger.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
     assert end in calls
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        [],
+        [WorkersLost("worker b was lost", 1), FitResumed(2, 0, 1)],
+        [WorkersLost("worker b was lost", 1), _FIT[0]],
+    ],
+)
+def test_the_fit_after_one_that_raised_is_a_run_of_its_own(between: list[Event], calls: Calls) -> None:
+    logger = MLflowLogger()
+    for event in (_FIT[0], *between, *_FIT):
+        logger(event)
+    assert [call[1] for call in _named(calls, "end_run")] == ["FAILED", "FINISHED"]
+    assert len(_named(calls, "start_run")) == 2
+    logger(_FIT[0])
+    logger(WorkersLost("worker b was lost", 1))
+    logger(FitStarted("sgd", 5, 5, 1, 100, 2, 2))  # another fit
+    assert len(_named(calls, "start_run")) == 4
 
 
 def test_a_service_that_fails_ends_the_logging_and_not_the_fit(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:

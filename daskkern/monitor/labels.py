@@ -1,0 +1,28 @@
+"""Words of users in pictures of matplotlib: shown as they are, in every script."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+def literal(text: str) -> str:
+    r"""Return `text` for matplotlib, which else reads what is between two dollars as a formula."""
+    from matplotlib import rcParams
+
+    return text.replace("$", r"\$") if rcParams["text.parse_math"] else text
+
+
+@contextmanager
+def quiet_glyphs() -> Iterator[None]:
+    """Inside, matplotlib does not warn of letters that its font lacks: a picture shows a box for each of them."""
+    with warnings.catch_warnings():
+        for words in (r"Glyph .* missing from", "Matplotlib currently does not support"):
+            warnings.filterwarnings("ignore", message=words)
+        yield
+
+
+def save_png(figure: Any, path: Any, dpi: int) -> None:
+    """Write a figure to a PNG file that says that daskkern wrote it."""
+    with quiet_glyphs():
+        figure.savefig(path, dpi=dpi, format="png", metadata={"Software": "daskkern"}, facecolor="white")
