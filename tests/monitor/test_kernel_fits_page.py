@@ -25,6 +25,7 @@ from daskkern.monitor import words
 from daskkern.monitor.curves import batch_columns, rates, share_columns, smoothed
 from daskkern.monitor.dashboard import tables
 from daskkern.monitor.dashboard.document import KernelFits, fill
+from daskkern.monitor.dashboard.origins import is_own, trust
 from daskkern.monitor.metrics import MOST_FITS, FitMetrics, metric_names
 
 NAMES = ("0123456789ab", "ba9876543210")
@@ -81,7 +82,9 @@ def view() -> View:
 @pytest.fixture
 def page(view: View) -> KernelFits:
     made = KernelFits(view)
-    made.put_on(Document())
+    document = Document()
+    made.put_on(document)
+    trust(document)
     return made
 
 
@@ -128,6 +131,33 @@ def test_stopping_takes_two_clicks(page: KernelFits, view: View) -> None:
     assert view.cancelled == [NAMES[1]]
     assert page.stop.disabled
     assert "running, stopping" in page.facts.text
+
+
+def test_nobody_stops_a_fit_before_a_page_of_this_dashboard_has_connected(view: View) -> None:
+    made = KernelFits(view)
+    made.put_on(Document())
+    assert made.stop.disabled
+    made._stop_clicked()
+    made._stop_clicked()
+    assert view.cancelled == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "own"),
+    [
+        ({"Host": "s:8787", "Origin": "http://s:8787"}, True),
+        ({"Host": "s:8787", "Origin": "http://S:8787"}, True),
+        ({"Host": "s:8787", "Origin": "http://s"}, False),
+        ({"Host": "s:8787", "Origin": "http://evil.example"}, False),
+        ({"Host": "s:8787", "Origin": "null"}, False),
+        ({"Host": "s:8787"}, False),
+        ({"Host": "", "Origin": ""}, False),
+        ({"Host": "10.0.0.1:8787", "Origin": "https://hub", "X-Forwarded-Host": "hub, inner"}, True),
+        ({"Host": "10.0.0.1:8787", "Origin": "https://named.example"}, True),
+    ],
+)
+def test_a_page_is_of_this_dashboard_when_its_host_was_asked(headers: dict[str, str], own: bool) -> None:
+    assert is_own(headers, ("*", "named.example")) == own
 
 
 def test_the_second_click_stops_the_fit_of_the_first_only(page: KernelFits, view: View) -> None:

@@ -5,12 +5,18 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from bokeh.client import connection, pull_session
+from bokeh.document.events import MessageSentEvent
+from bokeh.events import ButtonClick
 from distributed import Client, LocalCluster
 from test_kernel_fits_page import NAMES, record
+from tornado.httpclient import HTTPRequest
 
 from daskkern.cluster.fits import FitCard
 from daskkern.cluster.fits_plugin import TOPIC, FitsPlugin, ask_fits
@@ -116,6 +122,35 @@ def test_a_plugin_of_another_version_leaves_the_fits_alone(client: Client, addre
     ask_fits(client, "ended", fit="cafe01234567", state="cancelled", asker=client.id)
 
 
+def _click_stop_twice(address: str, origin: str) -> None:
+    """Press the button over a socket of its own, as the script of a web site can."""
+    with mock.patch.object(connection, "HTTPRequest", partial(HTTPRequest, headers={"Origin": origin})):
+        session = pull_session(url=f"{address}/kernel-fits")
+    try:
+        document, socket = session.document, session._connection
+        click = MessageSentEvent(document, "bokeh_event", ButtonClick(document.get_model_by_name("stop")))
+        for _ in range(2):
+            socket._send_patch_document(session.id, click)
+        session.force_roundtrip()
+    finally:
+        session.close()
+
+
+@pytest.mark.filterwarnings("ignore:reference already known")  # bokeh's client sends whole models
+def test_only_pages_of_this_dashboard_stop_fits(client: Client, address: str) -> None:
+    fit = "beef01234567"
+    ask_fits(client, "ask", card=asdict(FitCard(fit, "b")), wish={}, asker=client.id)
+
+    def stopped() -> str:
+        return str(next(status["stop"] for status in ask_fits(client, "fits") if status["card"]["fit"] == fit))
+
+    _click_stop_twice(address, "http://evil.example")
+    assert stopped() == ""
+    _click_stop_twice(address, address)
+    assert stopped() == "stop"
+    ask_fits(client, "ended", fit=fit, state="cancelled", asker=client.id)
+
+
 def test_what_is_no_fit_or_no_event_is_refused(client: Client, address: str) -> None:
     for card in ({"fit": "bad", "name": "b", "max_epochs": "<img>"}, {"fit": "bad", "name": 9 * [1]}):
         with pytest.raises(ClusterError, match="of a fit is a"):
@@ -194,6 +229,7 @@ def test_the_page_in_a_browser(client: Client, address: str) -> None:
         assert wait_for(driver, SOURCE.format("spectrum", "after")) == pytest.approx([0.1] * 3)
         driver.find_element("id", "theme").click()
         assert driver.execute_script("return document.documentElement.dataset.theme") == "light"
+        wait_for(driver, f"{page.format('stop')}.disabled === false")
         driver.execute_script(CLICK)
         wait_for(driver, f"{page.format('stop')}.label", lambda label: label == "Click again to stop")
         driver.execute_script(CLICK)

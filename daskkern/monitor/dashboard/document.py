@@ -14,6 +14,7 @@ from jinja2 import ChoiceLoader, DictLoader
 from daskkern.monitor.curves import batch_columns, epoch_columns, share_columns, spectrum_columns, time_unit
 from daskkern.monitor.dashboard import tables
 from daskkern.monitor.dashboard.figures import Sources, loss_plot, rate_plot, score_plot, shares_plot, spectrum_plot
+from daskkern.monitor.dashboard.origins import may_stop
 from daskkern.monitor.view import FitsView
 
 _REFRESH_MS = 1_000
@@ -37,7 +38,7 @@ class KernelFits:
 
     def __init__(self, view: FitsView) -> None:
         style = InlineStyleSheet(css=_STYLE)
-        self._view = view
+        self._view, self._document = view, None
         self._armed = ("", 0.0)
         """The fit that a second click stops, and until when."""
         self._drawn: tuple[Any, ...] = ()
@@ -65,6 +66,7 @@ class KernelFits:
 
     def put_on(self, document: Any) -> None:
         """Add everything to a bokeh document."""
+        self._document = document
         losses = column(*self._losses, name="loss", sizing_mode="stretch_width")
         for name, plot in zip(("score", "rate"), self._by_x[2:], strict=True):
             plot.name = name
@@ -135,7 +137,7 @@ class KernelFits:
         active = status is not None and tables.is_active(status)
         stopping = active and status is not None and bool(status.get("stop"))
         label = "Stopping …" if stopping else _SURE if self._is_armed(now) else _STOP
-        _set(self.stop, disabled=not active or stopping, label=label)
+        _set(self.stop, disabled=not active or stopping or not may_stop(self._document), label=label)
 
     def _is_armed(self, now: float) -> bool:
         """Return whether a click stops the chosen fit. The choice may have changed since the first."""
@@ -143,6 +145,8 @@ class KernelFits:
 
     def _stop_clicked(self) -> None:
         """Stop the chosen fit at the second click, so that a slip of the hand ends nothing."""
+        if not may_stop(self._document):
+            return
         now = time.time()
         if self._is_armed(now):
             self._armed = ("", 0.0)
