@@ -6,7 +6,12 @@ record of numbers, strings and tuples of numbers, so that it crosses a Dask comm
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from functools import cache
+from numbers import Integral, Real
+from typing import Any, TypeAlias, get_type_hints
+
+_LARGEST = 2**63
+"""Numbers beyond are no counts, and no float can be made of some of them."""
 
 
 @dataclass(frozen=True)
@@ -206,17 +211,37 @@ def to_message(event: Event) -> dict[str, Any]:
 
 
 def from_message(message: Mapping[str, Any]) -> Event:
-    """Rebuild an event from :func:`to_message`. Raises ValueError for an unknown kind or field."""
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in message.items()
-    }
+    """Rebuild an event from :func:`to_message`. Raises ValueError for an unknown kind or field, or another type."""
+    fields = dict(message)
     kind = _KINDS.get(str(fields.pop("event", "")))
     if kind is None:
         raise ValueError(f"{message.get('event')!r} is not a kind of event; known are {', '.join(_KINDS)}")
+    types = _types(kind.__name__)
     try:
-        return kind(**fields)
-    except TypeError as error:
+        return kind(**{name: _typed(value, types.get(name)) for name, value in fields.items()})
+    except (TypeError, OverflowError) as error:
         raise ValueError(f"a {kind.__name__} event does not have these fields: {error}") from error
+
+
+@cache
+def _types(kind: str) -> dict[str, Any]:
+    return get_type_hints(_KINDS[kind])
+
+
+def _typed(value: Any, wanted: Any) -> Any:
+    """Return `value` as a field of type `wanted` holds it. Raises TypeError where it is of another."""
+    number = not isinstance(value, bool)
+    if wanted is int and number and isinstance(value, Integral) and abs(int(value)) < _LARGEST:
+        return int(value)
+    if wanted is float and number and isinstance(value, Real):
+        return float(value)
+    if wanted is str and isinstance(value, str):
+        return value
+    if wanted == tuple[float, ...] and isinstance(value, list | tuple):
+        return tuple(_typed(number, float) for number in value)
+    if wanted is None:
+        return value  # of a field that is not known, as the constructor will say
+    raise TypeError(f"{type(value).__name__} where {getattr(wanted, '__name__', wanted)} belongs")
 
 
 def all_of(listeners: Sequence[Listener]) -> Listener:

@@ -68,6 +68,10 @@ class Admission:
         if wish.fit not in self.held:
             self.waiting[wish.fit] = wish
             self._grant(places)
+        return self.look(wish, places)
+
+    def look(self, wish: Wish, places: Sequence[Place]) -> Verdict:
+        """Return what a fit holds or waits for. Nothing changes."""
         if wish.fit in self.held:
             return Verdict(self.held[wish.fit])
         wanted = {place.name for place in _candidates(wish, places)}

@@ -3,6 +3,7 @@
 Changed by the scheduler's event loop only. It knows the scheduler by a list of places, so that it can be tried without.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -92,7 +93,7 @@ class FitBook:
     def messages(self, places: Sequence[Place]) -> list[dict[str, Any]]:
         """Return how every fit stands, as plain values."""
         waiting = sorted(self.admission.waiting.values(), key=lambda wish: wish.since)
-        ahead = {wish.fit: self.admission.ask(wish, places).ahead for wish in waiting}
+        ahead = {wish.fit: self.admission.look(wish, places).ahead for wish in waiting}
         held = self.admission.held
         return [
             record.status(held.get(fit, ()), ahead.get(fit, ())).to_message() for fit, record in self.records.items()
@@ -104,8 +105,8 @@ class FitBook:
         if record is None:
             return {"events": [], "next": since, "latest": {}, "active": False}
         return {
-            "events": record.events[max(0, since - record.dropped) :],
-            "next": record.dropped + len(record.events),
+            "events": record.events[bisect_left(record.numbers, since) :],
+            "next": record.told,
             "latest": record.latest,
             "active": record.active,
         }

@@ -13,6 +13,9 @@ from daskkern.cluster.thinned import Thinned
 _EPOCHS = 10_000
 _NOTICES = 1_000
 _BATCHES = 2_000
+_EPOCHS_OF_ENDED = 2_000
+"""Of a fit that has ended, for the scheduler keeps many of those."""
+_RANKS = 10_000
 _COLUMNS = ("time", "epoch", "batch", "n_batches", "loss", "rows_per_second")
 _BY_EPOCH = frozenset({"EpochFinished", "EpochTimed", "OptimalityMeasured"})
 _PACE_S = 60.0
@@ -33,6 +36,7 @@ class FitHistory:
         self._epochs: dict[tuple[str, int], dict[str, Any]] = {}
         self._notices: list[dict[str, Any]] = []
         self._dropped = 0
+        self._written, self._writing_s = 0, 0.0
         self._single: dict[str, dict[str, Any]] = {}
         self._ranks: dict[int, dict[str, Any]] = {}
 
@@ -42,27 +46,53 @@ class FitHistory:
         now, kind = time.time(), str(message["event"])
         kept = {**message, "time": now}
         if kind == "BatchFinished":
+            self._forget_from(int(kept["epoch"]), int(kept["batch"]))
             self._batches.add(tuple(kept[name] for name in _COLUMNS))
         elif kind in _BY_EPOCH:
             self._epochs[kind, int(message["epoch"])] = kept
             if len(self._epochs) > 3 * _EPOCHS:
                 del self._epochs[next(iter(self._epochs))]
         elif kind == "RankReported":
-            self._ranks[int(message["rank"])] = kept
+            if 0 <= int(message["rank"]) < _RANKS:
+                self._ranks[int(message["rank"])] = kept
         elif kind in ("FitStarted", "SpectrumFound"):
             self._single[kind] = kept
         if kind in ("FitStarted", "FitResumed"):
-            self._begin(int(message["size"]), int(message.get("epoch", 1)), int(message.get("batch", 0)))
+            self._ranks = {rank: told for rank, told in self._ranks.items() if rank < int(message["size"])}
+        if kind == "FitResumed":
+            self._forget_after(int(message["epoch"]), int(message["batch"]))
         if kind not in _BY_EPOCH and kind not in ("BatchFinished", "RankReported", "SpectrumFound"):
-            self._notices.append(kept)
-            self._dropped += max(0, len(self._notices) - _NOTICES)
-            del self._notices[:-_NOTICES]
+            self._notice(kept)
 
-    def _begin(self, size: int, epoch: int, batch: int) -> None:
-        """Forget what will be done again, and ranks that are no more."""
+    def _notice(self, kept: dict[str, Any]) -> None:
+        """Keep what happened. Of checkpoints in a row only the last: there is one every half minute."""
+        if kept["event"] == "CheckpointWritten":
+            self._written, self._writing_s = self._written + 1, self._writing_s + float(kept["seconds"])
+            if self._notices and self._notices[-1]["event"] == "CheckpointWritten":
+                self._notices.pop()
+        self._notices.append(kept)
+        self._dropped += max(0, len(self._notices) - _NOTICES)
+        del self._notices[:-_NOTICES]
+
+    def _forget_from(self, epoch: int, batch: int) -> None:
+        """Forget this batch and later ones, when it is done again though nobody has said that the fit goes back."""
+        last = self._batches.last
+        if last is not None and (last[1], last[2]) >= (epoch, batch):
+            self._forget_after(epoch, batch - 1)
+
+    def _forget_after(self, epoch: int, batch: int) -> None:
+        """Forget what will be done again after `batch` batches of `epoch`."""
         self._batches.keep_while(lambda point: (point[1], point[2]) <= (epoch, batch))
         self._epochs = {key: kept for key, kept in self._epochs.items() if key[1] < epoch}
-        self._ranks = {rank: kept for rank, kept in self._ranks.items() if rank < size}
+
+    def close(self) -> None:
+        """Keep fewer epochs, evenly chosen, with the last one: no more will come."""
+        numbers = sorted({epoch for _, epoch in self._epochs})
+        step = -(-len(numbers) // _EPOCHS_OF_ENDED)
+        if step > 1:
+            chosen = {*numbers[::step], numbers[-1]}
+            self._epochs = {key: kept for key, kept in self._epochs.items() if key[1] in chosen}
+            self.version += 1
 
     def seconds_left(self, max_epochs: int) -> float:
         """Return the seconds until epoch `max_epochs` ends at the pace of the last batches; NaN while nobody knows."""
@@ -77,21 +107,28 @@ class FitHistory:
             return float("nan")
         return max(0.0, (max_epochs - done) / (done - before) * (last[0] - first[0]))
 
+    def glance(self) -> dict[str, Any]:
+        """Return the little of :meth:`to_message` that changes from second to second, and the version of the rest."""
+        return {
+            "version": self.version,
+            "started": self._single.get("FitStarted", {}),
+            "ranks": [kept for _, kept in sorted(self._ranks.items())],
+            "losses": dict(self.losses),
+        }
+
     def to_message(self) -> dict[str, Any]:
         """Return it all as plain values: columns of batches, and lists of messages."""
         points = self._batches.points
         return {
-            "version": self.version,
+            **self.glance(),
             "batches": {name: [point[i] for point in points] for i, name in enumerate(_COLUMNS)},
             "epochs": [kept for (kind, _), kept in sorted(self._epochs.items()) if kind == "EpochFinished"],
             "timed": [kept for (kind, _), kept in sorted(self._epochs.items()) if kind == "EpochTimed"],
             "optimality": [kept for (kind, _), kept in sorted(self._epochs.items()) if kind == "OptimalityMeasured"],
             "notices": list(self._notices),
             "notices_dropped": self._dropped,
-            "started": self._single.get("FitStarted", {}),
+            "checkpoints": {"count": self._written, "seconds": self._writing_s},
             "spectrum": self._single.get("SpectrumFound", {}),
-            "ranks": [kept for _, kept in sorted(self._ranks.items())],
-            "losses": dict(self.losses),
         }
 
 

@@ -7,11 +7,12 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
+from numbers import Integral
 from typing import Any
 
 from daskkern.cluster.fit_history import FitHistory
-from daskkern.errors import ClusterError
-from daskkern.events import Event, RankReported, from_message
+from daskkern.errors import ClusterError, SpecError
+from daskkern.events import CheckpointWritten, Event, RankReported, from_message, to_message
 
 SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING = "submitted", "queued", "preparing", "running", "recovering"
 ACTIVE = frozenset({SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING})
@@ -19,6 +20,14 @@ FINISHED, INTERRUPTED, CANCELLED, FAILED, LOST = "finished", "interrupted", "can
 
 _EVENTS = 5_000
 """Kept of one fit: ranks send one for each epoch and stage, and batches are not among them."""
+_TEXT = 4_000
+"""Characters that are kept of a text in an event: it may be a traceback."""
+_NUMBERS = 10_000
+"""In a list of an event: eigenvalues."""
+
+_LONGEST = {"fit": 64, "name": 500, "owner": 500, "source": 10_000, "out": 10_000}
+"""Characters of the texts of a card."""
+_MOST_EPOCHS = 2**53
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,18 @@ class FitCard:
     out: str = ""
     max_epochs: int = 0
     detached: bool = False
+
+    def __post_init__(self) -> None:
+        for name, most in _LONGEST.items():
+            text: Any = getattr(self, name)
+            if not isinstance(text, str) or len(text) > most:
+                found = f"{len(text):,} characters" if isinstance(text, str) else type(text).__name__
+                raise SpecError(f"the {name} of a fit is a text of at most {most:,} characters, not {found}")
+        number: Any = self.max_epochs
+        if type(number) is bool or not isinstance(number, Integral) or not 0 <= int(number) <= _MOST_EPOCHS:
+            raise SpecError(f"max_epochs of a fit is a whole number from 0 to {_MOST_EPOCHS:,}, not {number!s:.50}")
+        if type(self.detached) is not bool:
+            raise SpecError("detached of a fit is True or False")
 
 
 def new_card(name: str) -> FitCard:
@@ -129,7 +150,7 @@ class FitStatus:
             listed = {"workers", "ahead"}
             taken: dict[str, Any] = {k: tuple(v) if k in listed else v for k, v in values.items() if k in known}
             return cls(card, **taken)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, SpecError) as error:
             raise ClusterError(
                 f"the scheduler describes a fit in a way that this version does not know ({error}); "
                 "install the same daskkern on both"
@@ -156,8 +177,10 @@ class FitRecord:
     lost: int = 0
     error: str = ""
     events: list[dict[str, Any]] = field(default_factory=list)
-    dropped: int = 0
-    """Of the oldest events, which are no longer kept."""
+    numbers: list[int] = field(default_factory=list)
+    """Of the events, in the order in which they came: some are no longer kept."""
+    told: int = 0
+    """How many there were."""
     latest: dict[str, Any] = field(default_factory=dict)
     """The last batch."""
     reason: str = ""
@@ -199,12 +222,16 @@ class FitRecord:
         if self.active:
             self.state = INTERRUPTED if state == FINISHED and self.reason == "interrupted" else state
             self.ended, self.error = time.time(), error
+            self.history.close()
 
     def _keep(self, event: dict[str, Any]) -> None:
+        """Keep an event. Of checkpoints in a row only the last: there is one every half minute."""
+        if self.events and self.events[-1]["event"] == event["event"] == CheckpointWritten.__name__:
+            del self.events[-1], self.numbers[-1]
         self.events.append(event)
-        if len(self.events) > _EVENTS:
-            self.dropped += len(self.events) - _EVENTS
-            del self.events[:-_EVENTS]
+        self.numbers.append(self.told)
+        self.told += 1
+        del self.events[:-_EVENTS], self.numbers[:-_EVENTS]
 
     def status(self, workers: tuple[str, ...], ahead: tuple[str, ...]) -> FitStatus:
         """Return what anybody may know."""
@@ -233,7 +260,18 @@ class FitRecord:
 def event_of(message: Mapping[str, Any]) -> Event:
     """Rebuild an event from a message that went through Dask, which adds a time, and the worker that sent it.
 
-    Raises ValueError for an unknown kind or field.
+    Raises ValueError for an unknown kind or field, or a value of another type.
     """
     added = {"time"} if message.get("event") == RankReported.__name__ else {"time", "worker"}
     return from_message({key: value for key, value in message.items() if key not in added})
+
+
+def checked(message: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the event of a message that went through Dask, of bounded size; None for what is no event of a fit."""
+    try:
+        event = to_message(event_of(message))
+    except ValueError:
+        return None
+    if any(isinstance(value, tuple) and len(value) > _NUMBERS for value in event.values()):
+        return None
+    return {name: value[:_TEXT] if isinstance(value, str) else value for name, value in event.items()}

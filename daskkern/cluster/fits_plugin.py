@@ -18,7 +18,7 @@ from tornado.ioloop import PeriodicCallback
 
 from daskkern.cluster.admission import Place
 from daskkern.cluster.fit_book import FitBook
-from daskkern.cluster.fits import CANCELLED, FAILED, FitCard, FitRecord
+from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, FitRecord, checked
 from daskkern.cluster.membership import ask_scheduler
 from daskkern.errors import ClusterError
 
@@ -41,6 +41,8 @@ _RESTART_S = 60.0
 _TICK_MS = 500
 _HELD_UP_S = 3.0
 _LOSSES = 20
+_ERROR = 20_000
+"""Characters that are kept of why a fit failed."""
 
 
 class FitsPlugin(SchedulerPlugin):
@@ -49,7 +51,23 @@ class FitsPlugin(SchedulerPlugin):
     name = PLUGIN_NAME
     idempotent = True  # a second registration would forget the fits that run
 
+    protocol = 0
+    """Of the client that sent this plugin, which travels by its class's name: the class is the scheduler's own."""
+
+    def __init__(self) -> None:
+        self.protocol = PROTOCOL
+
     async def start(self, scheduler: Any) -> None:
+        if self.protocol != PROTOCOL:
+            raise ClusterError(
+                f"this client speaks version {self.protocol or 'unknown'} of daskkern's messages and the scheduler "
+                f"version {PROTOCOL}; install the same daskkern in both environments and restart the older one"
+            )
+        if any(isinstance(plugin, FitsPlugin) for plugin in scheduler.plugins.values()):
+            raise ClusterError(
+                "the scheduler keeps the list of fits already, under another name; install the same daskkern as the "
+                "scheduler's here"
+            )
         self._scheduler = scheduler
         self._book = FitBook()
         self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
@@ -84,8 +102,10 @@ class FitsPlugin(SchedulerPlugin):
 
     def log_event(self, topic: str, msg: Any) -> None:
         record = self._book.records.get(topic.removeprefix(TOPIC)) if topic.startswith(TOPIC) else None
-        if record is not None and isinstance(msg, Mapping) and "event" in msg and record.note(msg):
-            record.losses = 0
+        if record is not None and isinstance(msg, Mapping) and "event" in msg:
+            message = checked(msg)  # anybody may write to the topic
+            if message is not None and record.note(message):
+                record.losses = 0
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
         self._names[worker] = str(scheduler.workers[worker].name)
@@ -134,9 +154,10 @@ class FitsPlugin(SchedulerPlugin):
     # -- what clients and supervisors ask
 
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
-        if self._book.holder(card["fit"]) not in ("", asker):  # conducted anew: what the one before had ends
-            self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != card["fit"]}
-        answer = self._book.ask(FitCard(**card), wish, asker, self._places())
+        asks = FitCard(**card)
+        if self._book.holder(asks.fit) not in ("", asker):  # conducted anew: what the one before had ends
+            self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != asks.fit}
+        answer = self._book.ask(asks, wish, str(asker), self._places())
         known, names = self._addresses(), answer.get("members", ())
         return {**answer, "members": [known[name] for name in names if name in known], "held": len(names)}
 
@@ -161,7 +182,9 @@ class FitsPlugin(SchedulerPlugin):
         """Note how a fit ended. False, and nothing changes, when another process conducts it now."""
         if self._book.holder(fit) not in ("", asker):
             return False
-        self._book.ended(fit, state, error)
+        if state not in ("", FINISHED, CANCELLED, FAILED):
+            raise ClusterError(f"a fit cannot end as {state!s:.50}; it ends finished, cancelled or failed")
+        self._book.ended(fit, state, str(error)[:_ERROR])
         return True
 
     def _asked_to_stop(self, fit: str, asker: str) -> str:
@@ -192,11 +215,18 @@ class FitsPlugin(SchedulerPlugin):
         record = self._book.records.get(fit)
         if record is None:
             return {}
-        known = {
+        return {**record.history.to_message(), "workers": self._heard()}
+
+    def glance(self, fit: str) -> dict[str, Any]:
+        """Return the little of :meth:`history` that changes from second to second, and the version of the rest."""
+        record = self._book.records.get(fit)
+        return {} if record is None else {**record.history.glance(), "workers": self._heard()}
+
+    def _heard(self) -> dict[str, dict[str, Any]]:
+        return {
             address: {"name": str(worker.name), "heard": worker.last_seen}
             for address, worker in self._scheduler.workers.items()
         }
-        return {**record.history.to_message(), "workers": known}
 
     async def _hold(self, card: dict[str, Any], task: str) -> str:
         """Keep the task of a detached fit, so that whoever submitted it may leave. Returns why not."""
@@ -304,6 +334,8 @@ def install_fits(client: Client) -> None:
     """
     try:
         client.register_plugin(FitsPlugin())
+    except ClusterError:  # as the plugin says it
+        raise
     except Exception as error:  # whatever the scheduler raised while it loaded the class
         raise ClusterError(
             f"the scheduler cannot keep the list of fits ({type(error).__name__}: {error}); install daskkern in its "

@@ -20,6 +20,11 @@ class Thinned:
         """The kept points, oldest first. A new list."""
         return self._kept + self._last
 
+    @property
+    def last(self) -> Point | None:
+        """The last point; None before the first."""
+        return next(iter(self._last or self._kept[-1:]), None)
+
     def add(self, point: Point) -> None:
         """Add a point after all others."""
         number = self._next

@@ -117,6 +117,14 @@ class FitMetrics:
 
 
 def _value(name: str, status: Mapping[str, Any]) -> float:
+    """Return a number of a fit; NaN for one that cannot be read, for all of ``/metrics`` would fail with it."""
+    try:
+        return _read(name, status)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _read(name: str, status: Mapping[str, Any]) -> float:
     if name == "fit_max_epochs":
         return float(status["card"]["max_epochs"])
     if name == "fit_workers":

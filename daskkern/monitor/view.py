@@ -15,6 +15,10 @@ class FitsView(Protocol):
         """Return the course of `fit`: what ``FitHistory`` keeps, and ``workers``; empty for an unknown one."""
         ...
 
+    def glance(self, fit: str) -> Mapping[str, Any]:
+        """Return what of :meth:`history` changes from second to second, and its ``version``; cheap to ask."""
+        ...
+
     def cancel(self, fit: str) -> bool:
         """Ask `fit` to end after its current step with the model so far. False when it has ended."""
         ...

@@ -5,8 +5,8 @@ import time
 
 
 def seconds(value: float) -> str:
-    """Return ``"0.4 s"``, ``"12 min 5 s"``, ``"3 h 20 min"``; a dash for NaN."""
-    if math.isnan(value):
+    """Return ``"0.4 s"``, ``"12 min 5 s"``, ``"3 h 20 min"``; a dash for NaN and infinity."""
+    if not math.isfinite(value):
         return "-"
     if value < 10:
         return f"{value:.1f} s"

@@ -19,7 +19,7 @@ from daskkern.cluster.fits_plugin import FitsPlugin, install_fits
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import Metrics
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised whenever page or metrics change, so that a newer daskkern puts its own in the place of an older one's."""
 
 PLUGIN_NAME = f"daskkern_monitor_{PROTOCOL}"
@@ -48,6 +48,10 @@ class FitsOf:
     def history(self, fit: str) -> Mapping[str, Any]:
         plugin = self._plugin()
         return {} if plugin is None else plugin.history(fit)
+
+    def glance(self, fit: str) -> Mapping[str, Any]:
+        plugin = self._plugin()
+        return {} if plugin is None else plugin.glance(fit)
 
     def cancel(self, fit: str) -> bool:
         plugin = self._plugin()

@@ -56,10 +56,10 @@ def fit_on(
 ) -> tuple[list[RankResult], Prepared]:
     """Fit on the workers of a cluster, one rank each, when it is this fit's turn. See
     :func:`daskkern.training.fit.fit`."""
-    show_fits(client)
     if settings.solver.is_serial:
         gang = replace(gang, n_ranks=1)
     choose_workers(client, gang.n_ranks, gang.workers, rank_main, gang.rejoin_s, listener)
+    show_fits(client)
     with _spanned(card), admitted(client, card, gang, listener) as lease:
         return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease, before)
 

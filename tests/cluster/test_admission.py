@@ -33,6 +33,17 @@ def test_small_fits_run_side_by_side_and_a_large_one_waits_for_both() -> None:
     assert admission.ask(Wish("h", 2.0), places("abc")).members == tuple("abc")
 
 
+def test_looking_changes_nothing() -> None:
+    admission = Admission()
+    admission.ask(Wish("f", 0.0), places())
+    admission.ask(Wish("g", 1.0), places())
+    admission.release("f")
+    assert admission.look(Wish("g", 1.0), places()) == Verdict()
+    assert admission.look(Wish("h", 2.0), places()) == Verdict(ahead=("g",))
+    assert (admission.held, list(admission.waiting)) == ({}, ["g"])
+    assert admission.ask(Wish("g", 1.0), places()).members == tuple(NAMES)
+
+
 def test_nobody_overtakes_a_fit_that_wants_the_same_workers() -> None:
     admission = Admission()
     admission.ask(Wish("f", 0.0, n_ranks=3), places())

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daskkern.cluster.fit_book import FitBook
 from daskkern.cluster.fit_history import FitHistory
 from daskkern.cluster.fits import FitCard, FitRecord
 from daskkern.cluster.thinned import Thinned
@@ -68,6 +69,54 @@ def test_what_is_done_again_is_forgotten() -> None:
     assert told["batches"]["batch"] == [1, 2, 3, 4]
     assert told["epochs"] == []
     assert told["ranks"] == []
+
+
+def test_a_start_that_is_told_again_forgets_nothing_until_a_batch_goes_back() -> None:
+    start = FitStarted("eigenpro", 100, 3, 1, 20, 2, 10)
+    events = [start, *(BatchFinished(epoch, 1, 1, 0.5, 100.0) for epoch in range(1, 52))]
+    events += [EpochFinished(epoch, 0.5, 1.0) for epoch in range(1, 52)]
+    again = _record([*events, RankReported(2, "c", "CPU", 1, 2), start, FitResumed(51, 0, 2)]).history.to_message()
+    assert [epoch["epoch"] for epoch in again["epochs"]] == list(range(1, 51))
+    assert again["batches"]["epoch"] == list(range(1, 51))
+    assert again["ranks"] == []
+    anew = _record([*events, start, BatchFinished(1, 1, 1, 0.5, 100.0)]).history.to_message()
+    assert (anew["epochs"], anew["batches"]["epoch"]) == ([], [1])
+
+
+def test_checkpoints_do_not_push_other_events_out() -> None:
+    events: list[Any] = [FitStarted("eigenpro", 100, 3, 1, 20, 2, 300)]
+    events += [CheckpointWritten(1, batch, 0.5) for batch in range(1, 6001)]
+    events += [FitResumed(1, 6000, 1), CheckpointWritten(1, 6001, 0.5)]
+    record = _record(events)
+    told = record.history.to_message()
+    kinds = ["FitStarted", "CheckpointWritten", "FitResumed", "CheckpointWritten"]
+    assert [notice["event"] for notice in told["notices"]] == kinds
+    assert [event["event"] for event in record.events] == kinds
+    assert told["notices"][1]["batch"] == 6000
+    assert told["checkpoints"] == {"count": 6001, "seconds": pytest.approx(3000.5)}
+
+
+def test_whoever_follows_hears_of_every_last_checkpoint() -> None:
+    book = FitBook()
+    record = book.record(FitCard("0123456789ab", "eigenpro"))
+    heard, since = [], 0
+    for batch in range(1, 4):
+        record.note(to_message(CheckpointWritten(1, batch, 0.5)))
+        told = book.events("0123456789ab", since)
+        heard, since = heard + [event["batch"] for event in told["events"]], told["next"]
+    assert heard == [1, 2, 3]
+    assert book.events("0123456789ab", since)["events"] == []
+
+
+def test_ranks_are_bounded_and_epochs_thinned_when_a_fit_ends() -> None:
+    events: list[Any] = [RankReported(rank, "a", "CPU", 1, 2) for rank in (-1, 0, 10**12)]
+    events += [EpochFinished(epoch, 0.5, 1.0) for epoch in range(1, 9002)]
+    record = _record(events)
+    assert [rank["rank"] for rank in record.history.glance()["ranks"]] == [0]
+    record.end("finished")
+    epochs = [epoch["epoch"] for epoch in record.history.to_message()["epochs"]]
+    assert (epochs[0], epochs[-1]) == (1, 9001)
+    assert 1000 < len(epochs) <= 2001
 
 
 def test_reports_of_ranks_do_not_push_other_events_out() -> None:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from bokeh.document import Document
 
-from daskkern.cluster.fits import RUNNING, FitCard, FitRecord
+from daskkern.cluster.fits import RUNNING, FitCard, FitRecord, checked
+from daskkern.errors import SpecError
 from daskkern.events import (
     BatchFinished,
     CheckpointWritten,
@@ -24,6 +25,7 @@ from daskkern.monitor import words
 from daskkern.monitor.curves import batch_columns, rates, share_columns, smoothed
 from daskkern.monitor.dashboard import tables
 from daskkern.monitor.dashboard.document import KernelFits, fill
+from daskkern.monitor.dashboard.origins import is_own, trust
 from daskkern.monitor.metrics import MOST_FITS, FitMetrics, metric_names
 
 NAMES = ("0123456789ab", "ba9876543210")
@@ -50,13 +52,19 @@ class View:
     def __init__(self, *records: FitRecord) -> None:
         self.records = {kept.card.fit: kept for kept in records}
         self.cancelled: list[str] = []
+        self.asked = 0
 
     def fits(self) -> list[dict[str, Any]]:
         return [kept.status(("0", "1"), ()).to_message() for kept in self.records.values()]
 
     def history(self, fit: str) -> dict[str, Any]:
+        self.asked += 1
         told = {"workers": {"tcp://h:0": {"name": "0", "heard": 0.0}}}
         return {**self.records[fit].history.to_message(), **told} if fit in self.records else {}
+
+    def glance(self, fit: str) -> dict[str, Any]:
+        told = {"workers": {"tcp://h:0": {"name": "0", "heard": 0.0}}}
+        return {**self.records[fit].history.glance(), **told} if fit in self.records else {}
 
     def cancel(self, fit: str) -> bool:
         self.cancelled.append(fit)
@@ -74,7 +82,9 @@ def view() -> View:
 @pytest.fixture
 def page(view: View) -> KernelFits:
     made = KernelFits(view)
-    made.put_on(Document())
+    document = Document()
+    made.put_on(document)
+    trust(document)
     return made
 
 
@@ -123,6 +133,62 @@ def test_stopping_takes_two_clicks(page: KernelFits, view: View) -> None:
     assert "running, stopping" in page.facts.text
 
 
+def test_nobody_stops_a_fit_before_a_page_of_this_dashboard_has_connected(view: View) -> None:
+    made = KernelFits(view)
+    made.put_on(Document())
+    assert made.stop.disabled
+    made._stop_clicked()
+    made._stop_clicked()
+    assert view.cancelled == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "own"),
+    [
+        ({"Host": "s:8787", "Origin": "http://s:8787"}, True),
+        ({"Host": "s:8787", "Origin": "http://S:8787"}, True),
+        ({"Host": "s:8787", "Origin": "http://s"}, False),
+        ({"Host": "s:8787", "Origin": "http://evil.example"}, False),
+        ({"Host": "s:8787", "Origin": "null"}, False),
+        ({"Host": "s:8787"}, False),
+        ({"Host": "", "Origin": ""}, False),
+        ({"Host": "10.0.0.1:8787", "Origin": "https://hub", "X-Forwarded-Host": "hub, inner"}, True),
+        ({"Host": "10.0.0.1:8787", "Origin": "https://named.example"}, True),
+    ],
+)
+def test_a_page_is_of_this_dashboard_when_its_host_was_asked(headers: dict[str, str], own: bool) -> None:
+    assert is_own(headers, ("*", "named.example")) == own
+
+
+def test_the_second_click_stops_the_fit_of_the_first_only(page: KernelFits, view: View) -> None:
+    page._stop_clicked()
+    page.chosen.value = NAMES[0]
+    assert page.stop.label == "Stop after this window"
+    page._stop_clicked()
+    page.chosen.value = NAMES[1]
+    page.chosen.value = NAMES[0]
+    page._stop_clicked()
+    assert view.cancelled == []
+    page._stop_clicked()
+    assert view.cancelled == [NAMES[0]]
+
+
+def test_a_fit_of_which_nothing_was_heard_has_a_page() -> None:
+    document = Document()
+    fill(document, View(FitRecord(FitCard(NAMES[0], "flights"))), {})
+    assert "Nothing has happened yet" in document.get_model_by_name("notices").text
+
+
+def test_the_whole_history_is_asked_for_when_it_has_changed(page: KernelFits, view: View) -> None:
+    before = view.asked
+    page.update()
+    page.update()
+    assert view.asked == before
+    view.records[NAMES[1]].note(to_message(BatchFinished(9, 1, 5, 0.2, 1e4)))
+    page.update()
+    assert view.asked == before + 1
+
+
 def test_a_page_without_fits_says_how_they_come() -> None:
     document = Document()
     fill(document, View(), {})
@@ -136,6 +202,36 @@ def test_what_clients_send_is_escaped(view: View) -> None:
     made.chosen.value = "<script>"
     for text in (made.fits.text, made.facts.text, made.notices.text, made.ranks.text):
         assert not any(tag in text for tag in ("<img", "<script", "'><b>", "<i>"))
+
+
+def test_numbers_that_are_markup_do_not_reach_the_page(view: View) -> None:
+    for event in (
+        {"event": "WorkersJoined", "size": "<img>"},
+        {"event": "StageFinished"},
+        {"event": "BatchFinished", "epoch": "<img>", "batch": 1, "n_batches": 1, "loss": 1.0, "rows_per_second": 1.0},
+        {"event": "RankReported", "rank": 10**400, "worker": "", "device": "", "memory_bytes": 1, "planned_bytes": 1},
+        {"event": "<img>"},
+    ):
+        assert checked(event) is None
+    for card in ({"max_epochs": "<img>"}, {"max_epochs": True}, {"name": 1}, {"name": 501 * "n"}, {"detached": 1}):
+        with pytest.raises(SpecError, match=next(iter(card))):
+            FitCard(**{"fit": NAMES[0], "name": "flights", **card})  # type: ignore[arg-type]
+    long = checked(to_message(WorkersLost(10**6 * "a", 1)))
+    assert long is not None
+    assert len(long["reason"]) < 10_000
+
+
+def test_a_fit_that_cannot_be_read_has_no_metrics(view: View) -> None:
+    good, bad = view.fits()
+    bad["card"]["max_epochs"], bad["loss"], bad["epoch"], bad["workers"] = "<img>", "a", None, 3
+
+    class Odd(View):
+        def fits(self) -> list[dict[str, Any]]:
+            return [good, bad]
+
+    samples = [sample for family in FitMetrics(Odd()).collect() for sample in family.samples]
+    assert {sample.name for sample in samples if sample.labels.get("fit") == NAMES[0]} >= {"dask_daskkern_fit_epoch"}
+    assert "dask_daskkern_fit_epoch" not in {s.name for s in samples if s.labels.get("fit") == NAMES[1]}
 
 
 def test_columns_against_a_plain_reference(view: View) -> None:

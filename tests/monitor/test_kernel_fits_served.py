@@ -5,15 +5,22 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from bokeh.client import connection, pull_session
+from bokeh.document.events import MessageSentEvent
+from bokeh.events import ButtonClick
 from distributed import Client, LocalCluster
 from test_kernel_fits_page import NAMES, record
+from tornado.httpclient import HTTPRequest
 
 from daskkern.cluster.fits import FitCard
-from daskkern.cluster.fits_plugin import TOPIC, ask_fits
+from daskkern.cluster.fits_plugin import TOPIC, FitsPlugin, ask_fits
+from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import metric_names
 from daskkern.testing.browser import browser, missing, wait_for
 from daskkern.testing.cluster import wait_until
@@ -101,6 +108,67 @@ def test_the_page_is_there_once_whoever_puts_it_there(client: Client, address: s
     assert _get(f"{address}/kernel-fits")[0] == 200
 
 
+def test_a_plugin_of_another_version_leaves_the_fits_alone(client: Client, address: str) -> None:
+    card = asdict(FitCard("cafe01234567", "flights"))
+    ask_fits(client, "ask", card=card, wish={}, asker=client.id)
+    with pytest.raises(ClusterError, match="already, under another name"):
+        client.register_plugin(FitsPlugin(), name="daskkern_fits_99")
+    newer = FitsPlugin()
+    newer.protocol = 99
+    with pytest.raises(ClusterError, match="speaks version 99 of daskkern's messages and the scheduler version"):
+        client.register_plugin(newer, name="daskkern_fits_99")
+    assert "cafe01234567" in {status["card"]["fit"] for status in ask_fits(client, "fits")}
+    assert _get(f"{address}/kernel-fits")[0] == 200  # with a fit of which nothing was heard yet
+    ask_fits(client, "ended", fit="cafe01234567", state="cancelled", asker=client.id)
+
+
+def _click_stop_twice(address: str, origin: str) -> None:
+    """Press the button over a socket of its own, as the script of a web site can."""
+    with mock.patch.object(connection, "HTTPRequest", partial(HTTPRequest, headers={"Origin": origin})):
+        session = pull_session(url=f"{address}/kernel-fits")
+    try:
+        document, socket = session.document, session._connection
+        click = MessageSentEvent(document, "bokeh_event", ButtonClick(document.get_model_by_name("stop")))
+        for _ in range(2):
+            socket._send_patch_document(session.id, click)
+        session.force_roundtrip()
+    finally:
+        session.close()
+
+
+@pytest.mark.filterwarnings("ignore:reference already known")  # bokeh's client sends whole models
+def test_only_pages_of_this_dashboard_stop_fits(client: Client, address: str) -> None:
+    fit = "beef01234567"
+    ask_fits(client, "ask", card=asdict(FitCard(fit, "b")), wish={}, asker=client.id)
+
+    def stopped() -> str:
+        return str(next(status["stop"] for status in ask_fits(client, "fits") if status["card"]["fit"] == fit))
+
+    _click_stop_twice(address, "http://evil.example")
+    assert stopped() == ""
+    _click_stop_twice(address, address)
+    assert stopped() == "stop"
+    ask_fits(client, "ended", fit=fit, state="cancelled", asker=client.id)
+
+
+def test_what_is_no_fit_or_no_event_is_refused(client: Client, address: str) -> None:
+    for card in ({"fit": "bad", "name": "b", "max_epochs": "<img>"}, {"fit": "bad", "name": 9 * [1]}):
+        with pytest.raises(ClusterError, match="of a fit is a"):
+            ask_fits(client, "ask", card=card, wish={}, asker=client.id)
+    ask_fits(client, "ask", card=asdict(FitCard("deed01234567", "b")), wish={}, asker=client.id)
+    for message in (
+        {"event": "WorkersJoined", "size": "<img>"},
+        {"event": "StageFinished"},
+        {"event": "FitQueued", "reason": "the last"},
+    ):
+        client.log_event(f"{TOPIC}deed01234567", message)
+    wait_until(lambda: ask_fits(client, "fit_events", fit="deed01234567")["next"] == 1, timeout_s=20)
+    ask_fits(client, "ended", fit="deed01234567", state="cancelled", asker=client.id)
+    with pytest.raises(ClusterError, match="cannot end as"):
+        ask_fits(client, "ended", fit="deed01234567", state="<img>", asker=client.id)
+    assert _get(f"{address}/metrics")[0] == 200
+
+
 def test_a_scheduler_without_a_dashboard_goes_on_without() -> None:
     options: dict[str, Any] = {"n_workers": 0, "processes": True, "silence_logs": 50}
     settings = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
@@ -142,7 +210,7 @@ def _tell(client: Client, fit: str, n_epochs: int) -> None:
 def test_the_page_in_a_browser(client: Client, address: str) -> None:
     for fit, n_epochs in zip(NAMES, (3, 8), strict=True):
         _tell(client, fit, n_epochs)
-    wait_until(lambda: all(status["epoch"] for status in ask_fits(client, "fits")), timeout_s=20)
+    wait_until(lambda: all(s["epoch"] for s in ask_fits(client, "fits") if s["card"]["fit"] in NAMES), timeout_s=20)
     with browser(1280, 1800) as driver:
         driver.get(f"{address}/kernel-fits?theme=dark")
         wait_for(driver, SOURCE.format("batches", "loss"), lambda loss: len(loss) == 40)
@@ -161,10 +229,11 @@ def test_the_page_in_a_browser(client: Client, address: str) -> None:
         assert wait_for(driver, SOURCE.format("spectrum", "after")) == pytest.approx([0.1] * 3)
         driver.find_element("id", "theme").click()
         assert driver.execute_script("return document.documentElement.dataset.theme") == "light"
+        wait_for(driver, f"{page.format('stop')}.disabled === false")
         driver.execute_script(CLICK)
         wait_for(driver, f"{page.format('stop')}.label", lambda label: label == "Click again to stop")
         driver.execute_script(CLICK)
         wait_for(driver, f"{page.format('stop')}.label", lambda label: label == "Stopping …")
         assert not [line for line in driver.get_log("browser") if line["level"] == "SEVERE"]
     stopped = {status["card"]["fit"]: status["stop"] for status in ask_fits(client, "fits")}
-    assert stopped == {NAMES[0]: "stop", NAMES[1]: ""}
+    assert {fit: stopped[fit] for fit in NAMES} == {NAMES[0]: "stop", NAMES[1]: ""}

@@ -14,6 +14,7 @@ from jinja2 import ChoiceLoader, DictLoader
 from daskkern.monitor.curves import batch_columns, epoch_columns, share_columns, spectrum_columns, time_unit
 from daskkern.monitor.dashboard import tables
 from daskkern.monitor.dashboard.figures import Sources, loss_plot, rate_plot, score_plot, shares_plot, spectrum_plot
+from daskkern.monitor.dashboard.origins import may_stop
 from daskkern.monitor.view import FitsView
 
 _REFRESH_MS = 1_000
@@ -37,7 +38,9 @@ class KernelFits:
 
     def __init__(self, view: FitsView) -> None:
         style = InlineStyleSheet(css=_STYLE)
-        self._view, self._armed_until = view, 0.0
+        self._view, self._document = view, None
+        self._armed = ("", 0.0)
+        """The fit that a second click stops, and until when."""
         self._drawn: tuple[Any, ...] = ()
         self.sources = Sources()
         self.fits, self.facts, self.ranks, self.notices, self.spectrum_note, self.shares_note, self.score_note = (
@@ -63,6 +66,7 @@ class KernelFits:
 
     def put_on(self, document: Any) -> None:
         """Add everything to a bokeh document."""
+        self._document = document
         losses = column(*self._losses, name="loss", sizing_mode="stretch_width")
         for name, plot in zip(("score", "rate"), self._by_x[2:], strict=True):
             plot.name = name
@@ -85,25 +89,26 @@ class KernelFits:
         _set(self.chosen, options=options)
         _set(self.fits, text=tables.fits_table(fits, self.chosen.value, now))
         status = next((s for s in listed if s["card"]["fit"] == self.chosen.value), None)
-        history = self._view.history(self.chosen.value) if status is not None else {}
+        glance = self._view.glance(self.chosen.value) if status is not None else {}
         self._show_stop(status, now)
-        if status is None or not history:
+        if status is None or not glance:
             _set(self.facts, text="")
             return
-        _set(self.facts, text=tables.facts(status, history, now))
-        _set(self.ranks, text=tables.ranks_table(history, tables.is_active(status), now))
-        self._draw(history)
+        _set(self.facts, text=tables.facts(status, glance, now))
+        _set(self.ranks, text=tables.ranks_table(glance, tables.is_active(status), now))
+        wanted = (self.chosen.value, glance["version"], self.axis.active, self.scale.active, self.smoothing.value)
+        if wanted != self._drawn:  # the whole history is long, and asked for by each viewer
+            self._draw(self._view.history(self.chosen.value))
+            self._drawn = wanted  # when all went well: what failed is tried again
 
     def _changed(self, attr: str, old: object, new: object) -> None:
         del attr, old, new
+        if self._armed[0] != self.chosen.value:
+            self._armed = ("", 0.0)  # nor when the choice comes back
         self.update()
 
     def _draw(self, history: Mapping[str, Any]) -> None:
-        """Fill the plots, if what they show has changed."""
-        wanted = (self.chosen.value, history["version"], self.axis.active, self.scale.active, self.smoothing.value)
-        if wanted == self._drawn:
-            return
-        self._drawn = wanted
+        """Fill the plots."""
         by_time = self.axis.active == 0
         x, label = ("time", f"Time since the start ({time_unit(history)[1]})") if by_time else ("passes", "Epoch")
         for plot in self._by_x:
@@ -131,17 +136,23 @@ class KernelFits:
     def _show_stop(self, status: Mapping[str, Any] | None, now: float) -> None:
         active = status is not None and tables.is_active(status)
         stopping = active and status is not None and bool(status.get("stop"))
-        label = "Stopping …" if stopping else _SURE if now < self._armed_until else _STOP
-        _set(self.stop, disabled=not active or stopping, label=label)
+        label = "Stopping …" if stopping else _SURE if self._is_armed(now) else _STOP
+        _set(self.stop, disabled=not active or stopping or not may_stop(self._document), label=label)
+
+    def _is_armed(self, now: float) -> bool:
+        """Return whether a click stops the chosen fit. The choice may have changed since the first."""
+        return self._armed[0] == self.chosen.value and now < self._armed[1]
 
     def _stop_clicked(self) -> None:
         """Stop the chosen fit at the second click, so that a slip of the hand ends nothing."""
+        if not may_stop(self._document):
+            return
         now = time.time()
-        if now < self._armed_until:
-            self._armed_until = 0.0
+        if self._is_armed(now):
+            self._armed = ("", 0.0)
             self._view.cancel(self.chosen.value)
         else:
-            self._armed_until = now + _ARMED_S
+            self._armed = (self.chosen.value, now + _ARMED_S)
         self.update()
 
 

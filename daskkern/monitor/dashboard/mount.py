@@ -12,6 +12,7 @@ from distributed.dashboard.scheduler import template_variables
 from tornado.ioloop import IOLoop
 
 from daskkern.monitor.dashboard.document import fill
+from daskkern.monitor.dashboard.origins import watch_origins
 from daskkern.monitor.view import FitsView
 
 PAGE = "kernel-fits"
@@ -39,6 +40,7 @@ class Mounted:
         shared = template_variables(scheduler)
         self._pages: list[str] = shared["pages"]
         self._app = BokehApplication({f"/{PAGE}": page}, scheduler, _prefix(dashboard), shared)
+        watch_origins(self._app)
         scheduler.http_application.add_application(self._app)
         self._app.initialize(IOLoop.current())
         self._app.start()

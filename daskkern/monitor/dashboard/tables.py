@@ -61,8 +61,8 @@ def fits_table(fits: Sequence[Mapping[str, Any]], chosen: str, now: float) -> st
 def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
     card, share = status["card"], done_share(status)
     fit = escape(str(card["fit"]), quote=True)
-    of = f"/{card['max_epochs']}" if card["max_epochs"] else ""
-    epoch = f"epoch {status['epoch']}{of}" if status["epoch"] else "-"
+    of = f"/{int(card['max_epochs'])}" if card["max_epochs"] else ""
+    epoch = f"epoch {int(status['epoch'])}{of}" if status["epoch"] else "-"
     begun = status["started"] or status["submitted"]
     cells = (
         f"<b>{escape(str(card['name']))}</b> <small>{fit}</small>",
@@ -71,7 +71,7 @@ def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
         clock(begun),
         f"{_bar(share)} <small>{'' if math.isnan(share) else f'{100 * share:.0f}%, '}{epoch}</small>",
         number(status["loss"]),
-        f"{status['rows_per_second']:,.0f}" if status["rows_per_second"] and is_active(status) else "-",
+        f"{float(status['rows_per_second']):,.0f}" if status["rows_per_second"] and is_active(status) else "-",
         seconds((status["ended"] or now) - begun),
         seconds(status["seconds_left"]) if status["state"] == "running" else "-",
     )
@@ -94,24 +94,25 @@ def _bar(share: float) -> str:
 def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> str:
     """Return how one fit stands, as HTML: its numbers large, its words small."""
     card, started = status["card"], history["started"]
-    of = f" of {card['max_epochs']}" if card["max_epochs"] else ""
+    of = f" of {int(card['max_epochs'])}" if card["max_epochs"] else ""
     begun = status["started"] or status["submitted"]
     tiles = (
         ("State", badge(status)),
-        ("Epoch", f"{status['epoch']}{of}"),
-        ("Batch of the epoch", f"{status['batch']:,} of {status['n_batches']:,}"),
+        ("Epoch", f"{int(status['epoch'])}{of}"),
+        ("Batch of the epoch", f"{int(status['batch']):,} of {int(status['n_batches']):,}"),
         ("Training loss", number(status["loss"])),
         ("Validation score", number(status["validation_score"])),
-        ("Speed", f"{status['rows_per_second']:,.0f} rows/s"),
+        ("Speed", f"{float(status['rows_per_second']):,.0f} rows/s"),
         ("Running for", seconds((status["ended"] or now) - begun)),
         ("Time left", seconds(status["seconds_left"]) if status["state"] == "running" else "-"),
     )
-    words = [f"Rows from {escape(card['source'])}" if card["source"] else ""]
-    words.append(f"model goes to {escape(card['out'])}" if card["out"] else "model stays with its owner")
+    words = [f"Rows from {escape(str(card['source']))}" if card["source"] else ""]
+    words.append(f"model goes to {escape(str(card['out']))}" if card["out"] else "model stays with its owner")
     if started:
         words.append(
-            f"{escape(str(started['solver']))}: {started['n_samples']:,} rows x {started['n_features']:,} features, "
-            f"{started['n_columns']:,} basis columns, {started['n_outputs']:,} output{_s(started['n_outputs'])}"
+            f"{escape(str(started['solver']))}: {_count(started, 'n_samples')} rows x {_count(started, 'n_features')} "
+            f"features, {_count(started, 'n_columns')} basis columns, {_count(started, 'n_outputs')} "
+            f"output{_s(started['n_outputs'])}"
         )
     if status["ahead"]:
         words.append(f"waits for {escape(', '.join(map(str, status['ahead'])))}")
@@ -149,7 +150,7 @@ def _rank(rank: Mapping[str, Any], history: Mapping[str, Any], active: bool, now
     late = " class='late'" if active and (worker is None or silence > _SILENT_S) else ""
     lost = history["losses"].get(str(worker["name"]), 0) if worker else "-"
     return (
-        str(rank["rank"]),
+        str(int(rank["rank"])),
         f"{name}<small>{escape(str(rank['worker']))}</small>",
         escape(str(rank["device"])),
         memory(used),
@@ -157,13 +158,13 @@ def _rank(rank: Mapping[str, Any], history: Mapping[str, Any], active: bool, now
         "-" if math.isnan(busy) else f"{100 * busy:.0f}%",
         f"{seconds(max(0.0, now - rank['time']))} ago",
         f"<span{late}>{heard}</span>",
-        str(lost),
+        escape(str(lost)),
     )
 
 
 def notices_table(history: Mapping[str, Any]) -> str:
     """Return what happened in a fit as HTML, the latest first."""
-    told = _last_of_each_run(history["notices"])[-_NOTICES:]
+    told = history["notices"][-_NOTICES:]
     lines = [(message["time"], *_notice(message)) for message in reversed(told)]
     rows = "".join(
         f"<tr><td><small>{clock(at)}</small></td><td><span class='event {kind}'>{name}</span></td><td>{text}</td></tr>"
@@ -172,42 +173,38 @@ def notices_table(history: Mapping[str, Any]) -> str:
     return f"<table>{rows}</table>" if rows else "<p class='empty'>Nothing has happened yet.</p>"
 
 
-def _last_of_each_run(notices: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return events with the last of several checkpoints in a row only: there is one every half minute."""
-    kinds = [str(message["event"]) for message in notices]
-    following = [*kinds[1:], ""]
-    runs = zip(notices, kinds, following, strict=True)
-    return [message for message, kind, after in runs if not kind == after == "CheckpointWritten"]
-
-
 def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return the kind of an event (good, bad or plain), its name, and a line about it."""
     m = message
     match m["event"]:
         case "FitStarted":
-            return "good", "started", f"on {m['size']} rank{_s(m['size'])}"
+            return "good", "started", f"on {int(m['size'])} rank{_s(m['size'])}"
         case "StageFinished":
             took = f" ({seconds(m['seconds'])})" if m["seconds"] else ""
-            return "plain", "set-up", f"{escape(m['stage'])}{took}: {escape(m['detail'])}"
+            return "plain", "set-up", f"{escape(str(m['stage']))}{took}: {escape(str(m['detail']))}"
         case "FitQueued":
-            return "plain", "waits", escape(m["reason"])
+            return "plain", "waits", escape(str(m["reason"]))
         case "WorkersLost":
-            return "bad", "worker lost", f"{escape(m['reason'])}; attempt {m['attempt']} to go on begins"
+            return "bad", "worker lost", f"{escape(str(m['reason']))}; attempt {int(m['attempt'])} to go on begins"
         case "WorkersJoined":
-            return "good", "workers joined", f"going on with {m['size']} rank{_s(m['size'])}"
+            return "good", "workers joined", f"going on with {int(m['size'])} rank{_s(m['size'])}"
         case "FitResumed":
-            where = f"batch {m['batch']} of epoch {m['epoch']}"
+            where = f"batch {int(m['batch'])} of epoch {int(m['epoch'])}"
             return (
                 "good",
                 "window redone",
-                f"goes on after {where} on {m['size']} rank{_s(m['size'])}; what came later is done again",
+                f"goes on after {where} on {int(m['size'])} rank{_s(m['size'])}; what came later is done again",
             )
         case "CheckpointWritten":
-            where = f"after batch {m['batch']} of epoch {m['epoch']}" if m["batch"] else f"after epoch {m['epoch'] - 1}"
+            where = (
+                f"after batch {int(m['batch'])} of epoch {int(m['epoch'])}"
+                if m["batch"]
+                else f"after epoch {int(m['epoch']) - 1}"
+            )
             return "plain", "last checkpoint", f"{where}, written in {seconds(m['seconds'])} beside the work"
         case "FitFinished":
-            reason = escape(_REASONS.get(m["reason"], m["reason"]))
-            return "good", "ended", f"{reason}, after {m['epochs']} epochs and {seconds(m['seconds'])}"
+            reason = escape(_REASONS.get(str(m["reason"]), str(m["reason"])))
+            return "good", "ended", f"{reason}, after {int(m['epochs'])} epochs and {seconds(m['seconds'])}"
     return "plain", escape(str(m["event"])), ""
 
 
@@ -217,22 +214,25 @@ def spectrum_note(history: Mapping[str, Any]) -> str:
     if not spectrum:
         return "This solver uses no spectrum, or the set-up has not found it yet."
     return (
-        f"Batches of <b>{spectrum['batch_size']:,} rows</b> (beyond {spectrum['critical_batch']:,.0f} larger ones gain "
-        f"little), step size <b>{number(spectrum['step'])}</b>; measured on {spectrum['subsample']:,} rows."
+        f"Batches of <b>{int(spectrum['batch_size']):,} rows</b> "
+        f"(beyond {float(spectrum['critical_batch']):,.0f} larger ones gain little), "
+        f"step size <b>{number(spectrum['step'])}</b>; measured on {int(spectrum['subsample']):,} rows."
     )
 
 
 def shares_note(history: Mapping[str, Any]) -> str:
     """Return what the shares of time mean, or why there are none."""
-    written = [message["seconds"] for message in history["notices"] if message["event"] == "CheckpointWritten"]
-    beside = (
-        f" {len(written)} checkpoint{_s(len(written))} took {seconds(sum(written))} beside the work." if written else ""
-    )
+    written, took = int(history["checkpoints"]["count"]), float(history["checkpoints"]["seconds"])
+    beside = f" {written} checkpoint{_s(written)} took {seconds(took)} beside the work." if written else ""
     if not history["timed"]:
         return f"Measured at the end of each epoch on two ranks or more.{beside}"
     last = history["timed"][-1]
     longest = seconds(last["longest_wait"])
     return f"Means over the ranks; the longest wait of a rank in the last epoch was {longest}.{beside}"
+
+
+def _count(message: Mapping[str, Any], name: str) -> str:
+    return f"{int(message[name]):,}"
 
 
 def _s(number: int) -> str:
