@@ -1,4 +1,4 @@
-"""The picture of a comparison: error against time, a panel a group."""
+"""The picture of a comparison: error against time, a panel a group, two panels a row."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,11 +17,14 @@ def plot_comparison(found: Comparison, path: str | Path) -> None:
     except ImportError:
         raise SpecError("a plot needs matplotlib, which is not installed; install daskkern[plot]") from None
     groups = list(dict.fromkeys(curve.group for curve in found.curves if curve.points))
-    figure = Figure(figsize=(5.2 * max(1, len(groups)), 4.2), layout="constrained")
-    axes = figure.subplots(1, max(1, len(groups)), squeeze=False, sharey=True)[0]
+    rows, columns = max(1, (len(groups) + 1) // 2), min(2, max(1, len(groups)))
+    figure = Figure(figsize=(6.8 * columns, 4.2 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for axis, group in zip(axes, groups, strict=False):
         _panel(axis, group, [curve for curve in found.curves if curve.group == group and curve.points])
-    axes[0].set_ylabel(error_label(found.measure))
+        axis.set_ylabel(error_label(found.measure))
+    for axis in axes[len(groups) :]:
+        axis.set_axis_off()
     words = f"{name_of_place(found.store)}: {found.n_rows:,} rows, {found.n_features} features, {found.kernel}"
     figure.suptitle(literal(words))
     save_png(figure, path, 110)
@@ -40,9 +43,11 @@ def draw_curves(axis: Any, curves: Iterable[tuple[str, Sequence[tuple[float, flo
     axis.set_yscale("log")
     axis.set_xlabel("seconds, set-up included")
     axis.grid(True, which="both", alpha=0.25)
+    axis.tick_params(axis="x", which="minor", labelbottom=False)  # which overlap where an axis is short
     axis.legend(fontsize="small")
 
 
 def _panel(axis: Any, group: str, curves: list[Curve]) -> None:
     draw_curves(axis, [(curve.system, curve.points) for curve in curves])
+    axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     axis.set_title(group)

@@ -118,7 +118,7 @@ def _as_saved(solver: Solver[Any], commit: Commit) -> Solver[Any]:
 
 
 def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:
-    """Return the set-up of an earlier run for other rows: their batches are new, and how they are drawn."""
+    """Return the set-up of an earlier run for other rows, whose batches are new."""
     if rows.n_rows < 1:
         raise DataError("there are no rows to go on with; give one or more")
     check_targets(rows)
