@@ -6,6 +6,7 @@ anew; the first rank may write it to a checkpoint, too.
 
 import io
 import json
+import math
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -51,6 +52,7 @@ class Position:
         try:
             values = json.loads(text)
             values["epochs"] = tuple(EpochFinished(**epoch) for epoch in values["epochs"])
+            values["seconds"] = float(values.get("seconds", 0.0))
             values["best"] = None if values["best"] is None else (float(values["best"][0]), int(values["best"][1]))
             position = cls(**values)
         except (KeyError, TypeError, ValueError) as error:
@@ -58,6 +60,8 @@ class Position:
         for name in ("steps", "epoch", "batch", "seen"):
             if not isinstance(getattr(position, name), int) or getattr(position, name) < 0:
                 raise StoreError(f"the position in a checkpoint has {name} {getattr(position, name)!r}")
+        if not 0 <= position.seconds < math.inf:
+            raise StoreError(f"the position in a checkpoint has seconds {position.seconds!r}")
         return position
 
 

@@ -138,9 +138,7 @@ def fit(
     onwards = None
     if saved is not None and safety.carry and can_go_on(asked):
         points = _points(results) if isinstance(prepared.basis.kernel, Mapped) else model.points
-        plan = prepared.plan if before is None else before.plan  # whose batches a few rows cannot fill
-        own = replace(prepared, plan=plan, points=points, indices=None, stages=())
-        onwards = Carried(own, saved.data, source.info, asked)
+        onwards = Carried(_onwards(prepared, before, points), saved.data, source.info, asked)
     return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept)
 
 
@@ -197,6 +195,11 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 def _points(results: Sequence[RankResult]) -> Any:
     return gather([result.points for result in results], [result.ids for result in results])
+
+
+def _onwards(prepared: Prepared, before: Prepared | None, points: Any) -> Prepared:
+    """Return the set-up for other rows: points in place of row numbers, and the first plan, whose batches are full."""
+    return replace(prepared, plan=(before or prepared).plan, points=points, indices=None, stages=())
 
 
 def _model(

@@ -1,6 +1,7 @@
 """``partial_fit``: one epoch on other rows, from where the model is."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from sklearn.datasets import load_digits
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, ingest
 from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
 from daskkern.errors import DataError, SpecError
+from daskkern.estimators.inputs import array_source
 from daskkern.events import BatchFinished
 from daskkern.kernels import Gaussian
 from daskkern.solvers import BSGD, SGD, EigenPro, NystromSGD, Pegasos
 from daskkern.training.commits import Commit
+from daskkern.training.fit import fit
 
 X, Y = load_digits(return_X_y=True)
 X = (X / 16).astype(np.float32)
@@ -240,6 +243,13 @@ def test_other_labels_features_and_settings_are_refused() -> None:
     with pytest.raises(SpecError, match="basis was"):
         model.set_params(kernel=Gaussian(2.0), basis=Landmarks(9)).partial_fit(X[:300], np.minimum(Y[:300], 4))
     np.testing.assert_array_equal(model.dual_coef_, before)
+
+
+def test_a_fit_to_all_rows_does_not_go_on_with_others() -> None:
+    model = _classifier().partial_fit(X[:300], Y[:300])
+    source = array_source(X[:300], Y[:300], None, np.arange(10))
+    with pytest.raises(SpecError, match="other rows were given to go on with, but sampling='balanced' draws"):
+        fit(source, replace(model.fit_settings(), sampling="balanced"), earlier=model._carried)
 
 
 def test_rows_of_another_kind_are_refused(tmp_path: Path) -> None:

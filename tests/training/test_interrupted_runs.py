@@ -343,3 +343,16 @@ def test_a_run_that_has_a_name_keeps_it_and_its_time(tmp_path: Path) -> None:
     saved = conducted[1].saved()
     assert saved is not None
     assert saved.position.seconds > 0
+
+
+@pytest.mark.parametrize("seconds", ['"soon"', "-1", "NaN", "Infinity", "null", "[]"])
+def test_a_position_with_no_number_of_seconds_is_refused(seconds: str) -> None:
+    text = Position(seconds=2.5).to_json()
+    assert Position.from_json(text).seconds == 2.5
+    with pytest.raises(StoreError, match="position in a checkpoint"):
+        Position.from_json(text.replace("2.5", seconds))
+
+
+def test_a_position_of_before_seconds_were_kept_is_read() -> None:
+    text = Position(steps=3).to_json()
+    assert Position.from_json(text.replace(', "seconds": 0.0', "")).steps == 3
