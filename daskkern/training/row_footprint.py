@@ -19,7 +19,7 @@ _UNITS = 8  # partial sums of a double product
 _STRIPE = 8 << 20  # a stripe of K that a thread holds
 _VECTORS = 14  # (p, c) arrays of a run in float64, those on their way included
 _PIECES = 12
-_STRIP = 512
+_BESIDE = 1536  # columns of a dense matrix that its factorization holds beside it
 
 
 def items_of(z: Sizes) -> tuple[Items, Items]:
@@ -37,7 +37,7 @@ def row_items(z: Sizes) -> tuple[Items, Items]:
     host["rows read ahead"] = read_bytes(m, min(z.chunk_rows, z.n), z.d, b)
     host["validation rows"] = 2 * z.validation * (z.d + 2 * z.c) * z.itemsize
     if z.dense:
-        host["matrix"] = z.p * z.p * (8 * z.dense + b * (z.dense - 1)) + 8 * _STRIP * z.p
+        host["matrix"] = z.p * z.p * (8 * z.dense + b * (z.dense - 1)) + 8 * _BESIDE * z.p
     else:
         device["triangular factors"] = 2 * triangle_bytes(z.p, z.ranks, b)
     device["coefficients"] = _VECTORS * z.p * padded(z.c) * 8

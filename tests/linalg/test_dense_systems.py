@@ -1,0 +1,57 @@
+"""The direct solver's factorization against SciPy's, over several blocks, and where it must add to the diagonal."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskkern.linalg import NotPositiveDefiniteError, dense, solve_positive_definite
+
+
+def _matrix(p: int, seed: int = 0) -> np.ndarray:
+    B = np.random.default_rng(seed).standard_normal((p, p + 3))
+    return B @ B.T / p
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    p=st.integers(1, 70),
+    c=st.integers(1, 3),
+    block=st.integers(1, 40),
+    strip=st.integers(1, 40),
+    seed=st.integers(0, 9),
+)
+def test_solutions_equal_scipys_in_blocks_of_any_size(p: int, c: int, block: int, strip: int, seed: int) -> None:
+    A, b = _matrix(p, seed), np.random.default_rng(seed + 1).standard_normal((p, c))
+    expected = scipy.linalg.solve(A + 0.5 * np.eye(p), b, assume_a="pos")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dense, "_BLOCK", block)
+        patch.setattr(dense, "_STRIP", strip)
+        x, used = solve_positive_definite(A.copy(), b, 0.5, threads=1)
+    assert used == 0.5
+    np.testing.assert_allclose(x, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+
+
+def test_the_upper_half_survives_a_factorization() -> None:
+    A = _matrix(1300)
+    before = A.copy()
+    assert dense._factor(A)
+    upper = np.triu_indices(1300, 1)
+    np.testing.assert_array_equal(A[upper], before[upper])
+    L = np.tril(A)
+    np.testing.assert_allclose(L @ L.T, before, atol=1e-12)
+
+
+def test_a_singular_matrix_gets_a_jitter_and_is_restored_before() -> None:
+    v = np.random.default_rng(3).standard_normal((1200, 5))
+    A, b = v @ v.T, v @ np.ones((5, 1))
+    x, used = solve_positive_definite(A.copy(), b, 0.0, threads=2)
+    assert 0 < used < 1e-8
+    np.testing.assert_allclose(A @ x, b, rtol=0, atol=1e-5 * np.abs(b).max())
+
+
+def test_an_indefinite_matrix_is_refused() -> None:
+    A = np.diag([1.0, -1.0, 1.0])
+    with pytest.raises(NotPositiveDefiniteError, match="not positive definite"):
+        solve_positive_definite(A, np.ones((3, 1)), 0.0, threads=1)
