@@ -23,7 +23,7 @@ def solve_positive_definite(A: FloatArray, b: FloatArray, shift: float, threads:
 
     Where `A` with `shift` is not numerically positive definite, a jitter of the size of rounding is added to it, and
     10 times as much each time that is not enough. A failed attempt writes only one half of the matrix: the other
-    gives it back. Beside A, memory of 1536 p numbers is used.
+    gives it back. Beside A, memory of 2048 p numbers is used.
 
     Raises
     ------
@@ -50,18 +50,22 @@ def _factor(A: FloatArray) -> bool:
         corner, failed = scipy.linalg.lapack.dpotrf(A[block, block], lower=1, clean=0)
         if failed:
             return False
-        lower = np.tril_indices(corner.shape[0])
-        A[block, block][lower] = corner[lower]
+        np.copyto(A[block, block], corner, where=np.tri(len(corner), dtype=bool))
         if block.stop == p:
             return True
-        below = scipy.linalg.blas.dtrsm(1.0, corner, A[block.stop :, block].T, lower=1).T
-        A[block.stop :, block] = below
-        for part in slices(p - block.stop, _STRIP):
-            rows = slice(block.stop + part.start, block.stop + part.stop)
-            change = below[part] @ below[: part.stop].T
-            change[:, part.start :] = np.tril(change[:, part.start :])
-            A[rows, block.stop : rows.stop] -= change
+        _eliminate(A, block, corner)
     return True
+
+
+def _eliminate(A: FloatArray, block: slice, corner: FloatArray) -> None:
+    """Write the columns `block` of L, whose top is factored, and take their products from what is right of them."""
+    below = scipy.linalg.blas.dtrsm(1.0, corner, A[block.stop :, block].T, lower=1).T
+    A[block.stop :, block] = below
+    for part in slices(len(below), _STRIP):
+        rows = slice(block.stop + part.start, block.stop + part.stop)
+        change = below[part] @ below[: part.stop].T
+        change[:, part.start :] = np.tril(change[:, part.start :])
+        A[rows, block.stop : rows.stop] -= change
 
 
 def _solve(L: FloatArray, b: FloatArray) -> FloatArray:
@@ -83,4 +87,4 @@ def _restore(A: FloatArray, step: int = 1024) -> None:
         part = slice(start, start + step)
         A[part, :start] = A[:start, part].T
         square = A[part, part]
-        square[np.tril_indices(square.shape[0], -1)] = square.T[np.tril_indices(square.shape[0], -1)]
+        np.copyto(square, square.T.copy(), where=np.tri(len(square), k=-1, dtype=bool))

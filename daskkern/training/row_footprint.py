@@ -19,7 +19,7 @@ _UNITS = 8  # partial sums of a double product
 _STRIPE = 8 << 20  # a stripe of K that a thread holds
 _VECTORS = 14  # (p, c) arrays of a run in float64, those on their way included
 _PIECES = 12
-_BESIDE = 1536  # columns of a dense matrix that its factorization holds beside it
+_BESIDE = 2048  # columns of a dense matrix that its factorization holds beside it
 
 
 def items_of(z: Sizes) -> tuple[Items, Items]:
