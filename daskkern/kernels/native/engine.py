@@ -11,7 +11,7 @@ from daskkern.backend.tiles import balanced, for_each, within
 from daskkern.kernels.formula import Program
 from daskkern.kernels.native.invoke import LEAST_ROWS, MOST_ROWS, SPARSE_ROWS, Rows, run_unit, shape_for, tile_rows
 from daskkern.kernels.native.packing import CSRParts, Packed, aligned, pack
-from daskkern.kernels.native.shape import CHUNK, WIDE
+from daskkern.kernels.native.shape import WIDE, chunk_panels
 
 MOST_OUTPUTS = 32
 """Columns of A or G up to which a product is fused with the block; wider ones go to BLAS, tile by tile."""
@@ -170,7 +170,7 @@ def is_mirrored(left: Rows) -> bool:
 def stripe_rows(n_features: int, right: Packed, itemsize: int) -> int:
     """Return the rows of K that :func:`double_product` holds a thread: in cache, but for wide rows a whole tile."""
     shape = shape_for(itemsize)
-    line = max(right.chunks, 1) * CHUNK * shape.panel * itemsize
+    line = max(right.chunks, 1) * chunk_panels(sparse_columns=right.csr is not None) * shape.panel * itemsize
     least = min(_KEPT_ROWS, tile_rows(n_features, shape, sparse=False)) if n_features >= WIDE else shape.rows
     return max(least, min(_UNIT_ROWS, _STRIPE_BYTES // line) // shape.rows * shape.rows)
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from daskkern.kernels.native.emitter import I64, Value
 from daskkern.kernels.native.frame import Chunk, Frame
-from daskkern.kernels.native.shape import CHUNK, LINE, WIDE
+from daskkern.kernels.native.shape import LINE, WIDE
 
 DEPTH = 256
 """Features that are summed in a register before the sum is added to the buffer: two levels of sums err less."""
@@ -99,7 +99,7 @@ class Filling(Frame):
     ) -> None:
         """Sparse rows: one panel after the other stays in cache, or the whole chunk where it was spread for this."""
         e = self.e
-        count = CHUNK if self.kind.sparse_columns else 1
+        count = self.chunk if self.kind.sparse_columns else 1
         with e.loop(0, chunk.panels, count) as q, e.loop(0, rows) as i:
             row = e.b.add(first, i)
             start, stop = (e.b.load(e.at(self.p["x_starts"], row, k)) for k in range(2))
@@ -156,7 +156,7 @@ class Filling(Frame):
             e.b.store(chunk.column, e.at(self.p["slots"], self.n["n_features"]))
             e.b.store(chunk.width, e.at(self.p["slots"], self.n["n_features"], 1))
             e.b.store(I64(0), e.at(self.p["slots"], self.n["n_features"], 2))
-            for v in range(2 * CHUNK):
+            for v in range(2 * self.chunk):
                 e.store(e.const(0), spread, v * self.shape.lanes)
         with e.loop(0, e.times(chunk.panels, self.shape.panel)) as j:
             row = e.least(e.b.add(chunk.column, e.least(j, e.b.sub(chunk.width, I64(1)))), last)
@@ -187,6 +187,6 @@ class Filling(Frame):
             slot = e.b.add(e.b.load(counter), I64(1))
             e.b.store(slot, counter)
             e.b.store(slot, place)
-            for v in range(2 * CHUNK):
+            for v in range(2 * self.chunk):
                 e.store(e.const(0), e.at(spread, e.times(slot, self.width)), v * self.shape.lanes)
         e.b.store(value, e.at(spread, e.times(e.b.load(place), self.width), j))

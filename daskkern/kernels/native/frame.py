@@ -7,7 +7,7 @@ from llvmlite import ir
 from daskkern.kernels.native.call import FIELDS, Kind
 from daskkern.kernels.native.emitter import F64, I64, Emitter, Value
 from daskkern.kernels.native.profiles import Lowered
-from daskkern.kernels.native.shape import CHUNK, Shape
+from daskkern.kernels.native.shape import Shape, chunk_panels
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Frame:
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64.as_pointer()]), kind.name)
         function.attributes.add("nounwind")
         self.e = e = Emitter(module, ir.IRBuilder(function.append_basic_block("entry")), shape)
-        self.width = CHUNK * shape.panel
+        self.chunk = chunk_panels(sparse_columns=kind.sparse_columns)
+        self.width = self.chunk * shape.panel
         words = {name: e.b.load(e.at(function.args[0], at)) for at, name in enumerate(FIELDS)}
         pointer = e.element.as_pointer()
         integers = {"x_starts", "x_columns", "z_starts", "z_columns", "blocks", "slots"}
@@ -55,5 +56,5 @@ class Frame:
         if self.kind.makes not in ("keep", "stored"):
             return self.p["buffer"]
         e = self.e
-        chunk = e.b.add(number, e.b.sdiv(at, I64(CHUNK)))
+        chunk = e.b.add(number, e.b.sdiv(at, I64(self.chunk)))
         return e.at(self.p["buffer"], e.times(e.times(chunk, self.n["tile_rows"]), self.width))

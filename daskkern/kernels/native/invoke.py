@@ -11,7 +11,7 @@ from daskkern.arrays import HostArray
 from daskkern.kernels.formula import Program
 from daskkern.kernels.native.call import FIELDS, Kind
 from daskkern.kernels.native.packing import CSRParts, Packed, aligned
-from daskkern.kernels.native.shape import CHUNK, WIDE, Shape, shape_of
+from daskkern.kernels.native.shape import CHUNK, WIDE, Shape, chunk_panels, shape_of
 
 try:
     from daskkern.kernels.native import compiler
@@ -26,7 +26,7 @@ SPARSE_ROWS = 2016
 """Rows of a tile with a sparse side: they share a spread chunk, or a panel in cache."""
 MOST_ROWS = 384
 """Rows of a dense tile."""
-LEAST_ROWS = 48
+LEAST_ROWS = 24
 """Rows of a dense tile of few features."""
 _PACKED_BYTES = 16 << 20
 _KEPT_BYTES = 16 << 20  # workspaces up to this size stay with their thread
@@ -119,7 +119,7 @@ def run_unit(
         **_right_words(right),
         **made,
     }
-    width = CHUNK * shape.panel
+    width = chunk_panels(sparse_columns=sparse_columns) * shape.panel
     buffers = {
         "packed": 0 if sparse_rows else tile * d,
         "buffer": tile * width * chunks,

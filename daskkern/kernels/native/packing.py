@@ -8,7 +8,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.tiles import balanced, for_each
-from daskkern.kernels.native.shape import CHUNK
+from daskkern.kernels.native.shape import CHUNK, chunk_panels
 
 _ALIGNMENT = 64
 _GROUP = 1 << 18  # elements that are worth a thread
@@ -52,7 +52,7 @@ class Packed:
     def chunks_of(self, blocks: Sequence[int]) -> int:
         """Return the chunks of some consecutive blocks."""
         panels = self.blocks[blocks[0] : blocks[-1] + 1, 1] if blocks else self.blocks[:0, 1]
-        return int((-(-panels // CHUNK)).sum())
+        return int((-(-panels // chunk_panels(sparse_columns=self.csr is not None))).sum())
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ def pack(
     d = rows.shape[1]
     counts = [-(-(block.stop - block.start) // panel) for block in blocks]
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    chunks = np.concatenate([[0], np.cumsum([-(-count // CHUNK) for count in counts])])
+    chunk = chunk_panels(sparse_columns=not isinstance(rows, np.ndarray))
+    chunks = np.concatenate([[0], np.cumsum([-(-count // chunk) for count in counts])])
     table = np.array(
         [(first[k], counts[k], block.start, block.stop - block.start, chunks[k]) for k, block in enumerate(blocks)],
         np.int64,

@@ -1,6 +1,6 @@
 """The loop nest of all products, as LLVM instructions: pack, multiply in registers, apply the formula, use at once.
 
-A call works on some rows of X and some blocks of columns. Rows go in tiles, columns in chunks of four panels; a tile
+A call works on some rows of X and some blocks of columns. Rows go in tiles, columns in chunks of panels; a tile
 and a chunk meet in a buffer that stays in the first- and second-level cache:
 
     for each tile of rows:          rows are packed [row group][feature][row]
@@ -16,7 +16,6 @@ from functools import partial
 from daskkern.kernels.native.emitter import I64, Value
 from daskkern.kernels.native.filling import Filling
 from daskkern.kernels.native.frame import Chunk
-from daskkern.kernels.native.shape import CHUNK
 from daskkern.kernels.native.using import Using
 
 
@@ -45,8 +44,8 @@ class Nest(Filling, Using):
             panel, panels, column, width, number = self._block(block)
             if self.kind.makes in ("scores", "keep"):
                 self._clear(e.times(e.times(groups, group), self.n["n_outputs"]))
-            with e.loop(0, panels, CHUNK) as at:
-                here = e.least(e.b.sub(panels, at), CHUNK)
+            with e.loop(0, panels, self.chunk) as at:
+                here = e.least(e.b.sub(panels, at), self.chunk)
                 offset = e.times(at, self.shape.panel)
                 wide = e.least(e.b.sub(width, offset), self.width)
                 chunk = Chunk(e.b.add(panel, at), here, e.b.add(column, offset), wide, self._place(number, at))

@@ -136,9 +136,10 @@ def _symbol(e: Emitter, name: str, inner: Value, row: RowStats, column: ColumnSt
     if name == "inner":
         return inner
     if name in ("squared_distance", "distance"):
+        if name == "distance":
+            return distance(e, inner, row.squared, column.squared)
         squared = e.fma(inner, e.const(-2), e.b.fadd(row.squared, column.squared))
-        squared = e.larger(squared, e.const(0))
-        return squared if name == "squared_distance" else distance(e, squared)
+        return e.larger(squared, e.const(0))
     if name == "norms":
         return e.b.fmul(row.norm, column.norm)
     cosine = e.b.fmul(inner, e.b.fmul(row.inverse, column.inverse))

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
-CHUNK = 4
-"""Panels of a chunk of columns."""
+CHUNK = 8
+"""Panels of a chunk of columns, whose sums are fetched once a chunk."""
+SPARSE_CHUNK = 4
+"""Panels of a chunk of CSR columns: a sparse row meets all of them at once, and the sums must stay in registers."""
 WIDE = 256
 """Features from which a tile's rows are worth keeping for many columns, and the next panel is asked for early."""
 LINE = 64
@@ -36,6 +38,11 @@ class Shape:
     def panel(self) -> int:
         """Columns of the register tile, and of one packed panel."""
         return 2 * self.lanes
+
+
+def chunk_panels(*, sparse_columns: bool) -> int:
+    """Return the panels of a chunk of columns, at most CHUNK."""
+    return SPARSE_CHUNK if sparse_columns else CHUNK
 
 
 def shape_of(itemsize: int, register_bytes: int, avx512: bool) -> Shape:

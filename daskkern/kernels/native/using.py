@@ -8,7 +8,6 @@ from llvmlite import ir
 from daskkern.kernels.native.emitter import F64, I64, Value
 from daskkern.kernels.native.frame import Chunk, Frame
 from daskkern.kernels.native.profiles import ColumnStats, RowStats, emit_profile
-from daskkern.kernels.native.shape import CHUNK
 
 _SHARE = 3  # of a register tile's rows, a formula works on this part at a time: enough vectors to hide its latency
 
@@ -140,8 +139,8 @@ class Using(Frame):
         e = self.e
         with e.loop(self.n["first_block"], self.n["last_block"]) as block:
             panel, panels, column, width, number = self._block(block)
-            with e.loop(0, panels, CHUNK) as at:
-                here = e.least(e.b.sub(panels, at), CHUNK)
+            with e.loop(0, panels, self.chunk) as at:
+                here = e.least(e.b.sub(panels, at), self.chunk)
                 chunk = Chunk(e.b.add(panel, at), here, column, width, self._place(number, at))
                 self._pull(self.n["n_rows"], chunk, I64(0))
 
