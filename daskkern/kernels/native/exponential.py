@@ -78,7 +78,7 @@ def _raised(e: Emitter, bits: Value, shifted: Value, place: int) -> Value:
 
 
 def distance(e: Emitter, inner: Value, row: Value, column: Value) -> Value:
-    """Return the square root of ``row + column - 2 inner``, 0 where that is below 0, else to 1.5 units in the last
+    """Return the square root of ``row + column - 2 inner``, 0 where that is below 0, else to 2 units in the last
     place; the squared distance is at most the largest number.
 
     With AVX-512, the reciprocal root r to 14 bits, and one step of Newton's method: the root itself takes longer than
