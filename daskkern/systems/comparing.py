@@ -41,7 +41,7 @@ class Curve:
     points : tuple of (seconds, error)
         After each epoch; the error of regression relative to the spread of the targets, ``(1 - R2)^(1/2)``.
     reason : str
-        Why it ended, "refused", or "failed".
+        Why it ended, "refused", "failed", or "interrupted" (Ctrl-C).
     problem : str
         What was refused, or how it failed.
     """
@@ -123,7 +123,8 @@ def compare(
     Returns
     -------
     Comparison
-        A system that refuses the data or fails has a curve with the sentence, and the others go on.
+        A system that refuses the data or fails has a curve with the sentence, and the others go on. Ctrl-C ends it
+        with what was found until then: all later systems are "interrupted".
 
     Raises
     ------
@@ -142,7 +143,15 @@ def compare(
     for chosen in systems:
         if told is not None:
             told(chosen.name, None)
-        curves.append(_curve(chosen, source, watched, columns, changes, client, told))
+        begun = time.perf_counter()
+        try:
+            curves.append(_curve(chosen, source, watched, columns, changes, client, told))
+        except KeyboardInterrupt:
+            if not curves:
+                raise
+            rest = systems[len(curves) :]
+            curves += [_unfinished(each, begun if each is chosen else None) for each in rest]
+            break
     info = source.info
     return Comparison(
         store,
@@ -188,6 +197,13 @@ def _curve(
         text = f"{type(problem).__name__}: {problem}"
         return Curve(*named, time.perf_counter() - begun, 0, None, reason="failed", problem=text)
     return Curve(*named, seconds, result.finished.epochs, error, tuple(watch.points), result.finished.reason)
+
+
+def _unfinished(chosen: System, begun: float | None) -> Curve:
+    """Return the curve of a system that was interrupted, or whose turn did not come."""
+    named = (chosen.name, chosen.group, chosen.solver.name, chosen.space)
+    seconds = 0.0 if begun is None else time.perf_counter() - begun
+    return Curve(*named, seconds, 0, None, reason="interrupted", problem="interrupted" if begun else "not run")
 
 
 class _Watch:

@@ -39,7 +39,7 @@ KERNEL = (
     System(
         "pcg", "kernel ridge on all rows by preconditioned conjugate gradient",
         "Avron, Clarkson and Woodruff, SIMAX 2017; Frangella, Tropp and Udell, SIMAX 2023", _KERNEL,
-        PCG(), AllRows(), alpha=1e-7, max_epochs=30,
+        PCG(), AllRows(), alpha=1e-6, max_epochs=30,
     ),
     System(
         "krls", "regularised least squares on all rows, by Cholesky", "Rifkin, Yeo and Poggio, 2003", _KERNEL,

@@ -11,6 +11,7 @@ import daskkern
 from daskkern import systems
 from daskkern.basis import Landmarks, NystromFeatures, RandomFeatures
 from daskkern.errors import SpecError
+from daskkern.events import Event
 from daskkern.kernels import Gaussian
 from daskkern.systems import GROUPS, SYSTEMS, Comparison, System, compare
 from daskkern.systems.plot import plot_comparison
@@ -100,6 +101,20 @@ def test_a_system_that_refuses_leaves_the_others_alone(stores: tuple[str, str]) 
     assert fitted.error is not None  # its hidden layer has no kernel
     with pytest.raises(SpecError, match="no systems were named"):
         compare(stores[0], [])
+
+
+def test_an_interrupt_leaves_what_was_found(stores: tuple[str, str]) -> None:
+    def told(name: str, event: Event | None) -> None:
+        if name == "eigenpro_rf" and event is not None:
+            raise KeyboardInterrupt
+
+    rows = [SYSTEMS["elm"], SYSTEMS["eigenpro_rf"], SYSTEMS["falkon"]]
+    found = compare(stores[0], rows, test=stores[1], columns=50, told=told)
+    assert [curve.reason for curve in found.curves[1:]] == ["interrupted", "interrupted"]
+    assert [curve.problem for curve in found.curves[1:]] == ["interrupted", "not run"]
+    assert found.curves[0].error is not None
+    with pytest.raises(KeyboardInterrupt):
+        compare(stores[0], rows[1:], columns=50, told=told)
 
 
 def test_time_is_a_budget(stores: tuple[str, str]) -> None:
