@@ -8,14 +8,15 @@ those of the choice and not of the way there. Seconds are of the whole fit in on
 """
 
 import argparse
-import datetime
-import json
+import itertools
 import os
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from contest.data import tiny_data
+from figures import Run, add, today
 from products.machine import describe_machine, versions
 
 from daskkern import KernelClassifier, Landmarks, NystromFeatures, RandomFeatures, ingest
@@ -69,31 +70,35 @@ def measured(parameters: dict, train: str, test: str, median: float) -> dict:
     begun = time.perf_counter()
     model.fit(train)
     seconds = time.perf_counter() - begun
-    return {"error": 1 - model.score(test), "seconds": round(seconds, 2), "epochs": model.n_iter_}
+    return {"error": 1 - model.score(test), "seconds": round(seconds, 2), "n_epochs": model.n_iter_}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+", type=Path, help="npz with X_train, y_train, X_test, y_test")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("data", nargs="*", type=Path, help="npz with X_train, y_train, X_test, y_test")
+    parser.add_argument("--out", type=Path, help="JSON file")
+    parser.add_argument("--tiny", action="store_true", help="200 made rows and the kernels alone: to see that it runs")
     options = parser.parse_args()
+    if not options.data and not options.tiny:
+        parser.error("name the npz files of the data")
     results = []
-    for data in options.data:
+    for data in [Path("tiny.npz")] if options.tiny else options.data:
         with tempfile.TemporaryDirectory() as folder:
+            if options.tiny:
+                data = tiny_data(Path(folder) / data)
             train, test = f"{folder}/train.zarr", f"{folder}/test.zarr"
             ingest(data, train, out_test=test, scale="standard", task="classification", shuffle=True)
             median = KernelClassifier("gaussian:median", basis=Landmarks(100), max_epochs=1).fit(train).model_.kernel
             n_rows, n_features = open_store(train).info.n_rows, open_store(train).info.n_features
-            for question, answer, parameters in variants():
+            for question, answer, parameters in itertools.islice(variants(), len(KERNELS) if options.tiny else None):
                 one = measured(parameters, train, test, median.length_scale)
                 results.append(
                     {"data": data.stem, "n_rows": n_rows, "n_features": n_features, "question": question}
-                    | {"answer": answer, "load": round(os.getloadavg()[0], 1), **one}
+                    | {"answer": answer, "load_average": round(os.getloadavg()[0], 1), **one}
                 )
                 print(results[-1], flush=True)
-    record = {"benchmark": "choices", "date": datetime.date.today().isoformat()}
-    record |= {"machine": describe_machine(), "versions": versions(), "results": results}
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    run = Run("choices", today(), describe_machine(), versions(), {"tiny": options.tiny}, {"results": results})
+    add(run, options.out)
 
 
 if __name__ == "__main__":

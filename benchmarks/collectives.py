@@ -8,8 +8,6 @@ carries so many megabits a second (as root on Linux). Sums follow each other wit
 """
 
 import argparse
-import datetime
-import json
 import signal
 import sys
 import time
@@ -20,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from distributed import Client
+from figures import Run, add, today
 from products.machine import OthersLoad, describe_machine, versions
 
 from daskkern.cluster.communicator import DaskCommunicator
@@ -88,7 +87,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--links", type=int, metavar="MBIT", help="hosts of their own, with links of this rate")
     parser.add_argument("--share", type=float, default=1.0, help="of the repeats, for a quick look")
+    parser.add_argument("--tiny", action="store_true", help="two workers and three repeats: to see that it runs")
     options = parser.parse_args(argv)
+    if options.tiny:
+        options.workers, options.share = [2], 0.0
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # hosts are removed then, too
     records, load = [], OthersLoad()
     for workers in options.workers:
@@ -115,16 +117,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                     print(records[-1], flush=True)
     print(table(records))
     if options.out is not None:
-        result = {
-            "benchmark": "collectives",
-            "date": datetime.date.today().isoformat(),
-            "machine": describe_machine(),
-            "versions": versions(),
-            "links_megabits": options.links,
-            "others_load_cores": round(load.cores(), 2),
-            "results": records,
-        }
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+        tables = {"sums": records, "whole": [{"others_load_cores": round(load.cores(), 2)}]}
+        settings = {"links_megabits": options.links, "share_of_repeats": options.share}
+        add(Run("collectives", today(), describe_machine(), versions(), settings, tables), options.out)
 
 
 if __name__ == "__main__":

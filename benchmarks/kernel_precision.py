@@ -7,12 +7,12 @@ largest: smaller ones have the same absolute error.
 """
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from figures import Run, add, today
 from products.machine import describe_machine, versions
 
 from daskkern.kernels import (
@@ -114,9 +114,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--tiny", action="store_true", help="Few rows, to try the script.")
     options = parser.parse_args(argv)
     table = measure(options.tiny)
-    if options.out is not None:
-        run = {"benchmark": "kernel_precision", "machine": describe_machine(), "versions": versions(), "errors": table}
-        options.out.write_text(json.dumps(run, indent=1) + "\n")
+    rows = [
+        {
+            "kernel": label,
+            "rows": name,
+            "largest_relative_error": compiled,
+            "largest_relative_error_plain_twin": plain,
+        }
+        for label, row in table.items()
+        for name, (compiled, plain) in row.items()
+    ]
+    settings = {"tiny": options.tiny}
+    add(Run("kernel_precision", today(), describe_machine(), versions(), settings, {"errors": rows}), options.out)
     print(as_markdown(table))
 
 

@@ -3,26 +3,25 @@
     python benchmarks/kernel_products.py --out benchmarks/results-kernel-products-cpu-2-cores.json --check
 
 Sections: `dense` (all methods), `sparse` (CSR rows beside dense ones), `scaling` (time and memory against the number of
-entries). torch and pykeops are optional. Results are one JSON object a run; --out keeps a list of runs.
+entries). torch and pykeops are optional. --out keeps runs in one file.
 """
 
 import argparse
-import datetime
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from main_job import sgemm_rate
+from figures import Run, add, today
 from products.contenders import HOW_TO_INSTALL, importable
 from products.dense import run_dense
-from products.machine import describe_machine, versions
+from products.machine import describe_machine, sgemm_rate, versions
 from products.plot import plot_dense
 from products.scaling import run_scaling
 from products.sizes import FULL, TINY, Sizes
 from products.sparse import run_sparse
+from products.tables import as_tables
 from products.targets import Verdict, judge
 
 METHODS = ("numpy", "torch_whole_block", "torch", "keops", "daskkern")
@@ -37,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     begun = time.perf_counter()
     run: dict[str, Any] = {
         "benchmark": "kernel_products",
-        "date": datetime.date.today().isoformat(),
+        "date": today(),
         "machine": describe_machine(),
         "versions": versions(),
         "missing": {name: HOW_TO_INSTALL[name] for name in HOW_TO_INSTALL if name not in methods},
@@ -116,12 +115,13 @@ def _section(name: str, sizes: Sizes, methods: tuple[str, ...]) -> Any:
 
 
 def _write(run: dict[str, Any], out: Path, plot: Path) -> None:
-    history = json.loads(out.read_text()) if out.exists() else []
-    out.write_text(json.dumps([*history, run], indent=1) + "\n")
-    if not isinstance(run["sections"].get("dense"), list):
+    settings = {"tiny": run["tiny"], "missing": [f"{name}: {how}" for name, how in run["missing"].items()]}
+    kept = Run(run["benchmark"], run["date"], run["machine"], run["versions"], settings, as_tables(run))
+    add(kept, out, keep=True)
+    if "method" not in next(iter(kept.tables.get("dense", [{}])), {}):
         return
     try:
-        plot_dense(run, plot)
+        plot_dense(kept, plot)
     except ImportError:
         print("matplotlib is missing, so there is no plot; to have it: pip install matplotlib")
 

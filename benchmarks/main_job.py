@@ -3,15 +3,12 @@
     python benchmarks/main_job.py train.zarr test.zarr --out results.json -- --kernel gaussian:5 --landmarks 10000
 
 Everything after ``--`` goes to ``daskkern fit``. The rate is measured before and after, in this process with all cores,
-because shared machines drift; times are to be compared per unit of that rate. Results are one JSON object.
+because shared machines drift; times are to be compared per unit of that rate. Runs are kept in one file.
 """
 
 import argparse
-import datetime
 import json
-import platform
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,19 +16,12 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import psutil
+from contest.data import tiny_data
+from figures import Run, add, today
+from products.machine import describe_machine, sgemm_rate, versions
 
-
-def sgemm_rate(n: int = 3000, repeats: int = 7) -> float:
-    """Return the median rate of a float32 matrix product of n x n matrices, in GFLOP/s."""
-    a = np.random.default_rng(0).random((n, n), np.float32)
-    seconds = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        a @ a
-        seconds.append(time.perf_counter() - begun)
-    return 2 * n**3 / statistics.median(seconds) / 1e9
+import daskkern
 
 
 def watch(process: subprocess.Popen[str], peaks: dict[int, int]) -> None:
@@ -51,15 +41,23 @@ def watch(process: subprocess.Popen[str], peaks: dict[int, int]) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("train")
-    parser.add_argument("test")
+    parser.add_argument("train", nargs="?")
+    parser.add_argument("test", nargs="?")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--tiny", action="store_true", help="200 made rows: to see that it runs")
     words = sys.argv[1:] if argv is None else argv
     cut = words.index("--") if "--" in words else len(words)
     options, fit_words = parser.parse_args(words[:cut]), words[cut + 1 :]
-    before = sgemm_rate()
+    if options.test is None and not options.tiny:
+        parser.error("name the stores: train and test")
+    before = sgemm_rate(300 if options.tiny else 3000)
     with tempfile.TemporaryDirectory() as folder:
+        if options.tiny:
+            options.workers, options.train, options.test = 0, f"{folder}/train.zarr", f"{folder}/test.zarr"
+            made = tiny_data(Path(folder) / "tiny.npz")
+            daskkern.ingest([str(made)], options.train, out_test=options.test, task="classification")
+            fit_words = ["--landmarks", "50", "--epochs", "2"]
         model = str(Path(folder) / "model.zarr")
         command = [sys.executable, "-m", "daskkern", "fit", options.train, "--workers", str(options.workers)]
         begun = time.perf_counter()
@@ -83,23 +81,20 @@ def main(argv: list[str] | None = None) -> None:
         name: float(seconds)
         for name, seconds in re.findall(r"^  (targets|landmarks|spectrum|columns) +([0-9.]+) s", output, re.M)
     }
-    result = {
-        "date": datetime.date.today().isoformat(),
-        "machine": f"{platform.machine()}, {psutil.cpu_count()} cores, {psutil.virtual_memory().total / 1e9:.0f} GB",
-        "train": Path(options.train).name,
-        "fit": fit_words,
-        "workers": options.workers,
-        "sgemm_gflops_before_after": [round(before), round(sgemm_rate())],
-        "setup_seconds": stages,
+    row = {
+        "fit": " ".join(fit_words),
+        "store": Path(options.train).name,
+        "n_workers": options.workers,
+        **{f"setup_{name}_seconds": seconds for name, seconds in stages.items()},
         "epoch_seconds": epochs,
         "wall_seconds": round(wall, 1),
         "peak_rss_of_processes_gb": sorted((round(peak / 1e9, 2) for peak in peaks.values()), reverse=True)[:4],
-        "score": json.loads(score.stdout),
+        "sgemm_gflops_before_after": [round(before), round(sgemm_rate(300 if options.tiny else 3000))],
+        **{"n_rows_scored" if name == "n_rows" else name: value for name, value in json.loads(score.stdout).items()},
     }
-    print(json.dumps(result))
-    if options.out is not None:
-        history = json.loads(options.out.read_text()) if options.out.exists() else []
-        options.out.write_text(json.dumps([*history, result], indent=1) + "\n")
+    print(json.dumps(row))
+    run = Run("main_job", today(), describe_machine(), versions(), {"tiny": options.tiny}, {"fits": [row]})
+    add(run, options.out, keep=True)
 
 
 if __name__ == "__main__":

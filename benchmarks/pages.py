@@ -1,15 +1,16 @@
 """The page of measured figures, made from every JSON file beside this script.
 
-A file is a record, or a list of records, with `machine` and `date`. What is known by its form gets a table made for it;
-of others every list of records becomes a table, and what is the same in all of its rows is said once.
+Their form is that of figures.py. A benchmark that is known gets tables made for it; of others every table is shown, and
+what is the same in all of its rows is said once.
 
     python benchmarks/pages.py > benchmarks.md
 """
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from figures import Row, Run, read
 
 FOLDER = Path(__file__).resolve().parent
 NOTES = {
@@ -25,7 +26,8 @@ TITLES = {
     "results-precision": "Error of kernel values",
     "precision-emulated": "Error of rounded features",
 }
-Record = dict[str, Any]
+ELSEWHERE = frozenset(("results-reproduction",))
+"""Files that have a page of their own."""
 
 
 def page() -> str:
@@ -34,35 +36,40 @@ def page() -> str:
         "# Measured",
         "",
         "This page is made from the files of figures in `benchmarks/` when the site is built; no figure in it is typed",
-        "by hand.",
-        "How each was measured is told in [benchmarks/README.md](README.md).",
+        "by hand. How each was measured is told in [benchmarks/README.md](README.md). Rows of the papers, measured",
+        "again, are on a [page of their own](reproduction.md).",
     ]
-    files = {path.stem: path for path in sorted(FOLDER.glob("*.json"))}
+    files = {path.stem: path for path in sorted(FOLDER.glob("*.json")) if path.stem not in ELSEWHERE}
     for stem in [*(stem for stem in TITLES if stem in files), *(stem for stem in files if stem not in TITLES)]:
         path = files[stem]
-        lines += ["", f"## {TITLES.get(path.stem, path.stem.replace('-', ' '))}", ""]
-        lines += section(json.loads(path.read_text()), path)
+        lines += ["", f"## {TITLES.get(path.stem, path.stem.replace('-', ' '))}", "", *section(read(path), path)]
     return "\n".join(lines) + "\n"
 
 
-def section(content: Any, path: Path) -> list[str]:
+def section(runs: list[Run], path: Path) -> list[str]:
     """Return the lines of one file."""
-    records: list[Record] = content if isinstance(content, list) else [content]
-    kind = records[0].get("benchmark", "main_job" if "sgemm_gflops_before_after" in records[0] else "")
-    said = " ".join([origin(records[0]), *([NOTES[path.stem]] if path.stem in NOTES else []), f"[JSON]({path.name})"])
-    lines = [said, "", *FORMS.get(kind, any_records)(records)]
+    said = " ".join([origin(runs[-1]), *([NOTES[path.stem]] if path.stem in NOTES else []), f"[JSON]({path.name})"])
+    lines = [said, "", *FORMS.get(runs[0].benchmark, any_tables)(runs)]
     picture = path.with_suffix(".png")
-    return [*lines, "", f"[Plot]({picture.name})"] if picture.exists() else lines
+    return [*lines, "", f"![{picture_text(path)}]({picture.name})"] if picture.exists() else lines
 
 
-def origin(record: Record) -> str:
+def picture_text(path: Path) -> str:
+    """Return what a picture shows, for those who do not see it."""
+    return f"The figures of {TITLES.get(path.stem, path.stem)} as a picture"
+
+
+def origin(run: Run) -> str:
     """Return date and machine in a sentence."""
-    about = record.get("machine", "machine not recorded")
-    if isinstance(about, dict):
-        about = f"{about['cpu']}, {about['n_cores']} cores, {about['memory_gb']} GB, {about['system']}, {about['blas']}"
-    versions = record.get("versions", {})
-    with_them = "; " + ", ".join(f"{name} {number}" for name, number in versions.items()) if versions else ""
-    return f"**{record.get('date', 'Date not recorded')}**, on {about}{with_them}."
+    about = ", ".join(_of_machine(run.machine)) or "machine not recorded"
+    with_them = "; " + ", ".join(f"{name} {number}" for name, number in run.versions.items()) if run.versions else ""
+    return f"**{run.date or 'Date not recorded'}**, on {about}{with_them}."
+
+
+def _of_machine(machine: Mapping[str, Any]) -> Iterator[str]:
+    words = {"n_cores": "{} cores", "memory_gb": "{} GB"}
+    for name, value in machine.items():
+        yield words.get(name, "{}").format(value)
 
 
 def table(header: list[str], rows: list[list[Any]]) -> list[str]:
@@ -82,62 +89,57 @@ def text(value: Any) -> str:
     return str(value).replace("|", "\\|")
 
 
-def main_job(records: list[Record]) -> list[str]:
+def main_job(runs: list[Run]) -> list[str]:
     """Return the fits of `main_job.py`."""
-    header = [
-        "fit",
-        "store",
-        "workers",
-        "rows scored",
-        "error",
-        "set-up, s",
-        "first epoch, s",
-        "last, s",
-        "all, s",
-        "peak GB",
-    ]
+    header = ["fit", "store", "workers", "rows scored", "error", "set-up, s", "first epoch, s", "last, s", "all, s"]
     return table(
-        [*header, "GFLOP/s before, after"],
+        [*header, "peak GB", "GFLOP/s before, after"],
         [
             [
-                f"`{' '.join(record['fit'])}`",
-                record["train"],
-                record["workers"],
-                record["score"]["n_rows"],
-                f"{record['score']['error']:.2%}",
-                sum(record["setup_seconds"].values()),
-                record["epoch_seconds"][0],
-                record["epoch_seconds"][-1],
-                record["wall_seconds"],
-                max(record["peak_rss_of_processes_gb"]),
-                record["sgemm_gflops_before_after"],
+                f"`{row['fit']}`",
+                row["store"],
+                row["n_workers"],
+                row["n_rows_scored"],
+                f"{row['error']:.2%}",
+                sum(value for name, value in row.items() if name.startswith("setup_")),
+                row["epoch_seconds"][0],
+                row["epoch_seconds"][-1],
+                row["wall_seconds"],
+                max(row["peak_rss_of_processes_gb"]),
+                row["sgemm_gflops_before_after"],
             ]
-            for record in records
+            for row in rows_of(runs, "fits")
         ],
     )
 
 
-def kernel_products(records: list[Record]) -> list[str]:
+def rows_of(runs: list[Run], name: str) -> list[Row]:
+    """Return the rows of a table of all runs."""
+    return [row for run in runs for row in run.tables.get(name, ())]
+
+
+def kernel_products(runs: list[Run]) -> list[str]:
     """Return nanoseconds for one kernel value, by method."""
     lines: list[str] = []
-    for record in records:
-        dense = record["sections"]["dense"]
-        methods = list(dict.fromkeys(method for case in dense for method in case["methods"]))
+    for run in runs:
+        dense = run.tables.get("dense", ())
+        methods = list(dict.fromkeys(row["method"] for row in dense))
+        found = {(row["kernel"], row["n_features"], row["n_outputs"], row["method"]): row for row in dense}
+        cases = dict.fromkeys(key[:3] for key in found)
         rows = [
-            [case["kernel"], case["n_features"], case["n_outputs"]]
-            + [case["methods"].get(method, {}).get("ns_per_entry", "") for method in methods]
-            for case in dense
+            [*case, *(found[*case, m]["ns_per_entry"] if (*case, m) in found else "" for m in methods)]
+            for case in cases
         ]
         lines += ["Nanoseconds for one kernel value, the product with the coefficients included.", ""]
         lines += table(["kernel", "d", "c", *(method.replace("_", " ") for method in methods)], rows)
-        lines += ["", *any_records([record["sections"]["scaling"]])] if "scaling" in record["sections"] else []
+        lines += ["", *_uniform(run.tables["scaling"])] if "scaling" in run.tables else []
     return lines
 
 
-def choices(records: list[Record]) -> list[str]:
+def choices(runs: list[Run]) -> list[str]:
     """Return a table for each question: error and seconds of every answer on every data set."""
     lines: list[str] = []
-    results = [row for record in records for row in record["results"]]
+    results = rows_of(runs, "results")
     data = {row["data"]: f"{row['data']} ({row['n_rows']:,} x {row['n_features']})" for row in results}
     for question in dict.fromkeys(row["question"] for row in results):
         found = {(row["answer"], row["data"]): row for row in results if row["question"] == question}
@@ -149,52 +151,57 @@ def choices(records: list[Record]) -> list[str]:
     return lines
 
 
-def _error(row: Record | None) -> str:
+def _error(row: Row | None) -> str:
     return "" if row is None else f"{row['error']:.2%} in {row['seconds']:.1f} s"
 
 
-def precision(records: list[Record]) -> list[str]:
+def precision(runs: list[Run]) -> list[str]:
     """Return the worst relative error of each kernel on each kind of rows."""
-    errors = records[0]["errors"]
-    kinds = list(next(iter(errors.values())))
-    return table(["kernel", *kinds], [[name, *(_worst(row[kind]) for kind in kinds)] for name, row in errors.items()])
+    errors = rows_of(runs, "errors")
+    kinds = list(dict.fromkeys(row["rows"] for row in errors))
+    worst = {(row["kernel"], row["rows"]): max(_errors_of(row)) for row in errors}
+    return table(
+        ["kernel", *kinds],
+        [
+            [kernel, *(f"{worst[kernel, kind]:.0e}" for kind in kinds)]
+            for kernel in dict.fromkeys(row["kernel"] for row in errors)
+        ],
+    )
 
 
-def _worst(value: Any) -> str:
-    return f"{max(value):.0e}" if isinstance(value, list) else text(value)
+def _errors_of(row: Row) -> list[float]:
+    return [value for name, value in row.items() if name.startswith("largest_relative_error")]
 
 
-def any_records(records: list[Record]) -> list[str]:
-    """Return a table of each list of records within `records`."""
+def any_tables(runs: list[Run]) -> list[str]:
+    """Return every table of the runs."""
     lines: list[str] = []
-    for record in records:
-        for value in record.values():
-            if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
-                lines += [*_uniform([dict(_flat(row)) for row in value]), ""]
+    for run in runs:
+        for rows in run.tables.values():
+            lines += [*_uniform(rows), ""] if rows else []
     return lines
 
 
-def _uniform(rows: list[Record]) -> list[str]:
+def _uniform(rows: Sequence[Row]) -> list[str]:
     """Return a table of rows without the columns that are the same in all of them, which a sentence says."""
     names = list(dict.fromkeys(name for row in rows for name in row))
+    if len(rows) == 1:
+        return [", ".join(f"{words(name)} {text(rows[0][name])}" for name in names) + "."]
     same = [name for name in names if len(rows) > 1 and all(row.get(name) == rows[0].get(name) for row in rows)]
     shown = [name for name in names if name not in same]
-    said = [f"Everywhere {', '.join(f'{name} {text(rows[0][name])}' for name in same)}.", ""] if same else []
+    said = [f"Everywhere {', '.join(f'{words(name)} {text(rows[0][name])}' for name in same)}.", ""] if same else []
     return [
         *said,
-        *table([name.replace("_", " ") for name in shown], [[row.get(name, "") for name in shown] for row in rows]),
+        *table([words(name) for name in shown], [[row.get(name, "") for name in shown] for row in rows]),
     ]
 
 
-def _flat(row: Record, before: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in row.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{before}{name} ")
-        else:
-            yield f"{before}{name}", value
+def words(name: str) -> str:
+    """Return the name of a column as words."""
+    return name.removeprefix("n_").replace("_", " ")
 
 
-FORMS: dict[str, Callable[[list[Record]], list[str]]] = {
+FORMS: dict[str, Callable[[list[Run]], list[str]]] = {
     "main_job": main_job,
     "kernel_products": kernel_products,
     "choices": choices,

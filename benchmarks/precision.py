@@ -1,14 +1,18 @@
 """Measure the error of each precision by its emulation on the CPU: features rounded, sums in float32.
 
-Run ``python benchmarks/precision.py OUT.json``. The reference is float64 on the unrounded rows. What a GPU adds is
-another order of sums in float32; its speed is not measured here.
+    python benchmarks/precision.py --out benchmarks/precision-emulated.json
+
+The reference is float64 on the unrounded rows. What a GPU adds is another order of sums in float32; its speed is not
+measured here.
 """
 
-import json
-import sys
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from figures import Run, add, today
+from products.machine import describe_machine, versions
 
 from daskkern.arrays import HostArray
 from daskkern.kernels import Gaussian, Kernel, Laplacian
@@ -45,16 +49,21 @@ def errors(kernel: Kernel, X: HostArray, Z: HostArray) -> dict[str, dict[str, fl
     return found
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="JSON file")
+    parser.add_argument("--tiny", action="store_true", help="the narrow rows alone: to see that it runs")
+    options = parser.parse_args(argv)
     results = []
-    for d, kind in ((18, "normal"), (784, "normal"), (784, "pixels")):
+    for d, kind in ((18, "normal"), (784, "normal"), (784, "pixels"))[: 1 if options.tiny else None]:
         X, Z = data(d, kind)
         scale = float(np.median(np.sqrt(((X[:200, None] - Z[None, :200]) ** 2).sum(axis=2, dtype=np.float64))))
         for kernel in (Gaussian(scale), Laplacian(scale)):
-            row = {"kernel": kernel.name, "features": d, "data": kind, "length_scale": scale}
-            results.append({**row, "errors": errors(kernel, X, Z)})
-    Path(sys.argv[1]).write_text(json.dumps({"rows": M, "points": P, "results": results}, indent=1) + "\n")
+            row = {"kernel": kernel.name, "n_features": d, "data": kind, "length_scale": scale}
+            results += [{**row, "precision": name, **found} for name, found in errors(kernel, X, Z).items()]
+    settings = {"n_rows": M, "n_points": P, "tiny": options.tiny}
+    add(Run("precision", today(), describe_machine(), versions(), settings, {"errors": results}), options.out)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,10 @@
 
     python benchmarks/recovery.py --out benchmarks/results-recovery.json
 
-Each fault meets a fit of 1,000 landmarks on generated rows, on a local cluster. One JSON object a run.
+Each fault meets a fit of 1,000 landmarks on generated rows, on a local cluster.
 """
 
 import argparse
-import datetime
-import json
 import os
 import signal
 import statistics
@@ -21,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from distributed import Client
+from figures import Run, add, today
 from products.machine import describe_machine, versions
 
 import daskkern
@@ -126,7 +125,7 @@ def one(source: StoreSource, settings: FitSettings, workers: int, fault: Fault) 
     return {
         "notice_s": watch.times["noticed"] - fault_at,
         "first_step_s": watch.times["first step"] - fault_at,
-        "steps_redone": max(0, watch.steps["before"] - watch.steps["resumed"]),
+        "n_steps_redone": max(0, watch.steps["before"] - watch.steps["resumed"]),
     }
 
 
@@ -140,36 +139,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 3])
+    parser.add_argument("--tiny", action="store_true", help="one fault on two workers: to see that it runs")
     options = parser.parse_args(argv)
+    if options.tiny:
+        options.repeats, options.workers = 1, [2]
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((ROWS, FEATURES)).astype(np.float32)
+    X = rng.standard_normal((4000 if options.tiny else ROWS, FEATURES)).astype(np.float32)
     records = []
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder) / "d.npz", X=X, y=(np.sin(X[:, 0]) + X[:, 1] > 0).astype(int))
         daskkern.ingest([str(Path(folder) / "d.npz")], Path(folder) / "d.zarr")
         source = StoreSource.at(str(Path(folder) / "d.zarr"))
         base = FitSettings(Gaussian(7.0), SquaredHinge(), Landmarks(1000), EigenPro(), max_epochs=EPOCHS, device="cpu")
-        for number, (what, fault) in enumerate(FAULTS.items()):
+        for number, (what, fault) in enumerate(list(FAULTS.items())[: 1 if options.tiny else None]):
             for workers in options.workers:
                 name = list(SOLVERS)[(number + workers) % len(SOLVERS)]  # each fault meets two solvers
                 basis, solver = SOLVERS[name]
                 settings = replace(base, basis=basis, solver=solver)
                 runs = [one(source, settings, workers, fault) for _ in range(options.repeats)]
-                record = {"fault": what, "solver": name, "workers": workers}
+                record = {"fault": what, "solver": name, "n_workers": workers}
                 record |= {key: round(statistics.median(run[key] for run in runs), 2) for key in runs[0]}
                 print(record, flush=True)
                 records.append(record)
-    if options.out is not None:
-        result = {
-            "benchmark": "recovery",
-            "date": datetime.date.today().isoformat(),
-            "machine": describe_machine(),
-            "versions": versions(),
-            "silence_s": GANG.silence_s,
-            "repeats": options.repeats,
-            "medians": records,
-        }
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+    asked = {"silence_s": GANG.silence_s, "n_repeats": options.repeats, "tiny": options.tiny}
+    add(Run("recovery", today(), describe_machine(), versions(), asked, {"medians": records}), options.out)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,12 @@
 
 Several clients submit fits, attached and detached, for any number of workers, with every solver; meanwhile workers are
 killed (-9), and now and then stopped (SIGSTOP). Each model's scores are compared with those of an undisturbed fit.
-Writes one JSON object: faults, fits, how often gangs were formed anew, and how long fits took.
+Writes a file of figures: faults, fits, how often gangs were formed anew, and how long fits took.
 """
 
 import argparse
 import json
 import os
-import platform
 import random
 import signal
 import tempfile
@@ -23,6 +22,8 @@ from typing import Any
 
 import numpy as np
 from distributed import Client
+from figures import Run, add, today
+from products.machine import describe_machine, versions
 from sklearn.datasets import load_digits
 
 import daskkern
@@ -46,6 +47,9 @@ CASES = {
     "eigenpro, all rows": (AllRows(), EigenPro()),
     "nystrom_sgd": (Landmarks(150), NystromSGD(mode="streamed")),
 }
+
+WHAT = {"fits": "n_fits", "faults": "n_faults", "gangs_formed_anew_of_the_last_fits": "n_gangs_formed_anew"}
+"""What the counts of a soak are called in a file of figures."""
 
 
 @dataclass
@@ -176,22 +180,21 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", help="JSON file")
+    parser.add_argument("--out", type=Path, help="JSON file")
+    parser.add_argument("--tiny", action="store_true", help="two fits and 5 seconds: to see that it runs")
     asked = parser.parse_args()
+    if asked.tiny:
+        asked.fits, asked.seconds, asked.every, asked.workers, asked.clients = 2, 5.0, 4.0, 2, 1
     settings = {name: value for name, value in vars(asked).items() if name != "out"}
     with tempfile.TemporaryDirectory() as folder:
         found = soak(
             Path(folder), asked.fits, asked.seconds, asked.every, asked.hangs, asked.workers, asked.clients, asked.seed
         )
-    report = {
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
-        "settings": settings,
-        **found,
-    }
-    print(json.dumps(report, indent=2))
-    if asked.out:
-        Path(asked.out).write_text(json.dumps(report, indent=2) + "\n")
+    print(json.dumps({**settings, **found}, indent=2))
+    row = {WHAT.get(name, name): value for name, value in found.items() if name != "wrong"}
+    wrong = [{"fit": sentence} for sentence in found["wrong"]]
+    tables = {"whole": [row], "wrong": wrong} if wrong else {"whole": [row]}
+    add(Run("soak", today(), describe_machine(), versions(), settings, tables), asked.out)
     raise SystemExit(bool(found["wrong"]))
 
 

@@ -3,15 +3,18 @@
 import importlib.metadata
 import os
 import platform
+import statistics
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import psutil
 from threadpoolctl import threadpool_info
 
 from daskkern.backend.concurrency import cpu_count
 
-_PACKAGES = ("daskkern", "numpy", "scipy", "torch", "pykeops")
+_PACKAGES = ("daskkern", "numpy", "scipy", "scikit-learn", "torch", "pykeops", "xrfm")
 
 
 def describe_machine() -> dict[str, str | float]:
@@ -41,6 +44,33 @@ def versions() -> dict[str, str]:
     if "pykeops" in found:
         found["keops_compiler_flags"] = f"{os.environ.get('CXXFLAGS', '')} -O3 -std=c++11 -fopenmp".strip()
     return found
+
+
+def sgemm_rate(n: int = 3000, repeats: int = 7) -> float:
+    """Return the median rate of a float32 matrix product of n x n matrices, in GFLOP/s, with all cores."""
+    a = np.random.default_rng(0).random((n, n), np.float32)
+    seconds = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        a @ a
+        seconds.append(time.perf_counter() - begun)
+    return 2 * n**3 / statistics.median(seconds) / 1e9
+
+
+def peak_bytes() -> int:
+    """Return the largest resident size of this process since it began, or since :func:`forget_peak`."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return int(psutil.Process().memory_info().rss)
+    (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def forget_peak() -> int:
+    """Let the peak be what is resident now, and return that. Does nothing where the system cannot."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return int(psutil.Process().memory_info().rss)
 
 
 class OthersLoad:

@@ -1,15 +1,12 @@
 """Bars of nanoseconds per kernel entry, one panel for each kernel and number of outputs."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-_COLOURS = {
-    "numpy": "#9e9e9e",
-    "torch_whole_block": "#f2b48c",
-    "torch": "#d95f02",
-    "keops": "#7570b3",
-    "daskkern": "#1b9e77",
-}
+from figures import Row, Run
+from style import COLOURS, figure, where
+
 _LABELS = {
     "numpy": "NumPy, as written down",
     "torch_whole_block": "torch, whole block in place",
@@ -17,58 +14,45 @@ _LABELS = {
     "keops": "KeOps (CPU)",
     "daskkern": "daskkern",
 }
-_LABEL: dict[str, Any] = {
-    "fontsize": 6.5,
-    "padding": 1.5,
-    "zorder": 5,
-    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.4},
-}
+
+_UNDER = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
 
 
-def plot_dense(run: dict[str, Any], path: Path) -> None:
-    """Write the picture of the dense section of `run` to `path`. Needs matplotlib."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    records = run["sections"]["dense"]
+def plot_dense(run: Run, path: Path) -> None:
+    """Write the picture of the dense table of `run` to `path`. Needs matplotlib."""
+    records = run.tables["dense"]
     kernels = list(dict.fromkeys(record["kernel"] for record in records))
     outputs = list(dict.fromkeys(record["n_outputs"] for record in records))
-    figure, axes = plt.subplots(
-        len(kernels), len(outputs), figsize=(7 * len(outputs), 3.9 * len(kernels)), sharey=True, squeeze=False
-    )
-    for row, kernel in enumerate(kernels):
-        for column, c in enumerate(outputs):
+    first = records[0]
+    sizes = f"{first['n_rows']:,} rows and {first['n_points']:,} points, float32"
+    title = f"K(X, Z) A for {sizes}, lower is better: {where(run)}"
+    with figure(path, len(kernels), len(outputs), title, width=7.0, height=3.9) as axes:
+        for (i, kernel), (j, c) in product(enumerate(kernels), enumerate(outputs)):
+            axis = axes[i, j]
             panel = [r for r in records if (r["kernel"], r["n_outputs"]) == (kernel, c)]
-            _draw(axes[row, column], panel, f"{kernel.capitalize()} kernel, {c} output{'s' * (c > 1)}")
-        axes[row, 0].set_ylabel("ns per kernel entry (log scale)")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper center", ncols=3, frameon=False, bbox_to_anchor=(0.5, 0.955))
-    first, machine = records[0], run["machine"]
-    figure.suptitle(
-        f"K(X, Z) A for {first['n_rows']:,} rows and {first['n_points']:,} points, float32, "
-        f"{machine['n_cores']} cores, {run['date']}: lower is better",
-        fontsize=12,
-    )
-    figure.tight_layout(rect=(0, 0, 1, 0.92))
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+            yard = [r for r in run.tables["matmul"] if (r["kernel"], r["n_outputs"]) == (kernel, c)]
+            _draw(axis, panel, yard)
+            axis.set_title(f"{kernel.capitalize()} kernel, {c} output{'s' * (c > 1)}", fontsize=11)
+            axis.set_ylabel("ns per kernel entry (log scale)" if j == 0 else "")
+        axes[0, 0].legend(loc="upper left", fontsize=7, ncols=2)
 
 
-def _draw(axis: Any, panel: list[dict[str, Any]], title: str) -> None:
-    methods = [name for name in _LABELS if name in panel[0]["methods"]]
+def _draw(axis: Any, panel: list[Row], yard: list[Row]) -> None:
+    methods = [name for name in _LABELS if any(row["method"] == name for row in panel)]
+    features = [row["n_features"] for row in yard]
     width = 0.84 / len(methods)
     for number, method in enumerate(methods):
-        places = [group + (number - (len(methods) - 1) / 2) * width for group in range(len(panel))]
-        heights = [record["methods"][method]["ns_per_entry"] for record in panel]
-        bars = axis.bar(places, heights, width * 0.94, color=_COLOURS[method], label=_LABELS[method])
+        heights = [row["ns_per_entry"] for row in panel if row["method"] == method]
+        places = [group + (number - (len(methods) - 1) / 2) * width for group in range(len(heights))]
+        bars = axis.bar(places, heights, width * 0.94, color=COLOURS[method], label=_LABELS[method])
         axis.bar_label(
-            bars, [f"{height:.2g}" if height < 99.5 else f"{height:.0f}" for height in heights], fontsize=6.5
+            bars,
+            [f"{height:.2g}" if height < 99.5 else f"{height:.0f}" for height in heights],
+            fontsize=6.5,
+            bbox=_UNDER,
         )
-    for group, record in enumerate(panel):
-        entries = record["n_rows"] * record["n_points"]
-        height = record["matmul"]["distances_median_seconds"] / entries * 1e9
+    for group, row in enumerate(yard):
+        height = row["distances_median_seconds"] / (row["n_rows"] * row["n_points"]) * 1e9
         label = "np.matmul(X, Z.T) alone" if group == 0 else None
         axis.hlines(
             height,
@@ -82,9 +66,5 @@ def _draw(axis: Any, panel: list[dict[str, Any]], title: str) -> None:
         )
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter("{x:g}")
-    axis.set_ylim(bottom=0.1)
-    axis.set_xticks(range(len(panel)), [f"d = {record['n_features']}" for record in panel])
-    axis.set_title(title, fontsize=11)
-    axis.grid(axis="y", alpha=0.3)
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_ylim(bottom=0.1, top=2.5 * axis.get_ylim()[1])
+    axis.set_xticks(range(len(features)), [f"d = {d}" for d in features])

@@ -1,0 +1,38 @@
+"""Contenders one after the other, each in a process of its own that is ended when its budget is spent."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[1]
+
+
+def ran(data: Path, contender: str, n_landmarks: int, budget_s: float) -> dict[str, Any]:
+    """Return what the contender found, with the seconds of its whole process, and how it ended."""
+    paths = [str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
+    command = [sys.executable, "-m", "contest.one", str(data), contender, str(n_landmarks)]
+    begun = time.perf_counter()
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=budget_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return {"whole_seconds": round(time.perf_counter() - begun, 2), "ended": f"ended after {budget_s:g} s"}
+    whole = round(time.perf_counter() - begun, 2)
+    if process.returncode:
+        last = (errors.strip().splitlines() or ["no message"])[-1]
+        return {"whole_seconds": whole, "ended": f"failed ({process.returncode}): {last[:160]}"}
+    return {"whole_seconds": whole, "ended": "done", **json.loads(output.strip().splitlines()[-1])}

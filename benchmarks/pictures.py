@@ -1,0 +1,173 @@
+"""The picture of each benchmark, drawn from its file of figures alone.
+
+python benchmarks/pictures.py benchmarks/results-time-to-error.json
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from figures import Row, Run, read
+from products.plot import plot_dense
+from style import MARKERS, OURS, colour, figure, where
+
+
+def time_to_error(runs: Sequence[Run], path: Path) -> None:
+    """Draw error against seconds of the fit, a panel for each data set, a line for each contender."""
+    rows = [row for run in runs for row in run.tables["contenders"]]
+    names, data = _values(rows, "contender"), _values(rows, "data")
+    with figure(path, 1, len(data), f"Error against seconds of the fit: {where(runs[-1])}", height=4.6) as axes:
+        for axis, one in zip(axes[0], data, strict=True):
+            mine = [row for row in rows if row["data"] == one]
+            for name in names:
+                points = sorted(
+                    (row["fit_seconds"], row["error"])
+                    for row in mine
+                    if row["contender"] == name and row.get("error") is not None
+                )
+                if points:
+                    axis.plot(*zip(*points, strict=True), _marker(name, names), label=name, color=colour(name), ms=5)
+            axis.set(xscale="log", yscale="log", xlabel="seconds of the fit", ylabel=mine[0]["measure"])
+            axis.set_title(f"{one}: {mine[0]['n_rows']:,} rows, {mine[0]['n_features']} features", fontsize=10)
+            plain_ticks(axis.xaxis)
+            plain_ticks(axis.yaxis)
+        handles = {
+            label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+        }
+        axes[0, -1].legend(
+            [handles[name] for name in names if name in handles],
+            [name for name in names if name in handles],
+            loc="center left",
+            bbox_to_anchor=(1.02, 0.5),
+        )
+
+
+def scaling(runs: Sequence[Run], path: Path) -> None:
+    """Draw seconds of set-up and of an epoch, and planned and measured memory, against what is varied."""
+    run = runs[-1]
+    rows = run.tables["sizes"]
+    varied = _values(rows, "varied")
+    lines = (
+        (("setup_seconds", "set-up", OURS, "s--"), ("epoch_seconds", "an epoch", OURS, "o-")),
+        (("planned_gb", "planned", "#4d4d4d", "s--"), ("peak_gb", "measured peak", OURS, "o-")),
+    )
+    with figure(path, 2, len(varied), f"Time and memory of a fit: {where(run)}", width=3.6, height=2.9) as axes:
+        for column, name in enumerate(varied):
+            mine = [row for row in rows if row["varied"] == name]
+            for axis, kinds in zip(axes[:, column], lines, strict=True):
+                for key, label, shade, way in kinds:
+                    axis.plot([row[name] for row in mine], [row[key] for row in mine], way, color=shade, label=label)
+                axis.set(xscale="log", yscale="log", xlabel=name.removeprefix("n_").replace("_", " "))
+                axis.set_xticks([row[name] for row in mine], [f"{row[name]:,}" for row in mine])
+                axis.minorticks_off()
+                plain_ticks(axis.yaxis)
+        for axis, label in zip(axes[:, 0], ("seconds", "GB in one process"), strict=True):
+            axis.set_ylabel(label)
+            axis.legend()
+
+
+def reproduction(runs: Sequence[Run], path: Path) -> None:
+    """Draw the paper's error beside ours, row by row."""
+    rows = [row for run in runs for row in run.tables["rows"] if row["unit"] == "error"]
+    labels = [f"{row['what']}\n{row['data']}" for row in rows]
+    with figure(path, 1, 1, f"Errors of the papers and ours: {where(runs[-1])}", 8.0, 0.5 * len(rows) + 0.8) as axes:
+        axis = axes[0, 0]
+        places = range(len(rows))
+        axis.plot([100 * row["paper_error"] for row in rows], places, "D", color=colour("paper"), label="the paper")
+        axis.plot([100 * row["our_error"] for row in rows], places, "o", color=OURS, label="daskkern")
+        axis.set_yticks(list(places), labels)
+        axis.set(xlabel="error, %", ylim=(len(rows) - 0.5, -0.5))
+        axis.legend()
+
+
+def kernel_products(runs: Sequence[Run], path: Path) -> None:
+    """Draw nanoseconds for a kernel value, by method."""
+    plot_dense(runs[-1], path)
+
+
+def choices(runs: Sequence[Run], path: Path) -> None:
+    """Draw the error of each answer, a panel for each question and data set."""
+    rows = [row for run in runs for row in run.tables["results"]]
+    questions, data = _values(rows, "question"), _values(rows, "data")
+    title = f"One choice at a time: {where(runs[-1])}"
+    with figure(path, len(questions), len(data), title, height=2.2) as axes:
+        for (i, question), (j, one) in product(enumerate(questions), enumerate(data)):
+            mine = [row for row in rows if (row["question"], row["data"]) == (question, one)]
+            bars(axes[i, j], [row["answer"] for row in mine], [100 * row["error"] for row in mine], "error, %")
+            axes[i, j].set_title(f"{question}: {one}", fontsize=9)
+
+
+def recovery(runs: Sequence[Run], path: Path) -> None:
+    """Draw seconds from each fault to the next step."""
+    rows = runs[-1].tables["medians"]
+    with figure(path, 1, 1, f"Recovery from faults: {where(runs[-1])}", 8.0, 0.32 * len(rows) + 1) as axes:
+        labels = [f"{row['fault']}, {row['n_workers']} workers" for row in rows]
+        bars(axes[0, 0], labels, [row["first_step_s"] for row in rows], "seconds from the fault to the next step")
+
+
+def regressions(runs: Sequence[Run], path: Path) -> None:
+    """Draw each time as a multiple of np.matmul's, run after run."""
+    names = _values([row for run in runs for row in run.tables["times"]], "what")
+    with figure(path, 1, 1, "Seconds by those of np.matmul in the same run", 7.0, 4.0) as axes:
+        for name in names:
+            found = [
+                (run.date, row["ratio_to_matmul"]) for run in runs for row in run.tables["times"] if row["what"] == name
+            ]
+            axes[0, 0].plot(range(len(found)), [ratio for _, ratio in found], _marker(name, names), label=name)
+        axes[0, 0].set_xticks(range(len(runs)), [run.date or "" for run in runs])
+        axes[0, 0].set(yscale="log", ylabel="ratio to np.matmul")
+        axes[0, 0].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+
+
+def bars(axis: Any, labels: Sequence[str], values: Sequence[float], what: str) -> None:
+    """Draw lying bars with their numbers, the first on top."""
+    drawn = axis.barh(range(len(labels)), values, color=OURS)
+    axis.bar_label(drawn, [f"{value:.3g}" for value in values], padding=2, fontsize=8)
+    axis.set_yticks(range(len(labels)), labels)
+    axis.invert_yaxis()
+    axis.set_xlabel(what)
+
+
+def plain_ticks(side: Any) -> None:
+    """Show the numbers of a logarithmic axis as they are written, without powers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    side.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    side.set_minor_formatter(NullFormatter())
+
+
+def _values(rows: Iterable[Row], name: str) -> list[Any]:
+    return list(dict.fromkeys(row[name] for row in rows))
+
+
+def _marker(name: str, names: Sequence[str]) -> str:
+    return f"-{MARKERS[names.index(name) % len(MARKERS)]}"
+
+
+PICTURES: dict[str, Callable[[Sequence[Run], Path], None]] = {
+    "time_to_error": time_to_error,
+    "scaling": scaling,
+    "reproduction": reproduction,
+    "kernel_products": kernel_products,
+    "choices": choices,
+    "recovery": recovery,
+    "regressions": regressions,
+}
+
+
+def draw(figures: Path, path: Path) -> bool:
+    """Draw the picture of a file of figures to `path`; return whether there is one for its benchmark."""
+    runs = read(figures)
+    if runs[-1].benchmark not in PICTURES:
+        return False
+    PICTURES[runs[-1].benchmark](runs, path)
+    return True
+
+
+if __name__ == "__main__":
+    for word in sys.argv[1:]:
+        if not draw(Path(word), Path(word).with_suffix(".png")):
+            sys.exit(f"there is no picture for {word}; there are some for {', '.join(PICTURES)}")

@@ -1,0 +1,99 @@
+"""One way to run every benchmark.
+
+    python -m benchmarks                                   # what there is, and how long it takes
+    python -m benchmarks time_to_error magic.npz --out results.json --plot results.png
+
+Options of a script follow its name. `--tiny`, `--out` and `--plot` are understood by all.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pictures import draw
+
+FOLDER = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A script of this folder: what it times, about how long it takes on two cores, and what it must be told."""
+
+    name: str
+    times: str
+    takes: str
+    arguments: str = ""
+
+    @property
+    def script(self) -> Path:
+        """Where it is."""
+        return FOLDER / f"{self.name}.py"
+
+
+BENCHMARKS = (
+    Benchmark(
+        "time_to_error", "seconds and error of fits, beside scikit-learn, xRFM and torch", "10 min a file", "NPZ"
+    ),
+    Benchmark("reproduce", "rows of the papers' tables on the data that is here", "1 to 10 min a row", "FOLDER"),
+    Benchmark("scaling", "set-up, epochs and memory in rows, landmarks, features and processes", "8 min"),
+    Benchmark("regressions", "three fixed sizes beside np.matmul, against the last figures kept", "1 min"),
+    Benchmark("kernel_products", "K(X, Z) @ A with NumPy, torch, KeOps and daskkern", "12 min"),
+    Benchmark("main_job", "daskkern fit and score on a store", "1 to 5 min", "TRAIN TEST"),
+    Benchmark("choices", "one choice of kernel, landmarks, solver at a time, by the error", "15 min", "NPZ..."),
+    Benchmark("overhead", "two ranks against one process with two threads", "10 min", "NPZ"),
+    Benchmark("collectives", "a sum over the ranks, by ranks, size and way", "3 min"),
+    Benchmark("recovery", "from a fault to its notice and to the next step", "8 min"),
+    Benchmark("soak", "fits while workers die: nothing lost, every answer right", "20 min"),
+    Benchmark("kernel_precision", "error of every kernel in float32", "10 s"),
+    Benchmark("precision", "error of rounded features", "10 s"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one benchmark, or say which there are."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    known = {each.name: each for each in BENCHMARKS}
+    if not words or words[0] in ("-h", "--help", "list"):
+        print(__doc__.strip() + "\n\n" + listing())
+        return
+    name = words.pop(0).removesuffix(".py").replace("-", "_")
+    if name not in known:
+        sys.exit(f"there is no benchmark {name}; there are {', '.join(known)}")
+    plot, out = _taken(words, "--plot"), _taken(words, "--out")
+    with tempfile.TemporaryDirectory() as folder:
+        figures = Path(out or f"{folder}/figures.json")
+        sent = ["--out", str(figures)] if out or plot else []
+        cut = words.index("--") if "--" in words else len(words)  # what follows it is another command's
+        done = subprocess.run(
+            [sys.executable, str(known[name].script), *words[:cut], *sent, *words[cut:]], check=False
+        ).returncode
+        if plot and figures.exists() and not draw(figures, Path(plot)):
+            print(f"there is no picture for {name}")
+    sys.exit(done)
+
+
+def _taken(words: list[str], option: str) -> str | None:
+    """Take an option and its value out of `words`; return the value."""
+    for place, word in enumerate(words):
+        if word == "--":
+            return None
+        if word == option:
+            if place + 1 == len(words):
+                sys.exit(f"{option} was given without a path; give one")
+            return words.pop(place) and words.pop(place)
+        if word.startswith(f"{option}="):
+            return words.pop(place).split("=", 1)[1]
+    return None
+
+
+def listing() -> str:
+    """Return a line for each benchmark."""
+    lines = [f"{each.name + ' ' + each.arguments:22s} {each.takes:18s} {each.times}" for each in BENCHMARKS]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
