@@ -60,9 +60,8 @@ def _ridge(data: Data) -> Any:
 
 
 def _sgd(data: Data) -> Any:
-    if data.task == "regression":
-        return SGDRegressor(alpha=ALPHA, average=True, random_state=0)
-    return SGDClassifier("squared_hinge", alpha=ALPHA, average=True, random_state=0, n_jobs=-1)
+    epochs = {"alpha": ALPHA, "average": True, "max_iter": 50, "random_state": 0}
+    return SGDRegressor(**epochs) if data.task == "regression" else SGDClassifier(**epochs, n_jobs=-1)
 
 
 def _libsvm(most_rows: int | None) -> Callable[[Data, float, int], Any]:
