@@ -14,10 +14,15 @@ from figures import Row, Run, read
 
 FOLDER = Path(__file__).resolve().parent
 NOTES = {
+    "results-time-to-error": "Whole seconds are of the process: imports, reading and prediction with the fit.",
+    "results-scaling": "GB are of one process, without what was resident before the fit.",
     "results-cpu-2-cores": "`train.zarr` is Fashion-MNIST, 60,000 x 784, `ctrain.zarr` covtype, 464,809 x 54, scaled.",
     "results-choices": "Error on held-out rows and seconds of the whole fit; one run each on a busy machine.",
 }
 TITLES = {
+    "results-time-to-error": "Time to error, beside other libraries",
+    "results-scaling": "Time and memory as a fit grows",
+    "results-regressions": "Three sizes beside np.matmul, run after run",
     "results-cpu-2-cores": "Fits from the command line",
     "results-kernel-products-cpu-2-cores": "Kernel products against peers",
     "results-choices": "Kernel, landmarks, solver: one choice at a time",
@@ -182,6 +187,50 @@ def any_tables(runs: list[Run]) -> list[str]:
     return lines
 
 
+def time_to_error(runs: list[Run]) -> list[str]:
+    """Return a table for each data set: seconds and error of every contender, the best error first."""
+    rows = rows_of(runs, "contenders")
+    latest = {(row["data"], row["contender"], row.get("n_landmarks")): row for row in rows}
+    lines: list[str] = []
+    for data in dict.fromkeys(row["data"] for row in rows):
+        mine = sorted((row for key, row in latest.items() if key[0] == data), key=lambda row: row.get("error", 1e300))
+        first = mine[0]
+        budgets = {
+            run.settings["budget_s"] for run in runs if any(row["data"] == data for row in run.tables["contenders"])
+        }
+        title = f"### {data.replace('_', '-')}: {first['n_rows']:,} rows, {first['n_features']} features"
+        about = f"Error is the {first['measure']}. Processes were ended after {text(max(budgets))} seconds."
+        header = ["contender", "landmarks", "error", "fit, s", "whole, s", "peak GB", "GFLOP/s of np.matmul"]
+        lines += [title, "", about, "", *table(header, [_contender(row) for row in mine]), ""]
+    missing = dict.fromkeys(name for run in runs for name in run.settings["missing"])
+    return [*lines, f"Not installed, and left out: {', '.join(missing)}."] if missing else lines
+
+
+def _contender(row: Row) -> list[Any]:
+    error = row["ended"]
+    if "error" in row:
+        error = f"{row['error']:.2%}" if row["measure"].startswith("share") else row["error"]
+    rest = [row.get("fit_seconds", ""), row["whole_seconds"], row.get("peak_gb", ""), row["sgemm_gflops"]]
+    return [row["contender"], row.get("n_landmarks", ""), error, *rest]
+
+
+def scaling(runs: list[Run]) -> list[str]:
+    """Return a table for each thing that is varied."""
+    lines: list[str] = []
+    rows = list(runs[-1].tables["sizes"])
+    header = ["set-up, s", "an epoch, s", "planned GB", "measured peak GB"]
+    for name in dict.fromkeys(row["varied"] for row in rows):
+        mine = [row for row in rows if row["varied"] == name]
+        fixed = [f"{text(mine[0][key])} {words(key)}" for key in ("n_rows", "n_landmarks", "n_features") if key != name]
+        figures = [[row[name], *(row[key] for key in _OF_SIZES)] for row in mine]
+        lines += [f"### {words(name).capitalize()}", "", f"With {', '.join(fixed)}.", ""]
+        lines += [*table([words(name), *header], figures), ""]
+    return lines
+
+
+_OF_SIZES = ("setup_seconds", "epoch_seconds", "planned_gb", "peak_gb")
+
+
 def _uniform(rows: Sequence[Row]) -> list[str]:
     """Return a table of rows without the columns that are the same in all of them, which a sentence says."""
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -206,6 +255,8 @@ FORMS: dict[str, Callable[[list[Run]], list[str]]] = {
     "kernel_products": kernel_products,
     "choices": choices,
     "kernel_precision": precision,
+    "time_to_error": time_to_error,
+    "scaling": scaling,
 }
 
 

@@ -19,16 +19,17 @@ from daskkern.kernels import Gaussian, Kernel, Laplacian
 from daskkern.kernels.precision import PRECISIONS
 
 M, P, OUTPUTS = 1000, 4096, 10
+TINY = 100, 200
 
 
-def data(d: int, kind: str) -> tuple[HostArray, HostArray]:
+def data(d: int, kind: str, m: int = M, p: int = P) -> tuple[HostArray, HostArray]:
     """Return rows (m, d) and points (p, d), float32: standardised features, or pixels as counts from 0 to 255."""
     rng = np.random.default_rng(d)
     if kind == "normal":
-        return rng.standard_normal((M, d)).astype(np.float32), rng.standard_normal((P, d)).astype(np.float32)
-    lit = rng.random((M + P, d)) < 0.2
-    rows = (rng.integers(0, 256, (M + P, d)) * lit).astype(np.float32)
-    return rows[:M], rows[M:]
+        return rng.standard_normal((m, d)).astype(np.float32), rng.standard_normal((p, d)).astype(np.float32)
+    lit = rng.random((m + p, d)) < 0.2
+    rows = (rng.integers(0, 256, (m + p, d)) * lit).astype(np.float32)
+    return rows[:m], rows[m:]
 
 
 def errors(kernel: Kernel, X: HostArray, Z: HostArray) -> dict[str, dict[str, float]]:
@@ -53,16 +54,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="JSON file")
-    parser.add_argument("--tiny", action="store_true", help="the narrow rows alone: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="the narrow rows alone, few of them: to see that it runs")
     options = parser.parse_args(argv)
-    results = []
+    results, (m, p) = [], TINY if options.tiny else (M, P)
     for d, kind in ((18, "normal"), (784, "normal"), (784, "pixels"))[: 1 if options.tiny else None]:
-        X, Z = data(d, kind)
+        X, Z = data(d, kind, m, p)
         scale = float(np.median(np.sqrt(((X[:200, None] - Z[None, :200]) ** 2).sum(axis=2, dtype=np.float64))))
         for kernel in (Gaussian(scale), Laplacian(scale)):
             row = {"kernel": kernel.name, "n_features": d, "data": kind, "length_scale": scale}
             results += [{**row, "precision": name, **found} for name, found in errors(kernel, X, Z).items()]
-    settings = {"n_rows": M, "n_points": P, "tiny": options.tiny}
+    settings = {"n_rows": m, "n_points": p, "tiny": options.tiny}
     add(Run("precision", today(), describe_machine(), versions(), settings, {"errors": results}), options.out)
 
 

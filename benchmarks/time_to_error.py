@@ -21,7 +21,7 @@ from contest.race import ran
 from figures import Run, add, today
 from products.machine import describe_machine, sgemm_rate, versions
 
-TINY = ("daskkern auto", "scikit-learn Nystroem + Ridge")
+TINY = ("daskkern auto",)
 
 
 def measured(
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="of each contender's process")
     parser.add_argument("--contenders", nargs="+", choices=known, default=known, metavar="NAME", help="some of them")
     parser.add_argument("--out", type=Path, help="JSON file; runs are added to it")
-    parser.add_argument("--tiny", action="store_true", help="made rows and two contenders: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="made rows and one contender: to see that it runs")
     options = parser.parse_args(argv)
     if not options.data and not options.tiny:
         parser.error("name the npz files of the data")

@@ -70,6 +70,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages["benchmarks.md"] = _moved(
         importlib.import_module("pages").page(), ROOT / "benchmarks" / "README.md", "benchmarks.md"
     )
+    pages["reproduction.md"] = _moved(
+        importlib.import_module("papers.page").page(), ROOT / "benchmarks" / "README.md", "reproduction.md"
+    )
+    for picture in sorted((ROOT / "benchmarks").glob("*.png")):
+        files.append(File.generated(config, picture.name, content=picture.read_bytes()))
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
     return files
@@ -102,6 +107,8 @@ def _moved(markdown: str, path: Path, page: str) -> str:
             return f"]({up}{copied[target]}{anchor})"
         if target.is_relative_to(ROOT / "docs"):
             return f"]({up}{target.relative_to(ROOT / 'docs').as_posix()}{anchor})"
+        if target.parent == ROOT / "benchmarks" and target.suffix == ".png":
+            return f"]({up}{target.name}{anchor})"
         if not target.exists() or not target.is_relative_to(ROOT):
             return found[0]  # the build tells of it
         return f"]({REPOSITORY}{target.relative_to(ROOT).as_posix()}{anchor})"

@@ -4,7 +4,6 @@ import ast
 import contextlib
 import importlib.util
 import io
-import json
 import os
 import re
 import shlex
@@ -105,26 +104,32 @@ def test_the_sentences_of_errors_are_those_of_the_source() -> None:
         assert sentence in known, sentence
 
 
-def test_the_tables_of_choices_are_those_of_the_figures() -> None:
-    path = ROOT / "benchmarks" / "results-choices.json"
+@pytest.fixture
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of the benchmarks, whose modules can be imported for as long as the test lasts."""
+    folder, before = ROOT / "benchmarks", set(sys.modules)
+    monkeypatch.syspath_prepend(folder)
+    yield folder
+    for name in set(sys.modules) - before:
+        if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def test_the_tables_of_choices_are_those_of_the_figures(benchmarks: Path) -> None:
+    pages, figures = importlib.import_module("pages"), importlib.import_module("figures")
     page = (DOCS / "choose.md").read_text()
-    tables = [
-        line for line in _module(ROOT / "benchmarks" / "pages.py").choices([json.loads(path.read_text())]) if line
-    ]
+    tables = [line for line in pages.choices(figures.read(benchmarks / "results-choices.json")) if line]
     assert len(tables) > 30
     for line in tables:
         assert line.startswith("###") or line in page, f"docs/choose.md lacks: {line}"
 
 
-def test_every_file_of_figures_is_on_the_page_with_its_machine_and_date() -> None:
-    pages = _module(ROOT / "benchmarks" / "pages.py")
-    page = pages.page()
-    for path in (ROOT / "benchmarks").glob("*.json"):
-        content = json.loads(path.read_text())
-        record = content[0] if isinstance(content, list) else content
-        assert f"[JSON]({path.name})" in page
-        assert str(record.get("date", "Date not recorded")) in page
-        assert pages.origin(record) in page
+def test_every_file_of_figures_is_on_a_page_with_its_machine_and_date(benchmarks: Path) -> None:
+    pages, figures = importlib.import_module("pages"), importlib.import_module("figures")
+    both = pages.page() + importlib.import_module("papers.page").page()
+    for path in benchmarks.glob("*.json"):
+        assert f"[JSON]({path.name})" in both
+        assert pages.origin(figures.read(path)[-1]) in both
 
 
 def test_the_drawings_are_those_that_the_script_makes() -> None:

@@ -1,0 +1,101 @@
+"""What a reproduced row of a paper's table is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from contest.data import Data, median_distance
+
+from daskkern import KernelClassifier
+from daskkern.basis import BasisSpec
+from daskkern.kernels import Kernel
+from daskkern.solvers import Solver
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of a paper's table, and how it is run here.
+
+    Attributes
+    ----------
+    key : str
+        By which it is asked for.
+    table : str
+        Where the figure stands: a key of :data:`papers.rows.TABLES`.
+    what : str
+        Method, kernel, loss, epochs and landmarks, as far as the paper names them.
+    paper_data, data : str
+        Their data, and the file that stands in for it.
+    kernel : callable from data to kernel
+    loss, basis, solver, alpha, n_epochs, batch_size
+        Of the fit.
+    paper_error, paper_seconds, paper_setup_seconds, paper_epoch_seconds : float or None
+        What the paper reports. Errors are shares of the test rows.
+    paper_epochs : int or None
+        Epochs until the error of the exact solution was reached: ours are counted, too.
+    differences : tuple of str
+        What is known to be different here, beside machine and program.
+    positive : int or None
+        The class that is told from all others.
+    most_rows : int or None
+        Only so many training rows are used.
+    takes : str
+        About how long, on two cores.
+    """
+
+    key: str
+    table: str
+    what: str
+    paper_data: str
+    data: str
+    kernel: Callable[[Data], Kernel]
+    loss: str
+    basis: BasisSpec
+    solver: Solver[Any]
+    n_epochs: int
+    alpha: float = 0.0
+    batch_size: int | str = "auto"
+    paper_error: float | None = None
+    paper_seconds: float | None = None
+    paper_setup_seconds: float | None = None
+    paper_epoch_seconds: float | None = None
+    paper_epochs: int | None = None
+    differences: tuple[str, ...] = ()
+    positive: int | None = None
+    most_rows: int | None = None
+    takes: str = "1 min"
+
+    @property
+    def unit(self) -> str:
+        """What is compared: an error, seconds, or epochs."""
+        return "epochs" if self.paper_epochs else "seconds" if self.paper_setup_seconds else "error"
+
+    def estimator(self, data: Data, **more: Any) -> KernelClassifier:
+        """Return the estimator of the row."""
+        return KernelClassifier(
+            self.kernel(data),
+            loss=self.loss,
+            basis=self.basis,
+            solver=self.solver,
+            alpha=self.alpha,
+            max_epochs=self.n_epochs,
+            batch_size=self.batch_size,
+            keep_blocks="auto" if self.most_rows else "never",
+            **more,
+        )
+
+    def of(self, data: Data) -> Data:
+        """Return the data as this row wants them."""
+        X, y, y_test = data.X, data.y, data.y_test
+        if self.positive is not None:
+            y, y_test = (np.asarray(labels == self.positive, np.int64) for labels in (y, y_test))
+        if self.most_rows is not None:
+            chosen = np.sort(np.random.default_rng(0).permutation(len(X))[: self.most_rows])
+            X, y = X[chosen], y[chosen]
+        return replace(data, X=X, y=y, y_test=y_test)
+
+
+def with_median(make: Callable[[float], Kernel]) -> Callable[[Data], Kernel]:
+    """Return a kernel whose length scale is the median distance of the rows."""
+    return lambda data: make(median_distance(data.X))

@@ -1,0 +1,86 @@
+"""The page of the reproduction: the papers' figures, ours where they were measured, and what is different."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from figures import Row, Run, read
+from pages import origin, table, text
+
+from papers.form import PaperRow
+from papers.rows import ROWS, TABLES
+
+FILE = Path(__file__).resolve().parents[1] / "results-reproduction.json"
+
+
+def page(path: Path = FILE) -> str:
+    """Return the page, Markdown. Without the file it shows the papers' figures and says how ours are measured."""
+    runs = read(path) if path.exists() else []
+    found = {row["key"]: (row, run) for run in runs for row in run.tables["rows"]}
+    lines = [
+        "# Papers, run again",
+        "",
+        "Rows of tables in the papers that daskkern grew from, run on data that is at hand: the same kernel, loss,",
+        "epochs and landmarks. Data and machines are not theirs, so a figure alone proves nothing;",
+        "what is known to be different is said below each table. Theirs are as printed, ours are single runs.",
+        "",
+        "    python -m benchmarks reproduce FOLDER --out benchmarks/results-reproduction.json",
+        "",
+    ]
+    lines += [_state(runs, len(found)), ""]
+    for key, title in TABLES.items():
+        rows = [row for row in ROWS if row.table == key]
+        lines += [f"## {title}", "", *_table(rows, {name: row for name, (row, _) in found.items()}), ""]
+        lines += [*_differences(rows), ""]
+    picture = path.with_suffix(".png")
+    if picture.exists():
+        lines += [f"![The papers' errors beside ours, row by row]({picture.name})", ""]
+    return "\n".join(lines)
+
+
+def _state(runs: list[Run], n_found: int) -> str:
+    if not runs:
+        return "**Ours are not measured yet**: the command above does that, in a few minutes a row."
+    rest = f" {len(ROWS) - n_found} rows are not measured yet." if n_found < len(ROWS) else ""
+    return f"Ours: {' '.join(dict.fromkeys(origin(run) for run in runs))}{rest} [JSON]({FILE.name})"
+
+
+def _table(rows: list[PaperRow], found: dict[str, Row]) -> list[str]:
+    if rows[0].unit == "epochs":
+        header = ["row", "their epochs", "our epochs", "error of the exact solution here"]
+        return table(header, [[row.what, row.paper_epochs, *_our_epochs(found.get(row.key))] for row in rows])
+    if rows[0].unit == "seconds":
+        header = ["row", "their set-up, s", "ours, s", "their epoch, s", "ours, s"]
+        return table(header, [[row.what, *_seconds(row, found.get(row.key))] for row in rows])
+    header = ["row", "data: theirs, ours", "their error", "our error", "their time, s", "our time, s"]
+    return table(header, [[row.what, *_errors(row, found.get(row.key))] for row in rows])
+
+
+def _our_epochs(row: Row | None) -> Iterator[str]:
+    if row is None:
+        yield from ("", "")
+        return
+    yield f"more than {row['n_epochs_run']}" if row["n_our_epochs"] is None else str(row["n_our_epochs"])
+    yield f"{row['exact_error']:.2%}"
+
+
+def _seconds(paper: PaperRow, row: Row | None) -> Iterator[str]:
+    for name in ("setup", "epoch"):
+        yield text(getattr(paper, f"paper_{name}_seconds"))
+        yield "" if row is None else text(row[f"our_{name}_seconds"])
+
+
+def _errors(paper: PaperRow, row: Row | None) -> Iterator[str]:
+    yield f"{paper.paper_data}, {paper.data.replace('_', '-')}"
+    yield "" if paper.paper_error is None else f"{paper.paper_error:.2%}"
+    yield "" if row is None else f"{row['our_error']:.2%}"
+    yield "" if paper.paper_seconds is None else text(paper.paper_seconds)
+    yield "" if row is None else text(row["our_seconds"])
+
+
+def _differences(rows: list[PaperRow]) -> list[str]:
+    """Return a line for each difference, once for all rows of a table."""
+    return [f"- {sentence}" for sentence in dict.fromkeys(sentence for row in rows for sentence in row.differences)]
+
+
+if __name__ == "__main__":
+    print(page(), end="")

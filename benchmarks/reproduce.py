@@ -1,0 +1,110 @@
+"""Rows of the papers' tables, run again on the data that is here: the paper's figure beside ours.
+
+    python benchmarks/reproduce.py FOLDER --rows nystrom-fact asset-adult-512 --out benchmarks/results-reproduction.json
+
+FOLDER holds fashion_mnist.npz, covtype.npz, adult.npz and magic.npz. Kernel, loss, epochs and landmarks are the row's;
+what differs is said with it (`--list`). A row that is run again takes the place of what was found before.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from contest.data import Data, load, tiny_data
+from figures import Run, read, today, write
+from papers.form import PaperRow
+from papers.rows import ROWS
+from products.machine import describe_machine, peak_bytes, sgemm_rate, versions
+
+from daskkern import KernelClassifier
+from daskkern.basis import Landmarks
+from daskkern.solvers import Direct
+
+N_WATCHED = 2000
+
+
+def run_row(row: PaperRow, data: Data) -> dict[str, Any]:
+    """Return what the row gives here."""
+    mine = row.of(data)
+    found = _epochs_needed(row, mine) if row.paper_epochs else _fitted(row, mine)
+    paper = {
+        "paper_error": row.paper_error,
+        "paper_seconds": row.paper_seconds,
+        "paper_setup_seconds": row.paper_setup_seconds,
+        "paper_epoch_seconds": row.paper_epoch_seconds,
+        "n_paper_epochs": row.paper_epochs,
+    }
+    about = {"key": row.key, "table": row.table, "what": row.what, "paper_data": row.paper_data, "data": row.data}
+    size = {"unit": row.unit, "n_rows": len(mine.X), "n_features": mine.X.shape[1]}
+    return {**about, **size, **{name: value for name, value in paper.items() if value is not None}, **found}
+
+
+def _fitted(row: PaperRow, data: Data) -> dict[str, Any]:
+    begun = time.perf_counter()
+    model = row.estimator(data).fit(data.X, data.y)
+    assert isinstance(model, KernelClassifier)
+    seconds = time.perf_counter() - begun
+    epochs = [float(value) for value in model.history_["seconds"]]
+    return {
+        "our_error": data.error(model.predict(data.X_test)),
+        "our_seconds": round(seconds, 2),
+        "our_setup_seconds": round(seconds - sum(epochs), 2),
+        "our_epoch_seconds": round(sorted(epochs)[len(epochs) // 2], 3),
+        "n_our_epochs": model.n_iter_,
+    }
+
+
+def _epochs_needed(row: PaperRow, data: Data) -> dict[str, Any]:
+    """Return how many epochs it takes to be as good on test rows as the exact solution."""
+    watched = (data.X_test[:N_WATCHED], data.y_test[:N_WATCHED])
+    exact = replace(row, solver=Direct(), alpha=1e-7, n_epochs=1, batch_size="auto").estimator(data)
+    aim = 1 - exact.fit(data.X, data.y).score(*watched)
+    model = row.estimator(data, early_stopping=True, n_iter_no_change=row.n_epochs)
+    model.fit(data.X, data.y, validation=watched)
+    errors = [1 - float(value) for value in model.history_["validation_score"]]
+    reached = next((number for number, error in enumerate(errors, 1) if error <= aim + 1e-9), None)
+    return {"exact_error": aim, "our_error": min(errors), "n_our_epochs": reached, "n_epochs_run": len(errors)}
+
+
+def tiny_row() -> PaperRow:
+    """Return a row for made data, to see that it runs."""
+    return replace(ROWS[0], data="tiny", basis=Landmarks(20), n_epochs=2)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run from the command line."""
+    known = {row.key: row for row in ROWS}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, help="folder with the npz files")
+    parser.add_argument("--rows", nargs="+", choices=list(known), default=list(known), metavar="KEY")
+    parser.add_argument("--list", action="store_true", help="say which rows there are, and how long they take")
+    parser.add_argument("--out", type=Path, help="JSON file; rows are added to it, one by one")
+    parser.add_argument("--tiny", action="store_true", help="one row on made data: to see that it runs")
+    options = parser.parse_args(argv)
+    if options.list:
+        print(*(f"{row.key:22s} {row.takes:8s} {row.data:14s} {row.what}" for row in ROWS), sep="\n")
+        return
+    if options.folder is None and not options.tiny:
+        parser.error("name the folder of the npz files")
+    before = read(options.out) if options.out is not None and options.out.exists() else []
+    rate, rows = sgemm_rate(300 if options.tiny else 3000), []
+    with tempfile.TemporaryDirectory() as made:
+        for row in [tiny_row()] if options.tiny else [known[key] for key in options.rows]:
+            path = tiny_data(Path(made) / "tiny.npz") if options.tiny else options.folder / f"{row.data}.npz"
+            rows.append(
+                {**run_row(row, load(path)), "peak_gb": round(peak_bytes() / 1e9, 2), "sgemm_gflops": round(rate)}
+            )
+            print(rows[-1], flush=True)
+            if options.out is not None:
+                run = Run(
+                    "reproduction", today(), describe_machine(), versions(), {"tiny": options.tiny}, {"rows": rows}
+                )
+                write([*before, run], options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Every file of figures has the one form, which refuses numbers without units, and pages are made from it alone."""
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+MACHINE = {"cpu": "none", "n_cores": 2}
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The module of the form, with the folder of the scripts on the path for as long as the test lasts."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(FOLDER)
+    yield import_module("figures")
+    for name in set(sys.modules) - before:
+        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_the_figures_that_are_kept_have_the_form(path: Path, scripts: ModuleType) -> None:
+    runs = scripts.read(path)
+    assert runs
+    assert all(rows for run in runs for rows in run.tables.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"date": "yesterday"}, "date is an ISO date or null"),
+        ({"benchmark": ""}, "benchmark is a name"),
+        ({"settings": {"budget": {"s": 1}}}, "settings.budget is not flat"),
+        ({"tables": {"times": {"s": 1}}}, "table times is a list of rows"),
+        ({"tables": {"times": [{"duration": 1.5}]}}, "duration does not name its unit"),
+        ({"tables": {"times": [{"what": {"s": 1}}]}}, "what is not a scalar"),
+        ({"machine": [2]}, "machine is an object"),
+        ({"more": 1}, "a run has"),
+    ],
+)
+def test_what_has_not_the_form_is_refused(change: dict[str, object], said: str, scripts: ModuleType) -> None:
+    record = {"benchmark": "b", "date": "2026-11-22", "machine": MACHINE, "versions": {}, "settings": {}, "tables": {}}
+    assert not list(scripts.problems(record))
+    assert any(said in problem for problem in scripts.problems(record | change))
+
+
+def test_runs_are_added_and_read_back(tmp_path: Path, scripts: ModuleType) -> None:
+    path = tmp_path / "figures.json"
+    run = scripts.Run(
+        "b", None, MACHINE, {}, {}, {"times": [{"n_rows": 3, "fit_seconds": [0.5, 0.25], "chosen": True}]}
+    )
+    scripts.add(run, path)
+    scripts.add(run, path, keep=True)
+    assert scripts.read(path) == [run, run]
+    with pytest.raises(scripts.FiguresError, match="does not name its unit"):
+        scripts.Run("b", None, MACHINE, {}, {}, {"times": [{"duration": 1}]})
+    path.write_text(json.dumps([{"benchmark": "b"}]))
+    with pytest.raises(scripts.FiguresError, match="daskkern-figures/1"):
+        scripts.read(path)
+
+
+def test_a_ratio_that_grew_is_a_regression_only_on_the_same_machine(scripts: ModuleType) -> None:
+    regressions = import_module("regressions")
+
+    def run(ratio: float, cpu: str = "none") -> object:
+        row = {"what": "set-up", "median_seconds": 1.0, "ratio_to_matmul": ratio}
+        return scripts.Run("regressions", "2026-11-22", MACHINE | {"cpu": cpu}, {}, {}, {"times": [row]})
+
+    def judged(now: object, then: object | None) -> tuple[str, bool]:
+        ((_, sentence, worse),) = regressions.compared(now, then, 1.25)
+        return sentence, worse
+
+    assert judged(run(1.2), run(1.0)) == ("1.2 x np.matmul (1e+03 ms), was 1 x on 2026-11-22: 1.20 times that", False)
+    assert judged(run(1.3), run(1.0))[1]
+    assert "on another machine" in judged(run(1.3), run(1.0, "other"))[0]
+    assert not judged(run(1.3), run(1.0, "other"))[1]
+    assert "not kept before" in judged(run(1.3), None)[0]
+
+
+def test_the_page_of_papers_shows_their_figures_without_ours(tmp_path: Path, scripts: ModuleType) -> None:
+    rows, page = import_module("papers.rows"), import_module("papers.page")
+    text = page.page(tmp_path / "none.json")
+    assert "Ours are not measured yet" in text
+    assert len({row.key for row in rows.ROWS}) == len(rows.ROWS)
+    assert {row.table for row in rows.ROWS} == set(rows.TABLES)
+    for row in rows.ROWS:
+        assert row.what in text
+        assert all(sentence in text for sentence in row.differences)
+
+
+def test_the_longest_reading_of_a_budget_is_its_end(scripts: ModuleType, tmp_path: Path) -> None:
+    data = import_module("contest.data").tiny_data(tmp_path / "tiny.npz")
+    found = import_module("contest.race").ran(data, "daskkern auto", 20, budget_s=0.2)
+    assert found["ended"] == "ended after 0.2 s"
+    assert "error" not in found

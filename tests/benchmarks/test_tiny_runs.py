@@ -1,0 +1,58 @@
+"""Every script of benchmarks/ runs in its tiny form, and what it writes has the one form."""
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+ELSEWHERE = {"kernel_products": "test_kernel_products", "soak": "test_soak"}
+LONGER = ("kernel_precision", "main_job", "overhead", "collectives", "recovery")
+HERE = ("time_to_error", "reproduce", "scaling", "regressions", "choices", "precision")
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(FOLDER)
+    yield
+    for name in set(sys.modules) - before:
+        if str(FOLDER) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def test_every_script_is_listed_and_tried() -> None:
+    listed = [each.name for each in import_module("run").BENCHMARKS]
+    scripts = {path.stem for path in FOLDER.glob("*.py") if "--tiny" in path.read_text() and path.stem != "run"}
+    assert set(listed) == scripts == {*HERE, *LONGER, *ELSEWHERE}
+    assert all(name in (FOLDER / "README.md").read_text() for name in listed)
+
+
+def _try(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "figures.json"
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--tiny", "--out", str(out)])
+    import_module(name).main()
+    (run,) = import_module("figures").read(out)
+    assert run.tables
+    assert run.machine["n_cores"]
+    pictures = import_module("pictures")
+    if run.benchmark in pictures.PICTURES:
+        assert pictures.draw(out, tmp_path / "figures.png")
+        assert (tmp_path / "figures.png").stat().st_size > 5000
+    pages = import_module("pages")
+    assert len(pages.section([run], out)) > 3 or run.benchmark == "reproduction"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", HERE)
+def test_a_tiny_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _try(name, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", LONGER)
+def test_a_tiny_run_that_takes_longer(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _try(name, tmp_path, monkeypatch)
