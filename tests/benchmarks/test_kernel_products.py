@@ -44,19 +44,19 @@ def test_all_sections_in_small_without_peers(tmp_path: Path) -> None:
     out = tmp_path / "results.json"
     done = _run("--tiny", "--methods", "numpy,daskkern", "--out", str(out))
     assert done.returncode == 0, done.stderr
-    (run,) = json.loads(out.read_text())
-    sections = run["sections"]
-    assert len(sections["dense"]) == 2 * 2 * 2
-    for record in sections["dense"]:
-        assert set(record["methods"]) == {"numpy", "daskkern"}
-        assert all(method["largest_relative_error"] < 1e-5 for method in record["methods"].values())
-        assert all(method["ns_per_entry"] > 0 for method in record["methods"].values())
-    for record in sections["sparse"]:
-        for path in record["paths"].values():
-            assert path["largest_relative_error"] < 1e-5
-            assert path["largest_relative_difference_to_dense"] < 1e-5
-    assert [size["n_entries"] for size in sections["scaling"]["sizes"]] == [100 * 50, 300 * 50]
-    assert any(verdict["met"] is None and "torch" in verdict["asked"] for verdict in run["targets"])
+    (run,) = json.loads(out.read_text())["runs"]
+    tables = run["tables"]
+    assert len(tables["dense"]) == 2 * 2 * 2 * 2
+    assert len(tables["matmul"]) == 2 * 2 * 2
+    assert {row["method"] for row in tables["dense"]} == {"numpy", "daskkern"}
+    for row in tables["dense"]:
+        assert row["largest_relative_error"] < 1e-5
+        assert row["ns_per_entry"] > 0
+    for row in tables["sparse"]:
+        assert row["largest_relative_error"] < 1e-5
+        assert row["largest_relative_difference_to_dense"] < 1e-5
+    assert [row["n_entries"] for row in tables["scaling"]] == [100 * 50, 300 * 50]
+    assert any(verdict["met"] is None and "torch" in verdict["asked"] for verdict in tables["targets"])
 
 
 @pytest.mark.timeout(60)
