@@ -18,7 +18,7 @@ from typing import Any
 
 SCHEMA = "daskkern-figures/1"
 _SIZES = ("s", "ms", "us", "ns", "seconds", "bytes", "kb", "mb", "gb", "gflops", "cores")
-_PLAIN = ("percent", "share", "ratio", "rate", "error", "errors", "difference", "accuracy", "mae")
+_PLAIN = ("percent", "share", "ratio", "rate", "error", "errors", "difference", "accuracy", "auc", "mae", "rmse")
 UNITS = frozenset((*_SIZES, *_PLAIN))
 PARAMETERS = frozenset(("alpha", "length_scale", "load_average", "seed"))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 from contest.data import tiny_data
-from figures import Run, add, today
+from figures import Run, add, names_its_unit, today
 from products.machine import describe_machine, sgemm_rate, versions
 
 import daskkern
@@ -81,6 +81,7 @@ def main(argv: list[str] | None = None) -> None:
         name: float(seconds)
         for name, seconds in re.findall(r"^  (targets|landmarks|spectrum|columns) +([0-9.]+) s", output, re.M)
     }
+    scores = json.loads(score.stdout)
     row = {
         "fit": " ".join(fit_words),
         "store": Path(options.train).name,
@@ -90,7 +91,8 @@ def main(argv: list[str] | None = None) -> None:
         "wall_seconds": round(wall, 1),
         "peak_rss_of_processes_gb": sorted((round(peak / 1e9, 2) for peak in peaks.values()), reverse=True)[:4],
         "sgemm_gflops_before_after": [round(before), round(sgemm_rate(300 if options.tiny else 3000))],
-        **{"n_rows_scored" if name == "n_rows" else name: value for name, value in json.loads(score.stdout).items()},
+        "n_rows_scored": scores["n_rows"],
+        **{name: value for name, value in scores.items() if isinstance(value, float) and names_its_unit(name)},
     }
     print(json.dumps(row))
     run = Run("main_job", today(), describe_machine(), versions(), {"tiny": options.tiny}, {"fits": [row]})

@@ -110,7 +110,7 @@ def main_job(runs: list[Run]) -> list[str]:
                 row["epoch_seconds"][0],
                 row["epoch_seconds"][-1],
                 row["wall_seconds"],
-                max(row["peak_rss_of_processes_gb"]),
+                max(row["peak_rss_of_processes_gb"], default=""),
                 row["sgemm_gflops_before_after"],
             ]
             for row in rows_of(runs, "fits")

@@ -16,32 +16,38 @@ from style import MARKERS, OURS, colour, figure, where
 
 def time_to_error(runs: Sequence[Run], path: Path) -> None:
     """Draw error against seconds of the fit, a panel for each data set, a line for each contender."""
-    rows = [row for run in runs for row in run.tables["contenders"]]
+    every = (row for run in runs for row in run.tables["contenders"])
+    rows = list({(row["data"], row["contender"], row.get("n_landmarks")): row for row in every}.values())
     names, data = _values(rows, "contender"), _values(rows, "data")
-    with figure(path, 1, len(data), f"Error against seconds of the fit: {where(runs[-1])}", height=4.6) as axes:
-        for axis, one in zip(axes[0], data, strict=True):
+    n_columns = min(2, len(data))
+    n_rows = -(-len(data) // n_columns)
+    with figure(path, n_rows, n_columns, f"Error against seconds of the fit\n{where(runs[-1])}", height=3.8) as axes:
+        for axis, one in zip(axes.flat, data, strict=False):
             mine = [row for row in rows if row["data"] == one]
-            for name in names:
-                points = sorted(
-                    (row["fit_seconds"], row["error"])
-                    for row in mine
-                    if row["contender"] == name and row.get("error") is not None
-                )
-                if points:
-                    axis.plot(*zip(*points, strict=True), _marker(name, names), label=name, color=colour(name), ms=5)
-            axis.set(xscale="log", yscale="log", xlabel="seconds of the fit", ylabel=mine[0]["measure"])
+            _race(axis, mine, names)
             axis.set_title(f"{one}: {mine[0]['n_rows']:,} rows, {mine[0]['n_features']} features", fontsize=10)
-            plain_ticks(axis.xaxis)
-            plain_ticks(axis.yaxis)
-        handles = {
-            label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
-        }
-        axes[0, -1].legend(
-            [handles[name] for name in names if name in handles],
-            [name for name in names if name in handles],
-            loc="center left",
-            bbox_to_anchor=(1.02, 0.5),
+        for axis in axes.flat[len(data) :]:
+            axis.axis("off")
+        handles: dict[str, Any] = {}
+        for axis in axes.flat:
+            handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+        shown = [name for name in names if name in handles]
+        axes[0, -1].legend([handles[name] for name in shown], shown, loc="upper left", bbox_to_anchor=(1.02, 1))
+
+
+def _race(axis: Any, rows: Sequence[Row], names: Sequence[str]) -> None:
+    is_share = rows[0]["measure"].startswith("share")
+    for name in names:
+        points = sorted(
+            (row["fit_seconds"], (100 if is_share else 1) * row["error"])
+            for row in rows
+            if row["contender"] == name and row.get("error") is not None
         )
+        if points:
+            axis.plot(*zip(*points, strict=True), _marker(name, names), label=name, color=colour(name), ms=6)
+    axis.set(xscale="log", xlabel="seconds of the fit (log scale)")
+    axis.set_ylabel("wrong labels, %" if is_share else rows[0]["measure"])
+    plain_ticks(axis.xaxis)
 
 
 def scaling(runs: Sequence[Run], path: Path) -> None:
@@ -53,7 +59,7 @@ def scaling(runs: Sequence[Run], path: Path) -> None:
         (("setup_seconds", "set-up", OURS, "s--"), ("epoch_seconds", "an epoch", OURS, "o-")),
         (("planned_gb", "planned", "#4d4d4d", "s--"), ("peak_gb", "measured peak", OURS, "o-")),
     )
-    with figure(path, 2, len(varied), f"Time and memory of a fit: {where(run)}", width=3.6, height=2.9) as axes:
+    with figure(path, 2, len(varied), f"Time and memory of a fit\n{where(run)}", width=3.6, height=2.9) as axes:
         for column, name in enumerate(varied):
             mine = [row for row in rows if row["varied"] == name]
             for axis, kinds in zip(axes[:, column], lines, strict=True):
@@ -70,16 +76,17 @@ def scaling(runs: Sequence[Run], path: Path) -> None:
 
 def reproduction(runs: Sequence[Run], path: Path) -> None:
     """Draw the paper's error beside ours, row by row."""
-    rows = [row for run in runs for row in run.tables["rows"] if row["unit"] == "error"]
-    labels = [f"{row['what']}\n{row['data']}" for row in rows]
-    with figure(path, 1, 1, f"Errors of the papers and ours: {where(runs[-1])}", 8.0, 0.5 * len(rows) + 0.8) as axes:
-        axis = axes[0, 0]
-        places = range(len(rows))
-        axis.plot([100 * row["paper_error"] for row in rows], places, "D", color=colour("paper"), label="the paper")
+    latest = {row["key"]: row for run in runs for row in run.tables["rows"] if row["unit"] == "error"}
+    rows = list(latest.values())
+    labels = [f"{row['what']}\n{row['paper_data']}, here {row['data']}" for row in rows]
+    with figure(path, 1, 1, f"Errors of the papers and ours\n{where(runs[-1])}", 9.0, 0.5 * len(rows) + 0.8) as axes:
+        axis, places = axes[0, 0], list(range(len(rows)))
         axis.plot([100 * row["our_error"] for row in rows], places, "o", color=OURS, label="daskkern")
-        axis.set_yticks(list(places), labels)
+        theirs = [100 * row["paper_error"] for row in rows]
+        axis.plot(theirs, places, "D", color=colour("paper"), mfc="none", ms=8, label="the paper")
+        axis.set_yticks(places, labels)
         axis.set(xlabel="error, %", ylim=(len(rows) - 0.5, -0.5))
-        axis.legend()
+        axis.legend(loc="upper left", bbox_to_anchor=(1.02, 1))
 
 
 def kernel_products(runs: Sequence[Run], path: Path) -> None:
@@ -91,7 +98,7 @@ def choices(runs: Sequence[Run], path: Path) -> None:
     """Draw the error of each answer, a panel for each question and data set."""
     rows = [row for run in runs for row in run.tables["results"]]
     questions, data = _values(rows, "question"), _values(rows, "data")
-    title = f"One choice at a time: {where(runs[-1])}"
+    title = f"One choice at a time\n{where(runs[-1])}"
     with figure(path, len(questions), len(data), title, height=2.2) as axes:
         for (i, question), (j, one) in product(enumerate(questions), enumerate(data)):
             mine = [row for row in rows if (row["question"], row["data"]) == (question, one)]
@@ -102,7 +109,7 @@ def choices(runs: Sequence[Run], path: Path) -> None:
 def recovery(runs: Sequence[Run], path: Path) -> None:
     """Draw seconds from each fault to the next step."""
     rows = runs[-1].tables["medians"]
-    with figure(path, 1, 1, f"Recovery from faults: {where(runs[-1])}", 8.0, 0.32 * len(rows) + 1) as axes:
+    with figure(path, 1, 1, f"Recovery from faults\n{where(runs[-1])}", 8.0, 0.32 * len(rows) + 1) as axes:
         labels = [f"{row['fault']}, {row['n_workers']} workers" for row in rows]
         bars(axes[0, 0], labels, [row["first_step_s"] for row in rows], "seconds from the fault to the next step")
 
@@ -110,14 +117,15 @@ def recovery(runs: Sequence[Run], path: Path) -> None:
 def regressions(runs: Sequence[Run], path: Path) -> None:
     """Draw each time as a multiple of np.matmul's, run after run."""
     names = _values([row for run in runs for row in run.tables["times"]], "what")
-    with figure(path, 1, 1, "Seconds by those of np.matmul in the same run", 7.0, 4.0) as axes:
+    with figure(path, 1, 1, f"Seconds by those of np.matmul in the same run\n{where(runs[-1])}", 7.0, 4.0) as axes:
         for name in names:
             found = [
                 (run.date, row["ratio_to_matmul"]) for run in runs for row in run.tables["times"] if row["what"] == name
             ]
             axes[0, 0].plot(range(len(found)), [ratio for _, ratio in found], _marker(name, names), label=name)
         axes[0, 0].set_xticks(range(len(runs)), [run.date or "" for run in runs])
-        axes[0, 0].set(yscale="log", ylabel="ratio to np.matmul")
+        axes[0, 0].set(yscale="log", ylabel="ratio to np.matmul (log scale)")
+        plain_ticks(axes[0, 0].yaxis)
         axes[0, 0].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
 
 

@@ -9,6 +9,9 @@ from figures import Run
 
 OURS, GREY = "#1b9e77", "#9e9e9e"
 COLOURS = {
+    "daskkern EigenPro": "#00441b",
+    "daskkern Falkon": "#66a61e",
+    "daskkern NystromSGD": "#a6d854",
     "daskkern": OURS,
     "numpy": GREY,
     "scikit-learn": "#386cb0",
@@ -19,7 +22,7 @@ COLOURS = {
     "xRFM": "#e7298a",
     "paper": "#4d4d4d",
 }
-"""One colour for a contender in every picture."""
+"""One colour for a contender in every picture; names that begin another come after it."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SETTINGS = {
     "font.size": 9,

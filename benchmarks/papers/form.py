@@ -40,6 +40,8 @@ class PaperRow:
         The class that is told from all others.
     most_rows : int or None
         Only so many training rows are used.
+    unit_range : bool
+        Features are moved to the range from 0 to 1, by those of the training rows.
     takes : str
         About how long, on two cores.
     """
@@ -64,6 +66,7 @@ class PaperRow:
     differences: tuple[str, ...] = ()
     positive: int | None = None
     most_rows: int | None = None
+    unit_range: bool = False
     takes: str = "1 min"
 
     @property
@@ -87,13 +90,17 @@ class PaperRow:
 
     def of(self, data: Data) -> Data:
         """Return the data as this row wants them."""
-        X, y, y_test = data.X, data.y, data.y_test
+        X, y, X_test, y_test = data.X, data.y, data.X_test, data.y_test
+        if self.unit_range:
+            least, most = X.min(axis=0), X.max(axis=0)
+            width = np.where(most > least, most - least, 1)
+            X, X_test = (X - least) / width, (X_test - least) / width
         if self.positive is not None:
             y, y_test = (np.asarray(labels == self.positive, np.int64) for labels in (y, y_test))
         if self.most_rows is not None:
             chosen = np.sort(np.random.default_rng(0).permutation(len(X))[: self.most_rows])
             X, y = X[chosen], y[chosen]
-        return replace(data, X=X, y=y, y_test=y_test)
+        return replace(data, X=X, y=y, X_test=X_test, y_test=y_test)
 
 
 def with_median(make: Callable[[float], Kernel]) -> Callable[[Data], Kernel]:
