@@ -99,3 +99,30 @@ def test_the_longest_reading_of_a_budget_is_its_end(scripts: ModuleType, tmp_pat
     found = import_module("contest.race").ran(data, "daskkern auto", 20, budget_s=0.2)
     assert found["ended"] == "ended after 0.2 s"
     assert "error" not in found
+
+
+def test_the_runner_sends_options_on_and_draws(
+    scripts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = import_module("run")
+    run.main([])
+    assert "time_to_error NPZ" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="there is no benchmark nothing"):
+        run.main(["nothing"])
+    with pytest.raises(SystemExit, match="--plot was given without a path"):
+        run.main(["recovery", "--plot"])
+    told = tmp_path / "told.txt"
+    (tmp_path / "recovery.py").write_text(
+        "import pathlib, shutil, sys\n"
+        f"pathlib.Path({str(told)!r}).write_text(' '.join(sys.argv[1:]))\n"
+        f"shutil.copy({str(FOLDER / 'results-recovery.json')!r}, sys.argv[sys.argv.index('--out') + 1])\n"
+        "sys.exit(3)\n"
+    )
+    monkeypatch.setattr(run, "FOLDER", tmp_path)
+    out, picture = tmp_path / "out.json", tmp_path / "out.png"
+    with pytest.raises(SystemExit) as ended:
+        run.main(["recovery.py", f"--plot={picture}", "--repeats", "2", "--out", str(out), "--", "--out", "theirs"])
+    assert ended.value.code == 3
+    assert told.read_text() == f"--repeats 2 --out {out} -- --out theirs"
+    assert scripts.read(out)
+    assert picture.stat().st_size > 5000
