@@ -17,10 +17,26 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = "daskkern-figures/1"
-_SIZES = ("s", "ms", "us", "ns", "seconds", "bytes", "kb", "mb", "gb", "gflops", "cores")
-_PLAIN = ("percent", "share", "ratio", "rate", "error", "errors", "difference", "accuracy", "auc", "mae", "rmse")
+_SIZES = ("s", "ms", "us", "ns", "seconds", "bytes", "kb", "mb", "gb", "gflops", "tflops", "cores")
+_PLAIN = (
+    "percent",
+    "share",
+    "ratio",
+    "rate",
+    "error",
+    "errors",
+    "difference",
+    "accuracy",
+    "auc",
+    "mae",
+    "rmse",
+    "loss",
+    "losses",
+)
 UNITS = frozenset((*_SIZES, *_PLAIN))
 PARAMETERS = frozenset(("alpha", "length_scale", "load_average", "seed"))
+COUNTS = frozenset("npdcm")
+"""Rows, landmarks, features, outputs and rows of a batch, as the field calls them."""
 
 Scalar = str | int | float | bool | None
 Row = Mapping[str, Any]
@@ -107,7 +123,7 @@ def _table_problems(name: str, rows: Any) -> Iterator[str]:
 def names_its_unit(name: str) -> bool:
     """Return whether the name of a number says what it counts or what unit it has."""
     words = name.lower().replace("-", "_").split("_")
-    return name in PARAMETERS or words[0] == "n" or not UNITS.isdisjoint(words)
+    return name in PARAMETERS or words[0] == "n" or words[-1] in COUNTS or not UNITS.isdisjoint(words)
 
 
 def _is_date(value: Any) -> bool:
@@ -128,6 +144,41 @@ def _is_flat(value: Any) -> bool:
 def _has_numbers(value: Any) -> bool:
     each = value if isinstance(value, list | tuple) else [value]
     return any(isinstance(one, int | float) and not isinstance(one, bool) for one in each)
+
+
+def from_plain(
+    record: Mapping[str, Any], settings: Sequence[str] = (), renamed: Mapping[str, str] | None = None
+) -> Run:
+    """Return the run of a nested record: lists of objects and objects become tables, single values the table `whole`.
+
+    `settings` names what was asked, `renamed` gives names that say their unit. Nested names are joined by "_".
+    FiguresError where a number has no unit in its name.
+    """
+    words = renamed or {}
+    about = {name: record.get(name) or {} for name in ("machine", "versions")}
+    tables: dict[str, list[Row]] = {}
+    whole: dict[str, Any] = {}
+    for name, value in record.items():
+        if name in ("benchmark", "date", "machine", "versions", *settings):
+            continue
+        if isinstance(value, Mapping):
+            tables[name] = [dict(_flattened(value, words))]
+        elif isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
+            tables[name] = [dict(_flattened(each, words)) for each in value]
+        else:
+            whole[words.get(name, name)] = value
+    if whole:
+        tables["whole"] = [whole]
+    asked = dict(_flattened({name: record[name] for name in settings}, words))
+    return Run(record["benchmark"], record.get("date"), **about, settings=asked, tables=tables)
+
+
+def _flattened(record: Mapping[str, Any], renamed: Mapping[str, str], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _flattened(value, renamed, f"{before}{name}_")
+        else:
+            yield f"{before}{renamed.get(name, name)}", value
 
 
 def read(path: Path) -> list[Run]:

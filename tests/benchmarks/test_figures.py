@@ -65,6 +65,26 @@ def test_runs_are_added_and_read_back(tmp_path: Path, scripts: ModuleType) -> No
         scripts.read(path)
 
 
+def test_a_nested_record_becomes_a_run(scripts: ModuleType) -> None:
+    record = {
+        "benchmark": "b",
+        "machine": MACHINE,
+        "device": "cpu",
+        "fit": {"setup_s": {"targets": 0.5}, "batch": 64},
+        "rounds": [{"open": {"wall_seconds": 1.0}}],
+        "wall_seconds": 2.0,
+    }
+    run = scripts.from_plain(record, ("device",), {"batch": "n_batch_rows"})
+    assert (run.date, run.machine, run.settings) == (None, MACHINE, {"device": "cpu"})
+    assert run.tables == {
+        "fit": [{"setup_s_targets": 0.5, "n_batch_rows": 64}],
+        "rounds": [{"open_wall_seconds": 1.0}],
+        "whole": [{"wall_seconds": 2.0}],
+    }
+    with pytest.raises(scripts.FiguresError, match="batch does not name its unit"):
+        scripts.from_plain(record)
+
+
 def test_a_ratio_that_grew_is_a_regression_only_on_the_same_machine(scripts: ModuleType) -> None:
     regressions = import_module("regressions")
 

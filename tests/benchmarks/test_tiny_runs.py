@@ -26,7 +26,7 @@ def _path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_every_script_is_listed_and_tried() -> None:
     listed = [each.name for each in import_module("run").BENCHMARKS]
     scripts = {path.stem for path in FOLDER.glob("*.py") if "--tiny" in path.read_text() and path.stem != "run"}
-    assert set(listed) == scripts == {*HERE, *LONGER, *ELSEWHERE}
+    assert {*HERE, *LONGER, *ELSEWHERE} == set(listed) <= scripts
     assert all(name in (FOLDER / "README.md").read_text() for name in listed)
 
 
