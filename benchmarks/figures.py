@@ -123,7 +123,7 @@ def _table_problems(name: str, rows: Any) -> Iterator[str]:
 def names_its_unit(name: str) -> bool:
     """Return whether the name of a number says what it counts or what unit it has."""
     words = name.lower().replace("-", "_").split("_")
-    return name in PARAMETERS or words[0] == "n" or words[-1] in COUNTS or not UNITS.isdisjoint(words)
+    return name in PARAMETERS or "n" in words or words[-1] in COUNTS or not UNITS.isdisjoint(words)
 
 
 def _is_date(value: Any) -> bool:

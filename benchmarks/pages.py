@@ -199,7 +199,7 @@ def time_to_error(runs: list[Run]) -> list[str]:
             run.settings["budget_s"] for run in runs if any(row["data"] == data for row in run.tables["contenders"])
         }
         title = f"### {data.replace('_', '-')}: {first['n_rows']:,} rows, {first['n_features']} features"
-        about = f"Error is the {first['measure']}. Processes were ended after {text(max(budgets))} seconds."
+        about = f"Error is the {first['measure']}. A process had {' or '.join(map(text, sorted(budgets)))} seconds."
         header = ["contender", "landmarks", "error", "fit, s", "whole, s", "peak GB", "GFLOP/s of np.matmul"]
         lines += [title, "", about, "", *table(header, [_contender(row) for row in mine]), ""]
     missing = dict.fromkeys(name for run in runs for name in run.settings["missing"])
@@ -217,7 +217,10 @@ def _contender(row: Row) -> list[Any]:
 def scaling(runs: list[Run]) -> list[str]:
     """Return a table for each thing that is varied."""
     lines: list[str] = []
-    rows = list(runs[-1].tables["sizes"])
+    rows = sorted(
+        {(row["varied"], row[row["varied"]]): row for row in rows_of(runs, "sizes")}.values(),
+        key=lambda row: row[row["varied"]],
+    )
     header = ["set-up, s", "an epoch, s", "planned GB", "measured peak GB"]
     for name in dict.fromkeys(row["varied"] for row in rows):
         mine = [row for row in rows if row["varied"] == name]

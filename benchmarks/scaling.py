@@ -52,7 +52,7 @@ class Size:
 
 VARIED: dict[str, tuple[int, ...]] = {
     "n_rows": (50_000, 200_000, 800_000),
-    "n_landmarks": (1000, 4000, 16_000),
+    "n_landmarks": (1000, 4000, 12_000),
     "n_features": (10, 50, 250, 784),
     "n_processes": (1, 2),
 }
@@ -132,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vary", nargs="+", choices=list(VARIED), default=list(VARIED), help="some of them")
-    parser.add_argument("--out", type=Path, help="JSON file")
+    parser.add_argument("--out", type=Path, help="JSON file; runs are added to it, and the last of a size counts")
     parser.add_argument("--tiny", action="store_true", help="hundreds of rows, in this process: to see that it runs")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     rates = [{"sgemm_gflops_before_after": [round(rate), round(sgemm_rate(300 if options.tiny else 3000))]}]
     settings = {"solver": "eigenpro", "loss": "squared_hinge", "kernel": "gaussian", "tiny": options.tiny}
     tables = {"sizes": rows, "whole": rates}
-    add(Run("scaling", today(), describe_machine(), versions(), settings, tables), options.out)
+    add(Run("scaling", today(), describe_machine(), versions(), settings, tables), options.out, keep=True)
 
 
 if __name__ == "__main__":
