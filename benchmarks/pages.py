@@ -222,7 +222,7 @@ def scaling(runs: list[Run]) -> list[str]:
         key=lambda row: row[row["varied"]],
     )
     header = ["set-up, s", "an epoch, s", "planned GB", "measured peak GB"]
-    for name in dict.fromkeys(row["varied"] for row in rows):
+    for name in dict.fromkeys(row["varied"] for row in rows_of(runs, "sizes")):
         mine = [row for row in rows if row["varied"] == name]
         fixed = [f"{text(mine[0][key])} {words(key)}" for key in ("n_rows", "n_landmarks", "n_features") if key != name]
         figures = [[row[name], *(row[key] for key in _OF_SIZES)] for row in mine]

@@ -53,9 +53,9 @@ def _race(axis: Any, rows: Sequence[Row], names: Sequence[str]) -> None:
 def scaling(runs: Sequence[Run], path: Path) -> None:
     """Draw seconds of set-up and of an epoch, and planned and measured memory, against what is varied."""
     run = runs[-1]
-    every = (row for run in runs for row in run.tables["sizes"])
+    every = [row for run in runs for row in run.tables["sizes"]]
     rows = sorted({(row["varied"], row[row["varied"]]): row for row in every}.values(), key=lambda r: r[r["varied"]])
-    varied = _values(rows, "varied")
+    varied = _values(every, "varied")
     lines = (
         (("setup_seconds", "set-up", OURS, "s--"), ("epoch_seconds", "an epoch", OURS, "o-")),
         (("planned_gb", "planned", "#4d4d4d", "s--"), ("peak_gb", "measured peak", OURS, "o-")),
