@@ -22,6 +22,8 @@ NOTES = {
 TITLES = {
     "results-time-to-error": "Time to error, beside other libraries",
     "results-scaling": "Time and memory as a fit grows",
+    "results-bigger-than-memory": "Data bigger than memory",
+    "results-stages": "From files to predictions, stage by stage",
     "results-regressions": "Three sizes beside np.matmul, run after run",
     "results-cpu-2-cores": "Fits from the command line",
     "results-kernel-products-cpu-2-cores": "Kernel products against peers",

@@ -42,6 +42,8 @@ BENCHMARKS = (
     Benchmark("regressions", "three fixed sizes beside np.matmul, against the last figures kept", "1 min"),
     Benchmark("kernel_products", "K(X, Z) @ A with NumPy, torch, KeOps and daskkern", "12 min"),
     Benchmark("main_job", "daskkern fit and score on a store", "1 to 5 min", "TRAIN TEST"),
+    Benchmark("bigger_than_memory", "20 GB of rows through workers of 1 GB, beside rows in memory", "12 min"),
+    Benchmark("stages", "rows a second of ingest, shuffle, fit, score and predict", "5 min", "NPZ"),
     Benchmark("choices", "one choice of kernel, landmarks, solver at a time, by the error", "15 min", "NPZ..."),
     Benchmark("overhead", "two ranks against one process with two threads", "10 min", "NPZ"),
     Benchmark("collectives", "a sum over the ranks, by ranks, size and way", "3 min"),

@@ -1,0 +1,167 @@
+"""A store many times larger than the memory of the workers that fit it, beside rows that they hold.
+
+    python -m benchmarks bigger_than_memory --folder /with/25/GB --out benchmarks/results-bigger-than-memory.json
+
+EigenPro with landmarks and delayed projections, one pass over the store, by worker processes with a memory limit each.
+Then the same model is fitted to a slice of the rows that the workers hold in memory, with the same batches, before and
+after; rates are rows a second of an epoch, without set-up and without the first pass, which compiles. Kernel blocks are
+never kept. Peak memory is the highest resident size of each worker's process, looked at ten times a second; planned is
+what `daskkern plan` says of one rank. The store stays in the folder, and is taken again if it has the size.
+"""
+
+import argparse
+import logging
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dask.utils import parse_bytes
+from distributed import Client, LocalCluster
+from figures import Run, add, today
+from products.machine import describe_machine, sgemm_rate, versions
+
+from daskkern.backend.concurrency import cpu_count
+from daskkern.basis import Landmarks
+from daskkern.data.store import open_store
+from daskkern.errors import StoreError
+from daskkern.estimators.inputs import array_source
+from daskkern.kernels import Gaussian
+from daskkern.losses import SquaredHinge
+from daskkern.solvers import EigenPro
+from daskkern.training.fit import FitResult, fit
+from daskkern.training.outlook import outlook
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import Source, StoreSource
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
+from out_of_core import Watch, blocks, write_store
+
+WANTED_SHARE = 0.85
+
+
+def store_in(folder: Path, n_rows: int, n_features: int) -> tuple[Path, float | None]:
+    """Return the store of this size in `folder`, and the seconds that writing it took, if it was not there."""
+    path = folder / f"rows-{n_rows}-{n_features}.zarr"
+    try:
+        info = open_store(path).info
+        if (info.n_rows, info.n_features) == (n_rows, n_features):
+            return path, None
+    except StoreError:
+        pass
+    needed, free = 4 * n_rows * n_features, shutil.disk_usage(folder).free
+    if needed * 1.05 > free:
+        sys.exit(f"the store needs {needed / 1e9:.1f} GB, and {folder} has {free / 1e9:.1f} GB free; take --folder")
+    begun = time.perf_counter()
+    write_store(path, n_rows, n_features, seed=1)
+    return path, time.perf_counter() - begun
+
+
+def held_rows(n_rows: int, n_features: int) -> Source:
+    """Return the first rows of the store as arrays of this process."""
+    parts = list(blocks(n_rows, n_features, seed=1))
+    X, y = np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+    return array_source(X, y, None, np.unique(y))
+
+
+def passes(source: Source, settings: FitSettings, client: Client) -> tuple[FitResult, float]:
+    """Fit, and return the result and the seconds of it all."""
+    begun = time.perf_counter()
+    result = fit(source, settings, client=client)
+    return result, time.perf_counter() - begun
+
+
+def rate(result: FitResult, n_rows: int, first: int) -> float:
+    """Return rows a second, the median of the epochs from `first` on."""
+    return n_rows / statistics.median(epoch.seconds for epoch in result.epochs[first:])
+
+
+def measure(store: Path, options: argparse.Namespace, client: Client) -> dict[str, Any]:
+    """Return the figures of the fits."""
+    settings = FitSettings(
+        Gaussian(options.features**0.5), SquaredHinge(), Landmarks(options.landmarks),
+        EigenPro(projection="eigenpro"), max_epochs=1, batch_size=options.batch_size, device="cpu", keep_blocks="never",
+    )  # fmt: skip
+    source = StoreSource.at(str(store))
+    limit = parse_bytes(options.memory_limit)
+    plan = outlook(source, settings, options.workers, max(1, cpu_count() // options.workers), limit)
+    held, repeated = held_rows(options.slice, options.features), replace(settings, max_epochs=3)
+    before = rate(passes(held, repeated, client)[0], options.slice, 1)
+    print(f"in memory: {before:,.0f} rows/s", flush=True)
+    with Watch(list(client.run(os.getpid).values())) as watch:
+        result, seconds = passes(source, settings, client)
+    streamed = rate(result, source.info.n_rows, 0)
+    print(f"from the store: {streamed:,.0f} rows/s; {seconds:.0f} s in all", flush=True)
+    after = rate(passes(held, repeated, client)[0], options.slice, 1)
+    return {
+        "store_gb": round(sum(file.stat().st_size for file in store.rglob("*") if file.is_file()) / 1e9, 2),
+        "n_rows": source.info.n_rows,
+        "n_features": source.info.n_features,
+        "n_workers": options.workers,
+        "limit_of_a_worker_gb": limit / 1e9,
+        "peak_of_a_worker_gb": round(watch.peak / 1e9, 3),
+        "planned_gb": round(plan.total / 1e9, 3),
+        "setup_seconds": round(seconds - result.epochs[0].seconds, 1),
+        "epoch_seconds": round(result.epochs[0].seconds, 1),
+        "fit_seconds": round(seconds, 1),
+        "rows_rate_per_s": round(streamed),
+        "rows_rate_per_s_in_memory_before_after": [round(before), round(after)],
+        "share_of_rate_in_memory": round(streamed / statistics.mean((before, after)), 3),
+        "loss_of_the_pass_rate": round(result.epochs[0].loss, 4),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, help="where the store is kept (default: a temporary folder)")
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--features", type=int, default=500)
+    parser.add_argument("--landmarks", type=int, default=10_000)
+    parser.add_argument("--batch-size", type=int, default=4096)
+    parser.add_argument("--slice", type=int, default=100_000, help="rows that are held in memory")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--memory-limit", default="1GB", help="of each worker")
+    parser.add_argument("--out", type=Path, help="JSON file")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    parser.add_argument("--tiny", action="store_true", help="a few thousand rows: to see that it runs")
+    options = parser.parse_args(argv)
+    if options.tiny:
+        options.rows, options.features, options.landmarks, options.slice, options.batch_size = 6000, 20, 60, 2000, 256
+    with tempfile.TemporaryDirectory(prefix="daskkern-rows-") as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        store, writing = store_in(folder, options.rows, options.features)
+        first = sgemm_rate(300 if options.tiny else 3000)
+        with (
+            LocalCluster(
+                n_workers=options.workers, threads_per_worker=1, memory_limit=options.memory_limit,
+                dashboard_address="127.0.0.1:0", silence_logs=logging.ERROR,
+            ) as cluster,
+            Client(cluster) as client,
+        ):  # fmt: skip
+            found = measure(store, options, client)
+    found["writing_seconds"] = None if writing is None else round(writing, 1)
+    found["sgemm_gflops_before_after"] = [round(first), round(sgemm_rate(300 if options.tiny else 3000))]
+    settings = {
+        "solver": "eigenpro", "projection": "delayed", "loss": "squared_hinge", "kernel": "gaussian",
+        "n_landmarks": options.landmarks, "batch_size": options.batch_size, "n_slice_rows": options.slice,
+        "tiny": options.tiny,
+    }  # fmt: skip
+    run = Run("bigger_than_memory", today(), describe_machine(), versions(), settings, {"fits": [found]})
+    add(run, options.out)
+    print(found)
+    good = found["peak_of_a_worker_gb"] <= found["planned_gb"] <= found["limit_of_a_worker_gb"]
+    if options.check and not (good and found["share_of_rate_in_memory"] >= WANTED_SHARE):
+        sys.exit("a target is missed")
+
+
+if __name__ == "__main__":
+    main()
