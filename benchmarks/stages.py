@@ -2,7 +2,7 @@
 
     python benchmarks/stages.py flights.npz --out benchmarks/results-stages.json
 
-The arrays of the npz (X_train, y_train, X_test, y_test) are written to Parquet first, outside the times, as eight files.
+The arrays of the npz (X_train, y_train, X_test, y_test) are written to Parquet first, outside the times, eight files.
 Each stage is a command of its own; its seconds are those of the whole process, with imports and the workers' start.
 Peak memory is that of the largest of its processes.
 """
