@@ -78,11 +78,16 @@ class KernelBasis:
     def part(self, columns: Columns, rows: Array) -> "KernelPart":
         """Return the products with the given columns, whose points are `rows` (p_r, d)."""
         blocks = columns.blocks or None
-        return KernelPart(self.kernel, columns, self.kernel.points(rows, self.shift, blocks, precision=self.precision))
+        points = self.kernel.points(rows, self._shift(rows), blocks, precision=self.precision)
+        return KernelPart(self.kernel, columns, points)
 
     def points(self, rows: Array) -> Points:
         """Prepare any rows as columns of this basis."""
-        return self.kernel.points(rows, self.shift, precision=self.precision)
+        return self.kernel.points(rows, self._shift(rows), precision=self.precision)
+
+    def _shift(self, rows: Array) -> Array | None:
+        """Return the shift where `rows` are."""
+        return None if self.shift is None else module_of(rows).asarray(self.shift)
 
 
 @dataclass(frozen=True)

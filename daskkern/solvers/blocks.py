@@ -66,8 +66,8 @@ def add_block(problem: Problem, batch: Batch, block: Block, a: Array, change: Fl
     """Return coefficients (p_r, c) after ``b_B += change`` (m, c)."""
     setup: ColumnSetup = problem.extra
     local, here = setup.rows.find(batch.positions)
-    a = a.copy()
-    a[local] += namespace_of(a).asarray((block.root * change)[here].astype(problem.dtype))
+    a, xp = a.copy(), namespace_of(a)
+    a[xp.asarray(local)] += xp.asarray((block.root * change)[here].astype(problem.dtype))
     return a
 
 

@@ -108,7 +108,8 @@ class BudgetedRows:
 
     def _prepared(self, rows: HostArray) -> Points:
         like = self._problem.part.points
-        return self._kernel.points(rows, like.shift, precision=like.precision)
+        shift = None if like.shift is None else to_host(like.shift)
+        return self._kernel.points(rows, shift, precision=like.precision)
 
 
 def best_merges(a: FloatArray, others: FloatArray, kappa: FloatArray) -> tuple[FloatArray, FloatArray]:

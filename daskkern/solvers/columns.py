@@ -53,8 +53,9 @@ class RowShare:
         The sum over the ranks is the whole: it travels with the scores.
         """
         local, here = self.find(positions)
-        part = namespace_of(values).zeros((len(positions), *values.shape[1:]), np.float64)
-        part[here] = values[local]
+        xp = namespace_of(values)
+        part = xp.zeros((len(positions), *values.shape[1:]), np.float64)
+        part[xp.asarray(here)] = values[xp.asarray(local)]
         return part
 
 
@@ -119,7 +120,8 @@ def changes(problem: Problem, batch: Batch, change: Array) -> tuple[IntArray | s
     """
     setup: ColumnSetup = problem.extra
     if setup.all_rows:
-        local, here = setup.rows.find(batch.positions)
+        xp = namespace_of(change)
+        local, here = (xp.asarray(numbers) for numbers in setup.rows.find(batch.positions))
         return local, change[here].astype(problem.dtype)  # the rows of a batch are distinct
     entries = _entries(problem, batch)
     if entries is not None:

@@ -81,7 +81,7 @@ class DoublySGD(Solver[DoublyRun]):
         scale = 1.0 if scale < _LEAST_SCALE else scale
         own = self._fresh(problem, state.step)
         if own.size:
-            v[own] = self._pullback(problem, own, batch, g * (-gamma / batch.size / scale))
+            v[namespace_of(v).asarray(own)] = self._pullback(problem, own, batch, g * (-gamma / batch.size / scale))
         return DoublyRun(v, scale, state.step + 1), loss
 
     def step_size(self, problem: Problem, t: int) -> float:

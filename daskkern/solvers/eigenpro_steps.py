@@ -135,7 +135,7 @@ def step_all_rows(
     residual = multiply_transposed(head, g, xp) * (1 / m) + problem.alpha * state.at_S  # u, own rows of S
     projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
     working = state.working * shrink if problem.alpha else state.working.copy()
-    here, rows = _own_rows(setup, batch)
+    here, rows = (xp.asarray(numbers) for numbers in _own_rows(setup, batch))
     working[here] -= (eta / m) * g[rows]  # the rows of a batch are distinct
     working[:n_head] += eta * setup.part.apply(projected)
     at_S = state.at_S - eta * (residual - setup.damped @ projected) if problem.alpha else state.at_S

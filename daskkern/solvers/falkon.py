@@ -149,7 +149,8 @@ class Falkon(Solver[FalkonRun]):
         del comm
         setup: FalkonSetup = problem.extra
         u = state.u if state.step is None else state.u + _direction(state.step)
-        return setup.part.lower.solve_transposed(u)[problem.part.columns.ids].astype(problem.dtype)
+        own = namespace_of(u).asarray(problem.part.columns.ids)
+        return setup.part.lower.solve_transposed(u)[own].astype(problem.dtype)
 
     def snapshot(self, problem: Problem, state: FalkonRun) -> Snapshot | None:
         quadratic = problem.extra.inner is not None

@@ -124,8 +124,8 @@ class Norma(Solver[NormaRun]):
             row = slice(i, i + 1)
             rows.step(row, 1 - eta * problem.alpha, rows.gradient(problem.loss, row) * -eta)
         local, here = problem.extra.rows.find(batch.positions)
-        young = state.young * rows.shrunk
-        young[local] += namespace_of(young).asarray(rows.change[here].astype(problem.dtype))
+        young, xp = state.young * rows.shrunk, namespace_of(state.young)
+        young[xp.asarray(local)] += xp.asarray(rows.change[here].astype(problem.dtype))
         state = replace(state, young=young, t=t + batch.size, batches=state.batches + 1)
         if state.old is not None and state.born is not None:
             born = state.born.copy()

@@ -109,7 +109,7 @@ class PCG(Solver[PCGRun]):
             whole = _everywhere(setup, setup.root * state.d, comm).astype(problem.dtype)
             state = replace(state, whole=whole, sums=xp.zeros_like(state.d))
         assert state.whole is not None
-        v = state.whole[batch.positions]
+        v = state.whole[xp.asarray(batch.positions)]
         pulled = problem.part.pullback(batch.X, v) if batch.phi is None else multiply_transposed(batch.phi, v, xp)
         state = replace(state, sums=state.sums + pulled)
         if not batch.last:
@@ -135,9 +135,10 @@ class PCG(Solver[PCGRun]):
 def _everywhere(setup: PCGSetup, own: Array, comm: Communicator) -> Array:
     """Return the rows of all ranks (n, c) in the order of the columns."""
     parts = comm.allgather(own)
-    whole = namespace_of(own).empty((setup.n_rows, own.shape[1]), own.dtype)
+    xp = namespace_of(own)
+    whole = xp.empty((setup.n_rows, own.shape[1]), own.dtype)
     for ids, part in zip(setup.ids, parts, strict=True):
-        whole[ids] = part
+        whole[xp.asarray(ids)] = part
     return whole
 
 

@@ -55,17 +55,18 @@ class EigenProProjector:
         n_head = self.part.columns.n_head
         for batch in self.batches * self.epochs:
             local, order = self._members(batch, comm)
-            X = allgather_rows(self.rows[local], comm)[order]
-            wanted = xp.concatenate(list(comm.allgather(h[local])))[order]
+            here, order = xp.asarray(local), xp.asarray(order)
+            X = allgather_rows(self.rows[here], comm)[order]
+            wanted = xp.concatenate(list(comm.allgather(h[here])))[order]
             head = xp.empty((batch.size, n_head), h.dtype)
             g = comm.allreduce(self.part.scores(X, t, head)).astype(h.dtype) - wanted
             if self.weights is not None:
-                g *= self.weights[batch]
+                g *= self.weights[xp.asarray(batch)]
             eta = self.state.step_size(batch.size, 1.0)
             pulled = multiply_transposed(head, g, xp)
             u = comm.allreduce(self.preconditioner.project(pulled, self.part.columns.head_blocks)).astype(h.dtype)
             own = np.isin(batch, self.part.columns.ids, assume_unique=True).nonzero()[0]
-            t[self._local(batch[own])] -= (eta / batch.size) * g[own]
+            t[xp.asarray(self._local(batch[own]))] -= (eta / batch.size) * g[xp.asarray(own)]
             t[:n_head] += (eta / batch.size) * self.preconditioner.apply(u)
         return t
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.namespace import to_device
+from daskkern.backend.namespace import namespace_of, to_device
 from daskkern.backend.random import generator
 from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows import Fields, Rows, take
@@ -146,7 +146,7 @@ def kernel_panel(prepared: Prepared, Z: Array, block: slice) -> Array:
     corner = Z[block]
     panel = kernel.block(Z[block.start :], basis.points(corner))
     width = corner.shape[0]
-    index = np.arange(width)
+    index = namespace_of(panel).arange(width)
     panel[index, index] = kernel.diagonal(corner)
     return panel
 

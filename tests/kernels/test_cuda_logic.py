@@ -7,7 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from cuda_on_host import HostDevice
+from daskkern.testing.cuda_on_host import HostDevice
 from scipy import sparse
 
 from daskkern.arrays import Array, HostArray

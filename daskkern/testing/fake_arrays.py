@@ -1,0 +1,190 @@
+"""Arrays that behave like CuPy's towards NumPy's: nothing of theirs reaches the host, or a host array, unasked.
+
+They hold NumPy arrays, so that the numbers are right. What CuPy refuses is refused here: implicit conversion, host
+arrays as operands, as values and (stricter than CuPy, which copies them silently) as indices, and objects as entries.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import partialmethod
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+
+NAMES = frozenset(
+    "abs add all any arange arccos argmax argsort ascontiguousarray bincount clip concatenate cos cumsum diff divide "
+    "empty_like exp expand_dims flatnonzero full_like isfinite isnan log log1p logaddexp matmul maximum median minimum "
+    "multiply negative nonzero ones_like repeat rint roll searchsorted sign sin sort sqrt square stack subtract sum "
+    "take tanh triu_indices unique where zeros_like not_equal equal less greater logical_not absolute "
+    "true_divide".split()
+)
+"""Functions of CuPy's that daskkern may call, and that do what NumPy's of that name do."""
+CREATORS = frozenset("empty full ones zeros".split())
+CONSTANTS = frozenset("inf nan pi newaxis float16 float32 float64 int32 int64 uint32 uint64 bool_ finfo".split())
+_METHODS = (
+    "all any argmax argsort astype clip copy cumsum diagonal dot max mean min nonzero ravel repeat reshape round "
+    "searchsorted squeeze sum swapaxes transpose view".split()
+)
+_BINARY = (
+    "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne".split()  # as operator has them
+)
+
+
+class FakeArray:
+    """An array on the device. Made by :func:`on_device` only."""
+
+    __array_priority__ = 100
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, held: HostArray) -> None:
+        self.held = held
+
+    shape = property(lambda self: self.held.shape)
+    dtype = property(lambda self: self.held.dtype)
+    ndim = property(lambda self: self.held.ndim)
+    size = property(lambda self: self.held.size)
+    nbytes = property(lambda self: self.held.nbytes)
+    itemsize = property(lambda self: self.held.itemsize)
+    strides = property(lambda self: self.held.strides)
+    flags = property(lambda self: self.held.flags)
+    T = property(lambda self: FakeArray(self.held.T))
+
+    @property
+    def data(self) -> Any:
+        """Where the numbers are."""
+        return SimpleNamespace(ptr=self.held.ctypes.data)
+
+    def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> HostArray:
+        """Return a copy on the host."""
+        del stream, order, out, blocking
+        return self.held.copy()
+
+    def set(self, arr: HostArray, stream: Any = None) -> None:
+        """Fill from a host array, now or when `stream` gets there."""
+        if not isinstance(arr, np.ndarray) or arr.shape != self.shape or arr.dtype != self.dtype:
+            raise ValueError("Shape mismatch or dtype mismatch, or not an array of the host")
+        if stream is None:
+            self.held[...] = arr
+        else:
+            stream.enqueue(lambda: operator.setitem(self.held, ..., arr))
+
+    def item(self) -> Any:
+        """Return the only entry as a Python number."""
+        return self.held.item()
+
+    def tolist(self) -> Any:
+        """Return the entries as Python numbers."""
+        return self.held.tolist()
+
+    def fill(self, value: Any) -> None:
+        """Set all entries."""
+        self.held.fill(stripped(value))
+
+    def __getitem__(self, key: Any) -> "FakeArray":
+        return on_device(self.held[stripped(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
+        self.held[stripped(key)] = stripped(value)
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __iter__(self) -> Any:
+        return (self[k] for k in range(len(self)))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> HostArray:
+        raise TypeError(
+            "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array "
+            "explicitly."
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__":
+            return NotImplemented
+        return called(ufunc, *inputs, **{k: v[0] if k == "out" else v for k, v in kwargs.items()})
+
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if func.__name__ not in NAMES:
+            raise TypeError(f"{func.__name__} is none of the functions that the stand-in for CuPy has")
+        return called(func, *args, **kwargs)
+
+    def __float__(self) -> float:
+        return float(self.held.item())
+
+    def __int__(self) -> int:
+        return int(self.held.item())
+
+    def __index__(self) -> int:
+        return operator.index(self.held.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.held)
+
+    def __neg__(self) -> "FakeArray":
+        return on_device(-self.held)
+
+    def __invert__(self) -> "FakeArray":
+        return on_device(~self.held)
+
+    def __abs__(self) -> "FakeArray":
+        return on_device(abs(self.held))
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        return called(getattr(self.held, name), *args, **kwargs)
+
+    def _binary(self, work: Callable[[Any, Any], Any], other: Any) -> Any:
+        return called(work, self, other)
+
+    def _reflected(self, work: Callable[[Any, Any], Any], other: Any) -> Any:
+        return called(work, other, self)
+
+    def _in_place(self, work: Callable[[Any, Any], Any], other: Any) -> "FakeArray":
+        self.held = work(self.held, stripped(other))
+        return self
+
+
+for _name in _METHODS:
+    setattr(FakeArray, _name, partialmethod(FakeArray._call, _name))
+for _name in _BINARY:
+    _work = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)
+    setattr(FakeArray, f"__{_name}__", partialmethod(FakeArray._binary, _work))
+    if _name not in ("lt", "le", "gt", "ge", "eq", "ne"):
+        setattr(FakeArray, f"__r{_name}__", partialmethod(FakeArray._reflected, _work))
+    if _name in ("add", "sub", "mul", "truediv", "and", "or"):
+        setattr(FakeArray, f"__i{_name}__", partialmethod(FakeArray._in_place, getattr(operator, f"i{_name}")))
+
+
+def on_device(value: Any) -> Any:
+    """Return results as CuPy gives them: numbers are arrays without dimensions, and stay on the device."""
+    if isinstance(value, np.ndarray | np.generic):
+        held = np.asarray(value)
+        if held.dtype.kind not in "biufc":
+            raise ValueError(f"Unsupported dtype {held.dtype}")
+        return FakeArray(held)
+    if isinstance(value, tuple | list):
+        return type(value)(map(on_device, value)) if type(value) in (tuple, list) else tuple(map(on_device, value))
+    return value
+
+
+def stripped(value: Any) -> Any:
+    """Return operands as NumPy's, and raise TypeError for those of the host, as CuPy does."""
+    if isinstance(value, FakeArray):
+        return value.held
+    if isinstance(value, np.ndarray):
+        raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+    if isinstance(value, tuple | list):
+        return type(value)(map(stripped, value))
+    return value
+
+
+def called(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function of NumPy's on what fake arrays hold. Where it writes to `out`, that is returned."""
+    out = kwargs.get("out")
+    with np.errstate(all="ignore"):  # a GPU says nothing
+        made = work(*map(stripped, args), **{name: stripped(value) for name, value in kwargs.items()})
+    return out if isinstance(out, FakeArray) else on_device(made)

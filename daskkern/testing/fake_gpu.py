@@ -1,0 +1,206 @@
+"""A stand-in for CuPy on one GPU: the calls that daskkern makes, on the host, for whole fits without a GPU.
+
+Kernels are the same CUDA text compiled as C++ (:mod:`daskkern.testing.cuda_on_host`), cuBLAS is NumPy behind the same
+addresses and strides, and a stream other than the default one does nothing until somebody waits for it. There is no
+NCCL and no sparse matrix. :data:`SIGNATURES` is compared with the real CuPy where that is installed.
+"""
+
+import ctypes
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from daskkern.kernels.cuda.device import device_of
+from daskkern.testing.cuda_on_host import HostDevice
+from daskkern.testing.fake_arrays import CONSTANTS, CREATORS, NAMES, FakeArray, called, on_device
+
+MEMORY = 8 << 30
+_OPS = {"CUBLAS_OP_N": 0, "CUBLAS_OP_T": 1}
+_TYPES = {"CUDA_R_32F": (0, np.float32), "CUDA_R_64F": (1, np.float64), "CUDA_R_16F": (2, np.float16)}
+_COMPUTE = {
+    "CUBLAS_COMPUTE_32F": 68, "CUBLAS_COMPUTE_64F": 70, "CUBLAS_COMPUTE_32F_FAST_TF32": 77, "CUBLAS_GEMM_DEFAULT": -1,
+}  # fmt: skip
+
+SIGNATURES = {
+    "asarray": ("a", "dtype"),
+    "ndarray.get": (),
+    "ndarray.set": ("arr", "stream"),
+    "ndarray.astype": ("dtype", "copy"),
+    "ndarray.sum": ("axis", "dtype"),
+    "cuda.alloc_pinned_memory": ("size",),
+    "RawModule": ("code",),
+}
+"""Names in CuPy, and the parameters that the stand-in takes there."""
+
+
+class Stream:
+    """What was put on a stream happens in order, and not before somebody waits for it."""
+
+    ptr = 17
+
+    def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def enqueue(self, work: Callable[[], None]) -> None:
+        self._waiting.append(work)
+
+    def record(self, event: "Event | None" = None) -> "Event":
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def wait_event(self, event: "Event") -> None:
+        event.synchronize()
+
+    def synchronize(self) -> None:
+        while self._waiting:
+            self._waiting.popleft()()
+
+
+class Event:
+    """A moment of a stream."""
+
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        self._stream: Stream | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        self._stream = stream
+
+    def synchronize(self) -> None:
+        if self._stream is not None:
+            self._stream.synchronize()
+
+    @property
+    def done(self) -> bool:
+        self.synchronize()
+        return True
+
+
+class _Module:
+    """A compiled CUDA text."""
+
+    def __init__(self, gpu: "FakeGpu", code: str) -> None:
+        self._gpu, self._code = gpu, code
+
+    def get_function(self, name: str) -> Callable[..., None]:
+        def launch(grid: tuple[int, int], block: tuple[int], args: tuple[Any, ...]) -> None:
+            held = [argument.held if isinstance(argument, FakeArray) else argument for argument in args]
+            if any(isinstance(argument, np.ndarray) for argument in args):
+                raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+            with self._gpu.lock:
+                self._gpu.host.launch(self._code, name, grid, block[0], held)
+
+        return launch
+
+
+class FakeGpu:
+    """The module, and what it counts: `compiled` kernels go to `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.host = HostDevice(folder)
+        self.lock = threading.RLock()
+        self.uploads = 0
+        self.module = self._module()
+
+    def _module(self) -> ModuleType:
+        cupy = ModuleType("cupy")
+        names = {name: _function(getattr(np, name)) for name in NAMES}
+        names |= {name: _creator(getattr(np, name)) for name in CREATORS}
+        names |= {name: getattr(np, name) for name in CONSTANTS}
+        cupy.__dict__.update(
+            names, ndarray=FakeArray, asarray=self._asarray, RawModule=lambda code: _Module(self, code), cuda=_cuda(),
+            get_default_memory_pool=lambda: SimpleNamespace(total_bytes=lambda: 1 << 20, free_all_blocks=lambda: None),
+        )  # fmt: skip
+        return cupy
+
+    def _asarray(self, a: Any, dtype: Any = None) -> FakeArray:
+        if isinstance(a, FakeArray):
+            return a if dtype is None or a.dtype == np.dtype(dtype) else on_device(a.held.astype(dtype))
+        self.uploads += 1
+        made: FakeArray = on_device(np.array(a, dtype))
+        return made
+
+    @contextmanager
+    def installed(self) -> Iterator[ModuleType]:
+        """Within the context, this is what ``import cupy`` gives."""
+        parts = {
+            "cupy": self.module, "cupy.cuda": self.module.cuda, "cupy.cuda.nccl": self.module.cuda.nccl,
+        }  # fmt: skip
+        before = {name: sys.modules.get(name) for name in parts}
+        sys.modules.update(parts)
+        try:
+            yield self.module
+        finally:
+            device_of.cache_clear()
+            for name, module in before.items():
+                if module is None:
+                    del sys.modules[name]
+                else:
+                    sys.modules[name] = module
+
+
+def _function(work: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: called(work, *args, **kwargs)
+
+
+def _creator(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes arrays. Those of ``empty`` are full of what must not be read."""
+
+    def create(shape: Any, *args: Any, **kwargs: Any) -> Any:
+        made = called(work, shape, *args, **kwargs)
+        if work is np.empty:
+            made.held.fill(np.nan if made.dtype.kind == "f" else 111)
+        return made
+
+    return create
+
+
+def _cuda() -> ModuleType:
+    cuda, nccl = ModuleType("cupy.cuda"), ModuleType("cupy.cuda.nccl")
+    here, default = threading.local(), Stream()
+    runtime = SimpleNamespace(
+        getDeviceCount=lambda: 1,
+        getDevice=lambda: getattr(here, "device", 0),
+        setDevice=lambda device: setattr(here, "device", device),
+        getDeviceProperties=lambda device: {"name": b"Stand-in", "uuid": bytes(16), "multiProcessorCount": 1},
+        memGetInfo=lambda: (MEMORY, MEMORY),
+        runtimeGetVersion=lambda: 12090,
+        driverGetVersion=lambda: 12090,
+        **{name: number for name, (number, _) in _TYPES.items()},
+    )
+    nccl.__dict__.update(available=False)
+    cuda.__dict__.update(
+        runtime=runtime, Event=Event, Stream=Stream, nccl=nccl, get_current_stream=lambda device_id=-1: default,
+        alloc_pinned_memory=lambda size: bytearray(size),
+        cublas=SimpleNamespace(gemmEx=gemm_ex, **_OPS, **_COMPUTE), device=SimpleNamespace(get_cublas_handle=lambda: 5),
+    )  # fmt: skip
+    return cuda
+
+
+def gemm_ex(
+    handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int,
+    A: int, Atype: int, lda: int, B: int, Btype: int, ldb: int, beta: int,
+    C: int, Ctype: int, ldc: int, computeType: int, algo: int,
+) -> None:  # fmt: skip
+    """Do what cublasGemmEx does, on tables in column order at addresses; alpha is 1 and beta 0."""
+    left = _table(A, Atype, lda, (k, m) if transa else (m, k))
+    right = _table(B, Btype, ldb, (n, k) if transb else (k, n))
+    out = _table(C, Ctype, ldc, (m, n))
+    product = (left.T if transa else left).astype(out.dtype) @ (right.T if transb else right).astype(out.dtype)
+    out[...] = product
+
+
+def _table(address: int, kind: int, line: int, shape: tuple[int, int]) -> Any:
+    dtype = next(np.dtype(dtype) for number, dtype in _TYPES.values() if number == kind)
+    rows, columns = shape
+    assert line >= rows, "the leading dimension is less than the rows"
+    size = ((columns - 1) * line + rows) * dtype.itemsize
+    flat = np.frombuffer((ctypes.c_char * size).from_address(address), dtype)
+    return np.lib.stride_tricks.as_strided(flat, shape, (dtype.itemsize, line * dtype.itemsize))
