@@ -73,6 +73,39 @@ def cupy_devices() -> CupyDevices:
     return CupyDevices(usable, *versions, "" if usable else "CuPy found no CUDA device")
 
 
+def cupy_problem() -> str:
+    """Return why CuPy can use no CUDA device in this process, and what to do; "" where it can use one."""
+    try:
+        import cupy  # optional package
+
+        runtime, refusal = cupy.cuda.runtime, ""
+    except ModuleNotFoundError:
+        return "CuPy is not installed; install daskkern[cuda12] or daskkern[cuda13]"
+    except Exception as error:  # libraries that do not load raise what they like
+        return f"CuPy cannot be loaded ({error}); install daskkern[cuda12] or daskkern[cuda13] in a new environment"
+    try:
+        if int(runtime.getDeviceCount()) > 0:
+            return ""
+    except Exception as error:  # CuPy raises its own types
+        refusal = f"{type(error).__name__}: {error}"
+    has, needs = _version(runtime.driverGetVersion), _version(runtime.runtimeGetVersion)
+    if has in ("", "0.0"):
+        return "there is no NVIDIA driver here; install one, or run on a machine with a GPU"
+    if _major(has) < _major(needs):
+        return (
+            f"CuPy is built for CUDA {_major(needs)} and the driver supports CUDA {has}; "
+            f"install daskkern[cuda{_major(has)}] in its place, or a newer driver"
+        )
+    if refusal and has.split(".") != needs.split(".") and "InsufficientDriver" in refusal:
+        return f"the driver supports CUDA {has}, which is too old for CuPy's CUDA {needs}; install a newer driver"
+    why = f" ({refusal})" if refusal else ""
+    return f"the driver shows no CUDA device{why}; look at nvidia-smi and at CUDA_VISIBLE_DEVICES"
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0] or 0)
+
+
 def _version(ask: Callable[[], int]) -> str:
     """Return a version that CUDA writes as 1000 major + 10 minor."""
     try:

@@ -10,6 +10,7 @@ from types import ModuleType
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
+from daskkern.backend.devices import cupy_problem
 from daskkern.errors import ClusterError, SpecError
 
 
@@ -75,18 +76,12 @@ def namespace_for(device: str) -> ModuleType:
         raise SpecError(f"device {device!r} was asked; choose 'cpu', 'gpu' or 'auto'")
     if device == "cpu":
         return np
-    try:
+    problem = cupy_problem()
+    if not problem:
         import cupy  # optional package
 
-        if cupy.cuda.runtime.getDeviceCount() > 0:
-            module: ModuleType = cupy
-            return module
-        found = "CuPy found no CUDA device"
-    except Exception as error:  # CuPy raises its own types for a missing driver
-        found = f"{type(error).__name__}: {error}"
+        module: ModuleType = cupy
+        return module
     if device == "gpu":
-        raise ClusterError(
-            f"device 'gpu' was asked, but this process cannot use one ({found}); "
-            "install daskkern[cuda12] or daskkern[cuda13] on a machine with a GPU, or ask for device 'cpu'"
-        )
+        raise ClusterError(f"device 'gpu' was asked, but {problem}; or ask for device 'cpu'")
     return np

@@ -82,9 +82,10 @@ class ClusterRequest:
         if self.gpus in ("all", "auto"):
             return self.gpus
         try:
-            return int(self.gpus)
+            numbers = tuple(int(word) for word in self.gpus.split(","))
         except ValueError:
-            raise SpecError(f"--gpus {self.gpus!r} was given; give a number or 'all'") from None
+            raise SpecError(f"--gpus {self.gpus!r} was given; give 'all', a number, or devices such as 0,2") from None
+        return numbers if "," in self.gpus else numbers[0]
 
 
 def _address(client: Client) -> str:
@@ -124,7 +125,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @scheduler_options
     @click.option("--workers", type=int, metavar="N", help="Start N local worker processes; 0 runs in this process.")
-    @click.option("--gpus", metavar="all|N", help="Start one local worker for each GPU.")
+    @click.option("--gpus", metavar="all|N|0,2", help="Start one local worker for each GPU: all, so many, or these.")
     @functools.wraps(command)
     def wrapped(*args: Any, running: ClusterRequest, workers: int | None, gpus: str | None, **others: Any) -> Any:
         if sum(value is not None for value in (running.scheduler, running.scheduler_file, workers, gpus)) > 1:

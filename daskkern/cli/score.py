@@ -18,12 +18,15 @@ from daskkern.training.tally import Score
 @click.argument("store")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with everything that is known.")
 @click.option("--details", is_flag=True, help="Add the confusion matrix, and how far probabilities can be trusted.")
-def score_command(model: str, store: str, as_json: bool, details: bool) -> None:
+@click.option(
+    "--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", help="Where to compute; auto takes a GPU."
+)
+def score_command(model: str, store: str, as_json: bool, details: bool, device: str) -> None:
     """Score MODEL on STORE, in one pass: accuracy, error and ROC-AUC, or RMSE, MAE and R2.
 
     STORE may also be a table with the columns of the training table, such as a .csv file.
     """
-    fitted = load_model(model)
+    fitted = load_model(model).on(device)
     with rows_of(fitted, store) as rows, progress_bar() as bar:
         line = bar.add_task("scoring", total=rows.info.n_rows)
         score = score_store(fitted, rows, lambda done, total: bar.update(line, completed=done, total=total))
@@ -40,12 +43,15 @@ def score_command(model: str, store: str, as_json: bool, details: bool) -> None:
 @click.argument("store")
 @click.option("--out", required=True, metavar="STORE", help="Where to write the predictions.")
 @click.option("--overwrite", is_flag=True, help="Replace predictions that exist.")
-def predict_command(model: str, store: str, out: str, overwrite: bool) -> None:
+@click.option(
+    "--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", help="Where to compute; auto takes a GPU."
+)
+def predict_command(model: str, store: str, out: str, overwrite: bool, device: str) -> None:
     """Predict every row of STORE and write the predictions, in bounded memory.
 
     STORE may also be a table with the columns of the training table, such as a .csv file.
     """
-    fitted = load_model(model)
+    fitted = load_model(model).on(device)
     check_destination(out, kind=FORMAT, overwrite=overwrite)
     with rows_of(fitted, store, out, targets=False) as rows, progress_bar() as bar:
         line = bar.add_task("predicting", total=rows.info.n_rows)

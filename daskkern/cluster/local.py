@@ -37,7 +37,7 @@ class Connection:
 def connect(
     scheduler: str | None = None,
     workers: int | None = None,
-    gpus: int | Literal["all", "auto"] | None = None,
+    gpus: int | tuple[int, ...] | Literal["all", "auto"] | None = None,
     memory_limit: str | int | None = "auto",
     threads_per_worker: int | None = None,
     *,
@@ -55,8 +55,8 @@ def connect(
     workers
         Worker processes to start; by default one for each core, at most four.
     gpus
-        Start one worker for each of so many GPUs. "auto" takes all that are found and does without when there
-        are none or dask-cuda is missing; None does not look.
+        Start one worker for each of so many GPUs, or for each of those with these numbers. "auto" takes all that are
+        found and does without when there are none or dask-cuda is missing; None does not look.
     memory_limit
         Memory of one worker, as Dask understands it.
     threads_per_worker
@@ -104,6 +104,8 @@ def _check(scheduler: str | None, workers: int | None, gpus: Any, threads_per_wo
     for name, number in (("workers", workers), ("gpus", gpus), ("threads_per_worker", threads_per_worker)):
         if isinstance(number, int) and number < 1:
             raise SpecError(f"{name}={number} was asked; give at least 1")
+    if isinstance(gpus, tuple) and (len(set(gpus)) < len(gpus) or not gpus or min(gpus) < 0):
+        raise SpecError(f"the GPUs {gpus} were asked; give different numbers from 0 on, such as 0,2")
     if isinstance(gpus, str) and gpus not in ("all", "auto"):
         raise SpecError(f"gpus={gpus!r} was asked; give a number, 'all' or 'auto'")
     if workers is not None and gpus not in (None, "auto"):
@@ -158,17 +160,21 @@ def _gpu_cluster(gpus: Any, threads_per_worker: int | None, common: dict[str, An
         found = get_n_gpus()
         if found == 0:
             raise ClusterError("no GPU was found")
-        if isinstance(gpus, int) and gpus > found:
+        devices = list(gpus) if isinstance(gpus, tuple) else list(range(gpus if isinstance(gpus, int) else found))
+        if max(devices) >= found:
             raise ClusterError(f"{found} GPUs were found")
-        devices = list(range(gpus if isinstance(gpus, int) else found))
         return LocalCUDACluster(CUDA_VISIBLE_DEVICES=devices, threads_per_worker=threads_per_worker or 1, **common)
     except Exception as error:  # dask-cuda without a driver raises the types of several libraries
         if gpus == "auto":
             return None
         raise ClusterError(
-            f"{gpus} GPUs were asked and cannot be had ({type(error).__name__}: {error}); install daskkern[cuda12] or "
-            "daskkern[cuda13] on a machine with GPUs, or leave out the GPUs to run on the CPU"
+            f"{_words(gpus)} were asked and cannot be had ({type(error).__name__}: {error}); install daskkern[cuda12] "
+            "or daskkern[cuda13] on a machine with GPUs, or leave out the GPUs to run on the CPU"
         ) from error
+
+
+def _words(gpus: Any) -> str:
+    return f"the GPUs {', '.join(map(str, gpus))}" if isinstance(gpus, tuple) else f"{gpus} GPUs"
 
 
 def _close(cluster: Any) -> None:

@@ -1,13 +1,15 @@
 """A fitted model: points, coefficients and what is needed to read scores. Needs only NumPy; see ``store`` for disk."""
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import HostArray
-from daskkern.backend.namespace import is_sparse
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.data.csr import first_not_finite
 from daskkern.data.encoding import Encoding
@@ -18,6 +20,15 @@ from daskkern.losses import Probabilistic, best_of, decode, parse_loss
 from daskkern.monitor.history import History
 
 _BLOCK_ROWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class _Scorer:
+    """Points and coefficients where scores are computed."""
+
+    xp: ModuleType
+    points: Points
+    coef: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +83,7 @@ class KernelModel:
         if self.points.ndim != 2 or self.coef.ndim != 2 or self.points.shape[0] != self.coef.shape[0]:
             raise ModelError(f"points {self.points.shape} and coefficients {self.coef.shape} of the model disagree")
         shift = self.kernel.shift_for(self.points)
-        object.__setattr__(self, "_prepared", self.kernel.points(self.points, shift))
+        object.__setattr__(self, "_scorer", _Scorer(np, self.kernel.points(self.points, shift), self.coef))
 
     @property
     def history_(self) -> History:
@@ -93,6 +104,25 @@ class KernelModel:
     def n_features(self) -> int:
         """Features d that the model expects."""
         return self.kernel.features_of(self.points)
+
+    def on(self, device: str) -> "KernelModel":
+        """Return the model whose scores are computed on `device`: "cpu", "gpu" or "auto" (a GPU where there is one).
+
+        Points and coefficients are copied to a GPU once; rows go there, and scores come back, block by block. All
+        arrays that are given and returned stay NumPy's. On the CPU this is the model itself.
+
+        Raises
+        ------
+        ClusterError
+            When "gpu" was asked and cannot be had.
+        """
+        xp = namespace_for(device)
+        if xp is np:
+            return self
+        placed, points = copy(self), to_device(self.points, xp)
+        scorer = _Scorer(xp, self.kernel.points(points, self.kernel.shift_for(points)), xp.asarray(self.coef))
+        object.__setattr__(placed, "_scorer", scorer)
+        return placed
 
     def decision_function(self, X: HostArray, *, scaled: bool = False) -> HostArray:
         """Return scores: (n, c), or (n,) when c is 1; of two classes, the second one's less the first one's, (n,).
@@ -128,7 +158,7 @@ class KernelModel:
 
     def scores(self, X: HostArray, *, scaled: bool = False) -> HostArray:
         """Return scores (n, c) for checked rows, in blocks: memory is the result and one block a thread."""
-        prepared: Points = self._prepared  # type: ignore[attr-defined]
+        here: _Scorer = self._scorer  # type: ignore[attr-defined]
         each = self.scores_each
         out = np.empty((X.shape[0], self.coef.shape[1] // each), self.coef.dtype)
         for rows in slices(X.shape[0], _BLOCK_ROWS):
@@ -139,7 +169,8 @@ class KernelModel:
                     if scaled
                     else self.scaling.apply(block, self.points.dtype)
                 )
-                out[rows] = best_of(self.kernel.matvec(cast, prepared, self.coef), each)
+                found = self.kernel.matvec(to_device(cast, here.xp), here.points, here.coef)
+                out[rows] = to_host(best_of(found, each))
             if not np.isfinite(out[rows]).all():
                 bad = rows.start + int(np.flatnonzero(~np.isfinite(out[rows]).all(axis=1))[0])
                 raise DataError(f"row {bad} has values too large for {self.points.dtype}: its score is not a number")

@@ -6,7 +6,7 @@ arrays as operands, as values and (stricter than CuPy, which copies them silentl
 
 import operator
 from collections.abc import Callable, Mapping
-from functools import partialmethod
+from functools import partial, partialmethod
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,23 +14,25 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 
-NAMES = frozenset(
-    "abs add all any arange arccos argmax argsort ascontiguousarray bincount clip concatenate cos cumsum diff divide "
-    "empty_like exp expand_dims flatnonzero full_like isfinite isnan log log1p logaddexp matmul maximum median minimum "
-    "multiply negative nonzero ones_like repeat rint roll searchsorted sign sin sort sqrt square stack subtract sum "
-    "take tanh triu_indices unique where zeros_like not_equal equal less greater logical_not absolute "
-    "true_divide".split()
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+NAMES = _words(
+    "abs absolute add all any arange arccos argmax argsort ascontiguousarray clip concatenate cos cumsum diff divide "
+    "empty_like exp flatnonzero full_like isfinite log log1p logaddexp matmul maximum median minimum multiply negative "
+    "not_equal ones_like rint roll sign sin sort sqrt square stack subtract sum tanh triu_indices true_divide unique "
+    "where zeros_like"
 )
-"""Functions of CuPy's that daskkern may call, and that do what NumPy's of that name do."""
-CREATORS = frozenset("empty full ones zeros".split())
-CONSTANTS = frozenset("inf nan pi newaxis float16 float32 float64 int32 int64 uint32 uint64 bool_ finfo".split())
-_METHODS = (
+"""Functions of CuPy's that do what NumPy's of that name do, as far as daskkern calls them."""
+CREATORS = _words("empty full ones zeros")
+CONSTANTS = _words("inf nan pi newaxis float16 float32 float64 int32 int64 uint32 uint64 bool_ finfo")
+METHODS = _words(
     "all any argmax argsort astype clip copy cumsum diagonal dot max mean min nonzero ravel repeat reshape round "
-    "searchsorted squeeze sum swapaxes transpose view".split()
+    "searchsorted squeeze sum swapaxes transpose view"
 )
-_BINARY = (
-    "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne".split()  # as operator has them
-)
+_BINARY = _words("add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne")
 
 
 class FakeArray:
@@ -69,7 +71,7 @@ class FakeArray:
         if stream is None:
             self.held[...] = arr
         else:
-            stream.enqueue(lambda: operator.setitem(self.held, ..., arr))
+            stream.enqueue(partial(np.copyto, self.held, arr))
 
     def item(self) -> Any:
         """Return the only entry as a Python number."""
@@ -148,7 +150,7 @@ class FakeArray:
         return self
 
 
-for _name in _METHODS:
+for _name in METHODS:
     setattr(FakeArray, _name, partialmethod(FakeArray._call, _name))
 for _name in _BINARY:
     _work = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)

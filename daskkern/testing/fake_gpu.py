@@ -175,7 +175,7 @@ def _cuda() -> ModuleType:
         driverGetVersion=lambda: 12090,
         **{name: number for name, (number, _) in _TYPES.items()},
     )
-    nccl.__dict__.update(available=False)
+    nccl.__dict__.update(available=True)  # ranks of one GPU take the host
     cuda.__dict__.update(
         runtime=runtime, Event=Event, Stream=Stream, nccl=nccl, get_current_stream=lambda device_id=-1: default,
         alloc_pinned_memory=lambda size: bytearray(size),
@@ -198,9 +198,9 @@ def gemm_ex(
 
 
 def _table(address: int, kind: int, line: int, shape: tuple[int, int]) -> Any:
-    dtype = next(np.dtype(dtype) for number, dtype in _TYPES.values() if number == kind)
+    dtype: np.dtype[Any] = next(np.dtype(dtype) for number, dtype in _TYPES.values() if number == kind)
     rows, columns = shape
     assert line >= rows, "the leading dimension is less than the rows"
     size = ((columns - 1) * line + rows) * dtype.itemsize
-    flat = np.frombuffer((ctypes.c_char * size).from_address(address), dtype)
+    flat = np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)).cast("B"), dtype)
     return np.lib.stride_tricks.as_strided(flat, shape, (dtype.itemsize, line * dtype.itemsize))

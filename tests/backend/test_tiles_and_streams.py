@@ -159,5 +159,5 @@ def test_arrays_on_a_device_keep_their_namespace_and_are_never_mixed_with_others
 def test_a_gpu_that_is_not_there_is_an_error_only_when_it_was_asked_for(fake_cupy: ModuleType) -> None:
     del fake_cupy  # has no CUDA runtime
     assert namespace_for("auto") is np
-    with pytest.raises(ClusterError, match="device 'gpu' was asked, but this process cannot use one"):
+    with pytest.raises(ClusterError, match="device 'gpu' was asked, but CuPy cannot be loaded"):
         namespace_for("gpu")

@@ -7,7 +7,6 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from daskkern.testing.cuda_on_host import HostDevice
 from scipy import sparse
 
 from daskkern.arrays import Array, HostArray
@@ -17,6 +16,7 @@ from daskkern.kernels.cuda import Operands, block_table, engine, twins
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import Precision
 from daskkern.testing import naive
+from daskkern.testing.cuda_on_host import HostDevice
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH; install a C++ compiler")
 RESOLVED = [KERNELS[name].kernel().resolve(np.random.default_rng(9).standard_normal((40, 5))) for name in KERNELS]

@@ -1,0 +1,211 @@
+"""Whole fits on a GPU, or on its stand-in, against the same fits on the CPU."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskkern.arrays import HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.threads import run_threads
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, NystromFeatures, RandomFeatures
+from daskkern.cluster.desk import Desk
+from daskkern.data.schema import Scaling
+from daskkern.events import EpochFinished, Event, StageFinished, silent
+from daskkern.kernels import Gaussian, Kernel, Laplacian
+from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
+from daskkern.models import KernelModel, load_model, save_model
+from daskkern.solvers import (
+    BSGD,
+    PCG,
+    SDCA,
+    SGD,
+    ASkotch,
+    BlockCD,
+    Direct,
+    DoublySGD,
+    EigenPro,
+    Falkon,
+    Norma,
+    NystromSGD,
+    Solver,
+)
+from daskkern.training.fit import fit
+from daskkern.training.keeper import Safety
+from daskkern.training.memory import MemoryPlan
+from daskkern.training.prepare import prepare
+from daskkern.training.rank import RankResult, RankTask, run_rank
+from daskkern.training.settings import EarlyStopping, FitSettings
+from daskkern.training.sources import ArraySource, SourceInfo
+
+N, D = 130, 4
+_GAUSSIAN = Gaussian(2.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to fit; `far` rows are so far from the origin that they are moved before distances."""
+
+    basis: BasisSpec
+    solver: Solver[Any]
+    loss: Loss
+    far: bool = True
+    kernel: Kernel = _GAUSSIAN
+
+
+CASES = {
+    "eigenpro, all rows": Case(AllRows(), EigenPro(), Squared()),
+    "eigenpro, momentum": Case(AllRows(), EigenPro(momentum=0.5), Squared(), far=False, kernel=Laplacian(3.0)),
+    "eigenpro 3": Case(Landmarks(40), EigenPro(window=1), Logistic()),
+    "eigenpro 4, exact": Case(Landmarks(40), EigenPro(window=3), Squared()),
+    "eigenpro 4, iterative": Case(Landmarks(40), EigenPro(projection="eigenpro", window=2), SquaredHinge()),
+    "eigenpro, random features": Case(RandomFeatures(40), EigenPro(), Squared()),
+    "eigenpro, nystrom features": Case(NystromFeatures(40), EigenPro(), Squared()),
+    "nystrom_sgd": Case(Landmarks(40), NystromSGD(), SquaredHinge()),
+    "falkon": Case(Landmarks(40), Falkon(), Squared()),
+    "falkon, logistic": Case(Landmarks(40), Falkon(), Logistic()),
+    "doubly_sgd": Case(DoublyStochastic(16), DoublySGD(), Logistic()),
+    "askotch": Case(AllRows(), ASkotch(), Squared()),
+    "block_cd": Case(AllRows(), BlockCD(), Squared()),
+    "bsgd": Case(Landmarks(40), BSGD(), Squared()),
+    "direct": Case(Landmarks(40), Direct(), Squared(), far=False),
+    "norma": Case(AllRows(), Norma(), Squared()),
+    "pcg": Case(AllRows(), PCG(), Squared()),
+    "sdca": Case(AllRows(), SDCA(), Squared()),
+    "sgd": Case(RandomFeatures(40), SGD(), Squared()),
+}
+DEALT = ("eigenpro, all rows", "eigenpro 4, exact", "eigenpro 4, iterative", "nystrom_sgd", "falkon", "doubly_sgd")
+
+
+def _source(far: bool) -> ArraySource:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D))
+    y = np.digitize(X[:, 0] + np.sin(2 * X[:, 1]), [-0.7, 0.7])
+    info = SourceInfo(N, D, "classification", ("low", "middle", "high"), Scaling(), None, 1, True)
+    return ArraySource(X + 300 * far, y, rng.uniform(0.2, 2.0, N), info)
+
+
+def _settings(case: Case, device: str, **others: Any) -> FitSettings:
+    given = {"max_epochs": 2, "batch_size": 32, "dtype": "float64", **others}
+    return FitSettings(case.kernel, case.loss, case.basis, case.solver, 1e-3, device=device, **given)
+
+
+def _agree(found: HostArray, expected: HostArray, tolerance: float = 1e-7) -> None:
+    assert type(found) is np.ndarray
+    scale = float(np.abs(expected).max())
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)
+
+
+def _scores(model: KernelModel, far: bool) -> HostArray:
+    return model.scores(np.asarray(_source(far).X))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_trained_on_the_gpu_is_that_of_the_cpu(xp: ModuleType, name: str) -> None:
+    case = CASES[name]
+    source = _source(case.far)
+    expected = fit(source, _settings(case, "cpu"))
+    found = fit(source, _settings(case, "gpu"))
+    _agree(_scores(found.model, case.far), _scores(expected.model, case.far))
+    losses = [[epoch.loss for epoch in result.epochs] for result in (found, expected)]
+    np.testing.assert_allclose(*losses, rtol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["eigenpro, all rows", "eigenpro 4, exact", "falkon"])
+def test_float32_fits_agree_as_far_as_float32_can(xp: ModuleType, name: str) -> None:
+    case = replace(CASES[name], far=False, kernel=Laplacian(3.0))
+    source = _source(far=False)
+    found, expected = (fit(source, _settings(case, device, dtype="float32")).model for device in ("gpu", "cpu"))
+    assert found.coef.dtype == np.float32
+    _agree(_scores(found, far=False), _scores(expected, far=False), 1e-3)
+
+
+@pytest.mark.parametrize("name", ["eigenpro 4, exact", "eigenpro, all rows"])
+def test_validation_and_early_stopping_take_place_on_the_gpu(xp: ModuleType, name: str) -> None:
+    case = CASES[name]
+    source, stopping = _source(case.far), EarlyStopping(fraction=0.2, patience=1)
+    results = [fit(source, _settings(case, device, max_epochs=4, early_stopping=stopping)) for device in ("gpu", "cpu")]
+    found, expected = ([(e.validation_loss, e.validation_score) for e in result.epochs] for result in results)
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+    _agree(_scores(results[0].model, case.far), _scores(results[1].model, case.far))
+
+
+@pytest.mark.parametrize("keep", ["memory", "disk"])
+def test_kept_blocks_give_the_model_of_blocks_made_anew(xp: ModuleType, keep: str, tmp_path: Path) -> None:
+    case = CASES["eigenpro, all rows"]
+    source, settings = _source(case.far), _settings(case, "gpu", scratch=str(tmp_path))
+    plan = MemoryPlan(items=(), kept=1 << 24, kept_wanted=1 << 24, keeps_rows=keep == "memory", budget=1 << 40)
+    if keep == "disk":
+        plan = replace(plan, kept=0, disk=1 << 24)
+    _agree(_coef(_ranks(source, settings, 1, plan)), fit(source, settings).model.coef)
+
+
+def _ranks(
+    source: ArraySource, settings: FitSettings, size: int, plan: MemoryPlan, listen: Callable[[Event], None] = silent
+) -> list[RankResult]:
+    prepared = prepare(source, settings, False)
+
+    def work(comm: Communicator) -> RankResult:
+        task = RankTask(source, settings, prepared, None, plan, 1)
+        result = run_rank(comm, task, Desk(listen if comm.rank == 0 else silent, lambda: False))
+        assert isinstance(result, RankResult)
+        return result
+
+    return run_threads(size, work)
+
+
+def _coef(results: list[RankResult]) -> HostArray:
+    coef = np.empty((sum(result.ids.size for result in results), results[0].coef.shape[1]), results[0].coef.dtype)
+    for result in results:
+        coef[result.ids] = result.coef
+    return coef
+
+
+@pytest.mark.parametrize("name", DEALT)
+def test_two_ranks_on_one_gpu_make_the_model_of_one(xp: ModuleType, name: str) -> None:
+    case = CASES[name]
+    source, settings = _source(case.far), _settings(case, "gpu")
+    plan = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
+    told: list[Event] = []
+    one, two = (_coef(_ranks(source, settings, size, plan, told.append)) for size in (1, 2))
+    _agree(two, one)
+    notes = [event.detail for event in told if isinstance(event, StageFinished) and event.stage == "collectives"]
+    assert notes == ["sums go through the host: ranks 0 and 1 share a GPU, which NCCL does not allow"]
+
+
+@pytest.mark.parametrize("name", DEALT)
+@pytest.mark.parametrize("first", ["gpu", "cpu"])
+def test_a_run_is_continued_on_the_other_device(xp: ModuleType, name: str, first: str, tmp_path: Path) -> None:
+    case, other = CASES[name], {"gpu": "cpu", "cpu": "gpu"}[first]
+    source, where = _source(case.far), str(tmp_path / "checkpoint")
+    ended = 1 if name != "doubly_sgd" else 2
+    safety = Safety(checkpoint=where, checkpoint_s=0.0, commit_s=0.0)
+    fit(source, _settings(case, first, max_epochs=ended), safety=safety)
+    went_on = fit(source, _settings(case, other, max_epochs=2), safety=replace(safety, resume=True))
+    assert [epoch.epoch for epoch in went_on.epochs] == [1, 2]
+    whole = fit(source, _settings(case, "cpu", max_epochs=2))
+    _agree(_scores(went_on.model, case.far), _scores(whole.model, case.far), 0.2 if ended == 1 else 1e-7)
+
+
+def test_a_model_is_saved_on_one_device_and_scores_on_the_other(xp: ModuleType, tmp_path: Path) -> None:
+    case = CASES["eigenpro 4, exact"]
+    model = fit(_source(far=True), _settings(case, "gpu", dtype="float32")).model
+    save_model(model, tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(_scores(loaded, far=True), _scores(model, far=True))
+    placed = loaded.on("gpu")
+    _agree(_scores(placed, far=True), _scores(loaded, far=True), 1e-4)
+    assert (placed.predict(np.asarray(_source(far=True).X)) == loaded.predict(np.asarray(_source(far=True).X))).all()
+    assert loaded.on("cpu") is loaded
+
+
+def test_losses_of_the_epochs_are_told(xp: ModuleType) -> None:
+    told: list[Event] = []
+    fit(_source(far=True), _settings(CASES["eigenpro, all rows"], "gpu"), listener=told.append)
+    losses = [event.loss for event in told if isinstance(event, EpochFinished)]
+    assert len(losses) == 2
+    assert losses[1] < losses[0]
