@@ -115,7 +115,8 @@ class FakeGpu:
         names |= {name: _creator(getattr(np, name)) for name in CREATORS}
         names |= {name: getattr(np, name) for name in CONSTANTS}
         cupy.__dict__.update(
-            names, ndarray=FakeArray, asarray=self._asarray, RawModule=lambda code: _Module(self, code), cuda=_cuda(),
+            names, ndarray=FakeArray, asarray=self._asarray, cuda=cuda_module(),
+            RawModule=lambda code: _Module(self, code),
             get_default_memory_pool=lambda: SimpleNamespace(total_bytes=lambda: 1 << 20, free_all_blocks=lambda: None),
         )  # fmt: skip
         return cupy
@@ -162,7 +163,8 @@ def _creator(work: Callable[..., Any]) -> Callable[..., Any]:
     return create
 
 
-def _cuda() -> ModuleType:
+def cuda_module() -> ModuleType:
+    """Return ``cupy.cuda`` with one device."""
     cuda, nccl = ModuleType("cupy.cuda"), ModuleType("cupy.cuda.nccl")
     here, default = threading.local(), Stream()
     runtime = SimpleNamespace(

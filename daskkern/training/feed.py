@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from daskkern.arrays import Array
-from daskkern.backend.namespace import to_device
+from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.basis import DoublyStochastic, Linear
 from daskkern.data import batches as data_batches
 from daskkern.data.plan import BatchPlan
@@ -54,7 +54,7 @@ class Feed:
     ) -> None:
         assert isinstance(prepared.plan, BatchPlan)
         self.plan = prepared.plan
-        self._prepared, self._problem, self._emit, self._xp = prepared, problem, emit, xp
+        self._prepared, self._problem, self._emit = prepared, problem, emit
         self._stored = features is not None
         self._rows = rows
         if features is not None:
@@ -67,6 +67,7 @@ class Feed:
         self._needs_rows = prepared.window > 1 or settings.solver.needs_rows or products
         self._solver, self._loss = settings.solver, settings.loss
         self._blocks = keep_blocks(memory, settings, xp)
+        self._uploads = Uploads(xp)
         self._on_host = memory.rows_on_host
         self._batches: dict[int, Batch] | None = {} if memory.keeps_rows and not self._stored else None
         self._told = False
@@ -86,13 +87,20 @@ class Feed:
             self._emit(StageFinished("kept blocks", 0.0, "the disk is full: what was not written is computed again"))
         kept = self._batches
         if kept is not None and all(index in kept for index in order):
-            for index in order:
-                batch = kept[index]
-                if self._on_host and batch.X is not None:
-                    batch = replace(batch, X=to_device(batch.X, self._xp))
+            for index, arrived in begun_ahead(((index, self._begin(kept[index])) for index in order), self._ahead):
+                batch = replace(kept[index], X=arrived()[0])
                 yield replace(batch, phi=self._block(index, batch), last=index == order[-1])
+                del batch, arrived  # its rows go before others are brought
         else:
             yield from self._read(number, start)
+
+    @property
+    def _ahead(self) -> int:
+        return self._uploads.ahead if self._on_host else 0
+
+    def _begin(self, kept: Batch) -> Arrived:
+        """Begin to bring the rows of a kept batch to the device, where they are kept in host memory."""
+        return self._uploads.begin(kept.X) if self._on_host else lambda: (kept.X,)
 
     def close(self) -> None:
         """Let go of kept blocks, and of their file."""
@@ -110,31 +118,29 @@ class Feed:
         stream = data_batches.iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
         count = start
         try:
-            for item in stream:
+            for item, arrived in begun_ahead(map(self._encode, stream), self._uploads.ahead):
                 count += 1
-                index, batch = item.index, self._encode(item, count == self.plan.n_batches)
+                index, batch = item.index, self._batch(item, arrived, count == self.plan.n_batches)
                 if self._batches is not None:
                     self._batches[index] = replace(batch, X=item.block.X) if self._on_host else batch
-                del item  # its window goes before another one is read
+                del item, arrived  # its window goes before another one is read
                 yield replace(batch, phi=self._block(index, batch))
                 del batch
         finally:
             close(stream)
 
-    def _encode(self, item: data_batches.Batch, last: bool) -> Batch:
-        """Return rows as read in the form of the solver, without a kernel block."""
-        block, targets, xp = item.block, self._prepared.targets, self._xp
+    def _encode(self, item: data_batches.Batch) -> tuple[data_batches.Batch, Arrived]:
+        """Return rows as read, and their way to the device in the form of the solver: X, targets and weights."""
+        block, targets = item.block, self._prepared.targets
         assert block.y is not None
         sampling = self._prepared.sampling
         weight = targets.weight(block) if sampling is None else sampling.weight(block)
-        return Batch(
-            X=None if block.X is None else to_device(block.X, xp),
-            y=xp.asarray(targets.encode(block.y)),
-            weight=None if weight is None else xp.asarray(weight),
-            positions=item.positions,
-            phi=None,
-            last=last,
-        )
+        return item, self._uploads.begin(block.X, targets.encode(block.y), weight)
+
+    def _batch(self, item: data_batches.Batch, arrived: Arrived, last: bool) -> Batch:
+        """Return rows in the form of the solver, without a kernel block."""
+        X, y, weight = arrived()
+        return Batch(X=X, y=y, weight=weight, positions=item.positions, phi=None, last=last)
 
     def _block(self, index: int, batch: Batch) -> Array | None:
         if self._stored:

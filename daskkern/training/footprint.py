@@ -219,6 +219,8 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     host["own columns"] = z.own * (_UNIT if z.units else z.d * z.itemsize)
     device["own columns, prepared"] = z.own * _UNIT if z.units else points_bytes(z.own, z.d, z.itemsize)
     host["rows read ahead"] = read_bytes(min(z.window_rows, z.n), min(z.chunk_rows, z.n), z.d, z.itemsize)
+    if device is not host:
+        host["pinned buffers"] = 2 * z.m * (z.d + z.c + 1) * z.itemsize
     if z.moving:
         host["support points"] = z.moving
     host["validation rows"] = 2 * z.validation * (z.d + 2 * z.c) * z.itemsize
@@ -248,7 +250,7 @@ def _steps(z: Sizes) -> dict[str, int]:
     """Return what steps need on the device: three items that pass, and what projections keep."""
     b, own = z.itemsize, z.own
     scores = 8 * z.m * padded(z.c) * 8
-    items = {"one batch": left_bytes(z.m, z.d, b) + scores + z.m * z.d * b * (z.device == "gpu")}
+    items = {"one batch": left_bytes(z.m, z.d, b) + scores + 2 * z.m * z.d * b * (z.device == "gpu")}
     items["tiles"] = workspace_bytes(z.threads, z.d, b) if z.device == "cpu" else z.m * own * b
     items["tiles"] += z.threads * _SPREAD * _SPREAD * z.entries * b
     items["temporary centres"] = 0

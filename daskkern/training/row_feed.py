@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from itertools import starmap
 from types import ModuleType
 
 import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.namespace import to_device
+from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.basis import KernelPart
 from daskkern.data.rows import Fields, RowBlock, Rows
 from daskkern.data.sweep import SweepPlan
@@ -73,7 +74,8 @@ class RowFeed:
         xp: ModuleType,
     ) -> None:
         self.plan = plan
-        self._settings, self._targets, self._rows, self._whole, self._xp = settings, targets, rows, whole, xp
+        self._settings, self._targets, self._rows, self._whole = settings, targets, rows, whole
+        self._uploads = Uploads(xp)
         self._emit = emit
         self._shares = [self._share(index, comm) for index in range(plan.n_batches)]
         self._blocks = keep_blocks(memory if whole is not None else replace(memory, kept=0, disk=0), settings, xp)
@@ -102,14 +104,18 @@ class RowFeed:
             self._emit(StageFinished("kept blocks", 0.0, "the disk is full: what was not written is computed again"))
         pending: deque[tuple[_Share, Future[RowBlock] | None]] = deque()
         with ThreadPoolExecutor(AHEAD, "daskkern-read") as pool:
-            try:
+
+            def begun() -> Iterator[tuple[_Share, Batch, Arrived]]:
                 for share in shares:
                     known = self._kept is not None and share.index in self._kept
                     pending.append((share, None if known else pool.submit(copy_context().run, self._read, share)))
                     if len(pending) > AHEAD:
-                        yield self._batch(*pending.popleft())
+                        yield self._begin(*pending.popleft())
                 while pending:
-                    yield self._batch(*pending.popleft())
+                    yield self._begin(*pending.popleft())
+
+            try:
+                yield from starmap(self._batch, begun_ahead(begun(), self._uploads.ahead))
             finally:
                 for _, future in pending:
                     if future is not None:
@@ -121,26 +127,32 @@ class RowFeed:
             fields &= ~Fields.X
         return self._rows.read(share.rows.start, share.rows.stop, fields)
 
-    def _batch(self, share: _Share, reading: "Future[RowBlock] | None") -> Batch:
-        if reading is None:
-            assert self._kept is not None
-            batch = self._kept[share.index]
-        else:
+    def _begin(self, share: _Share, reading: "Future[RowBlock] | None") -> tuple[_Share, Batch, Arrived]:
+        """Return a batch in host memory or as it is kept, and the way of its X, targets and weights to the device."""
+        if reading is not None:
             batch = self._encode(share, reading.result())
-            if self._kept is not None:
-                self._kept[share.index] = batch
-        if self._on_host and batch.X is not None:
-            batch = replace(batch, X=to_device(batch.X, self._xp))
+            return share, batch, self._uploads.begin(batch.X, batch.y, batch.weight)
+        assert self._kept is not None
+        batch = self._kept[share.index]
+        if not self._on_host:
+            return share, batch, lambda: (batch.X, batch.y, batch.weight)
+        return share, batch, self._uploads.begin(batch.X, batch.y, batch.weight)
+
+    def _batch(self, share: _Share, begun: Batch, arrived: Arrived) -> Batch:
+        X, y, weight = arrived()
+        batch = replace(begun, X=X, y=y, weight=weight)
+        if self._kept is not None and share.index not in self._kept:
+            self._kept[share.index] = begun if self._on_host else batch
         return replace(batch, phi=self._block(share, batch))
 
     def _encode(self, share: _Share, block: RowBlock) -> Batch:
-        xp, first = self._xp, share.rows.start
+        """Return rows as read in the form of the solver, in host memory and without kernel values."""
         assert block.y is not None
-        weight = self._targets.weight(block)
+        first = share.rows.start
         return Batch(
-            X=block.X if block.X is None or self._on_host else to_device(block.X, xp),
-            y=xp.asarray(self._targets.encode(block.y)),
-            weight=None if weight is None else xp.asarray(weight),
+            X=block.X,
+            y=self._targets.encode(block.y),
+            weight=self._targets.weight(block),
             positions=np.arange(first, share.rows.stop),
             phi=None,
             last=share.last,

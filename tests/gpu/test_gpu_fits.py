@@ -144,6 +144,14 @@ def test_kept_blocks_give_the_model_of_blocks_made_anew(xp: ModuleType, keep: st
     _agree(_coef(_ranks(source, settings, 1, plan)), fit(source, settings).model.coef)
 
 
+@pytest.mark.parametrize("name", ["eigenpro 4, exact", "falkon"])
+def test_rows_that_stay_on_the_host_go_to_the_gpu_batch_by_batch(xp: ModuleType, name: str) -> None:
+    case = CASES[name]
+    source, settings = _source(case.far), _settings(case, "gpu")
+    plan = MemoryPlan((), kept=0, kept_wanted=0, keeps_rows=True, budget=1 << 40, rows_on_host=True)
+    _agree(_coef(_ranks(source, settings, 1, plan)), fit(source, settings).model.coef)
+
+
 def _ranks(
     source: ArraySource, settings: FitSettings, size: int, plan: MemoryPlan, listen: Callable[[Event], None] = silent
 ) -> list[RankResult]:

@@ -11,6 +11,7 @@ from test_memory_plans import CENTRES
 
 from daskkern import KernelClassifier, Landmarks
 from daskkern.arrays import Array
+from daskkern.backend.uploads import Arrived, Uploads
 from daskkern.data.rows import StoreRows
 from daskkern.data.writer import StoreWriter
 from daskkern.events import EpochFinished, Event
@@ -143,12 +144,13 @@ def _host_feed() -> type[feeding.Feed]:
 def test_batches_go_to_the_device_each_time(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copied: list[int] = []
 
-    def copy(values: Array, xp: object) -> Array:
-        copied.append(values.shape[0])
-        return values
+    class Counting(Uploads):
+        def begin(self, *arrays: Array) -> Arrived:
+            copied.append(arrays[0].shape[0])
+            return super().begin(*arrays)
 
     monkeypatch.setattr("daskkern.training.memory.KEEP_SHARE", 0.0)
-    monkeypatch.setattr(feeding, "to_device", copy)
+    monkeypatch.setattr(feeding, "Uploads", Counting)
     monkeypatch.setattr("daskkern.training.rank.Feed", _host_feed())
     KernelClassifier(kernel=Gaussian(2.0), basis=Landmarks(50), max_epochs=3, keep_blocks="never").fit(str(store))
     assert sum(copied) == 3 * 1000

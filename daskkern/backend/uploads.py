@@ -1,0 +1,107 @@
+"""Arrays on their way from the host to a GPU while it computes: two pinned buffers and a stream of their own."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.namespace import is_sparse, to_device
+
+_SLOTS = 2
+_ALIGNMENT = 256
+
+Item = TypeVar("Item")
+Arrived = Callable[[], tuple[Array, ...]]
+"""Makes the current stream wait for the arrays, and returns them. Call it once, where they are used first."""
+
+
+class Uploads:
+    """Copies of host arrays to the device of `xp`; with NumPy, the arrays themselves.
+
+    A copy runs beside what the GPU computes. Its target is taken from the memory of the current stream, and the copy
+    waits for all that this stream was given before: whoever had that memory is done with it. A pinned buffer is written
+    anew when the copy from it has ended. At most two uploads are on their way at a time. For one thread.
+
+    Parameters
+    ----------
+    xp : module
+    """
+
+    def __init__(self, xp: ModuleType) -> None:
+        self._xp = xp
+        self._stream = xp.cuda.Stream(non_blocking=True) if hasattr(xp, "cuda") else None
+        self._slots = deque(_Slot(xp) for _ in range(_SLOTS))
+
+    @property
+    def ahead(self) -> int:
+        """How many uploads are worth beginning before the one in use: none where nothing is copied."""
+        return 0 if self._stream is None else _SLOTS - 1
+
+    def begin(self, *arrays: Array) -> Arrived:
+        """Begin to copy `arrays`, and return what to call where they are used. None stays None; CSR rows go at once."""
+        if self._stream is None:
+            return lambda: arrays
+        xp, stream = self._xp, self._stream
+        dense = [k for k, array in enumerate(arrays) if array is not None and not is_sparse(array)]
+        made = [None if array is None or k in dense else to_device(array, xp) for k, array in enumerate(arrays)]
+        slot = self._slots[0]
+        self._slots.rotate(-1)
+        staged = slot.staged([arrays[k] for k in dense])
+        targets = [xp.empty(array.shape, array.dtype) for array in staged]
+        stream.wait_event(xp.cuda.get_current_stream().record())
+        for target, array in zip(targets, staged, strict=True):
+            target.set(array, stream=stream)
+        slot.copied = stream.record()
+        for k, target in zip(dense, targets, strict=True):
+            made[k] = target
+        return _arrival(xp, slot.copied, tuple(made))
+
+
+class _Slot:
+    """A pinned buffer, and when the last copy from it has ended."""
+
+    def __init__(self, xp: ModuleType) -> None:
+        self._xp = xp
+        self._memory: Any = None
+        self._size = 0
+        self.copied: Any = None
+
+    def staged(self, arrays: list[HostArray]) -> list[HostArray]:
+        """Return `arrays` in the buffer, which grows when it must. Waits for the last copy from it."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        starts = np.cumsum([0, *(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]).tolist()
+        if starts[-1] > self._size:
+            self._memory = None  # before the larger one is taken
+            self._memory, self._size = self._xp.cuda.alloc_pinned_memory(starts[-1]), starts[-1]
+        return [self._place(start, array) for start, array in zip(starts, arrays, strict=False)]
+
+    def _place(self, start: int, array: HostArray) -> HostArray:
+        if not array.size:
+            return array
+        place = np.frombuffer(self._memory, array.dtype, array.size, start).reshape(array.shape)
+        place[...] = array
+        return place
+
+
+def _arrival(xp: ModuleType, copied: Any, made: tuple[Array, ...]) -> Arrived:
+    def arrived() -> tuple[Array, ...]:
+        xp.cuda.get_current_stream().wait_event(copied)
+        return made
+
+    return arrived
+
+
+def begun_ahead(items: Iterable[Item], ahead: int) -> Iterator[Item]:
+    """Yield `items`, each `ahead` of them later than it was made: what makes them has begun the next ones by then."""
+    waiting: deque[Item] = deque()
+    for item in items:
+        waiting.append(item)
+        del item  # the reader's memory goes before more is read
+        if len(waiting) > ahead:
+            yield waiting.popleft()
+    while waiting:
+        yield waiting.popleft()

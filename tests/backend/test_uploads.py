@@ -1,0 +1,75 @@
+"""Uploads to a device: what arrives is what was sent, however late the copies run. The device is a stand-in."""
+
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daskkern.backend.uploads import Uploads, begun_ahead
+from daskkern.testing.fake_arrays import FakeArray, on_device
+from daskkern.testing.fake_gpu import cuda_module
+
+
+@pytest.fixture
+def xp() -> ModuleType:
+    module = ModuleType("cupy")
+    module.__dict__.update(
+        cuda=cuda_module(), ndarray=FakeArray, empty=lambda shape, dtype: on_device(np.full(shape, 77, dtype))
+    )
+    return module
+
+
+def _batch(k: int, rows: int) -> tuple[np.ndarray, np.ndarray, None]:
+    return np.full((rows, 3), k, np.float32), np.full((rows, 1), -k, np.float64), None
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_each_batch_arrives_as_it_was_sent(xp: ModuleType, ahead: int) -> None:
+    uploads, sizes = Uploads(xp), [5, 9, 2, 40, 1, 0, 7]
+    sent = ((k, uploads.begin(*_batch(k, rows))) for k, rows in enumerate(sizes))
+    for (k, arrived), rows in zip(begun_ahead(sent, ahead), sizes, strict=True):
+        X, y, weight = arrived()
+        assert weight is None
+        for found, expected in zip((X, y), _batch(k, rows), strict=False):
+            np.testing.assert_array_equal(found.get(), expected, strict=True)
+
+
+def test_a_copy_runs_beside_the_steps_until_it_is_waited_for(xp: ModuleType) -> None:
+    uploads = Uploads(xp)
+    seen: list[Any] = []
+    xp.empty = lambda shape, dtype: seen.append(on_device(np.full(shape, 77, dtype))) or seen[-1]
+    arrived = uploads.begin(np.ones(3))
+    assert seen[0].get().tolist() == [77, 77, 77]
+    assert arrived()[0].get().tolist() == [1, 1, 1]
+    assert uploads.ahead == 1
+
+
+def test_what_was_sent_may_change_at_once(xp: ModuleType) -> None:
+    uploads, rows = Uploads(xp), np.ones(3)
+    arrived = uploads.begin(rows[::-1])
+    rows[:] = 5
+    assert arrived()[0].get().tolist() == [1, 1, 1]
+
+
+def test_numpy_arrays_stay_what_they_are() -> None:
+    rows = np.ones((2, 2))
+    uploads = Uploads(np)
+    assert uploads.ahead == 0
+    assert uploads.begin(rows, None)()[0] is rows
+
+
+def test_items_are_made_before_the_ones_in_use_are_done() -> None:
+    log = SimpleNamespace(made=[])
+
+    def make(k: int) -> int:
+        log.made.append(k)
+        return k
+
+    for ahead in (0, 1, 2, 9):
+        log.made.clear()
+        seen = []
+        for k in begun_ahead(map(make, range(4)), ahead):
+            seen.append(k)
+            assert log.made == list(range(min(4, k + 1 + ahead)))
+        assert seen == [0, 1, 2, 3]
