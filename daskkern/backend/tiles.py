@@ -105,7 +105,10 @@ def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: Modu
     the result when their order does.
     """
     if xp is not np:
-        return multiply(left, right, xp).astype(np.float64)
+        total = xp.zeros((left.shape[0], right.shape[1]), np.float64)
+        for block in blocks:
+            total += left[:, block] @ right[block]
+        return total
     rows = balanced(left.shape[0], max(_PRODUCT_ROWS, -(-left.shape[0] // _PRODUCT_TILES)))
     padded = pad_columns(right, xp)
     out = np.zeros((left.shape[0], padded.shape[1]))
@@ -120,9 +123,7 @@ def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: Modu
 
 def multiply_transposed_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
     """Return ``left.T @ right`` in float64 for `left` (p, r) and `right` (p, c), summed over blocks of their rows."""
-    if xp is not np:
-        return multiply_transposed(left, right, xp).astype(np.float64)
-    out = np.zeros((left.shape[1], right.shape[1]))
+    out = xp.zeros((left.shape[1], right.shape[1]))
     for block in blocks:
         out += multiply_transposed(left[block], right[block], xp)
     return out

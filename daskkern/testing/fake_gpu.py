@@ -115,7 +115,7 @@ class FakeGpu:
         names |= {name: _creator(getattr(np, name)) for name in CREATORS}
         names |= {name: getattr(np, name) for name in CONSTANTS}
         cupy.__dict__.update(
-            names, ndarray=FakeArray, asarray=self._asarray, cuda=cuda_module(),
+            names, __version__="stand-in", ndarray=FakeArray, asarray=self._asarray, cuda=cuda_module(),
             RawModule=lambda code: _Module(self, code),
             get_default_memory_pool=lambda: SimpleNamespace(total_bytes=lambda: 1 << 20, free_all_blocks=lambda: None),
         )  # fmt: skip

@@ -1,0 +1,76 @@
+"""The GPU benchmark in tiny form, with NumPy and on the stand-in: its text runs, and what it says holds together."""
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from daskkern.testing.fake_gpu import FakeGpu
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+PARTS = {"products", "susy", "eigenpro_4_small", "eigenpro_4_large", "fashion_mnist", "streaming"}
+
+
+@pytest.fixture
+def gpu_benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The benchmark as a module, for as long as the test lasts."""
+    monkeypatch.syspath_prepend(FOLDER)
+    module = import_module("gpu")
+    monkeypatch.setattr(sys.modules["on_gpu.clock"], "_REPEATS", 1)
+    yield module
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("gpu", "on_gpu", "products")]:
+        del sys.modules[name]
+
+
+def test_all_parts_with_numpy(gpu_benchmark: ModuleType, tmp_path: Path) -> None:
+    out = tmp_path / "results.json"
+    for _ in range(2):
+        gpu_benchmark.main(["--tiny", "--device", "cpu", "--out", str(out)])
+    runs = json.loads(out.read_text())
+    assert len(runs) == 2
+    run = runs[-1]
+    assert set(run) >= PARTS
+    assert run["device"].startswith("CPU")
+    assert run["skipped"] == run["failed"] == {}
+    assert all(record["right"] for record in run["correctness"])
+    assert [record["d"] for record in run["products"]] == [9, 128]
+    assert all(record["seconds"] > 0 < record["share_of_roofline"] for record in run["products"])
+    for name in ("susy", "fashion_mnist"):
+        assert run[name]["losses"][1] < run[name]["losses"][0]
+    step = run["eigenpro_4_small"]
+    assert step["rows"] == step["window_batches"] * step["batch"]
+    assert "tf32_tflops" not in run["ceilings"]
+
+
+def test_parts_on_the_stand_in(gpu_benchmark: ModuleType, stand_in: FakeGpu, tmp_path: Path) -> None:
+    out = tmp_path / "results.json"
+    with stand_in.installed():
+        gpu_benchmark.main(["--tiny", "--device", "gpu", "--parts", "products", "streaming", "--out", str(out)])
+    (run,) = json.loads(out.read_text())
+    assert run["device"] == "Stand-in"
+    assert run["versions"]["cupy"] == "stand-in"
+    assert run["ceilings"]["tf32_tflops"] >= 0
+    assert set(run) & PARTS == {"products", "streaming"}
+
+
+def test_wrong_results_are_not_timed(gpu_benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = sys.modules["on_gpu.correctness"].Gaussian
+    monkeypatch.setattr(kernel, "matvec", lambda *args: np.zeros((300, 3)))
+    with pytest.raises(SystemExit, match="results are wrong, so nothing was timed"):
+        gpu_benchmark.main(["--tiny", "--device", "cpu"])
+
+
+def test_what_would_end_too_late_is_skipped(
+    gpu_benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu_benchmark, "FULL", gpu_benchmark.TINY)
+    gpu_benchmark.main(["--device", "cpu", "--budget", "50"])
+    said = capsys.readouterr().out
+    assert "streaming: {" in said
+    assert "skipped products: " in said
+    assert "skipped eigenpro_4_large: " in said
