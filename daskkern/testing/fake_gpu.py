@@ -35,7 +35,19 @@ SIGNATURES = {
     "ndarray.astype": ("dtype", "copy"),
     "ndarray.sum": ("axis", "dtype"),
     "cuda.alloc_pinned_memory": ("size",),
+    "cuda.get_current_stream": ("device_id",),
+    "cuda.Stream": ("null", "non_blocking", "ptds"),
+    "cuda.Stream.record": ("event",),
+    "cuda.Stream.wait_event": ("event",),
+    "cuda.Stream.synchronize": (),
+    "cuda.Event.record": ("stream",),
+    "cuda.Event.synchronize": (),
+    "cuda.runtime.getDeviceProperties": ("device",),
+    "cuda.runtime.setDevice": ("device",),
+    "cuda.runtime.memGetInfo": (),
     "RawModule": ("code",),
+    "RawModule.get_function": ("name",),
+    "RawKernel.__call__": ("grid", "block", "args"),
 }
 """Names in CuPy, and the parameters that the stand-in takes there."""
 

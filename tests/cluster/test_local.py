@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -15,6 +16,7 @@ import pytest
 import ranks
 from distributed import Client
 
+from daskkern.cluster import local
 from daskkern.cluster.gang import run_gang
 from daskkern.cluster.local import connect
 from daskkern.errors import ClusterError, SpecError
@@ -88,6 +90,7 @@ def test_an_address_that_is_none_is_told_in_a_sentence(address: str) -> None:
         ({"workers": 0}, "workers=0"),
         ({"workers": 2, "gpus": "all"}, "both asked"),
         ({"gpus": "some"}, "'all' or 'auto'"),
+        ({"gpus": (1, 1)}, "different numbers from 0 on"),
         ({"threads_per_worker": -1}, "threads_per_worker=-1"),
     ],
 )
@@ -101,6 +104,22 @@ class TestGPUs:
         monkeypatch.setitem(sys.modules, "dask_cuda", None)
         with pytest.raises(ClusterError, match=r"2 GPUs were asked and cannot be had .*daskkern\[cuda12\]"):
             connect(gpus=2).__enter__()
+
+    @pytest.mark.parametrize(
+        ("gpus", "devices"), [("all", [0, 1, 2]), ("auto", [0, 1, 2]), (2, [0, 1]), ((0, 2), [0, 2])]
+    )
+    def test_a_worker_for_each(self, gpus: Any, devices: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
+        monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 3))
+        given = local._gpu_cluster(gpus, None, {"memory_limit": "auto"})
+        assert given == {"CUDA_VISIBLE_DEVICES": devices, "threads_per_worker": 1, "memory_limit": "auto"}
+
+    @pytest.mark.parametrize(("gpus", "words"), [(4, "4 GPUs were asked"), ((0, 3), "the GPUs 0, 3 were asked")])
+    def test_more_than_there_are(self, gpus: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
+        monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 3))
+        with pytest.raises(ClusterError, match=f"{words} and cannot be had .*3 GPUs were found"):
+            local._gpu_cluster(gpus, None, {})
 
     def test_auto_does_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "dask_cuda", None)
