@@ -29,8 +29,8 @@ def gpu_benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 def test_all_parts_with_numpy(gpu_benchmark: ModuleType, tmp_path: Path) -> None:
     out = tmp_path / "results.json"
-    for _ in range(2):
-        gpu_benchmark.main(["--tiny", "--device", "cpu", "--out", str(out)])
+    gpu_benchmark.main(["--tiny", "--device", "cpu", "--parts", "streaming", "--out", str(out)])
+    gpu_benchmark.main(["--tiny", "--device", "cpu", "--out", str(out)])
     runs = json.loads(out.read_text())
     assert len(runs) == 2
     run = runs[-1]

@@ -1,5 +1,6 @@
 """Whole fits on a GPU, or on its stand-in, against the same fits on the CPU."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, NystromFeatures, RandomFeatures
+from daskkern.cli.main import main
 from daskkern.cluster.desk import Desk
 from daskkern.data.schema import Scaling
+from daskkern.data.writer import StoreWriter
 from daskkern.events import EpochFinished, Event, StageFinished, silent
 from daskkern.kernels import Gaussian, Kernel, Laplacian
 from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
@@ -115,7 +119,7 @@ def test_a_model_trained_on_the_gpu_is_that_of_the_cpu(xp: ModuleType, name: str
     np.testing.assert_allclose(*losses, rtol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["eigenpro, all rows", "eigenpro 4, exact", "falkon"])
+@pytest.mark.parametrize("name", ["eigenpro, all rows", "eigenpro 4, exact"])
 def test_float32_fits_agree_as_far_as_float32_can(xp: ModuleType, name: str) -> None:
     case = replace(CASES[name], far=False, kernel=Laplacian(3.0))
     source = _source(far=False)
@@ -176,7 +180,7 @@ def _coef(results: list[RankResult]) -> HostArray:
 @pytest.mark.parametrize("name", DEALT)
 def test_two_ranks_on_one_gpu_make_the_model_of_one(xp: ModuleType, name: str) -> None:
     case = CASES[name]
-    source, settings = _source(case.far), _settings(case, "gpu")
+    source, settings = _source(case.far), _settings(case, "gpu", max_epochs=1)
     plan = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
     told: list[Event] = []
     one, two = (_coef(_ranks(source, settings, size, plan, told.append)) for size in (1, 2))
@@ -185,8 +189,7 @@ def test_two_ranks_on_one_gpu_make_the_model_of_one(xp: ModuleType, name: str) -
     assert notes == ["sums go through the host: ranks 0 and 1 share a GPU, which NCCL does not allow"]
 
 
-@pytest.mark.parametrize("name", DEALT)
-@pytest.mark.parametrize("first", ["gpu", "cpu"])
+@pytest.mark.parametrize(("first", "name"), [*(("gpu", name) for name in DEALT), ("cpu", DEALT[0]), ("cpu", DEALT[1])])
 def test_a_run_is_continued_on_the_other_device(xp: ModuleType, name: str, first: str, tmp_path: Path) -> None:
     case, other = CASES[name], {"gpu": "cpu", "cpu": "gpu"}[first]
     source, where = _source(case.far), str(tmp_path / "checkpoint")
@@ -217,3 +220,27 @@ def test_losses_of_the_epochs_are_told(xp: ModuleType) -> None:
     losses = [event.loss for event in told if isinstance(event, EpochFinished)]
     assert len(losses) == 2
     assert losses[1] < losses[0]
+
+
+def test_the_commands_score_and_predict_on_the_gpu(
+    xp: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    X, y = np.asarray(_source(far=True).X), np.asarray(_source(far=True).y)
+    names = ("low", "middle", "high")
+    with StoreWriter(
+        tmp_path / "s.zarr", n_features=D, dtype="float32", task="classification", classes=names
+    ) as writer:
+        writer.append(X.astype(np.float32), y)
+    save_model(fit(_source(far=True), _settings(CASES["falkon"], "cpu", dtype="float32")).model, tmp_path / "m.zarr")
+    found = []
+    for device in ("cpu", "gpu"):
+        out = tmp_path / f"{device}.zarr"
+        words = [str(tmp_path / "m.zarr"), str(tmp_path / "s.zarr"), "--device", device]
+        for command in (["score", *words, "--json"], ["predict", *words, "--out", str(out)]):
+            with pytest.raises(SystemExit) as ended:
+                main(command)
+            assert not ended.value.code
+        found.append(np.asarray(zarr.open_group(out, mode="r")["scores"]))
+    accuracies = [json.loads(line)["accuracy"] for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert accuracies[0] == accuracies[1]
+    _agree(found[1], found[0], 1e-3)
