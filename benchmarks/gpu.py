@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import figures
 from on_gpu.ceilings import measure_ceilings
 from on_gpu.clock import Budget
 from on_gpu.correctness import check_products
@@ -33,6 +34,12 @@ from daskkern.backend.namespace import namespace_for
 from daskkern.cluster.gpus import device_name
 
 BUDGET_S = 450.0
+_NAMES = {
+    "batch": "n_batch_rows",
+    "rows": "n_rows",
+    "window_batches": "n_window_batches",
+    "times_torch": "ratio_to_torch",
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,7 @@ PARTS = (
 def main(argv: Sequence[str] | None = None) -> None:
     options = _options(argv)
     xp = namespace_for(options.device)
+    before = figures.read(options.out) if options.out is not None and options.out.exists() else []
     sizes, budget = (TINY if options.tiny else FULL), Budget(options.budget)
     run: dict[str, Any] = {
         "benchmark": "gpu",
@@ -71,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     wrong = [record for record in run["correctness"] if not record["right"]]
     if wrong:
-        _write(run, options.out)
+        _write(run, options.out, before)
         sys.exit(f"results are wrong, so nothing was timed: {json.dumps(wrong)}")
     run["ceilings"] = measure_ceilings(xp, sizes)
     for part in PARTS:
@@ -82,9 +90,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             continue
         _run_part(part, run, xp, sizes, options.device)
         print(f"{part.name}: {json.dumps(run.get(part.name, run['failed'].get(part.name)))}", flush=True)
-        _write(run, options.out)  # what was measured stays, whatever comes next
+        _write(run, options.out, before)  # what was measured stays, whatever comes next
     run["wall_seconds"] = round(budget.used(), 1)
-    _write(run, options.out)
+    _write(run, options.out, before)
     for name, why in run["skipped"].items():
         print(f"skipped {name}: {why}")
     if run["failed"]:
@@ -114,14 +122,11 @@ def _cuda_versions(xp: ModuleType) -> dict[str, str]:
     }
 
 
-def _write(run: dict[str, Any], out: Path | None) -> None:
-    """Replace today's unfinished record of this run, or add one."""
-    if out is None:
-        return
-    runs = json.loads(out.read_text()) if out.exists() else []
-    if runs and "wall_seconds" not in runs[-1]:
-        runs.pop()
-    out.write_text(json.dumps([*runs, run], indent=1) + "\n")
+def _write(run: dict[str, Any], out: Path | None, before: Sequence[figures.Run]) -> None:
+    """Write this run as far as it is, after those that were there."""
+    if out is not None:
+        told = {name: value for name, value in run.items() if value != {}}
+        figures.write([*before, figures.from_plain(told, ("device", "tiny"), _NAMES)], out)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -130,7 +135,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="sizes that take seconds")
     parser.add_argument("--parts", nargs="*", choices=[part.name for part in PARTS], help="only these")
     parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds")
-    parser.add_argument("--out", type=Path, help="a list of runs, in JSON")
+    parser.add_argument("--out", type=Path, help="JSON; runs that are there stay")
     return parser.parse_args(argv)
 
 

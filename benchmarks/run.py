@@ -41,6 +41,7 @@ BENCHMARKS = (
     Benchmark("scaling", "set-up, epochs and memory in rows, landmarks, features and processes", "8 min"),
     Benchmark("regressions", "three fixed sizes beside np.matmul, against the last figures kept", "1 min"),
     Benchmark("kernel_products", "K(X, Z) @ A with NumPy, torch, KeOps and daskkern", "12 min"),
+    Benchmark("gpu", "a GPU: correctness, ceilings, kernel products, fits, rows from disk to device", "8 min"),
     Benchmark("main_job", "daskkern fit and score on a store", "1 to 5 min", "TRAIN TEST"),
     Benchmark("bigger_than_memory", "20 GB of rows through workers of 1 GB, beside rows in memory", "12 min"),
     Benchmark("stages", "rows a second of ingest, shuffle, fit, score and predict", "5 min", "NPZ"),

@@ -1,6 +1,5 @@
 """The GPU benchmark in tiny form, with NumPy and on the stand-in: its text runs, and what it says holds together."""
 
-import json
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -23,7 +22,7 @@ def gpu_benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     module = import_module("gpu")
     monkeypatch.setattr(sys.modules["on_gpu.clock"], "_REPEATS", 1)
     yield module
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("gpu", "on_gpu", "products")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("gpu", "on_gpu", "products", "figures")]:
         del sys.modules[name]
 
 
@@ -31,31 +30,31 @@ def test_all_parts_with_numpy(gpu_benchmark: ModuleType, tmp_path: Path) -> None
     out = tmp_path / "results.json"
     gpu_benchmark.main(["--tiny", "--device", "cpu", "--parts", "streaming", "--out", str(out)])
     gpu_benchmark.main(["--tiny", "--device", "cpu", "--out", str(out)])
-    runs = json.loads(out.read_text())
+    runs = import_module("figures").read(out)
     assert len(runs) == 2
-    run = runs[-1]
-    assert set(run) >= PARTS
-    assert run["device"].startswith("CPU")
-    assert run["skipped"] == run["failed"] == {}
-    assert all(record["right"] for record in run["correctness"])
-    assert [record["d"] for record in run["products"]] == [9, 128]
-    assert all(record["seconds"] > 0 < record["share_of_roofline"] for record in run["products"])
+    tables = runs[-1].tables
+    assert set(tables) >= PARTS
+    assert runs[-1].settings["device"].startswith("CPU")
+    assert not {"skipped", "failed"} & set(tables)
+    assert all(record["right"] for record in tables["correctness"])
+    assert [record["d"] for record in tables["products"]] == [9, 128]
+    assert all(record["seconds"] > 0 < record["share_of_roofline"] for record in tables["products"])
     for name in ("susy", "fashion_mnist"):
-        assert run[name]["losses"][1] < run[name]["losses"][0]
-    step = run["eigenpro_4_small"]
-    assert step["rows"] == step["window_batches"] * step["batch"]
-    assert "tf32_tflops" not in run["ceilings"]
+        assert tables[name][0]["losses"][1] < tables[name][0]["losses"][0]
+    (step,) = tables["eigenpro_4_small"]
+    assert step["n_rows"] == step["n_window_batches"] * step["n_batch_rows"]
+    assert "tf32_tflops" not in tables["ceilings"][0]
 
 
 def test_parts_on_the_stand_in(gpu_benchmark: ModuleType, stand_in: FakeGpu, tmp_path: Path) -> None:
     out = tmp_path / "results.json"
     with stand_in.installed():
         gpu_benchmark.main(["--tiny", "--device", "gpu", "--parts", "products", "streaming", "--out", str(out)])
-    (run,) = json.loads(out.read_text())
-    assert run["device"] == "Stand-in"
-    assert run["versions"]["cupy"] == "stand-in"
-    assert run["ceilings"]["tf32_tflops"] >= 0
-    assert set(run) & PARTS == {"products", "streaming"}
+    (run,) = import_module("figures").read(out)
+    assert run.settings["device"] == "Stand-in"
+    assert run.versions["cupy"] == "stand-in"
+    assert run.tables["ceilings"][0]["tf32_tflops"] >= 0
+    assert set(run.tables) & PARTS == {"products", "streaming"}
 
 
 def test_wrong_results_are_not_timed(gpu_benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
