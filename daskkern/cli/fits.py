@@ -15,6 +15,7 @@ from daskkern.cli.watching import LogRequest, listening, log_options
 from daskkern.cluster.fits import FitStatus
 from daskkern.errors import ClusterError
 from daskkern.monitor.lines import line_of
+from daskkern.monitor.shares import in_words
 from daskkern.monitor.words import seconds
 from daskkern.training.handle import FitHandle, attach, find_fit, list_fits
 
@@ -125,6 +126,7 @@ def _show(status: FitStatus) -> None:
         "rate": f"{status.rows_per_second:,.0f} rows/s" if status.rows_per_second else "",
         "time": _took(status),
         "time left": seconds(status.seconds_left).strip("-") if status.state == "running" else "",
+        "last epoch": in_words(status.time_shares),
         "workers": ", ".join(status.workers),
         "waits for": ", ".join(status.ahead),
         "lost workers": str(status.lost) if status.lost else "",

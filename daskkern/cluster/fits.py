@@ -111,6 +111,8 @@ class FitStatus:
         Until its last epoch ends, at the pace of its last batches; NaN where that is not known.
     stop : str
         "stop" or "abort", when somebody has asked it to end.
+    time_shares : mapping
+        Of the last epoch: the share of each of :data:`daskkern.events.PARTS_OF_TIME`; empty before.
     """
 
     card: FitCard
@@ -130,6 +132,7 @@ class FitStatus:
     error: str = ""
     seconds_left: float = float("nan")
     stop: str = ""
+    time_shares: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def active(self) -> bool:
@@ -254,6 +257,7 @@ class FitRecord:
             self.error,
             self.history.seconds_left(self.card.max_epochs) if self.active else float("nan"),
             self.stop,
+            self.history.time_shares,
         )
 
 

@@ -22,7 +22,7 @@ from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, FitRecor
 from daskkern.cluster.membership import ask_scheduler
 from daskkern.errors import ClusterError
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised whenever the messages change, so that two versions never talk to each other by accident."""
 
 PLUGIN_NAME = f"daskkern_fits_{PROTOCOL}"

@@ -68,9 +68,9 @@ def pictures_of(model: KernelModel, observed: Observed | None) -> list[Picture]:
     if table.spectrum is not None and table.spectrum.eigenvalues:
         caption = "Leading eigenvalues: the flatter, the larger the steps that SGD can take"
         found.append(Picture("spectrum", "spectrum", caption, lambda axes: draw_spectrum(model, axes=axes)))
-    if not np.isnan(table["working"]).all():
+    if not np.isnan(table["computing"]).all():
         found.append(
-            Picture("time", "time", "Time of the ranks in each epoch", lambda axes: time_shares(model, axes=axes))
+            Picture("time", "time", "Where the time of each epoch went", lambda axes: time_shares(model, axes=axes))
         )
     return found
 

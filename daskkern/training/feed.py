@@ -7,6 +7,7 @@ from typing import Any
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import to_device
+from daskkern.backend.timed import TimedCommunicator
 from daskkern.basis import DoublyStochastic, Linear
 from daskkern.data import batches as data_batches
 from daskkern.data.plan import BatchPlan
@@ -37,6 +38,8 @@ class Feed:
     problem : Problem
     features : str or None
         Where the stored eigenfeatures of Nystrom-SGD are, which take the place of rows.
+    comm : TimedCommunicator
+        Counts the time that is spent waiting for rows.
     emit : callable
     xp : module
     """
@@ -49,12 +52,14 @@ class Feed:
         rows: Rows,
         problem: Problem,
         features: str | None,
+        comm: TimedCommunicator,
         emit: Listener,
         xp: ModuleType,
     ) -> None:
         assert isinstance(prepared.plan, BatchPlan)
         self.plan = prepared.plan
         self._prepared, self._problem, self._emit, self._xp = prepared, problem, emit, xp
+        self._reading = comm.reading
         self._stored = features is not None
         self._rows = rows
         if features is not None:
@@ -110,7 +115,7 @@ class Feed:
         stream = data_batches.iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
         count = start
         try:
-            for item in stream:
+            while (item := self._next(stream)) is not None:
                 count += 1
                 index, batch = item.index, self._encode(item, count == self.plan.n_batches)
                 if self._batches is not None:
@@ -120,6 +125,10 @@ class Feed:
                 del batch
         finally:
             close(stream)
+
+    def _next(self, stream: Iterator[data_batches.Batch]) -> data_batches.Batch | None:
+        with self._reading():
+            return next(stream, None)
 
     def _encode(self, item: data_batches.Batch, last: bool) -> Batch:
         """Return rows as read in the form of the solver, without a kernel block."""
@@ -140,7 +149,8 @@ class Feed:
         if self._stored:
             return batch.X
         if self._blocks.has(index):
-            return self._blocks.get(index)
+            with self._reading():
+                return self._blocks.get(index)
         part = self._problem.part
         out = self._blocks.place((batch.size, part.points.size))
         if out is None:

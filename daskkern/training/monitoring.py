@@ -19,7 +19,7 @@ from daskkern.cluster.fits_plugin import FitsPlugin, install_fits
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import Metrics
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised whenever page or metrics change, so that a newer daskkern puts its own in the place of an older one's."""
 
 PLUGIN_NAME = f"daskkern_monitor_{PROTOCOL}"

@@ -10,6 +10,7 @@ from bokeh.document import Document
 from daskkern.cluster.fits import RUNNING, FitCard, FitRecord, checked
 from daskkern.errors import SpecError
 from daskkern.events import (
+    PARTS_OF_TIME,
     BatchFinished,
     CheckpointWritten,
     EpochFinished,
@@ -40,7 +41,7 @@ def record(fit: str, n_epochs: int, **card: Any) -> FitRecord:
     for epoch in range(1, n_epochs + 1):
         events += [BatchFinished(epoch, batch, 5, 1 / epoch, 1e4) for batch in range(1, 6)]
         events += [EpochFinished(epoch, 1 / epoch, 2.0, 2 / epoch, 1 - 1 / epoch)]
-        events += [EpochTimed(epoch, 2.0, 1.0, 0.5, 0.6, 0.5, 10)]
+        events += [EpochTimed(epoch, 2.0, 0.6, 0.3, 0.1, 0.5, 0.6, 0.5, 10)]
     for event in events:
         kept.note(to_message(event))
     return kept
@@ -244,7 +245,7 @@ def test_columns_against_a_plain_reference(view: View) -> None:
     history = view.history(NAMES[0])
     assert set(map(len, batch_columns(history, 0.5).values())) == {15}
     shares = share_columns(history)
-    np.testing.assert_allclose(shares["working"] + shares["waiting"] + shares["exchanging"], 100)
+    np.testing.assert_allclose(sum(shares[part] for part in PARTS_OF_TIME), 100)
 
 
 def test_numbers_have_units() -> None:
@@ -264,4 +265,9 @@ def test_metrics_of_many_fits_are_bounded() -> None:
     families = {family.name: family for family in FitMetrics(view).collect()}
     assert tuple(families) == metric_names()
     assert {sample.labels["state"]: sample.value for sample in families["dask_daskkern_fits"].samples}["running"] == 59
+    shares = families.pop("dask_daskkern_fit_time_share").samples
+    assert {sample.labels["part"]: sample.value for sample in shares} == pytest.approx(
+        {"computing": 0.3, "reading": 0.15, "checkpointing": 0.05, "waiting": 0.25, "exchanging": 0.25}
+    )
+    assert len(shares) == MOST_FITS * len(PARTS_OF_TIME)
     assert max(len(family.samples) for family in families.values()) == MOST_FITS
