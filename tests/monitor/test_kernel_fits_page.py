@@ -148,6 +148,16 @@ def test_nobody_stops_a_fit_before_a_page_of_this_dashboard_has_connected(view: 
     [
         ({"Host": "s:8787", "Origin": "http://s:8787"}, True),
         ({"Host": "s:8787", "Origin": "http://S:8787"}, True),
+        ({"Host": "[::1]:8787", "Origin": "http://[::1]:8787"}, True),
+        ({"Host": "10.0.0.1", "Origin": "http://10.0.0.1"}, True),
+        ({"Host": "dask.svc.cluster.local:8787", "Origin": "http://dask.svc.cluster.local:8787"}, True),
+        ({"Host": "node.hpc.example:8787", "Origin": "http://node.hpc.example:8787"}, True),
+        ({"Host": "evil.example:8787", "Origin": "http://evil.example:8787"}, False),
+        ({"Host": "10.0.0.1.evil.example", "Origin": "http://10.0.0.1.evil.example"}, False),
+        ({"Host": "evil.example:8787", "Origin": "http://hub", "X-Forwarded-Host": "hub"}, False),
+        ({"Host": "x", "Origin": "http://a.named.example:9"}, False),
+        ({"Host": "x", "Origin": "http://10.1.2.3:9000"}, True),
+        ({"Host": "x", "Origin": "http://10.1.2.3:9001"}, False),
         ({"Host": "s:8787", "Origin": "http://s"}, False),
         ({"Host": "s:8787", "Origin": "http://evil.example"}, False),
         ({"Host": "s:8787", "Origin": "null"}, False),
@@ -158,7 +168,7 @@ def test_nobody_stops_a_fit_before_a_page_of_this_dashboard_has_connected(view: 
     ],
 )
 def test_a_page_is_of_this_dashboard_when_its_host_was_asked(headers: dict[str, str], own: bool) -> None:
-    assert is_own(headers, ("*", "named.example")) == own
+    assert is_own(headers, ("*", "*:80", "Named.example", "10.1.*.*:9000"), ("node", "Node.hpc.example")) == own
 
 
 def test_the_second_click_stops_the_fit_of_the_first_only(page: KernelFits, view: View) -> None:

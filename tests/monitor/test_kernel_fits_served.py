@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import dask
 import pytest
 from bokeh.client import connection, pull_session
 from bokeh.document.events import MessageSentEvent
@@ -122,9 +123,10 @@ def test_a_plugin_of_another_version_leaves_the_fits_alone(client: Client, addre
     ask_fits(client, "ended", fit="cafe01234567", state="cancelled", asker=client.id)
 
 
-def _click_stop_twice(address: str, origin: str) -> None:
+def _click_stop_twice(address: str, origin: str, **headers: str) -> None:
     """Press the button over a socket of its own, as the script of a web site can."""
-    with mock.patch.object(connection, "HTTPRequest", partial(HTTPRequest, headers={"Origin": origin})):
+    told = {"Origin": origin, **headers}
+    with mock.patch.object(connection, "HTTPRequest", partial(HTTPRequest, headers=told)):
         session = pull_session(url=f"{address}/kernel-fits")
     try:
         document, socket = session.document, session._connection
@@ -145,10 +147,22 @@ def test_only_pages_of_this_dashboard_stop_fits(client: Client, address: str) ->
         return str(next(status["stop"] for status in ask_fits(client, "fits") if status["card"]["fit"] == fit))
 
     _click_stop_twice(address, "http://evil.example")
+    _click_stop_twice(address, "http://evil.example", Host="evil.example")  # a name that leads to the dashboard
     assert stopped() == ""
     _click_stop_twice(address, address)
     assert stopped() == "stop"
     ask_fits(client, "ended", fit=fit, state="cancelled", asker=client.id)
+
+
+def test_browsers_show_the_page_in_no_frame_of_another_site(client: Client, address: str) -> None:
+    def headers() -> tuple[str | None, str | None]:
+        with urllib.request.urlopen(f"{address}/kernel-fits", timeout=20) as reply:
+            return reply.headers["Content-Security-Policy"], reply.headers["X-Frame-Options"]
+
+    assert headers() == ("frame-ancestors 'self'", "SAMEORIGIN")
+    place = "distributed.scheduler.dashboard.bokeh-application.allow_websocket_origin"
+    with dask.config.set({place: ["*", "lab.example:8888"]}):  # the scheduler is in this process
+        assert headers() == ("frame-ancestors 'self' lab.example:8888", None)
 
 
 def test_what_is_no_fit_or_no_event_is_refused(client: Client, address: str) -> None:
