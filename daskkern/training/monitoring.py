@@ -68,8 +68,17 @@ class MonitorPlugin(SchedulerPlugin):
     name = PLUGIN_NAME
     idempotent = True
 
+    protocol = 0
+    """Of the client that sent this plugin, which travels by its class's name: the class is the scheduler's own."""
+    _shown: Sequence[Shown] = ()
+
+    def __init__(self) -> None:
+        self.protocol = PROTOCOL
+
     async def start(self, scheduler: Any) -> None:
         self._scheduler = scheduler
+        if self.protocol != PROTOCOL and _PLACE in scheduler.extensions:
+            return  # what is shown is the scheduler's own already: showing it again would only end its viewers' pages
         _close(scheduler)
         self._shown = _show(scheduler)
         scheduler.extensions[_PLACE] = self._shown
