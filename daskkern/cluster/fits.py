@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from numbers import Integral
 from typing import Any
 
@@ -141,7 +141,7 @@ class FitStatus:
 
     def to_message(self) -> dict[str, Any]:
         """Return it as plain values that msgpack and JSON can carry."""
-        return asdict(self)
+        return {**vars(self), "card": dict(vars(self.card)), "time_shares": dict(self.time_shares)}
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> "FitStatus":

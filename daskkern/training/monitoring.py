@@ -18,6 +18,7 @@ from daskkern.cluster.fits_plugin import PLUGIN_NAME as FITS
 from daskkern.cluster.fits_plugin import FitsPlugin, install_fits
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import Metrics
+from daskkern.monitor.view import FitsView, SharedView
 
 PROTOCOL = 3
 """Raised whenever page or metrics change, so that a newer daskkern puts its own in the place of an older one's."""
@@ -121,7 +122,7 @@ def _hide(dask_scheduler: Any) -> None:
 
 def _show(scheduler: Any) -> list[Shown]:
     shown: list[Shown] = []
-    view = FitsOf(scheduler)
+    view = SharedView(FitsOf(scheduler))
     for what, open_it in (("page", _page), ("metrics", _metrics)):
         try:
             shown += open_it(scheduler, view)
@@ -130,7 +131,7 @@ def _show(scheduler: Any) -> list[Shown]:
     return shown
 
 
-def _page(scheduler: Any, view: FitsOf) -> list[Shown]:
+def _page(scheduler: Any, view: FitsView) -> list[Shown]:
     if not getattr(scheduler, "http_application", None) or not scheduler.http_application.applications:
         return []  # without a dashboard; bokeh is not imported for it
     from daskkern.monitor.dashboard.mount import Mounted, has_dashboard
@@ -138,7 +139,7 @@ def _page(scheduler: Any, view: FitsOf) -> list[Shown]:
     return [Mounted(scheduler, view)] if has_dashboard(scheduler) else []
 
 
-def _metrics(scheduler: Any, view: FitsOf) -> list[Shown]:
+def _metrics(scheduler: Any, view: FitsView) -> list[Shown]:
     del scheduler
     try:
         return [Metrics(view)]

@@ -28,6 +28,7 @@ from daskkern.monitor.dashboard import tables
 from daskkern.monitor.dashboard.document import KernelFits, fill
 from daskkern.monitor.dashboard.origins import is_own, trust
 from daskkern.monitor.metrics import MOST_FITS, FitMetrics, metric_names
+from daskkern.monitor.view import SharedView
 
 NAMES = ("0123456789ab", "ba9876543210")
 
@@ -198,6 +199,30 @@ def test_the_whole_history_is_asked_for_when_it_has_changed(page: KernelFits, vi
     view.records[NAMES[1]].note(to_message(BatchFinished(9, 1, 5, 0.2, 1e4)))
     page.update()
     assert view.asked == before + 1
+
+
+def test_what_many_viewers_ask_for_is_made_once(view: View) -> None:
+    now = [0.0]
+    shared = SharedView(view, clock=lambda: now[0])
+    pages = [KernelFits(shared) for _ in range(3)]
+    for made in pages:
+        made.put_on(Document())
+    assert view.asked == 1
+    view.records[NAMES[1]].note(to_message(BatchFinished(9, 1, 5, 0.2, 1e4)))
+    for made in pages:
+        made.update()
+        assert made.sources.batches.data["loss"][-1] == 0.2
+        assert "8 of 20" in made.facts.text  # as of half a second ago at most
+    assert view.asked == 2
+    now[0] = 0.5
+    pages[0].update()
+    assert "9 of 20" in pages[0].facts.text
+    assert shared.cancel(NAMES[1])
+    assert next(s for s in shared.fits() if s["card"]["fit"] == NAMES[1])["stop"] == "stop"
+    for number in range(20):
+        shared.history(f"{number:012x}")
+    assert shared.history(NAMES[1]) == view.history(NAMES[1])
+    assert len(shared._histories) == SharedView._HISTORIES
 
 
 def test_a_page_without_fits_says_how_they_come() -> None:
