@@ -8,6 +8,9 @@ from daskkern.errors import DataError
 from daskkern.monitor.shares import PARTS
 from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
 
+_LEAST = 0.1
+"""Percent: smaller parts cannot be seen, and have no place in the legend."""
+
 
 def time_shares(fit: Fit, *, axes: Any = None) -> Any:
     """Draw how the time of each epoch was shared by computing, reading, checkpoints, waiting and exchange.
@@ -31,7 +34,7 @@ def time_shares(fit: Fit, *, axes: Any = None) -> Any:
     shares = {words: 100 * np.nan_to_num(table[part][known]) for part, words in PARTS.items()}
     below = np.zeros(int(known.sum()))
     for color, (label, share) in zip(COLORS, shares.items(), strict=False):
-        if not share.any():
+        if not (share >= _LEAST).any():
             continue
         axes.bar(table["epoch"][known], share, 1.0, below, color=color, label=label, linewidth=0)
         below = below + share

@@ -85,9 +85,11 @@ def _predictions(model: KernelModel, observed: Observed) -> list[Picture]:
     if score.calibration is not None:
         draw = lambda axes: draw_calibration(score, axes)  # noqa: E731
         found.append(Picture("test", "calibration", "Can the probabilities be trusted?", draw, 5.0, 4.2))
-    for target in range(min(observed.targets.shape[1], _MOST_TARGETS) if score.rmse is not None else 0):
-        name = model.target_names[target] if model.target_names else ""
-        number = f"-{target + 1}" if observed.targets.shape[1] > 1 else ""
+    n_targets = observed.targets.shape[1] if score.rmse is not None else 0
+    for target in range(min(n_targets, _MOST_TARGETS)):
+        several = f"target {target + 1} of {n_targets}" if n_targets > 1 else ""
+        name = model.target_names[target] if model.target_names else several
+        number = f"-{target + 1}" if n_targets > 1 else ""
         caption = f"Errors{f' of {name}' if name else ''} against the truth"
         found.append(Picture("test", f"residuals{number}", caption, _residuals(observed, target, name)))
     return found
