@@ -1,6 +1,6 @@
 """What watching a fit costs: the same fit unwatched, with the page on the scheduler, and with viewers who look at it.
 
-    python benchmarks/monitoring.py --out benchmarks/results-monitoring.json --check
+    python -m benchmarks monitoring --out benchmarks/results-monitoring.json --check
 
 Sides take turns, in an order that turns round by round, on one cluster:
 
@@ -15,7 +15,6 @@ the client, whose processor time per second of the fit is told, too: it is stead
 
 import argparse
 import contextlib
-import datetime
 import json
 import statistics
 import subprocess
@@ -29,6 +28,7 @@ from unittest import mock
 
 import numpy as np
 from distributed import Client, LocalCluster
+from figures import Row, Run, add, today
 from products.machine import OthersLoad, describe_machine, versions
 
 import daskkern
@@ -39,7 +39,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.training import on_cluster
-from daskkern.training.fit import FitResult, fit
+from daskkern.training.fit import fit
 from daskkern.training.monitoring import hide_fits, show_fits
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import StoreSource
@@ -114,56 +114,53 @@ def viewed(client: Client, viewers: int) -> Iterator[None]:
             process.terminate()
 
 
-def one(source: StoreSource, settings: FitSettings, client: Client) -> tuple[dict[str, float], FitResult]:
+def one(source: StoreSource, settings: FitSettings, client: Client) -> dict[str, float]:
     """Return the seconds of a fit."""
     begun, used = time.perf_counter(), time.process_time()
     result = fit(source, settings, client=client)
     wall = time.perf_counter() - begun
     own = (time.process_time() - used) / wall
     epochs = sum(epoch.seconds for epoch in result.epochs)
-    return {"wall_seconds": wall, "epochs_seconds": epochs, "scheduler_cores": own}, result
+    return {"wall_seconds": wall, "epochs_seconds": epochs, "scheduler_cores": own}
 
 
-def rounds(source: StoreSource, settings: FitSettings, client: Client, repeats: int, viewers: int) -> list[Any]:
-    """Return the figures of all sides, round by round."""
+def rounds(source: StoreSource, settings: FitSettings, client: Client, repeats: int, viewers: int) -> list[Row]:
+    """Return a row for each side of each round."""
     sides: dict[str, Callable[[], Any]] = {
         "silent": lambda: silent(client),
         "closed": lambda: contextlib.nullcontext(show_fits(client)),
         "open": lambda: viewed(client, viewers),
     }
     fit(source, settings, client=client)
-    found, load = [], OthersLoad()
+    found: list[Row] = []
+    load = OthersLoad()
     for number in range(repeats):
-        record: dict[str, Any] = {}
-        names = list(sides)[number % 3 :] + list(sides)[: number % 3]
-        for name in names:
+        for name in [*sides][number % 3 :] + [*sides][: number % 3]:
             with sides[name]():
-                record[name] = {key: round(value, 4) for key, value in one(source, settings, client)[0].items()}
-        record["others_load_cores"] = round(load.cores(), 2)
-        print(record, flush=True)
-        found.append(record)
+                load.used()
+                taken = one(source, settings, client)
+                others = load.cores()
+            figures = {key: round(value, 4) for key, value in (taken | {"others_load_cores": others}).items()}
+            found.append({"n_round": number + 1, "side": name, **figures})
+            print(found[-1], flush=True)
     return found
 
 
-def ratios(records: Sequence[Any]) -> dict[str, Any]:
-    """Return what each side costs over the one before."""
-
-    def median(side: str, over: str, key: str) -> float:
-        return round(statistics.median(record[side][key] / record[over][key] for record in records) - 1, 4)
-
-    def cores(side: str, over: str) -> float:
-        more = [record[side]["scheduler_cores"] - record[over]["scheduler_cores"] for record in records]
-        return round(statistics.median(more), 4)
-
-    pairs = {"closed_over_silent": ("closed", "silent"), "open_over_closed": ("open", "closed")}
-    return {
-        name: {
-            "epochs_share": median(*pair, "epochs_seconds"),
-            "wall_share": median(*pair, "wall_seconds"),
-            "scheduler_cores": cores(*pair),
+def costs(rows: Sequence[Row]) -> list[Row]:
+    """Return what a side costs over another of the same round, as medians."""
+    by_round: dict[int, dict[str, Row]] = {}
+    for row in rows:
+        by_round.setdefault(row["n_round"], {})[row["side"]] = row
+    found: list[Row] = []
+    for side, over in (("closed", "silent"), ("open", "closed")):
+        pairs = [(both[side], both[over]) for both in by_round.values()]
+        more = {
+            f"{what}_share": statistics.median(a[f"{what}_seconds"] / b[f"{what}_seconds"] for a, b in pairs) - 1
+            for what in ("epochs", "wall")
         }
-        for name, pair in pairs.items()
-    }
+        more["scheduler_cores"] = statistics.median(a["scheduler_cores"] - b["scheduler_cores"] for a, b in pairs)
+        found.append({"what": f"{side} over {over}", **{key: round(value, 4) for key, value in more.items()}})
+    return found
 
 
 def store_in(folder: Path, n_rows: int) -> StoreSource:
@@ -172,35 +169,6 @@ def store_in(folder: Path, n_rows: int) -> StoreSource:
     np.savez(folder / "d.npz", X=X, y=(X[:, 0] * X[:, 1] > 0).astype(int))
     daskkern.ingest([str(folder / "d.npz")], folder / "d.zarr")
     return StoreSource.at(str(folder / "d.zarr"))
-
-
-def measure(n_rows: int, landmarks: int, epochs: int, repeats: int, viewers: int, ranks: int = 2) -> dict[str, Any]:
-    """Return all figures."""
-    settings = FitSettings(
-        Gaussian(4.0), SquaredHinge(), Landmarks(landmarks), EigenPro(), max_epochs=epochs, batch_size=256,
-        device="cpu", keep_blocks="never",
-    )  # fmt: skip
-    threads = max(1, cpu_count() // 2)
-    options: dict[str, Any] = {"n_workers": ranks, "threads_per_worker": threads, "silence_logs": 50}
-    with tempfile.TemporaryDirectory() as folder:
-        source = store_in(Path(folder), n_rows)
-        with LocalCluster(dashboard_address="127.0.0.1:0", **options) as cluster, Client(cluster) as client:
-            records = rounds(source, settings, client, repeats, viewers)
-    return {
-        "benchmark": "monitoring",
-        "date": datetime.date.today().isoformat(),
-        "machine": describe_machine(),
-        "versions": versions(),
-        "n_rows": n_rows,
-        "n_landmarks": landmarks,
-        "n_epochs": epochs,
-        "n_ranks": ranks,
-        "threads_per_rank": threads,
-        "n_viewers": viewers,
-        "rounds": records,
-        **ratios(records),
-        "allowed": {"epochs_share": ALLOWED_SHARE},
-    }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -212,14 +180,37 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--viewers", type=int, default=1)
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    parser.add_argument("--tiny", action="store_true", help="500 rows, one round: to see that it runs")
     options = parser.parse_args(argv)
-    result = measure(options.rows, options.landmarks, options.epochs, options.repeats, options.viewers)
-    print(json.dumps(result, indent=1))
-    if options.out is not None:
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
-    costs = [result[name]["epochs_share"] for name in ("closed_over_silent", "open_over_closed")]
-    if options.check and max(costs) > ALLOWED_SHARE:
-        sys.exit(f"watching costs {max(costs):.2%} of the epochs; {ALLOWED_SHARE:.1%} is allowed")
+    if options.tiny:
+        options.rows, options.landmarks, options.epochs, options.repeats = 500, 20, 1, 1
+    settings = FitSettings(
+        Gaussian(4.0), SquaredHinge(), Landmarks(options.landmarks), EigenPro(), max_epochs=options.epochs,
+        batch_size=256, device="cpu", keep_blocks="never",
+    )  # fmt: skip
+    threads = max(1, cpu_count() // 2)
+    workers: dict[str, Any] = {"n_workers": 2, "threads_per_worker": threads, "silence_logs": 50}
+    with tempfile.TemporaryDirectory() as folder:
+        source = store_in(Path(folder), options.rows)
+        with LocalCluster(dashboard_address="127.0.0.1:0", **workers) as cluster, Client(cluster) as client:
+            rows = rounds(source, settings, client, options.repeats, options.viewers)
+    asked = {
+        "n_rows": options.rows,
+        "n_landmarks": options.landmarks,
+        "n_epochs": options.epochs,
+        "n_ranks": 2,
+        "threads_per_rank": threads,
+        "n_viewers": options.viewers,
+        "allowed_epochs_share": ALLOWED_SHARE,
+    }
+    found = costs(rows)
+    print(json.dumps(found, indent=1))
+    add(
+        Run("monitoring", today(), describe_machine(), versions(), asked, {"rounds": rows, "costs": found}), options.out
+    )
+    most = max(cost["epochs_share"] for cost in found)
+    if options.check and most > ALLOWED_SHARE:
+        sys.exit(f"watching costs {most:.2%} of the epochs; {ALLOWED_SHARE:.1%} is allowed")
 
 
 if __name__ == "__main__":
