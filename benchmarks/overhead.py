@@ -72,7 +72,7 @@ def shares(fits: Sequence[FitResult]) -> dict[str, Any]:
     return {
         "exchange_share": round(sum(epoch.exchanging for epoch in times) / total, 4),
         "waiting_share": round(sum(epoch.waiting for epoch in times) / total, 4),
-        "work_share": round(sum(epoch.working for epoch in times) / total, 4),
+        "work_share": round(sum(epoch.computing + epoch.reading + epoch.checkpointing for epoch in times) / total, 4),
         "exchange_ms_per_collective": round(
             1e3 * sum(epoch.exchanging for epoch in times) / sum(epoch.collectives for epoch in times), 3
         ),

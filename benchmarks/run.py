@@ -47,6 +47,7 @@ BENCHMARKS = (
     Benchmark("stages", "rows a second of ingest, shuffle, fit, score and predict", "5 min", "NPZ"),
     Benchmark("choices", "one choice of kernel, landmarks, solver at a time, by the error", "15 min", "NPZ..."),
     Benchmark("overhead", "two ranks against one process with two threads", "10 min", "NPZ"),
+    Benchmark("monitoring", "a fit unwatched, with the dashboard's page, and with viewers who look at it", "10 min"),
     Benchmark("collectives", "a sum over the ranks, by ranks, size and way", "3 min"),
     Benchmark("recovery", "from a fault to its notice and to the next step", "8 min"),
     Benchmark("soak", "fits while workers die: nothing lost, every answer right", "20 min"),

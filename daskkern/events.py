@@ -14,6 +14,10 @@ _LARGEST = 2**63
 """Numbers beyond are no counts, and no float can be made of some of them."""
 
 
+PARTS_OF_TIME = ("computing", "reading", "checkpointing", "waiting", "exchanging")
+"""Fields of :class:`EpochTimed` that add up to its seconds."""
+
+
 @dataclass(frozen=True)
 class FitQueued:
     """A fit waits for workers; `reason` says in one sentence for what."""
@@ -80,16 +84,19 @@ class OptimalityMeasured:
 
 @dataclass(frozen=True)
 class EpochTimed:
-    """Where the seconds of an epoch on several ranks went, as means over the ranks.
+    """Where the seconds since the end of the epoch before went, as means over the ranks.
 
-    ``working`` between collectives, reading included; ``waiting`` for slower ranks (``longest_wait``: of the rank that
-    waited most); ``exchanging`` in `collectives` collectives, as far as it was not waiting: packing, transfer,
-    addition. ``ways`` names how sums were taken so far.
+    ``reading`` is waiting for rows that were not there yet; ``checkpointing`` is collecting and keeping commits (files
+    are written beside other work); ``waiting`` for slower ranks (``longest_wait``: of the rank that waited most);
+    ``exchanging`` in `collectives` collectives, as far as it was not waiting: packing, transfer, addition; and
+    ``computing`` all else, validation included. ``ways`` names how sums were taken so far.
     """
 
     epoch: int
     seconds: float
-    working: float
+    computing: float
+    reading: float
+    checkpointing: float
     waiting: float
     longest_wait: float
     exchanging: float

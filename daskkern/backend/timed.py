@@ -1,8 +1,9 @@
-"""Where the time of the ranks goes: own work, waiting for slower ranks, and what the exchange itself costs."""
+"""Where the time of the ranks goes: computing, reading, keeping commits, waiting for slower ranks, and exchange."""
 
 import time
 from array import array as packed
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,12 +21,16 @@ _FOLD = 65_536
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds between two moments, as means over the ranks; ``working + waiting + exchanging`` is all of them.
+    """Seconds between two moments, as means over the ranks; but for `longest_wait` they add up to all of them.
 
     Attributes
     ----------
-    working
-        Between collectives.
+    computing
+        Between collectives, as far as it is none of the next two.
+    reading
+        Waiting for rows or kept blocks that were not there yet; what is read beside other work does not count.
+    checkpointing
+        Collecting and keeping commits, collectives for that included; files are written beside other work.
     waiting
         For the slowest rank: for each stretch between two collectives, what the slowest rank worked longer.
     longest_wait
@@ -36,7 +41,9 @@ class Times:
         How many there were.
     """
 
-    working: float
+    computing: float
+    reading: float
+    checkpointing: float
     waiting: float
     longest_wait: float
     exchanging: float
@@ -66,24 +73,46 @@ class TimedCommunicator(Communicator):
 
     def begin(self) -> None:
         """Start the clock anew."""
-        self._sums = np.zeros((4, self.size))  # of each rank: work, waiting, time in collectives; and their number
-        self._work, self._blocked = packed("d"), 0.0
+        self._sums = np.zeros((6, self.size))  # of each rank: work, waiting, the next three; and how many collectives
+        self._blocked, self._reading, self._checkpointing = 0.0, 0.0, 0.0
+        self._work, self._apart = packed("d"), False
         self._left = time.perf_counter()
 
     def times(self) -> Times:
         """Return the times since the last :meth:`begin`, and begin anew. A collective; the same on all ranks."""
         self._work.append(time.perf_counter() - self._left)
         self._fold()
-        working, waiting, blocked, number = self._sums
+        working, waiting, blocked, reading, checkpointing, number = self._sums
         number -= 1  # the last stretch ends here, and not with a collective
         self.begin()
         return Times(
-            float(working.mean()),
+            max(0.0, float((working - reading - checkpointing).mean())),
+            float(reading.mean()),
+            float(checkpointing.mean()),
             float(waiting.mean()),
             float(waiting.max()),
             max(0.0, float(blocked.mean() - waiting.mean())),
             int(number[0]),
         )
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Count what happens inside, where there are no collectives, as reading."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._reading += time.perf_counter() - begun
+
+    @contextmanager
+    def checkpointing(self) -> Iterator[None]:
+        """Count what happens inside as checkpointing, with its collectives. Every rank does so at the same place."""
+        begun, self._apart = time.perf_counter(), True
+        try:
+            yield
+        finally:
+            self._apart = False
+            self._checkpointing += time.perf_counter() - begun
 
     def allreduce(self, array: Array) -> Array:
         return self._timed(lambda: self._inner.allreduce(array), array)
@@ -107,6 +136,8 @@ class TimedCommunicator(Communicator):
         self._inner.close()
 
     def _timed(self, collective: Callable[[], Result], array: Array = None) -> Result:
+        if self._apart:
+            return collective()
         settle(array)  # a GPU may still be at work on what is handed over
         begun = time.perf_counter()
         self._work.append(begun - self._left)
@@ -120,10 +151,10 @@ class TimedCommunicator(Communicator):
 
     def _fold(self) -> None:
         """Add the stretches so far to the sums. All ranks are here after the same collective."""
-        parts = self._inner.allgather(np.array([self._blocked, *self._work]))
+        parts = self._inner.allgather(np.array([self._blocked, self._reading, self._checkpointing, *self._work]))
         table = np.stack([np.asarray(part) for part in parts])
-        work = table[:, 1:]
+        work = table[:, 3:]
         waiting = work.max(axis=0) - work
         number = np.full(self.size, work.shape[1])
-        self._sums += [work.sum(axis=1), waiting.sum(axis=1), table[:, 0], number]
-        self._work, self._blocked = packed("d"), 0.0
+        self._sums += [work.sum(axis=1), waiting.sum(axis=1), *table[:, :3].T, number]
+        self._work, self._blocked, self._reading, self._checkpointing = packed("d"), 0.0, 0.0, 0.0

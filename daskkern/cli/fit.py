@@ -19,6 +19,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.events import EpochTimed
 from daskkern.models import save_model
 from daskkern.models.store import FORMAT
+from daskkern.monitor.shares import in_words, shares_of
 from daskkern.training.checkpoint import remove_checkpoint
 from daskkern.training.detached import submit
 from daskkern.training.fit import FitResult, fit
@@ -151,13 +152,9 @@ def finish(result: FitResult, out: str) -> None:
 
 
 def where_time_went(times: Sequence[EpochTimed]) -> str:
-    """Return one line on the time of all ranks."""
-    total = max(sum(epoch.seconds for epoch in times), 1e-9)
-    waiting, exchanging = sum(epoch.waiting for epoch in times), sum(epoch.exchanging for epoch in times)
-    return (
-        f"time of the ranks: {100 * (total - waiting - exchanging) / total:.1f}% work, {100 * waiting / total:.1f}% "
-        f"waiting for slower ranks, {100 * exchanging / total:.1f}% exchange (sums: {times[-1].ways or 'by one way'})"
-    )
+    """Return one line on the time of all epochs, as a mean over the ranks."""
+    ways = f" (sums: {times[-1].ways})" if times[-1].ways else ""
+    return f"time of the epochs: {in_words(shares_of(times))}{ways}"
 
 
 def open_source(store: str) -> StoreSource:

@@ -15,10 +15,11 @@ from daskkern.cli.watching import LogRequest, listening, log_options
 from daskkern.cluster.fits import FitStatus
 from daskkern.errors import ClusterError
 from daskkern.monitor.lines import line_of
-from daskkern.monitor.words import seconds
+from daskkern.monitor.shares import in_words
+from daskkern.monitor.words import number, seconds
 from daskkern.training.handle import FitHandle, attach, find_fit, list_fits
 
-_COLUMNS = ("fit", "name", "state", "progress", "loss", "rows/s", "time", "owner", "waits for")
+_COLUMNS = ("fit", "name", "state", "progress", "loss", "rows/s", "running for", "owner", "waits for")
 
 
 @click.command("status")
@@ -104,7 +105,7 @@ def _row(status: FitStatus) -> tuple[str, ...]:
         status.card.name,
         status.state,
         _progress(status),
-        _number(status.loss, ".4g"),
+        _known(number(status.loss)),
         f"{status.rows_per_second:,.0f}" if status.rows_per_second else "",
         _took(status),
         status.card.owner,
@@ -120,11 +121,12 @@ def _show(status: FitStatus) -> None:
         "rows from": card.source,
         "model": card.out,
         "progress": _progress(status),
-        "loss": _number(status.loss, ".5g"),
-        "validation": _number(status.validation_score, ".4f"),
+        "loss": _known(number(status.loss)),
+        "validation": _known(number(status.validation_score)),
         "rate": f"{status.rows_per_second:,.0f} rows/s" if status.rows_per_second else "",
-        "time": _took(status),
-        "time left": seconds(status.seconds_left).strip("-") if status.state == "running" else "",
+        "running for": _took(status),
+        "time left": _known(seconds(status.seconds_left)) if status.state == "running" else "",
+        "last epoch": in_words(status.time_shares),
         "workers": ", ".join(status.workers),
         "waits for": ", ".join(status.ahead),
         "lost workers": str(status.lost) if status.lost else "",
@@ -143,12 +145,12 @@ def _progress(status: FitStatus) -> str:
 
 
 def _took(status: FitStatus) -> str:
-    seconds = int((status.ended or time.time()) - status.submitted)
-    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    """Return how long the fit has run, as the dashboard's page has it."""
+    return seconds((status.ended or time.time()) - (status.started or status.submitted))
 
 
-def _number(value: float, form: str) -> str:
-    return "" if value != value else format(value, form)
+def _known(text: str) -> str:
+    return "" if text == "-" else text
 
 
 def _clock(seconds: float) -> str:

@@ -14,7 +14,8 @@ from daskkern.cluster.membership import check_any, live_workers
 from daskkern.training.calibration import Rates, calibrate, calibrate_workers
 from daskkern.training.keeping import disk_room, with_blocks
 from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, available_memory, device_memory, format_bytes
-from daskkern.training.outlook import outlook
+from daskkern.training.outlook import check_before, holds_out, outlook
+from daskkern.training.remedies import fits, largest_batch
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 from daskkern.training.timing import Stage, TimePlan, estimate
@@ -45,7 +46,14 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     else:
         found = _here(where.workers, source, settings)
     _show_memory(found.ranks, found.plan)
-    found.plan.check()
+    batch = _sure_batch(found.plan)
+    if batch:
+        say(
+            f"An automatic batch may be too large: batches of up to {batch} rows fit. The fit goes on where its set-up "
+            f"chooses no larger one, and is refused else; --batch-size {batch} is sure to fit."
+        )
+    else:
+        found.plan.check()
     if found.rates is None:
         say("no time estimate: the fit runs on a GPU, which is not measured")
         return
@@ -63,8 +71,10 @@ def _here(workers: int | None, source: Source, settings: FitSettings) -> _Outloo
     ranks = max(1, min(cpu_count(), 4) if workers is None else workers)
     threads, budget = max(1, cpu_count() // ranks), settings.memory_budget or available_memory(ranks)
     device = device_memory(settings.device) if workers is None else None
+    if device is None:
+        check_before(source, settings, holds_out(settings, None), ranks, threads, budget)
     plan = outlook(source, settings, ranks, threads, budget, device)
-    if plan.device_items or plan.total > plan.budget:
+    if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Outlook(ranks, plan, None, "")
     assert plan.sizes is not None
     room = disk_room(settings, ranks)
@@ -83,13 +93,24 @@ def _on_cluster(client: Client, source: Source, settings: FitSettings) -> _Outlo
     threads = min(int(worker["nthreads"]) for worker in known.values())
     devices = [size for size in client.run(device_memory, settings.device).values() if size is not None]
     device = min(devices) if len(devices) == len(names) else None
-    plan = outlook(source, settings, len(names), threads, settings.memory_budget or min(limits), device)
-    if plan.device_items or plan.total > plan.budget:
+    budget = settings.memory_budget or min(limits)
+    if device is None:
+        check_before(source, settings, holds_out(settings, None), len(names), threads, budget)
+    plan = outlook(source, settings, len(names), threads, budget, device)
+    if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Outlook(len(names), plan, None, "")
     assert plan.sizes is not None
     room = min(client.run(disk_room, settings, most).values())
     rates = calibrate_workers(client, names, source, settings, plan.sizes, with_disk=not plan.kept)
     return _Outlook(len(names), with_blocks(plan, settings, room, rates), rates, f"{len(names)} workers at once")
+
+
+def _sure_batch(plan: MemoryPlan) -> int:
+    """Return the most rows of a batch that fit, where the largest automatic one does not but smaller ones do; or 0."""
+    z = plan.sizes
+    if z is None or not z.auto_batch or plan.device_items or plan.total <= plan.budget:
+        return 0
+    return largest_batch(z, lambda changed: fits(changed, plan.budget, 0))
 
 
 def _show_memory(ranks: int, plan: MemoryPlan) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from daskkern.cluster.thinned import Thinned
+from daskkern.events import PARTS_OF_TIME
 
 _EPOCHS = 10_000
 _NOTICES = 1_000
@@ -38,6 +39,8 @@ class FitHistory:
         self._dropped = 0
         self._written, self._writing_s = 0, 0.0
         self._single: dict[str, dict[str, Any]] = {}
+        self.time_shares: dict[str, float] = {}
+        """What each part of the time had of the last epoch."""
         self._ranks: dict[int, dict[str, Any]] = {}
 
     def note(self, message: Mapping[str, Any]) -> None:
@@ -50,6 +53,8 @@ class FitHistory:
             self._batches.add(tuple(kept[name] for name in _COLUMNS))
         elif kind in _BY_EPOCH:
             self._epochs[kind, int(message["epoch"])] = kept
+            if kind == "EpochTimed" and float(message["seconds"]) > 0:
+                self.time_shares = {part: float(message[part]) / float(message["seconds"]) for part in PARTS_OF_TIME}
             if len(self._epochs) > 3 * _EPOCHS:
                 del self._epochs[next(iter(self._epochs))]
         elif kind == "RankReported":

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from numbers import Integral
 from typing import Any
 
@@ -111,6 +111,8 @@ class FitStatus:
         Until its last epoch ends, at the pace of its last batches; NaN where that is not known.
     stop : str
         "stop" or "abort", when somebody has asked it to end.
+    time_shares : mapping
+        Of the last epoch: the share of each of :data:`daskkern.events.PARTS_OF_TIME`; empty before.
     """
 
     card: FitCard
@@ -130,6 +132,7 @@ class FitStatus:
     error: str = ""
     seconds_left: float = float("nan")
     stop: str = ""
+    time_shares: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def active(self) -> bool:
@@ -138,7 +141,7 @@ class FitStatus:
 
     def to_message(self) -> dict[str, Any]:
         """Return it as plain values that msgpack and JSON can carry."""
-        return asdict(self)
+        return {**vars(self), "card": dict(vars(self.card)), "time_shares": dict(self.time_shares)}
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> "FitStatus":
@@ -254,6 +257,7 @@ class FitRecord:
             self.error,
             self.history.seconds_left(self.card.max_epochs) if self.active else float("nan"),
             self.stop,
+            self.history.time_shares,
         )
 
 

@@ -22,7 +22,7 @@ from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, FitRecor
 from daskkern.cluster.membership import ask_scheduler
 from daskkern.errors import ClusterError
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised whenever the messages change, so that two versions never talk to each other by accident."""
 
 PLUGIN_NAME = f"daskkern_fits_{PROTOCOL}"
@@ -54,8 +54,12 @@ class FitsPlugin(SchedulerPlugin):
     protocol = 0
     """Of the client that sent this plugin, which travels by its class's name: the class is the scheduler's own."""
 
-    def __init__(self) -> None:
-        self.protocol = PROTOCOL
+    def __init__(self, protocol: int = PROTOCOL) -> None:
+        self.protocol = protocol
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel by a function that older schedulers do not have: some take any plugin, and forget their fits."""
+        return received, (self.protocol,)
 
     async def start(self, scheduler: Any) -> None:
         if self.protocol != PROTOCOL:
@@ -323,6 +327,11 @@ class FitsPlugin(SchedulerPlugin):
                 await self._drop(worker.address, _HUNG_S)
 
 
+def received(protocol: int) -> FitsPlugin:
+    """Return the plugin that a client of version `protocol` has sent."""
+    return FitsPlugin(protocol)
+
+
 def _question(verb: str) -> str:
     return f"{PLUGIN_NAME}_{verb}"
 
@@ -336,6 +345,11 @@ def install_fits(client: Client) -> None:
         client.register_plugin(FitsPlugin())
     except ClusterError:  # as the plugin says it
         raise
+    except AttributeError as error:  # it has no `received`
+        raise ClusterError(
+            f"the scheduler's daskkern is older than this client's, which speaks version {PROTOCOL} of its messages; "
+            "install the same daskkern in both environments and restart the scheduler"
+        ) from error
     except Exception as error:  # whatever the scheduler raised while it loaded the class
         raise ClusterError(
             f"the scheduler cannot keep the list of fits ({type(error).__name__}: {error}); install daskkern in its "

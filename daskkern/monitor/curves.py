@@ -6,12 +6,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from daskkern.arrays import FloatArray
+from daskkern.monitor.shares import PARTS
 
 Columns: TypeAlias = dict[str, FloatArray]
 History: TypeAlias = Mapping[str, Any]
 
 _RATE_S = 5.0
-SHARES = ("working", "waiting", "exchanging")
 _UNITS = ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h"))
 
 
@@ -75,10 +75,10 @@ def epoch_columns(history: History) -> Columns:
 
 
 def share_columns(history: History, most: int = 60) -> Columns:
-    """Return ``epoch`` and the shares of its time in percent, of the last `most` epochs on several ranks."""
+    """Return ``epoch`` and the shares of its time in percent, of the last `most` epochs."""
     timed = history["timed"][-most:]
     seconds = np.maximum(_column(timed, "seconds"), 1e-12)
-    return {"epoch": _column(timed, "epoch"), **{name: 100 * _column(timed, name) / seconds for name in SHARES}}
+    return {"epoch": _column(timed, "epoch"), **{name: 100 * _column(timed, name) / seconds for name in PARTS}}
 
 
 def spectrum_columns(history: History) -> Columns:

@@ -51,8 +51,10 @@ class EpochRow:
         Seconds from the start of the set-up to the end of the epoch, interruptions by lost workers included, time in
         a queue not.
     rows_per_second : float
-    working, waiting, exchanging : float
-        Shares of the epoch's time, as means over several ranks: between sums, for slower ranks, in sums.
+    computing, reading, checkpointing, waiting, exchanging : float
+        Shares of the epoch's time, as means over the ranks, which add up to 1: see
+        :class:`daskkern.events.EpochTimed`. Models that were saved before reading and checkpoints were told apart have
+        them under computing.
     bytes_sent : int
         By rank 0 to its peers.
     optimality : float
@@ -66,7 +68,9 @@ class EpochRow:
     seconds: float = _NAN
     elapsed: float = _NAN
     rows_per_second: float = _NAN
-    working: float = _NAN
+    computing: float = _NAN
+    reading: float = _NAN
+    checkpointing: float = _NAN
     waiting: float = _NAN
     exchanging: float = _NAN
     bytes_sent: int = 0
@@ -234,6 +238,7 @@ def _no_nan(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(values: Mapping[str, Any]) -> dict[str, Any]:
+    values = {"computing": values.get("working"), **values}  # its name before reading was told apart
     row = {name: _NAN if values[name] is None else float(values[name]) for name in _NAMES if name in values}
     return {name: int(value) if name in _WHOLE else value for name, value in row.items()}
 

@@ -2,6 +2,7 @@
 
 from daskkern.events import (
     EpochFinished,
+    EpochTimed,
     Event,
     FitFinished,
     FitQueued,
@@ -12,6 +13,10 @@ from daskkern.events import (
     WorkersJoined,
     WorkersLost,
 )
+from daskkern.monitor.shares import in_words, shares_of
+
+_MOSTLY = 0.9
+"""Where time went is worth a line when computing had less of it."""
 
 
 def line_of(event: Event, max_epochs: int) -> str | None:
@@ -28,6 +33,8 @@ def line_of(event: Event, max_epochs: int) -> str | None:
             return f"  {event.stage:<12} {event.seconds:6.1f} s   {event.detail}".rstrip()
         case EpochFinished():
             return _epoch(event, max_epochs)
+        case EpochTimed() if event.computing < _MOSTLY * event.seconds:
+            return f"            {in_words(shares_of([event]))}"
         case OptimalityMeasured():
             end = f", to end at {event.tol:.3g}" if event.tol > 0 else ""
             return f"            {event.measure} {event.value:.3g}{end}"

@@ -28,6 +28,7 @@ from daskkern.events import (
     WorkersJoined,
     WorkersLost,
 )
+from daskkern.monitor.shares import shares_of
 
 Values: TypeAlias = dict[str, float]
 _FAILED = "failed"
@@ -155,9 +156,7 @@ def _values(event: Event) -> Values:
                 "step_size": event.step,
             }
         case EpochTimed() if event.seconds > 0:
-            return {
-                f"share.{name}": getattr(event, name) / event.seconds for name in ("working", "waiting", "exchanging")
-            }
+            return {f"share.{part}": share for part, share in shares_of([event]).items()}
         case OptimalityMeasured():
             return {event.measure.replace(" ", "_"): event.value}
     return {}

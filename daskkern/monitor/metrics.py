@@ -4,6 +4,7 @@ Names begin with Dask's namespace, as Dask's own do: ``dask_daskkern_fits`` and 
 the last few have lines of their own.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 import dask
 
+from daskkern.events import PARTS_OF_TIME
 from daskkern.monitor.view import FitsView
 
 MOST_FITS = 50
@@ -36,8 +38,10 @@ _OF_EACH = {
     "fit_rows_per_second": ("Training rows per second, 0 for a fit that has ended", "rows_per_second"),
     "fit_seconds_left": ("Seconds until the last epoch ends, at the pace of the last batches", "seconds_left"),
     "fit_workers": ("Workers that the fit holds", ""),
+    "fit_time_share": ("Share of a part in the time of the last epoch, as a mean over the ranks", "time_shares"),
     "fit_workers_lost": ("How often the fit had to go on with other workers", "lost"),
 }
+_BY_PART = "fit_time_share"
 _ENDED = frozenset(_STATES[5:])
 
 
@@ -108,23 +112,27 @@ class FitMetrics:
         yield family
         newest = sorted(fits, key=lambda status: (status["state"] in _ENDED, -status["submitted"]))[:MOST_FITS]
         for name, (words, _) in _OF_EACH.items():
-            family = GaugeMetricFamily(_name(name), words, labels=["fit", "name"])
-            for status in newest:
-                value = _value(name, status)
+            parts = PARTS_OF_TIME if name == _BY_PART else ()
+            family = GaugeMetricFamily(_name(name), words, labels=["fit", "name", *["part"] * bool(parts)])
+            for status, part in itertools.product(newest, parts or ("",)):
+                value = _value(name, status, part)
                 if not math.isnan(value):
-                    family.add_metric([str(status["card"]["fit"]), str(status["card"]["name"])], value)
+                    labels = [str(status["card"]["fit"]), str(status["card"]["name"])]
+                    family.add_metric([*labels, part] if part else labels, value)
             yield family
 
 
-def _value(name: str, status: Mapping[str, Any]) -> float:
+def _value(name: str, status: Mapping[str, Any], part: str) -> float:
     """Return a number of a fit; NaN for one that cannot be read, for all of ``/metrics`` would fail with it."""
     try:
-        return _read(name, status)
-    except (KeyError, TypeError, ValueError, OverflowError):
+        return _read(name, status, part)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return math.nan
 
 
-def _read(name: str, status: Mapping[str, Any]) -> float:
+def _read(name: str, status: Mapping[str, Any], part: str) -> float:
+    if name == _BY_PART:
+        return float(status["time_shares"].get(part, math.nan))
     if name == "fit_max_epochs":
         return float(status["card"]["max_epochs"])
     if name == "fit_workers":

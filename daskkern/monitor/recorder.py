@@ -1,7 +1,7 @@
 """Collects the events of a fit into a :class:`~daskkern.monitor.history.History`, on their way to a listener."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from daskkern.events import (
     BatchFinished,
@@ -21,6 +21,7 @@ from daskkern.events import (
     WorkersLost,
 )
 from daskkern.monitor.history import EpochRow, History, Incident
+from daskkern.monitor.shares import shares_of
 
 
 class Recorder:
@@ -125,9 +126,9 @@ class Recorder:
                     epoch.seconds,
                     earlier + epoch.seconds if ended is None else begun + ended,
                     self._rate(epoch),
-                    *_shares(times.get(epoch.epoch)),
-                    epoch.bytes_sent,
-                    self._optimality.get(epoch.epoch, float("nan")),
+                    bytes_sent=epoch.bytes_sent,
+                    optimality=self._optimality.get(epoch.epoch, float("nan")),
+                    **_shares(times.get(epoch.epoch)),
                 )
             )
         return History(
@@ -149,7 +150,5 @@ class Recorder:
         return self._started.n_samples / epoch.seconds
 
 
-def _shares(timed: EpochTimed | None) -> tuple[float, float, float]:
-    if timed is None or not timed.seconds > 0:
-        return (float("nan"),) * 3
-    return timed.working / timed.seconds, timed.waiting / timed.seconds, timed.exchanging / timed.seconds
+def _shares(timed: EpochTimed | None) -> Mapping[str, float]:
+    return shares_of([] if timed is None else [timed])

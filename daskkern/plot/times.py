@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 
 from daskkern.errors import DataError
+from daskkern.monitor.shares import PARTS
 from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
 
-_SHARES = {"working": "work", "waiting": "waiting for slower ranks", "exchanging": "exchange"}
+_LEAST = 0.1
+"""Percent: smaller parts cannot be seen, and have no place in the legend."""
 
 
 def time_shares(fit: Fit, *, axes: Any = None) -> Any:
-    """Draw how the time of each epoch was shared by work, waiting and exchange, of a fit on several ranks.
+    """Draw how the time of each epoch was shared by computing, reading, checkpoints, waiting and exchange.
 
     Parameters
     ----------
@@ -22,16 +24,18 @@ def time_shares(fit: Fit, *, axes: Any = None) -> Any:
     Raises
     ------
     DataError
-        When it ran on one rank, or was saved without this.
+        When it was saved without this.
     """
     table = model_of(fit).history_
-    known = ~np.isnan(table["working"])
+    known = ~np.isnan(table["computing"])
     if not known.any():
-        raise DataError("the fit has no times of several ranks to draw: one rank waits for nobody")
+        raise DataError("the model was saved without the times of its epochs, so that there is nothing to draw")
     axes = plain(new_axes(axes))
-    shares = [100 * table[name][known] for name in _SHARES]
-    below = np.zeros_like(shares[0])
-    for color, label, share in zip(COLORS, _SHARES.values(), shares, strict=False):
+    shares = {words: 100 * np.nan_to_num(table[part][known]) for part, words in PARTS.items()}
+    below = np.zeros(int(known.sum()))
+    for color, (label, share) in zip(COLORS, shares.items(), strict=False):
+        if not (share >= _LEAST).any():
+            continue
         axes.bar(table["epoch"][known], share, 1.0, below, color=color, label=label, linewidth=0)
         below = below + share
     axes.set_ylim(0, 100)

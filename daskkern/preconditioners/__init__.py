@@ -9,7 +9,7 @@ from daskkern.preconditioners.covariance import (
     covariance_state,
     gram_of,
 )
-from daskkern.preconditioners.eigenpro import EigenProPart, EigenProState, SpectrumSettings, eigenpro_state
+from daskkern.preconditioners.eigenpro import EigenProPart, EigenProState, SpectrumSettings, eigenpro_state, usable
 from daskkern.preconditioners.falkon import FalkonPart
 from daskkern.preconditioners.low_rank import LowRankPart, low_rank_part, nystrom_factor
 from daskkern.preconditioners.nystrom import NystromPart, NystromState, nystrom_state
@@ -36,4 +36,5 @@ __all__ = [
     "low_rank_part",
     "nystrom_factor",
     "nystrom_state",
+    "usable",
 ]

@@ -10,6 +10,7 @@ from daskkern.errors import ModelError
 from daskkern.models import KernelModel
 from daskkern.monitor.history import History
 from daskkern.monitor.lines import line_of
+from daskkern.monitor.shares import PARTS
 from daskkern.training.memory import format_bytes
 from daskkern.training.observe import Observed
 from daskkern.training.tally import Score
@@ -25,6 +26,11 @@ _REASONS = {
     "interrupted": "it was interrupted",
 }
 _MOST_CLASSES = 50
+_REMARKS = {
+    "computing": "mean of the ranks, validation included",
+    "reading": "not what was read beside other work",
+    "checkpointing": "files are written beside other work",
+}
 
 
 def check_facts(model: KernelModel) -> None:
@@ -194,13 +200,12 @@ def time_parts(history: History) -> list[tuple[str, float, str]]:
     """Return where the seconds went: name, seconds and a remark for each part of more than a millisecond."""
     parts = [(stage.stage, stage.seconds, stage.detail) for stage in history.stages if stage.seconds >= 1e-3]
     seconds = np.nan_to_num(history["seconds"])
-    shares = {"working": "training", "waiting": "waiting for slower ranks", "exchanging": "exchange between ranks"}
-    if np.isnan(history["working"]).all():
+    if np.isnan(history["computing"]).all():
         parts.append(("training", float(seconds.sum()), f"{len(history):,} epochs, validation included"))
     else:
-        known = np.nan_to_num(history["working"]) > 0
-        for column, name in shares.items():
-            parts.append((name, float((np.nan_to_num(history[column]) * seconds).sum()), "mean of the ranks"))
+        known = np.nan_to_num(history["computing"]) > 0
+        for column, name in PARTS.items():
+            parts.append((name, float((np.nan_to_num(history[column]) * seconds).sum()), _REMARKS.get(column, "")))
         parts.append(("other epochs", float(seconds[~known].sum()), "not told apart"))
     if len(history) and np.isfinite(history[-1].elapsed):
         rest = history[-1].elapsed - sum(part[1] for part in parts)

@@ -10,6 +10,7 @@ from daskkern import __version__
 from daskkern.data.own_files import REPORT_MARK
 from daskkern.models import KernelModel
 from daskkern.monitor.history import History
+from daskkern.monitor.shares import PARTS
 from daskkern.plot.given import COLORS
 from daskkern.report import facts
 from daskkern.report.pictures import Picture, as_svg
@@ -24,12 +25,13 @@ _COLUMNS = {
     "seconds": "seconds",
     "elapsed": "elapsed s",
     "rows_per_second": "rows/s",
-    "working": "work",
+    "computing": "computing",
+    "reading": "reading",
+    "checkpointing": "checkpoints",
     "waiting": "waiting",
     "exchanging": "exchange",
     "optimality": "to optimum",
 }
-_SHARES = frozenset({"working", "waiting", "exchanging"})
 
 
 def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed: Observed | None, test: str) -> str:
@@ -220,6 +222,6 @@ def _epochs(history: History) -> str:
 def _cell(name: str, value: float) -> str:
     if value != value:
         return "\N{EN DASH}"
-    if name in _SHARES:
+    if name in PARTS:
         return f"{value:.1%}"
     return f"{value:,.0f}" if name == "rows_per_second" else f"{value:.5g}"

@@ -68,9 +68,9 @@ def pictures_of(model: KernelModel, observed: Observed | None) -> list[Picture]:
     if table.spectrum is not None and table.spectrum.eigenvalues:
         caption = "Leading eigenvalues: the flatter, the larger the steps that SGD can take"
         found.append(Picture("spectrum", "spectrum", caption, lambda axes: draw_spectrum(model, axes=axes)))
-    if not np.isnan(table["working"]).all():
+    if not np.isnan(table["computing"]).all():
         found.append(
-            Picture("time", "time", "Time of the ranks in each epoch", lambda axes: time_shares(model, axes=axes))
+            Picture("time", "time", "Where the time of each epoch went", lambda axes: time_shares(model, axes=axes))
         )
     return found
 
@@ -85,9 +85,11 @@ def _predictions(model: KernelModel, observed: Observed) -> list[Picture]:
     if score.calibration is not None:
         draw = lambda axes: draw_calibration(score, axes)  # noqa: E731
         found.append(Picture("test", "calibration", "Can the probabilities be trusted?", draw, 5.0, 4.2))
-    for target in range(min(observed.targets.shape[1], _MOST_TARGETS) if score.rmse is not None else 0):
-        name = model.target_names[target] if model.target_names else ""
-        number = f"-{target + 1}" if observed.targets.shape[1] > 1 else ""
+    n_targets = observed.targets.shape[1] if score.rmse is not None else 0
+    for target in range(min(n_targets, _MOST_TARGETS)):
+        several = f"target {target + 1} of {n_targets}" if n_targets > 1 else ""
+        name = model.target_names[target] if model.target_names else several
+        number = f"-{target + 1}" if n_targets > 1 else ""
         caption = f"Errors{f' of {name}' if name else ''} against the truth"
         found.append(Picture("test", f"residuals{number}", caption, _residuals(observed, target, name)))
     return found

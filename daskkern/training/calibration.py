@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 from distributed import Client
 
-from daskkern.arrays import HostArray
+from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.concurrency import compute_threads, library_threads
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
@@ -17,14 +17,14 @@ from daskkern.basis import AllRows, DoublyStochastic, Landmarks
 from daskkern.data.rows import Fields, Rows
 from daskkern.kernels import Kernel
 from daskkern.linalg.blas import subtract_product
-from daskkern.preconditioners import column_statistics
+from daskkern.preconditioners import column_statistics, usable
 from daskkern.solvers import EigenPro, NystromSGD
 from daskkern.training.disk_rates import DiskRates, measure_disk
 from daskkern.training.footprint import Sizes, block_width
 from daskkern.training.kept import new_memory
 from daskkern.training.prepare_columns import column_functions, drawn_columns
 from daskkern.training.scratch import scratch_folder
-from daskkern.training.settings import FitSettings
+from daskkern.training.settings import FitSettings, batch_limit
 from daskkern.training.sources import Source
 
 _ROWS, _COLUMNS = 1024, 4096  # of the block that is timed
@@ -187,26 +187,40 @@ def _expected_batch(settings: FitSettings, kernel: Kernel, X: HostArray, sizes: 
 def expected_batch(kernel: Kernel, X: HostArray, z: Sizes) -> int:
     """Return about half the critical batch that the set-up will find, from the spectrum of a few rows.
 
-    The eigenvalues that only a larger sample shows are taken to fall by the power of the last ones seen.
+    A sample as large as the set-up's is taken where that is small. The eigenvalues that only a larger one shows are
+    taken to fall by the power of the last ones seen.
     """
     if not z.auto_batch or z.by_rows:
         return z.m
-    half = min(_SAMPLE, X.shape[0] // 2)
+    size = z.s if 0 < z.s <= _SAMPLE and z.s < X.shape[0] else max(1, min(_SAMPLE, X.shape[0] // 2))
     order = generator(0, _STREAM).permutation(X.shape[0])
-    S, H = X[order[:half]], X[order[half : 2 * half]]
-    q, wanted = half // 5, max(1, z.p if z.nystrom else z.s // 5)
-    values, vectors = np.linalg.eigh(kernel.block(S, S).astype(np.float64))
-    values, vectors = np.maximum(values[::-1], 1e-12) / half, vectors[:, ::-1]
-    slope = max(0.0, float(np.log(values[q // 4] / values[q]) / np.log((q + 1) / (q // 4 + 1))))
+    S, H = X[order[:size]], X[order[size : size + _SAMPLE]]
+    q, wanted = size // 5, max(1, z.p if z.nystrom else z.s // 5)
+    gram = kernel.block(S, S).astype(np.float64)
+    values, vectors = np.linalg.eigh(gram)
+    values, vectors = np.maximum(values[::-1], 1e-12) / size, vectors[:, ::-1]
+    least = 1e-6 * float(values[0])
     if z.nystrom:  # all of sqrt(l_k l_i) over the largest of them
-        tail = values[q] * (np.arange(q + 1, max(wanted, q) + 1) / q) ** -slope
-        eigenvalues = np.maximum(np.concatenate([values[:q], tail]), 1e-6 * values[0])
+        tail = values[q] * (np.arange(q + 1, max(wanted, q) + 1) / max(q, 1)) ** -_slope(values, q)
+        eigenvalues = np.maximum(np.concatenate([values[:q], tail]), least)
         return int(min(z.m, max(1.0, np.sqrt(eigenvalues / values[0]).sum() / 2)))
-    least = max(float(values[q]) * (wanted / q) ** -slope, 1e-6 * float(values[0]))
-    features = kernel.block(H, S).astype(np.float64) @ (vectors[:, :q] / np.sqrt(values[:q] * half))
-    rest = kernel.block(H, H).astype(np.float64) - (features * (1 - values[q] / values[:q])) @ features.T
-    excess = max(1.0, float(np.linalg.eigvalsh(rest)[-1]) / half / values[q])  # rows held out see more than S does
-    return int(min(z.m, max(1.0, float(rest.diagonal().max()) / (2 * excess * least))))
+    cut = usable(values, q, float(gram.diagonal().max()) / batch_limit(z.s if z.all_rows else z.p))
+    # Where the set-up leaves directions out, it does so at the same eigenvalue, whatever its sample.
+    next_one = values[q] * (wanted / max(q, 1)) ** -_slope(values, q) if cut == q else values[cut]
+    damped, scale = 1 - values[cut] / values[:cut], np.sqrt(values[:cut] * size)
+    features = kernel.block(H, S).astype(np.float64) @ (vectors[:, :cut] / scale)
+    rest = kernel.block(H, H).astype(np.float64) - (features * damped) @ features.T
+    inside = gram.diagonal() - ((vectors[:, :cut] * scale) ** 2 * damped).sum(axis=1)
+    beta = max(float(rest.diagonal().max()), float(inside.max()))
+    excess = max(1.0, float(np.linalg.eigvalsh(rest)[-1]) / len(H) / values[cut])  # rows held out see more than S does
+    return int(min(z.m, max(1.0, np.ceil(beta / (2 * excess * max(float(next_one), least))))))
+
+
+def _slope(values: FloatArray, q: int) -> float:
+    """Return the power by which descending eigenvalues fall up to number q."""
+    if q < 1:
+        return 0.0
+    return max(0.0, float(np.log(values[q // 4] / values[q]) / np.log((q + 1) / (q // 4 + 1))))
 
 
 def _read(rows: Rows) -> tuple[HostArray, float]:

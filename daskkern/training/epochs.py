@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -84,6 +84,7 @@ class Epochs:
         if early is not None and self.validation is not None:
             self.patience = Patience(early.patience, early.tol)
         self._whole = state, position = self._begin(saved)
+        self.comm.begin()
         while not position.reason:
             state, position = self._epoch(state, position)
             if self._wished.stop or self._regroup:
@@ -119,7 +120,6 @@ class Epochs:
     def _epoch(self, state: Any, position: Position) -> tuple[Any, Position]:
         """Run one epoch from where `position` is in it, to the start of the next or to where a wish was granted."""
         begun, sent = time.perf_counter(), self.comm.bytes_sent
-        self.comm.begin()
         state, position = self._batches(state, position, begun)
         if self._regroup:
             return state, position
@@ -164,15 +164,11 @@ class Epochs:
             self.desk.emit(OptimalityMeasured(epoch, certificate.name, certificate.value, certificate.tol))
 
     def _tell_times(self, epoch: int) -> None:
-        """Tell where the time went, where there is more than one rank. A collective."""
-        if self.comm.size == 1:
-            return
+        """Tell where the time went since this was told last. A collective."""
         t = self.comm.times()
-        seconds = t.working + t.waiting + t.exchanging
+        seconds = t.computing + t.reading + t.checkpointing + t.waiting + t.exchanging
         ways = ", ".join(sorted(self.comm.ways))
-        self.desk.emit(
-            EpochTimed(epoch, seconds, t.working, t.waiting, t.longest_wait, t.exchanging, t.collectives, ways)
-        )
+        self.desk.emit(EpochTimed(epoch, seconds, **asdict(t), ways=ways))
 
     def _batches(self, state: Any, position: Position, begun: float) -> tuple[Any, Position]:
         n_batches, earlier = self.feed.plan.n_batches, position.seen
@@ -227,8 +223,11 @@ class Epochs:
 
     def _commit(self) -> None:
         """Keep the last state between windows. A collective."""
-        if not self.keeper.wanted or not self._whole[1].steps:
-            return
+        if self.keeper.wanted and self._whole[1].steps:
+            with self.comm.checkpointing():
+                self._keep()
+
+    def _keep(self) -> None:
         begun = time.perf_counter()
         state, position = self._whole
         position = replace(position, seconds=self._wished.seconds)

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from daskkern.arrays import Array
+from daskkern.backend.timed import TimedCommunicator
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.basis import DoublyStochastic, Linear
 from daskkern.data import batches as data_batches
@@ -37,6 +38,8 @@ class Feed:
     problem : Problem
     features : str or None
         Where the stored eigenfeatures of Nystrom-SGD are, which take the place of rows.
+    comm : TimedCommunicator
+        Counts the time that is spent waiting for rows.
     emit : callable
     xp : module
     """
@@ -49,12 +52,14 @@ class Feed:
         rows: Rows,
         problem: Problem,
         features: str | None,
+        comm: TimedCommunicator,
         emit: Listener,
         xp: ModuleType,
     ) -> None:
         assert isinstance(prepared.plan, BatchPlan)
         self.plan = prepared.plan
         self._prepared, self._problem, self._emit = prepared, problem, emit
+        self._reading = comm.reading
         self._stored = features is not None
         self._rows = rows
         if features is not None:
@@ -118,7 +123,7 @@ class Feed:
         stream = data_batches.iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
         count = start
         try:
-            for item, arrived in begun_ahead(map(self._encode, stream), self._uploads.ahead):
+            for item, arrived in begun_ahead(map(self._encode, self._timed(stream)), self._uploads.ahead):
                 count += 1
                 index, batch = item.index, self._batch(item, arrived, count == self.plan.n_batches)
                 if self._batches is not None:
@@ -128,6 +133,16 @@ class Feed:
                 del batch
         finally:
             close(stream)
+
+    def _timed(self, stream: Iterator[data_batches.Batch]) -> Iterator[data_batches.Batch]:
+        """Yield what the stream does; what it lets wait counts as reading."""
+        while True:
+            with self._reading():
+                item = next(stream, None)
+            if item is None:
+                return
+            yield item
+            del item
 
     def _encode(self, item: data_batches.Batch) -> tuple[data_batches.Batch, Arrived]:
         """Return rows as read, and their way to the device in the form of the solver: X, targets and weights."""
@@ -146,7 +161,8 @@ class Feed:
         if self._stored:
             return batch.X
         if self._blocks.has(index):
-            return self._blocks.get(index)
+            with self._reading():
+                return self._blocks.get(index)
         part = self._problem.part
         out = self._blocks.place((batch.size, part.points.size))
         if out is None:

@@ -18,8 +18,9 @@ from daskkern.cluster.fits_plugin import PLUGIN_NAME as FITS
 from daskkern.cluster.fits_plugin import FitsPlugin, install_fits
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import Metrics
+from daskkern.monitor.view import FitsView, SharedView
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised whenever page or metrics change, so that a newer daskkern puts its own in the place of an older one's."""
 
 PLUGIN_NAME = f"daskkern_monitor_{PROTOCOL}"
@@ -68,8 +69,17 @@ class MonitorPlugin(SchedulerPlugin):
     name = PLUGIN_NAME
     idempotent = True
 
+    protocol = 0
+    """Of the client that sent this plugin, which travels by its class's name: the class is the scheduler's own."""
+    _shown: Sequence[Shown] = ()
+
+    def __init__(self) -> None:
+        self.protocol = PROTOCOL
+
     async def start(self, scheduler: Any) -> None:
         self._scheduler = scheduler
+        if self.protocol != PROTOCOL and _PLACE in scheduler.extensions:
+            return  # what is shown is the scheduler's own already: showing it again would only end its viewers' pages
         _close(scheduler)
         self._shown = _show(scheduler)
         scheduler.extensions[_PLACE] = self._shown
@@ -112,7 +122,7 @@ def _hide(dask_scheduler: Any) -> None:
 
 def _show(scheduler: Any) -> list[Shown]:
     shown: list[Shown] = []
-    view = FitsOf(scheduler)
+    view = SharedView(FitsOf(scheduler))
     for what, open_it in (("page", _page), ("metrics", _metrics)):
         try:
             shown += open_it(scheduler, view)
@@ -121,7 +131,7 @@ def _show(scheduler: Any) -> list[Shown]:
     return shown
 
 
-def _page(scheduler: Any, view: FitsOf) -> list[Shown]:
+def _page(scheduler: Any, view: FitsView) -> list[Shown]:
     if not getattr(scheduler, "http_application", None) or not scheduler.http_application.applications:
         return []  # without a dashboard; bokeh is not imported for it
     from daskkern.monitor.dashboard.mount import Mounted, has_dashboard
@@ -129,7 +139,7 @@ def _page(scheduler: Any, view: FitsOf) -> list[Shown]:
     return [Mounted(scheduler, view)] if has_dashboard(scheduler) else []
 
 
-def _metrics(scheduler: Any, view: FitsOf) -> list[Shown]:
+def _metrics(scheduler: Any, view: FitsView) -> list[Shown]:
     del scheduler
     try:
         return [Metrics(view)]

@@ -42,7 +42,7 @@ def prepare(source: Source, settings: FitSettings, held_out: bool, earlier: Prep
     rows = training_rows(rows, validation)
     targets = learn_targets(rows, settings)
     settings = replace(settings, kernel=settings.kernel.resolve(some_rows(rows, settings)))
-    clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} outputs")
+    clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}")
     if _is_by_columns(settings):
         return prepare_columns(rows, settings, targets, learn_sampling(rows, settings, targets), validation, clock)
     if isinstance(settings.basis, AllRows | Landmarks):

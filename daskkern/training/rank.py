@@ -170,11 +170,17 @@ def _setup(
 
 
 def _feed(
-    task: RankTask, prepared: Prepared, rows: Rows, problem: Problem, comm: Communicator, desk: Desk, xp: ModuleType
+    task: RankTask,
+    prepared: Prepared,
+    rows: Rows,
+    problem: Problem,
+    comm: TimedCommunicator,
+    desk: Desk,
+    xp: ModuleType,
 ) -> Feed | RowFeed:
     """Return what the solver is fed with: all rows, or the rank's."""
     if task.settings.solver.deals == "columns":
-        return Feed(task.memory, prepared, task.settings, rows, problem, task.features, desk.emit, xp)
+        return Feed(task.memory, prepared, task.settings, rows, problem, task.features, comm, desk.emit, xp)
     assert isinstance(prepared.plan, SweepPlan)
     whole: KernelPart | None = None if task.settings.solver.deals == "nothing" else problem.extra.whole
     return RowFeed(task.memory, prepared.plan, prepared.targets, task.settings, rows, whole, comm, desk.emit, xp)

@@ -40,7 +40,7 @@ def remedies(sizes: Sizes, budget: int, device_budget: int) -> tuple[str, ...]:
 
 
 def _candidates(z: Sizes, ok: Callable[[Sizes], bool]) -> Iterator[str]:
-    batch = _largest(1, z.m - 1, lambda m: ok(with_batch(z, m)))
+    batch = largest_batch(z, ok)
     if batch:
         yield f"batch_size={batch} instead of {z.m}"
     if not z.nystrom or z.p > _LEAST_LANDMARKS:
@@ -65,6 +65,11 @@ def _candidates(z: Sizes, ok: Callable[[Sizes], bool]) -> Iterator[str]:
     most = _largest(1, z.p, lambda p: ok(with_landmarks(small, p)))
     if most >= min(_LEAST_LANDMARKS, z.p):
         yield f"both {most} landmarks and batch_size={small.m}"
+
+
+def largest_batch(z: Sizes, ok: Callable[[Sizes], bool]) -> int:
+    """Return the rows of the largest batch that is smaller than that of `z` and ok, or 0."""
+    return _largest(1, z.m - 1, lambda m: ok(with_batch(z, m)))
 
 
 def with_batch(z: Sizes, m: int) -> Sizes:

@@ -12,6 +12,7 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
+from daskkern.backend.timed import TimedCommunicator
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.basis import KernelPart
 from daskkern.data.rows import Fields, RowBlock, Rows
@@ -56,7 +57,8 @@ class RowFeed:
         The training rows.
     whole : KernelPart or None
         All columns, for kernel values that are kept; None keeps none.
-    comm : Communicator
+    comm : TimedCommunicator
+        Says which rows are the rank's, and counts the time that is spent waiting for them.
     emit : callable
     xp : module
     """
@@ -69,14 +71,14 @@ class RowFeed:
         settings: FitSettings,
         rows: Rows,
         whole: KernelPart | None,
-        comm: Communicator,
+        comm: TimedCommunicator,
         emit: Listener,
         xp: ModuleType,
     ) -> None:
         self.plan = plan
         self._settings, self._targets, self._rows, self._whole = settings, targets, rows, whole
         self._uploads = Uploads(xp)
-        self._emit = emit
+        self._emit, self._reading = emit, comm.reading
         self._shares = [self._share(index, comm) for index in range(plan.n_batches)]
         self._blocks = keep_blocks(memory if whole is not None else replace(memory, kept=0, disk=0), settings, xp)
         self._kept: dict[int, Batch] | None = {} if memory.keeps_rows else None
@@ -130,7 +132,9 @@ class RowFeed:
     def _begin(self, share: _Share, reading: "Future[RowBlock] | None") -> tuple[_Share, Batch, Arrived]:
         """Return a batch in host memory or as it is kept, and the way of its X, targets and weights to the device."""
         if reading is not None:
-            batch = self._encode(share, reading.result())
+            with self._reading():
+                block = reading.result()
+            batch = self._encode(share, block)
             return share, batch, self._uploads.begin(batch.X, batch.y, batch.weight)
         assert self._kept is not None
         batch = self._kept[share.index]
@@ -165,7 +169,8 @@ class RowFeed:
         if self._whole is None or not share.pieces:
             return None
         if self._blocks.has(share.index):
-            return self._blocks.get(share.index)
+            with self._reading():
+                return self._blocks.get(share.index)
         out = self._blocks.place((share.rows.stop - share.rows.start, self._whole.points.size))
         if out is None:
             return None

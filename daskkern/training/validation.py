@@ -6,9 +6,9 @@ from types import ModuleType
 import numpy as np
 
 from daskkern.arrays import Array
-from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
+from daskkern.backend.timed import TimedCommunicator
 from daskkern.data.rows import ArrayRows, Rows, take
 from daskkern.errors import DataError
 from daskkern.losses import best_of, decode
@@ -54,12 +54,13 @@ class Validation:
         )
         return cls(held, prepared.targets)
 
-    def score(self, problem: Problem, coef: Array, comm: Communicator, xp: ModuleType) -> Watched:
+    def score(self, problem: Problem, coef: Array, comm: TimedCommunicator, xp: ModuleType) -> Watched:
         """Return mean loss and score of the model with these coefficients; one allreduce a block of rows."""
         loss, right, weights = 0.0, 0.0, 0.0
         errors, first, second = 0.0, np.zeros(self.targets.n_outputs), np.zeros(self.targets.n_outputs)
         for part in slices(self.rows.n_rows, _BLOCK):
-            block = self.rows.read(part.start, part.stop, row_fields(self.rows))
+            with comm.reading():
+                block = self.rows.read(part.start, part.stop, row_fields(self.rows))
             assert block.y is not None
             f = to_host(comm.allreduce(problem.part.scores(to_device(block.X, xp), coef)))
             f = best_of(f, f.shape[1] // self.targets.n_outputs)

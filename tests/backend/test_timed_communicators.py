@@ -59,27 +59,45 @@ def run(size: int, clock: threading.local, seconds: Callable[[int, int], float])
 
 
 def test_one_rank_waits_for_nobody(clock: threading.local) -> None:
-    assert run(1, clock, lambda rank, step: 2.0) == Times(12.0, 0.0, 0.0, 6 * COST, 6)
+    assert run(1, clock, lambda rank, step: 2.0) == Times(12.0, 0.0, 0.0, 0.0, 0.0, 6 * COST, 6)
 
 
 def test_equal_ranks_only_exchange(clock: threading.local) -> None:
-    assert run(3, clock, lambda rank, step: 1.0) == Times(6.0, 0.0, 0.0, 6 * COST, 6)
+    assert run(3, clock, lambda rank, step: 1.0) == Times(6.0, 0.0, 0.0, 0.0, 0.0, 6 * COST, 6)
 
 
 def test_ranks_that_are_slow_in_turn_all_wait(clock: threading.local) -> None:
     found = run(3, clock, lambda rank, step: 3.0 if step % 3 == rank else 1.0)
-    assert found == Times(10.0, 8.0, 8.0, 6 * COST, 6)
+    assert found == Times(10.0, 0.0, 0.0, 8.0, 8.0, 6 * COST, 6)
 
 
 def test_one_slow_rank_is_waited_for_by_the_others(clock: threading.local) -> None:
     found = run(3, clock, lambda rank, step: 4.0 if rank == 2 else 1.0)
-    assert found == Times(6 * 6.0 / 3, 6 * 6.0 / 3, 18.0, 6 * COST, 6)
+    assert found == Times(6 * 6.0 / 3, 0.0, 0.0, 6 * 6.0 / 3, 18.0, 6 * COST, 6)
+
+
+def test_reading_and_checkpoints_are_told_from_computing(clock: threading.local) -> None:
+    def work(inner: Communicator) -> Times:
+        clock.now = _APART * inner.rank
+        comm = TimedCommunicator(Meeting(inner, clock))  # type: ignore[arg-type]
+        for _ in range(3):
+            with comm.reading():
+                clock.now += 2.0 if inner.rank else 0.0
+            clock.now += 1.0
+            comm.allreduce(np.ones(2))
+        with comm.checkpointing():
+            comm.allreduce(np.ones(2))
+            clock.now += 0.25
+        return comm.times()
+
+    found = run_threads(2, work)
+    assert found == [Times(3.0, 3.0, COST + 0.25, 3.0, 6.0, 3 * COST, 3)] * 2
 
 
 def test_long_epochs_are_summed_up_on_the_way(clock: threading.local, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timed, "_FOLD", 4)
     found = run(3, clock, lambda rank, step: 4.0 if rank == 2 else 1.0)
-    assert found == Times(6 * 6.0 / 3, 6 * 6.0 / 3, 18.0, 6 * COST, 6)
+    assert found == Times(6 * 6.0 / 3, 0.0, 0.0, 6 * 6.0 / 3, 18.0, 6 * COST, 6)
 
 
 def test_results_and_counts_are_those_of_the_communicator_inside() -> None:

@@ -9,7 +9,16 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 ELSEWHERE = {"kernel_products": "test_kernel_products", "soak": "test_soak", "gpu": "test_gpu_benchmark"}
-LONGER = ("bigger_than_memory", "stages", "kernel_precision", "main_job", "overhead", "collectives", "recovery")
+LONGER = (
+    "bigger_than_memory",
+    "stages",
+    "kernel_precision",
+    "main_job",
+    "overhead",
+    "monitoring",
+    "collectives",
+    "recovery",
+)
 HERE = ("time_to_error", "reproduce", "scaling", "regressions", "choices", "precision")
 
 

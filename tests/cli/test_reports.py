@@ -131,6 +131,8 @@ def test_a_regressor_and_a_model_without_a_history(folder: Path, capfd: pytest.C
     _alone(page, text)
     assert {"caption-residuals-1", "caption-residuals-2"} <= set(page.identifiers)
     assert "nine of ten are below" in " ".join(page.words)
+    captions = re.findall("Errors of ([^<]*) against the truth", text)
+    assert len(captions) == len(set(captions)) == 2
     save_model(replace(daskkern.load("m.zarr"), provenance={}), "bare.zarr")
     code, out, _ = _run(capfd, "report", "bare.zarr", "--out", "bare.html")
     assert code == 0

@@ -40,7 +40,7 @@ _EVENTS: list[Event] = [
     RankReported(0, "tcp://a", "cpu", 20, 100),
     BatchFinished(1, 1, 2, 0.9, 50.0),
     EpochFinished(1, 0.8, 2.0, 0.7, 0.6, 11),
-    EpochTimed(1, 2.0, 1.0, 0.5, 0.6, 0.5, 7, "tree"),
+    EpochTimed(1, 2.0, 0.75, 0.2, 0.05, 0.5, 0.6, 0.5, 7, "tree"),
     WorkersLost("worker b was lost", 2),
     EpochFinished(1, 0.8, 3.0, 0.7, 0.6, 12),  # done again
     OptimalityMeasured(1, "duality gap", 0.25, 0.0),
@@ -68,7 +68,8 @@ def test_a_history_is_a_table_of_epochs_with_single_facts() -> None:
     np.testing.assert_array_equal(history["elapsed"], [4.5, 5.5])  # the clock counts 1 for each look at it
     assert history[0].rows_per_second == 50
     assert history[1].rows_per_second == 250  # no batch was heard: rows by seconds
-    assert (history[0].working, history[0].waiting, history[0].exchanging) == (0.5, 0.25, 0.25)
+    assert (history[0].computing, history[0].reading, history[0].checkpointing) == (0.375, 0.1, 0.025)
+    assert (history[0].waiting, history[0].exchanging) == (0.25, 0.25)
     assert math.isnan(history[1].validation_score)
     assert history.measure == "duality gap"
     assert history[0].optimality == 0.25
@@ -165,7 +166,7 @@ def test_models_keep_the_history_of_a_fit_on_a_cluster(client2: Client, tmp_path
         np.testing.assert_array_equal(loaded.history_[name], fitted.history_[name])
     assert loaded.history_.started == fitted.history_.started
     assert loaded.history_.started.size == 2
-    assert (loaded.history_["working"] > 0).all()
+    assert (loaded.history_["computing"] > 0).all()
     assert (np.diff(loaded.history_["elapsed"]) > 0).all()
     assert loaded.history_["elapsed"][0] > loaded.history_["seconds"][0]
     assert loaded.provenance["data"]["rows"] == 200
@@ -176,6 +177,8 @@ def test_models_keep_the_history_of_a_fit_on_a_cluster(client2: Client, tmp_path
 def test_models_of_older_versions_have_epochs_or_nothing_and_damage_is_told() -> None:
     older = {"epoch": 1, "loss": 0.5, "seconds": 2.0, "validation_loss": None, "validation_score": None}
     assert History.from_json({"history": [{**older, "bytes_sent": 0}]})[0].seconds == 2.0
+    row = History.from_json({"history": [{**older, "working": 0.75, "waiting": 0.25}]})[0]
+    assert (row.computing, row.waiting) == (0.75, 0.25)
     assert len(History.from_json({})) == 0
     X = np.random.default_rng(0).normal(size=(30, 2))
     model = KernelRegressor("gaussian:1", basis=Landmarks(10), max_epochs=1, device="cpu").fit(X, X[:, 0]).model_

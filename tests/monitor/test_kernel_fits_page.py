@@ -10,6 +10,7 @@ from bokeh.document import Document
 from daskkern.cluster.fits import RUNNING, FitCard, FitRecord, checked
 from daskkern.errors import SpecError
 from daskkern.events import (
+    PARTS_OF_TIME,
     BatchFinished,
     CheckpointWritten,
     EpochFinished,
@@ -27,6 +28,7 @@ from daskkern.monitor.dashboard import tables
 from daskkern.monitor.dashboard.document import KernelFits, fill
 from daskkern.monitor.dashboard.origins import is_own, trust
 from daskkern.monitor.metrics import MOST_FITS, FitMetrics, metric_names
+from daskkern.monitor.view import SharedView
 
 NAMES = ("0123456789ab", "ba9876543210")
 
@@ -40,7 +42,7 @@ def record(fit: str, n_epochs: int, **card: Any) -> FitRecord:
     for epoch in range(1, n_epochs + 1):
         events += [BatchFinished(epoch, batch, 5, 1 / epoch, 1e4) for batch in range(1, 6)]
         events += [EpochFinished(epoch, 1 / epoch, 2.0, 2 / epoch, 1 - 1 / epoch)]
-        events += [EpochTimed(epoch, 2.0, 1.0, 0.5, 0.6, 0.5, 10)]
+        events += [EpochTimed(epoch, 2.0, 0.6, 0.3, 0.1, 0.5, 0.6, 0.5, 10)]
     for event in events:
         kept.note(to_message(event))
     return kept
@@ -147,6 +149,16 @@ def test_nobody_stops_a_fit_before_a_page_of_this_dashboard_has_connected(view: 
     [
         ({"Host": "s:8787", "Origin": "http://s:8787"}, True),
         ({"Host": "s:8787", "Origin": "http://S:8787"}, True),
+        ({"Host": "[::1]:8787", "Origin": "http://[::1]:8787"}, True),
+        ({"Host": "10.0.0.1", "Origin": "http://10.0.0.1"}, True),
+        ({"Host": "dask.svc.cluster.local:8787", "Origin": "http://dask.svc.cluster.local:8787"}, True),
+        ({"Host": "node.hpc.example:8787", "Origin": "http://node.hpc.example:8787"}, True),
+        ({"Host": "evil.example:8787", "Origin": "http://evil.example:8787"}, False),
+        ({"Host": "10.0.0.1.evil.example", "Origin": "http://10.0.0.1.evil.example"}, False),
+        ({"Host": "evil.example:8787", "Origin": "http://hub", "X-Forwarded-Host": "hub"}, False),
+        ({"Host": "x", "Origin": "http://a.named.example:9"}, False),
+        ({"Host": "x", "Origin": "http://10.1.2.3:9000"}, True),
+        ({"Host": "x", "Origin": "http://10.1.2.3:9001"}, False),
         ({"Host": "s:8787", "Origin": "http://s"}, False),
         ({"Host": "s:8787", "Origin": "http://evil.example"}, False),
         ({"Host": "s:8787", "Origin": "null"}, False),
@@ -157,7 +169,7 @@ def test_nobody_stops_a_fit_before_a_page_of_this_dashboard_has_connected(view: 
     ],
 )
 def test_a_page_is_of_this_dashboard_when_its_host_was_asked(headers: dict[str, str], own: bool) -> None:
-    assert is_own(headers, ("*", "named.example")) == own
+    assert is_own(headers, ("*", "*:80", "Named.example", "10.1.*.*:9000"), ("node", "Node.hpc.example")) == own
 
 
 def test_the_second_click_stops_the_fit_of_the_first_only(page: KernelFits, view: View) -> None:
@@ -187,6 +199,30 @@ def test_the_whole_history_is_asked_for_when_it_has_changed(page: KernelFits, vi
     view.records[NAMES[1]].note(to_message(BatchFinished(9, 1, 5, 0.2, 1e4)))
     page.update()
     assert view.asked == before + 1
+
+
+def test_what_many_viewers_ask_for_is_made_once(view: View) -> None:
+    now = [0.0]
+    shared = SharedView(view, clock=lambda: now[0])
+    pages = [KernelFits(shared) for _ in range(3)]
+    for made in pages:
+        made.put_on(Document())
+    assert view.asked == 1
+    view.records[NAMES[1]].note(to_message(BatchFinished(9, 1, 5, 0.2, 1e4)))
+    for made in pages:
+        made.update()
+        assert made.sources.batches.data["loss"][-1] == 0.2
+        assert "8 of 20" in made.facts.text  # as of half a second ago at most
+    assert view.asked == 2
+    now[0] = 0.5
+    pages[0].update()
+    assert "9 of 20" in pages[0].facts.text
+    assert shared.cancel(NAMES[1])
+    assert next(s for s in shared.fits() if s["card"]["fit"] == NAMES[1])["stop"] == "stop"
+    for number in range(20):
+        shared.history(f"{number:012x}")
+    assert shared.history(NAMES[1]) == view.history(NAMES[1])
+    assert len(shared._histories) == SharedView._HISTORIES
 
 
 def test_a_page_without_fits_says_how_they_come() -> None:
@@ -244,7 +280,7 @@ def test_columns_against_a_plain_reference(view: View) -> None:
     history = view.history(NAMES[0])
     assert set(map(len, batch_columns(history, 0.5).values())) == {15}
     shares = share_columns(history)
-    np.testing.assert_allclose(shares["working"] + shares["waiting"] + shares["exchanging"], 100)
+    np.testing.assert_allclose(sum(shares[part] for part in PARTS_OF_TIME), 100)
 
 
 def test_numbers_have_units() -> None:
@@ -264,4 +300,9 @@ def test_metrics_of_many_fits_are_bounded() -> None:
     families = {family.name: family for family in FitMetrics(view).collect()}
     assert tuple(families) == metric_names()
     assert {sample.labels["state"]: sample.value for sample in families["dask_daskkern_fits"].samples}["running"] == 59
+    shares = families.pop("dask_daskkern_fit_time_share").samples
+    assert {sample.labels["part"]: sample.value for sample in shares} == pytest.approx(
+        {"computing": 0.3, "reading": 0.15, "checkpointing": 0.05, "waiting": 0.25, "exchanging": 0.25}
+    )
+    assert len(shares) == MOST_FITS * len(PARTS_OF_TIME)
     assert max(len(family.samples) for family in families.values()) == MOST_FITS

@@ -1,6 +1,7 @@
 """The page and the metrics on a scheduler that runs: put there once, replaced, taken away, and used in a browser."""
 
 import json
+import pickle
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import dask
 import pytest
 from bokeh.client import connection, pull_session
 from bokeh.document.events import MessageSentEvent
@@ -19,7 +21,7 @@ from test_kernel_fits_page import NAMES, record
 from tornado.httpclient import HTTPRequest
 
 from daskkern.cluster.fits import FitCard
-from daskkern.cluster.fits_plugin import TOPIC, FitsPlugin, ask_fits
+from daskkern.cluster.fits_plugin import TOPIC, FitsPlugin, ask_fits, install_fits
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import metric_names
 from daskkern.testing.browser import browser, missing, wait_for
@@ -108,23 +110,37 @@ def test_the_page_is_there_once_whoever_puts_it_there(client: Client, address: s
     assert _get(f"{address}/kernel-fits")[0] == 200
 
 
+def _shown(dask_scheduler: Any) -> list[int]:
+    return [id(shown) for shown in dask_scheduler.extensions["daskkern_monitor"]]
+
+
 def test_a_plugin_of_another_version_leaves_the_fits_alone(client: Client, address: str) -> None:
     card = asdict(FitCard("cafe01234567", "flights"))
     ask_fits(client, "ask", card=card, wish={}, asker=client.id)
     with pytest.raises(ClusterError, match="already, under another name"):
         client.register_plugin(FitsPlugin(), name="daskkern_fits_99")
-    newer = FitsPlugin()
-    newer.protocol = 99
     with pytest.raises(ClusterError, match="speaks version 99 of daskkern's messages and the scheduler version"):
-        client.register_plugin(newer, name="daskkern_fits_99")
+        client.register_plugin(FitsPlugin(99), name="daskkern_fits_99")
+    assert pickle.loads(pickle.dumps(FitsPlugin(99))).protocol == 99
+    assert b"received" in pickle.dumps(FitsPlugin())  # which older schedulers do not have
+    lacks = AttributeError("Can't get attribute 'received'")
+    refused = pytest.raises(ClusterError, match=r"scheduler's daskkern is older .* version \d+ of its messages")
+    with refused, mock.patch.object(client, "register_plugin", side_effect=lacks):
+        install_fits(client)
+    newer = MonitorPlugin()
+    newer.protocol = 99
+    shown = client.run_on_scheduler(_shown)
+    client.register_plugin(newer, name="daskkern_monitor_99")
+    assert client.run_on_scheduler(_shown) == shown
     assert "cafe01234567" in {status["card"]["fit"] for status in ask_fits(client, "fits")}
     assert _get(f"{address}/kernel-fits")[0] == 200  # with a fit of which nothing was heard yet
     ask_fits(client, "ended", fit="cafe01234567", state="cancelled", asker=client.id)
 
 
-def _click_stop_twice(address: str, origin: str) -> None:
+def _click_stop_twice(address: str, origin: str, **headers: str) -> None:
     """Press the button over a socket of its own, as the script of a web site can."""
-    with mock.patch.object(connection, "HTTPRequest", partial(HTTPRequest, headers={"Origin": origin})):
+    told = {"Origin": origin, **headers}
+    with mock.patch.object(connection, "HTTPRequest", partial(HTTPRequest, headers=told)):
         session = pull_session(url=f"{address}/kernel-fits")
     try:
         document, socket = session.document, session._connection
@@ -145,10 +161,22 @@ def test_only_pages_of_this_dashboard_stop_fits(client: Client, address: str) ->
         return str(next(status["stop"] for status in ask_fits(client, "fits") if status["card"]["fit"] == fit))
 
     _click_stop_twice(address, "http://evil.example")
+    _click_stop_twice(address, "http://evil.example", Host="evil.example")  # a name that leads to the dashboard
     assert stopped() == ""
     _click_stop_twice(address, address)
     assert stopped() == "stop"
     ask_fits(client, "ended", fit=fit, state="cancelled", asker=client.id)
+
+
+def test_browsers_show_the_page_in_no_frame_of_another_site(client: Client, address: str) -> None:
+    def headers() -> tuple[str | None, str | None]:
+        with urllib.request.urlopen(f"{address}/kernel-fits", timeout=20) as reply:
+            return reply.headers["Content-Security-Policy"], reply.headers["X-Frame-Options"]
+
+    assert headers() == ("frame-ancestors 'self'", "SAMEORIGIN")
+    place = "distributed.scheduler.dashboard.bokeh-application.allow_websocket_origin"
+    with dask.config.set({place: ["*", "lab.example:8888"]}):  # the scheduler is in this process
+        assert headers() == ("frame-ancestors 'self' lab.example:8888", None)
 
 
 def test_what_is_no_fit_or_no_event_is_refused(client: Client, address: str) -> None:

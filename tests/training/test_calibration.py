@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_diabetes, load_iris
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.data.schema import Scaling
-from daskkern.kernels import Gaussian, Laplacian
-from daskkern.losses import SquaredHinge
+from daskkern.kernels import Gaussian, Kernel, Laplacian
+from daskkern.losses import Squared, SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training.calibration import Rates, calibrate, expected_batch, worst
 from daskkern.training.disk_rates import DiskRates, measure_disk
@@ -70,6 +71,17 @@ def test_the_expected_batch_is_near_the_one_that_the_set_up_finds() -> None:
     found = prepare(source, settings, False).plan.batch_size
     assert found / 3 <= expected_batch(settings.kernel, source.X, sizes) <= 3 * found
     assert expected_batch(settings.kernel, source.X, replace(sizes, auto_batch=False, m=77)) == 77
+
+
+@pytest.mark.parametrize("X", [load_diabetes().data, load_iris().data, np.linspace(0, 1, 200)[:, None], np.eye(3)])
+@pytest.mark.parametrize("kernel", [Gaussian("median"), Gaussian(100.0), Laplacian("median")])
+def test_the_expected_batch_of_a_small_store_is_near_too(X: np.ndarray, kernel: Kernel) -> None:
+    X = X.astype(np.float32)
+    source = ArraySource(X, X[:, 0], None, SourceInfo(*X.shape, "regression", None, Scaling(), None, 1, True))
+    settings = FitSettings(kernel, Squared(), Landmarks(1000), EigenPro(), device="cpu")
+    sizes = outlook(source, settings, 1, 2, 8 << 30).sizes
+    found = prepare(source, settings, False).plan.batch_size
+    assert found / 2 <= expected_batch(kernel.resolve(X), X, sizes) <= 2 * found
 
 
 @ways

@@ -14,13 +14,18 @@ from jinja2 import ChoiceLoader, DictLoader
 from daskkern.monitor.curves import batch_columns, epoch_columns, share_columns, spectrum_columns, time_unit
 from daskkern.monitor.dashboard import tables
 from daskkern.monitor.dashboard.figures import Sources, loss_plot, rate_plot, score_plot, shares_plot, spectrum_plot
-from daskkern.monitor.dashboard.origins import may_stop
+from daskkern.monitor.dashboard.origins import is_foreign, may_stop
 from daskkern.monitor.view import FitsView
 
 _REFRESH_MS = 1_000
 _ARMED_S = 5.0
 _SMOOTHING = {"none": 0.0, "light": 0.8, "strong": 0.97}
+_NOT_HERE = (
+    "This page was opened under a name that the scheduler does not know as its own, so that it stops no fits. Use "
+    "<code>daskkern cancel</code>, or open the page by the scheduler's address."
+)
 _STOP, _SURE = "Stop after this window", "Click again to stop"
+_PARTS = ("fits", "facts", "ranks", "notices", "spectrum_note", "shares_note", "score_note", "stop_note")
 _HERE = Path(__file__).parent
 _OURS: Any = DictLoader({"kernel_fits.html": (_HERE / "page.html").read_text()})
 _TEMPLATE = dask_pages.overlay(loader=ChoiceLoader([_OURS, dask_pages.loader])).get_template("kernel_fits.html")
@@ -43,10 +48,11 @@ class KernelFits:
         """The fit that a second click stops, and until when."""
         self._drawn: tuple[Any, ...] = ()
         self.sources = Sources()
-        self.fits, self.facts, self.ranks, self.notices, self.spectrum_note, self.shares_note, self.score_note = (
-            Div(name=name, stylesheets=[style], sizing_mode="stretch_width", margin=0)
-            for name in ("fits", "facts", "ranks", "notices", "spectrum_note", "shares_note", "score_note")
+        self._parts = tuple(
+            Div(name=name, stylesheets=[style], sizing_mode="stretch_width", margin=0) for name in _PARTS
         )
+        self.fits, self.facts, self.ranks, self.notices, *notes = self._parts
+        self.spectrum_note, self.shares_note, self.score_note, self.stop_note = notes
         self.chosen = Select(name="chosen", options=[], value="", stylesheets=[style], width=330)
         self.axis = RadioButtonGroup(name="axis", labels=["Time", "Epoch"], active=0, stylesheets=[style])
         self.scale = RadioButtonGroup(name="scale", labels=["Log", "Linear"], active=0, stylesheets=[style])
@@ -71,9 +77,8 @@ class KernelFits:
         for name, plot in zip(("score", "rate"), self._by_x[2:], strict=True):
             plot.name = name
         self._shares.name, self._spectrum.name = "shares_plot", "spectrum_plot"
-        parts = (self.fits, self.facts, self.ranks, self.notices, self.spectrum_note, self.shares_note, self.score_note)
         controls = (self.chosen, self.axis, self.scale, self.smoothing, self.stop)
-        for root in (*parts, *controls, losses, *self._by_x[2:], self._shares, self._spectrum):
+        for root in (*self._parts, *controls, losses, *self._by_x[2:], self._shares, self._spectrum):
             document.add_root(root)
         self.update()
         document.add_periodic_callback(self.update, _REFRESH_MS)
@@ -138,6 +143,7 @@ class KernelFits:
         stopping = active and status is not None and bool(status.get("stop"))
         label = "Stopping …" if stopping else _SURE if self._is_armed(now) else _STOP
         _set(self.stop, disabled=not active or stopping or not may_stop(self._document), label=label)
+        _set(self.stop_note, text=_NOT_HERE if active and is_foreign(self._document) else "")
 
     def _is_armed(self, now: float) -> bool:
         """Return whether a click stops the chosen fit. The choice may have changed since the first."""

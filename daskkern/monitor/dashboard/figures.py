@@ -6,11 +6,11 @@ from typing import Any
 from bokeh.models import ColumnDataSource, HoverTool, Legend, LegendItem, NumeralTickFormatter
 from bokeh.plotting import figure
 
-from daskkern.monitor.curves import SHARES
+from daskkern.monitor.shares import PARTS
 
 BLUE, ORANGE, GREEN, PURPLE = "#3d8bdb", "#e07b39", "#2f9e6b", "#9a6fd0"
+_OF_PARTS = {"computing": BLUE, "reading": ORANGE, "checkpointing": GREEN, "waiting": "#d8b13c", "exchanging": PURPLE}
 _HEIGHT = 300
-_SHARES = tuple(zip(SHARES, ("computing and reading", "waiting for slower ranks", "exchanging sums"), strict=True))
 
 
 def _source(name: str, *columns: str) -> ColumnDataSource:
@@ -23,7 +23,7 @@ class Sources:
 
     batches: Any = field(default_factory=lambda: _source("batches", "x", "loss", "smooth", "rate"))
     epochs: Any = field(default_factory=lambda: _source("epochs", "x", "validation_loss", "validation_score"))
-    shares: Any = field(default_factory=lambda: _source("shares", "epoch", *SHARES))
+    shares: Any = field(default_factory=lambda: _source("shares", "epoch", *PARTS))
     spectrum: Any = field(default_factory=lambda: _source("spectrum", "number", "before", "after"))
 
 
@@ -44,11 +44,13 @@ def _plot(x: str, y: str, **options: Any) -> Any:
     return plot
 
 
-def _label(plot: Any, *lines: tuple[str, Any]) -> None:
-    """Put a legend above `plot`, where it hides no data."""
+def _label(plot: Any, *lines: tuple[str, Any], columns: int | None = None) -> None:
+    """Put a legend above `plot`, where it hides no data, on one line or in so many `columns`."""
     items = [LegendItem(label=text, renderers=[line]) for text, line in lines]
     legend = Legend(items=items, orientation="horizontal", border_line_color=None, background_fill_color=None)
     legend.padding, legend.margin, legend.spacing = 2, 2, 16
+    if columns is not None:
+        legend.ncols = columns
     plot.add_layout(legend, "above")
 
 
@@ -94,13 +96,18 @@ def shares_plot(sources: Sources) -> Any:
     """Return where the time of each epoch went."""
     plot = _plot("Epoch", "Share of the time (%)", y_range=(0, 100))
     bars = plot.vbar_stack(
-        list(SHARES), x="epoch", width=0.8, source=sources.shares, color=[BLUE, ORANGE, PURPLE], line_color=None
+        list(PARTS),
+        x="epoch",
+        width=0.8,
+        source=sources.shares,
+        color=[_OF_PARTS[part] for part in PARTS],
+        line_color=None,
     )
     plot.xaxis.ticker.min_interval = 1
-    _label(plot, *((word, bar) for (_, word), bar in zip(_SHARES, bars, strict=True)))
+    _label(plot, *zip(PARTS.values(), bars, strict=True), columns=3)
     plot.add_tools(
         HoverTool(
-            tooltips=[("epoch", "@epoch"), *((word, f"@{name}{{0.0}} %") for name, word in _SHARES)],
+            tooltips=[("epoch", "@epoch"), *((word, f"@{name}{{0.0}} %") for name, word in PARTS.items())],
             renderers=bars[:1],
         )
     )

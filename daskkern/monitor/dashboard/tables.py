@@ -223,12 +223,13 @@ def spectrum_note(history: Mapping[str, Any]) -> str:
 def shares_note(history: Mapping[str, Any]) -> str:
     """Return what the shares of time mean, or why there are none."""
     written, took = int(history["checkpoints"]["count"]), float(history["checkpoints"]["seconds"])
-    beside = f" {written} checkpoint{_s(written)} took {seconds(took)} beside the work." if written else ""
+    beside = f" {written} checkpoint{_s(written)} took {seconds(took)} to write, beside the work." if written else ""
     if not history["timed"]:
-        return f"Measured at the end of each epoch on two ranks or more.{beside}"
+        return f"Measured at the end of each epoch.{beside}"
     last = history["timed"][-1]
-    longest = seconds(last["longest_wait"])
-    return f"Means over the ranks; the longest wait of a rank in the last epoch was {longest}.{beside}"
+    waited = f" the longest wait of a rank for slower ones was {seconds(last['longest_wait'])}"
+    longest = f" In the last epoch{waited}." if last["longest_wait"] else ""
+    return f"Means over the ranks. Rows are read ahead: only waiting for them counts.{longest}{beside}"
 
 
 def _count(message: Mapping[str, Any], name: str) -> str:

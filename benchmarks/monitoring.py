@@ -1,0 +1,217 @@
+"""What watching a fit costs: the same fit unwatched, with the page on the scheduler, and with viewers who look at it.
+
+    python -m benchmarks monitoring --out benchmarks/results-monitoring.json --check
+
+Sides take turns, in an order that turns round by round, on one cluster:
+
+- ``silent``: no page and no metrics on the scheduler; ranks send no batches and no reports of their memory.
+- ``closed``: as every fit is: page and metrics are there, and nobody looks.
+- ``open``: as `closed`, with `--viewers` pages open and a look at ``/metrics`` every 10 s.
+
+A viewer is a web socket of a process of its own that takes what the page sends and draws nothing: drawing is the work
+of the viewer's machine. Ratios are medians over rounds of two sides of one round. The scheduler lives in the process of
+the client, whose processor time per second of the fit is told, too: it is steadier than the wall's.
+"""
+
+import argparse
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from distributed import Client, LocalCluster
+from figures import Row, Run, add, today
+from products.machine import OthersLoad, describe_machine, versions
+
+import daskkern
+from daskkern.backend.concurrency import cpu_count
+from daskkern.basis import Landmarks
+from daskkern.cluster.fits_plugin import install_fits
+from daskkern.kernels import Gaussian
+from daskkern.losses import SquaredHinge
+from daskkern.solvers import EigenPro
+from daskkern.training import on_cluster
+from daskkern.training.fit import fit
+from daskkern.training.monitoring import hide_fits, show_fits
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import StoreSource
+
+ALLOWED_SHARE = 0.005
+_VIEWER = """
+import asyncio, sys, urllib.request
+from bokeh.util.token import generate_jwt_token, generate_session_id
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import websocket_connect
+
+async def metrics(address):
+    while True:
+        await asyncio.to_thread(lambda: urllib.request.urlopen(address + "/metrics").read())
+        await asyncio.sleep(10)
+
+async def look(address):
+    place = address.replace("http://", "ws://") + "/kernel-fits/ws"
+    names = ["bokeh", generate_jwt_token(generate_session_id())]
+    socket = await websocket_connect(HTTPRequest(place, headers={"Origin": address}), subprotocols=names)
+    await socket.read_message()
+    print("connected", flush=True)
+    while await socket.read_message() is not None:
+        pass
+
+async def main(address, viewers):
+    await asyncio.gather(metrics(address), *(look(address) for _ in range(viewers)))
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+@contextlib.contextmanager
+def silent(client: Client) -> Iterator[None]:
+    """Inside, nothing is shown, and ranks tell of whole epochs only."""
+    hide_fits(client)
+    client.run(_hush)
+    try:
+        with mock.patch.object(on_cluster, "show_fits", install_fits):
+            yield
+    finally:
+        client.run(_hush, False)
+
+
+def _hush(quiet: bool = True) -> None:
+    """Have the ranks of this worker send no batches and no reports of themselves, or all again."""
+    from daskkern.cluster.rank import _EventSender
+    from daskkern.events import BatchFinished, RankReported
+
+    sender: Any = _EventSender
+    sender.loud = getattr(sender, "loud", sender.__call__)
+    loud = sender.loud
+
+    def hushed(self: Any, event: Any) -> None:
+        if not isinstance(event, BatchFinished | RankReported):
+            loud(self, event)
+
+    sender.__call__ = hushed if quiet else loud
+
+
+@contextlib.contextmanager
+def viewed(client: Client, viewers: int) -> Iterator[None]:
+    """Inside, `viewers` pages are open, which are sent something. Raises RuntimeError when they are not."""
+    show_fits(client)
+    address = str(client.dashboard_link).removesuffix("/status")
+    with subprocess.Popen([sys.executable, "-c", _VIEWER, address, str(viewers)], stdout=subprocess.PIPE) as process:
+        try:
+            if not process.stdout or not process.stdout.readline():
+                raise RuntimeError("the viewers were sent nothing; see what their process said above")
+            yield
+        finally:
+            process.terminate()
+
+
+def one(source: StoreSource, settings: FitSettings, client: Client) -> dict[str, float]:
+    """Return the seconds of a fit."""
+    begun, used = time.perf_counter(), time.process_time()
+    result = fit(source, settings, client=client)
+    wall = time.perf_counter() - begun
+    own = (time.process_time() - used) / wall
+    epochs = sum(epoch.seconds for epoch in result.epochs)
+    return {"wall_seconds": wall, "epochs_seconds": epochs, "scheduler_cores": own}
+
+
+def rounds(source: StoreSource, settings: FitSettings, client: Client, repeats: int, viewers: int) -> list[Row]:
+    """Return a row for each side of each round."""
+    sides: dict[str, Callable[[], Any]] = {
+        "silent": lambda: silent(client),
+        "closed": lambda: contextlib.nullcontext(show_fits(client)),
+        "open": lambda: viewed(client, viewers),
+    }
+    fit(source, settings, client=client)
+    found: list[Row] = []
+    load = OthersLoad()
+    for number in range(repeats):
+        for name in [*sides][number % 3 :] + [*sides][: number % 3]:
+            with sides[name]():
+                load.used()
+                taken = one(source, settings, client)
+                others = load.cores()
+            figures = {key: round(value, 4) for key, value in (taken | {"others_load_cores": others}).items()}
+            found.append({"n_round": number + 1, "side": name, **figures})
+            print(found[-1], flush=True)
+    return found
+
+
+def costs(rows: Sequence[Row]) -> list[Row]:
+    """Return what a side costs over another of the same round, as medians."""
+    by_round: dict[int, dict[str, Row]] = {}
+    for row in rows:
+        by_round.setdefault(row["n_round"], {})[row["side"]] = row
+    found: list[Row] = []
+    for side, over in (("closed", "silent"), ("open", "closed")):
+        pairs = [(both[side], both[over]) for both in by_round.values()]
+        more = {
+            f"{what}_share": statistics.median(a[f"{what}_seconds"] / b[f"{what}_seconds"] for a, b in pairs) - 1
+            for what in ("epochs", "wall")
+        }
+        more["scheduler_cores"] = statistics.median(a["scheduler_cores"] - b["scheduler_cores"] for a, b in pairs)
+        found.append({"what": f"{side} over {over}", **{key: round(value, 4) for key, value in more.items()}})
+    return found
+
+
+def store_in(folder: Path, n_rows: int) -> StoreSource:
+    """Return a store of generated rows."""
+    X = np.random.default_rng(0).standard_normal((n_rows, 20)).astype(np.float32)
+    np.savez(folder / "d.npz", X=X, y=(X[:, 0] * X[:, 1] > 0).astype(int))
+    daskkern.ingest([str(folder / "d.npz")], folder / "d.zarr")
+    return StoreSource.at(str(folder / "d.zarr"))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="JSON file")
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--landmarks", type=int, default=2_000)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--viewers", type=int, default=1)
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    parser.add_argument("--tiny", action="store_true", help="500 rows, one round: to see that it runs")
+    options = parser.parse_args(argv)
+    if options.tiny:
+        options.rows, options.landmarks, options.epochs, options.repeats = 500, 20, 1, 1
+    settings = FitSettings(
+        Gaussian(4.0), SquaredHinge(), Landmarks(options.landmarks), EigenPro(), max_epochs=options.epochs,
+        batch_size=256, device="cpu", keep_blocks="never",
+    )  # fmt: skip
+    threads = max(1, cpu_count() // 2)
+    workers: dict[str, Any] = {"n_workers": 2, "threads_per_worker": threads, "silence_logs": 50}
+    with tempfile.TemporaryDirectory() as folder:
+        source = store_in(Path(folder), options.rows)
+        with LocalCluster(dashboard_address="127.0.0.1:0", **workers) as cluster, Client(cluster) as client:
+            rows = rounds(source, settings, client, options.repeats, options.viewers)
+    asked = {
+        "n_rows": options.rows,
+        "n_landmarks": options.landmarks,
+        "n_epochs": options.epochs,
+        "n_ranks": 2,
+        "threads_per_rank": threads,
+        "n_viewers": options.viewers,
+        "allowed_epochs_share": ALLOWED_SHARE,
+    }
+    found = costs(rows)
+    print(json.dumps(found, indent=1))
+    add(
+        Run("monitoring", today(), describe_machine(), versions(), asked, {"rounds": rows, "costs": found}), options.out
+    )
+    most = max(cost["epochs_share"] for cost in found)
+    if options.check and most > ALLOWED_SHARE:
+        sys.exit(f"watching costs {most:.2%} of the epochs; {ALLOWED_SHARE:.1%} is allowed")
+
+
+if __name__ == "__main__":
+    main()
