@@ -1,6 +1,6 @@
 """Linear algebra: lazy kernel matrices and Gram sums, leading eigenpairs, sharded factorisations."""
 
-from daskkern.linalg.deal import Deal, column_blocks
+from daskkern.linalg.deal import Deal, column_blocks, even_slices
 from daskkern.linalg.dense import solve_positive_definite
 from daskkern.linalg.eigen import Eigenpairs, top_eigenpairs
 from daskkern.linalg.lazy import lazy_gram_sum, lazy_kernel_matrix
@@ -16,6 +16,7 @@ __all__ = [
     "cholesky",
     "column_blocks",
     "dealt_factor",
+    "even_slices",
     "lazy_gram_sum",
     "lazy_kernel_matrix",
     "solve_positive_definite",

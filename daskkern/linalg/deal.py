@@ -53,11 +53,11 @@ def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> Deal:
     every partial sum, are the same for up to 24 ranks.
     """
     width = max(1, min(_MAX_BLOCK, -(-p // _MIN_BLOCKS), -(-p // size)))
-    rest = [slice(n_head + part.start, n_head + part.stop) for part in _even(p - n_head, width)]
-    return Deal(p, (*_even(n_head, width), *rest), rank, size)
+    rest = [slice(n_head + part.start, n_head + part.stop) for part in even_slices(p - n_head, width)]
+    return Deal(p, (*even_slices(n_head, width), *rest), rank, size)
 
 
-def _even(n: int, width: int) -> list[slice]:
+def even_slices(n: int, width: int) -> list[slice]:
     """Cut ``range(n)`` into nearly equal slices of at most `width`, of whole vector registers where they are wide."""
     parts = balanced(n, width - width % _PANEL if width >= 2 * _PANEL else width)
     if width < 2 * _PANEL:
