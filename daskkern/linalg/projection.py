@@ -22,8 +22,9 @@ import scipy.linalg
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.tiles import for_each, multiply, multiply_transposed, within
+from daskkern.backend.tiles import for_each, within
 from daskkern.errors import DaskkernError
+from daskkern.kernels.products import multiply, multiply_transposed
 from daskkern.linalg.blas import subtract_product
 from daskkern.linalg.deal import Deal
 

@@ -9,10 +9,10 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
-from daskkern.backend.tiles import multiply, multiply_blocks, multiply_transposed
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel, Points
 from daskkern.kernels.points import Left
+from daskkern.kernels.products import multiply, multiply_blocks, multiply_transposed
 from daskkern.linalg import even_slices
 from daskkern.preconditioners import EigenProPart, EigenProState
 from daskkern.solvers.base import (
