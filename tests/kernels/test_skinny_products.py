@@ -12,9 +12,7 @@ from daskkern.backend.tiles import tile_pool
 from daskkern.kernels import plain_products, products
 from daskkern.kernels.native import processor
 
-pytestmark = pytest.mark.skipif(
-    not processor(), reason="no compiled products on this processor"
-)
+pytestmark = pytest.mark.skipif(not processor(), reason="no compiled products on this processor")
 each_dtype = pytest.mark.parametrize(("dtype", "accuracy"), [("float32", 2e-6), ("float64", 1e-14)])
 MORE = 7  # columns of the array beyond the block
 
