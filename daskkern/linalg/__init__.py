@@ -1,20 +1,22 @@
 """Linear algebra: lazy kernel matrices and Gram sums, leading eigenpairs, sharded factorisations."""
 
+from daskkern.linalg.deal import Deal, column_blocks, even_slices
 from daskkern.linalg.dense import solve_positive_definite
 from daskkern.linalg.eigen import Eigenpairs, top_eigenpairs
 from daskkern.linalg.lazy import lazy_gram_sum, lazy_kernel_matrix
-from daskkern.linalg.projection import Deal, InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
+from daskkern.linalg.projection import DealtFactor, NotPositiveDefiniteError, dealt_factor
 from daskkern.linalg.triangular import LowerFactor, cholesky
 
 __all__ = [
     "Deal",
+    "DealtFactor",
     "Eigenpairs",
-    "InverseFactor",
     "LowerFactor",
     "NotPositiveDefiniteError",
     "cholesky",
     "column_blocks",
-    "inverse_factor",
+    "dealt_factor",
+    "even_slices",
     "lazy_gram_sum",
     "lazy_kernel_matrix",
     "solve_positive_definite",

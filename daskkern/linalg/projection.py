@@ -1,17 +1,17 @@
-"""The solver of ``K_ZZ t = h`` that exact projections need: a Cholesky factor, inverted, sharded by columns.
+"""The solver of ``K_ZZ t = h`` that exact projections need: a Cholesky factor, partly inverted, dealt by columns.
 
-The centres are dealt to the ranks in blocks (:func:`column_blocks`). One right-looking sweep factors
-``K_ZZ + jitter = L L^T`` and inverts L on the way: at step k the owner of block k factors its panel and
-broadcasts it, and every rank updates its later columns of the matrix and its earlier columns of the inverse,
-which overwrite the columns of the factor that nobody needs any more. Rank r ends with the columns r of L^-1, and
+The centres are dealt to the ranks in blocks, and neighbouring blocks make at most four groups
+(:class:`daskkern.linalg.deal.Deal`). One right-looking sweep factors ``K_ZZ + jitter = L L^T`` and inverts the
+diagonal blocks L_gg of the groups on the way: at step k the owner of block k factors its panel and broadcasts it, and
+every rank updates its later columns of the matrix and its earlier columns of the group's inverse. The inverse
+overwrites what nobody needs any more. Work is ``p^3 / (3 W)`` for the factor and a sixteenth of that for the inverses,
+memory p^2 / (2 W) numbers a rank.
 
-    t_r = (L^-1)_r^T  sum over ranks of (L^-1)_r h_r
-
-costs one allreduce of (p, c) numbers. Memory is p^2 / (2 W) numbers a rank, work 2 p^3 / (3 W).
+A solve goes through the groups, forwards with L and backwards with L^T. Each group costs two allreduces of its share
+of (p, c) numbers in either direction, and all its work is products.
 """
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TypeVar
@@ -22,98 +22,117 @@ import scipy.linalg
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.tiles import balanced, for_each, multiply, multiply_transposed, within
+from daskkern.backend.tiles import for_each, within
 from daskkern.errors import DaskkernError
+from daskkern.kernels.products import multiply, multiply_transposed
 from daskkern.linalg.blas import subtract_product
+from daskkern.linalg.deal import Deal
 
-_MAX_BLOCK = 1024
-_MIN_BLOCKS = 24
 _ROWS = 512  # of a panel that one thread takes at once
-_PANEL = 32  # columns that the widest registers take at once: other edges waste a part of a panel
 
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Deal:
-    """How p columns are dealt to ranks: consecutive `blocks`, block k to rank ``k % size``."""
+class _Piece:
+    """An own panel within a group: its columns in the whole and among the rank's, inverse above, factor below."""
 
-    p: int
-    blocks: tuple[slice, ...]
-    rank: int
-    size: int
-
-    @property
-    def own(self) -> list[int]:
-        """Numbers of this rank's blocks, ascending."""
-        return list(range(self.rank, len(self.blocks), self.size))
-
-    @property
-    def own_blocks(self) -> list[slice]:
-        """This rank's blocks, as slices of its own columns."""
-        edges = np.cumsum([0, *(self.blocks[k].stop - self.blocks[k].start for k in self.own)]).tolist()
-        return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
-
-    def columns(self) -> HostArray:
-        """Global numbers of this rank's columns, ascending, int64."""
-        parts = [np.arange(self.blocks[k].start, self.blocks[k].stop) for k in self.own]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
-
-
-def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> Deal:
-    """Return the deal of `p` columns, whose first `n_head` make blocks of their own.
-
-    At least 24 blocks of at most 1024 columns; narrower only for more ranks than that. So the blocks, and with them
-    every partial sum, are the same for up to 24 ranks.
-    """
-    width = max(1, min(_MAX_BLOCK, -(-p // _MIN_BLOCKS), -(-p // size)))
-    rest = [slice(n_head + part.start, n_head + part.stop) for part in _even(p - n_head, width)]
-    return Deal(p, (*_even(n_head, width), *rest), rank, size)
-
-
-def _even(n: int, width: int) -> list[slice]:
-    """Cut ``range(n)`` into nearly equal slices of at most `width`, of whole vector registers where they are wide."""
-    parts = balanced(n, width - width % _PANEL if width >= 2 * _PANEL else width)
-    if width < 2 * _PANEL:
-        return parts
-    edges = [0, *(-(-part.stop // _PANEL) * _PANEL for part in parts[:-1]), n]
-    return [slice(start, stop) for start, stop in itertools.pairwise(edges) if stop > start]
+    columns: slice
+    own: slice
+    inverse: Array
+    below: Array
 
 
 @dataclass(frozen=True)
-class InverseFactor:
-    """This rank's columns of L^-1: one (p - k0, width) panel for each own block, starting at its diagonal."""
+class DealtFactor:
+    """This rank's columns of the factor L of ``L L^T = K_ZZ + jitter``.
+
+    Attributes
+    ----------
+    deal : Deal
+    panels : tuple of (p - k0, width) arrays
+        One for each own block, starting at its diagonal: down to the end of the block's group the columns of the
+        inverse of the group's diagonal block, below it those of L.
+    jitter : float
+    """
 
     deal: Deal
     panels: tuple[Array, ...]
     jitter: float
 
     def solve(self, h: Array, comm: Communicator) -> Array:
-        """Return this rank's part of ``(K_ZZ + jitter)^-1 h`` from its part `h` (p_r, c); one (p, c) allreduce."""
-        xp = namespace_of(h)
-        total = xp.zeros((self.deal.p, h.shape[1]), np.float64)
-        for panel, start, block in zip(self.panels, self._starts(), self.deal.own_blocks, strict=True):
-            total[start:] += multiply(panel, h[block], xp)
-        total = comm.allreduce(total).astype(h.dtype)
-        parts = [
-            multiply_transposed(panel, total[start:], xp)
-            for panel, start in zip(self.panels, self._starts(), strict=True)
-        ]
-        return xp.concatenate(parts) if parts else xp.zeros_like(h)
+        """Return this rank's part (p_r, c) of ``(K_ZZ + jitter)^-1 h`` from its part of `h`, in its dtype.
 
-    def _starts(self) -> list[int]:
-        return [self.deal.blocks[k].start for k in self.deal.own]
+        Sums are taken in float64: the solution is the same for any number of ranks but for its rounding.
+        """
+        xp, groups = namespace_of(h), list(self._groups())
+        y = xp.zeros((self.deal.p, h.shape[1]), np.float64)
+        gone = xp.zeros_like(y)  # what the columns before a group took from the rest, as far as they are this rank's
+        for rows, pieces in groups:
+            self._forward(rows, pieces, h, y, gone, comm)
+        x = xp.zeros_like(y)
+        for rows, pieces in reversed(groups):
+            self._backward(rows, pieces, y, x, comm)
+        parts = [x[piece.columns] for _, pieces in groups for piece in pieces]
+        return xp.concatenate(parts).astype(h.dtype) if parts else xp.zeros_like(h)
+
+    def _forward(self, rows: slice, pieces: list[_Piece], h: Array, y: Array, gone: Array, comm: Communicator) -> None:
+        """Find the `rows` of ``y = L^-1 h`` on every rank."""
+        xp = namespace_of(h)
+        given = -gone[rows]
+        for piece in pieces:
+            given[_within(piece.columns, rows)] += h[piece.own]
+        given = comm.allreduce(given) if rows.start else given  # own rows of the first group are whole as they are
+        found = xp.zeros_like(given)
+        for piece in pieces:
+            at = piece.columns.start - rows.start
+            found[at:] += multiply(piece.inverse, given[_within(piece.columns, rows)].astype(h.dtype), xp)
+        y[rows] = comm.allreduce(found)
+        for piece in pieces:
+            gone[rows.stop :] += multiply(piece.below, y[piece.columns].astype(h.dtype), xp)
+
+    def _backward(self, rows: slice, pieces: list[_Piece], y: Array, x: Array, comm: Communicator) -> None:
+        """Find the `rows` of ``x = L^-T y``: on every rank, but for the last that are found."""
+        xp = namespace_of(y)
+        given, found = xp.zeros_like(y[rows]), xp.zeros_like(y[rows])
+        for piece in pieces:
+            later = multiply_transposed(piece.below, x[rows.stop :].astype(piece.below.dtype), xp)
+            given[_within(piece.columns, rows)] = y[piece.columns] - later
+        given = comm.allreduce(given) if rows.stop < self.deal.p else y[rows]
+        for piece in pieces:
+            at = piece.columns.start - rows.start
+            found[_within(piece.columns, rows)] = multiply_transposed(
+                piece.inverse, given[at:].astype(piece.inverse.dtype), xp
+            )
+        x[rows] = comm.allreduce(found) if rows.start else found
+
+    def _groups(self) -> Iterator[tuple[slice, list[_Piece]]]:
+        """Yield the rows of each group and the rank's panels in it."""
+        blocks, own = self.deal.blocks, dict(zip(self.deal.own, self.panels, strict=True))
+        places = dict(zip(self.deal.own, self.deal.own_blocks, strict=True))
+        for group in self.deal.groups:
+            rows = slice(blocks[group.start].start, blocks[group.stop - 1].stop)
+            pieces = []
+            for k in range(group.start, group.stop):
+                if k in own:
+                    height = rows.stop - blocks[k].start
+                    pieces.append(_Piece(blocks[k], places[k], own[k][:height], own[k][height:]))
+            yield rows, pieces
+
+
+def _within(columns: slice, rows: slice) -> slice:
+    return slice(columns.start - rows.start, columns.stop - rows.start)
 
 
 class NotPositiveDefiniteError(DaskkernError):
     """A pivot of the factorisation was not positive: more jitter is needed."""
 
 
-def inverse_factor(
+def dealt_factor(
     panels: list[Array], deal: Deal, jitter: float, comm: Communicator, dtype: str = "float32"
-) -> InverseFactor:
-    """Factor and invert.
+) -> DealtFactor:
+    """Factor, and invert the diagonal blocks of the groups.
 
     Parameters
     ----------
@@ -134,25 +153,31 @@ def inverse_factor(
     xp = namespace_of(*panels)
     own = dict(zip(deal.own, panels, strict=True))
     blocks = deal.blocks
-    for k, block in enumerate(blocks):
-        panel = comm.broadcast(xp.asarray(factored_panel(own.get(k), deal, block, jitter, dtype)), k % deal.size)
-        width = block.stop - block.start
-        if not bool(xp.isfinite(panel[:width]).all()):
-            raise NotPositiveDefiniteError(
-                f"K_ZZ with a jitter of {jitter:.1e} is not positive definite at column {block.start}"
-            )
-        top, rest = panel[:width], panel[width:]
+    for group in deal.groups:
+        end = blocks[group.stop - 1].stop
+        for k in range(group.start, group.stop):
+            block = blocks[k]
+            width = block.stop - block.start
+            panel = comm.broadcast(xp.asarray(factored_panel(own.get(k), deal, block, jitter, dtype)), k % deal.size)
+            if not bool(xp.isfinite(panel[:width]).all()):
+                raise NotPositiveDefiniteError(
+                    f"K_ZZ with a jitter of {jitter:.1e} is not positive definite at column {block.start}"
+                )
+            top, rest = panel[:width], panel[width:]
+            inside = rest[: end - block.stop]
 
-        def update(j: int, k: int = k, block: slice = block, top: Array = top, rest: Array = rest) -> None:
-            if j > k:
-                downdate(own[j], blocks[j], block, rest)
-            elif j < k:
-                _substitute(own[j], blocks[j], block, top, rest)
-            else:
-                _start_inverse(own[j], top, rest)
+            def update(
+                j: int, k: int = k, block: slice = block, top: Array = top, rest: Array = rest, inside: Array = inside
+            ) -> None:
+                if j > k:
+                    downdate(own[j], blocks[j], block, rest)
+                elif j < k:
+                    _substitute(own[j], blocks[j], block, top, inside)
+                else:
+                    _start_inverse(own[j], top, rest, inside.shape[0])
 
-        each_panel(deal.own, update, xp)
-    return InverseFactor(deal, tuple(panels), jitter)
+            each_panel([j for j in deal.own if j >= group.start], update, xp)
+    return DealtFactor(deal, tuple(panels), jitter)
 
 
 def factored_panel(mine: Array | None, deal: Deal, block: slice, jitter: float, dtype: str) -> Array:
@@ -207,16 +232,17 @@ def downdate(panel: Array, own: slice, block: slice, rest: Array) -> None:
     subtract_product(panel, rest[offset:], rest[offset : offset + own.stop - own.start].T)
 
 
-def _start_inverse(panel: Array, top: Array, rest: Array) -> None:
-    """Turn the own panel of L into the first two blocks' worth of its inverse's columns."""
+def _start_inverse(panel: Array, top: Array, rest: Array, height: int) -> None:
+    """Turn the own panel into the first columns of its group's inverse, and the factor below the group's `height`."""
     width = top.shape[0]
     panel[:width] = top
-    panel[width:] = -(rest @ top)
+    panel[width : width + height] = -(rest[:height] @ top)
+    panel[width + height :] = rest[height:]
 
 
 def _substitute(panel: Array, own: slice, block: slice, top: Array, rest: Array) -> None:
-    """One step of forward substitution in an earlier own panel of the inverse."""
+    """One step of forward substitution in an earlier own panel of the group's inverse, down to where `rest` ends."""
     at, end = block.start - own.start, block.stop - own.start
     solved = top @ panel[at:end]
     panel[at:end] = solved
-    subtract_product(panel[end:], rest, solved)
+    subtract_product(panel[end : end + rest.shape[0]], rest, solved)

@@ -14,9 +14,9 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.tiles import multiply, multiply_transposed
+from daskkern.kernels.products import multiply, multiply_transposed
+from daskkern.linalg.deal import Deal
 from daskkern.linalg.projection import (
-    Deal,
     NotPositiveDefiniteError,
     downdate,
     each_panel,

@@ -13,8 +13,8 @@ import numpy as np
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import is_sparse, namespace_of
-from daskkern.backend.tiles import multiply_blocks, multiply_transposed
 from daskkern.errors import SpecError
+from daskkern.kernels.products import multiply_blocks, multiply_transposed
 from daskkern.preconditioners import ColumnStatistics
 from daskkern.solvers.base import Batch, Problem
 

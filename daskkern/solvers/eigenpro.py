@@ -38,6 +38,7 @@ from daskkern.solvers.eigenpro_steps import (
     EigenProRun,
     EigenProSetup,
     Iterate,
+    Temporary,
     project,
     push,
     step_all_rows,
@@ -124,7 +125,7 @@ class EigenPro(Solver[EigenProRun]):
                 "momentum over landmarks needs window=1"
             )
         slow = Iterate(zero, at_S) if self.momentum else None
-        return EigenProRun(zero, 1.0, zero, zero, at_S, (), 0, 0, TailAverage(max(start, 1)), slow)
+        return EigenProRun(zero, 1.0, zero, zero, at_S, Temporary(), 0, 0, TailAverage(max(start, 1)), slow)
 
     def step(self, problem: Problem, state: EigenProRun, batch: Batch, comm: Communicator) -> tuple[EigenProRun, float]:
         setup: EigenProSetup | FeatureSetup = problem.extra

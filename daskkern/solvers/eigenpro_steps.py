@@ -1,5 +1,6 @@
 """The steps of EigenPro over kernel columns, and the state that they change; see :mod:`daskkern.solvers.eigenpro`."""
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -8,9 +9,11 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
-from daskkern.backend.tiles import multiply_blocks, multiply_transposed
 from daskkern.errors import SpecError
-from daskkern.kernels import Points
+from daskkern.kernels import Kernel, Points
+from daskkern.kernels.points import Left
+from daskkern.kernels.products import multiply, multiply_blocks, multiply_transposed
+from daskkern.linalg import even_slices
 from daskkern.preconditioners import EigenProPart, EigenProState
 from daskkern.solvers.base import (
     Batch,
@@ -19,7 +22,8 @@ from daskkern.solvers.base import (
     loss_and_gradient,
 )
 
-_STRIPES = 12  # pieces of a batch over which sums are taken, the same for 1, 2, 3, 4, 6 and 12 ranks
+_UNIT = 128  # rows of a batch that are temporary centres of one rank: enough for products at full speed
+_JOINED = 1024  # temporary centres up to which later ones are joined to them: fewer calls, and little is copied
 
 
 class Projector(Protocol):
@@ -63,16 +67,35 @@ class EigenProSetup:
 
 @dataclass(frozen=True)
 class Temporary:
-    """One stripe of each of the window's batches as temporary centres, with their coefficients."""
+    """This rank's share of the window's rows as temporary centres, with their coefficients.
 
-    points: Points
-    coefficients: Array
+    Attributes
+    ----------
+    sets : tuple of (Points, (k, c) array)
+        Points whose blocks are units: rows of a batch that stay together whatever the number of ranks.
+    units : int
+        How many the window has so far on all ranks: unit u is rank ``u % size``'s.
+    """
 
-    def join(self, later: "Temporary") -> "Temporary":
-        """Return these centres followed by later ones of the same window."""
-        xp = namespace_of(self.coefficients)
-        joined = self.points.join(later.points)
-        return Temporary(joined, xp.concatenate([self.coefficients, later.coefficients]))
+    sets: tuple[tuple[Points, Array], ...] = ()
+    units: int = 0
+
+    def scores(self, kernel: Kernel, rows: Array | Left) -> Array | float:
+        """Return the values of these centres at `rows`, (m, c) float64, or 0 where there are none."""
+        return sum(kernel.matvec(rows, points, coefficients) for points, coefficients in self.sets)
+
+    def shrunk(self, factor: float) -> "Temporary":
+        """Return the centres with their coefficients multiplied by `factor`."""
+        return replace(self, sets=tuple((points, coefficients * factor) for points, coefficients in self.sets))
+
+    def join(self, points: Points, coefficients: Array) -> "Temporary":
+        """Return these centres and later ones of this rank."""
+        if not self.sets or self.sets[-1][0].size + points.size > _JOINED:
+            return replace(self, sets=(*self.sets, (points, coefficients)))
+        last, before = self.sets[-1]
+        xp = namespace_of(before)
+        joined = last.join(points), xp.concatenate([before, coefficients])
+        return replace(self, sets=(*self.sets[:-1], joined))
 
 
 @dataclass(frozen=True)
@@ -89,7 +112,7 @@ class EigenProRun:
 
     `a` (p_r, c) as of the last projection and `scale`, by which the ridge penalty shrank it since; `working` is that a
     plus what S gained since (both by column); `pending` h (p_r, c); `at_S` the model's values at the rank's members
-    of S (s_r, c), kept for the ridge penalty; `temporary` the window's own centres. All rows as centres: only
+    of S (s_r, c), kept for the ridge penalty; `temporary` the rank's centres of the window. All rows as centres: only
     `working` and `at_S` are used; explicit features: only `working`, which is w. With momentum these are of the point
     that gradients are taken at, and `slow` is the model.
     """
@@ -99,7 +122,7 @@ class EigenProRun:
     working: Array
     pending: Array
     at_S: Array
-    temporary: tuple[Temporary, ...]
+    temporary: Temporary
     in_window: int
     step: int
     average: TailAverage
@@ -160,8 +183,7 @@ def step_window(
     rows = batch.X if batch.X is None else problem.part.kernel.left(batch.X, problem.part.points)
     phi = problem.part.block(rows) if batch.phi is None else batch.phi
     partial = multiply_blocks(phi, state.working, problem.part.columns.blocks, xp)
-    for stripe in state.temporary:
-        partial += problem.part.kernel.matvec(rows, stripe.points, stripe.coefficients)
+    partial += state.temporary.scores(problem.part.kernel, rows)
     loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
     pulled = multiply_transposed(phi, g, xp) * (1 / m)  # K_ZB g / m
@@ -169,16 +191,15 @@ def step_window(
     projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
     working = state.working * shrink
     working[:n_head] += eta * setup.part.apply(projected)
-    correction = setup.damped @ projected
+    correction = multiply(setup.damped, projected, xp)
     pending = state.pending * shrink + eta * (pulled - correction)
     at_S = state.at_S - eta * (residual - correction[:n_head]) if problem.alpha else state.at_S
     in_window = state.in_window + 1
     temporary = state.temporary
     if problem.alpha:
-        temporary = tuple(Temporary(stripe.points, stripe.coefficients * shrink) for stripe in temporary)
+        temporary = temporary.shrunk(shrink)
     if not batch.last and in_window < setup.window:
-        fresh = _stripes(problem, batch, g * (-eta / m), comm)
-        temporary = tuple(a.join(b) for a, b in zip(temporary, fresh, strict=True)) if temporary else fresh
+        temporary = _with_batch(problem, temporary, batch, g * (-eta / m), comm)
     run = EigenProRun(
         state.a,
         state.scale * shrink,
@@ -194,20 +215,27 @@ def step_window(
     return run, loss
 
 
-def _stripes(problem: Problem, batch: Batch, coefficients: Array, comm: Communicator) -> tuple[Temporary, ...]:
-    """Return this rank's stripes of the batch's rows as temporary centres: the same stripes for up to 12 ranks."""
+def _with_batch(
+    problem: Problem, temporary: Temporary, batch: Batch, coefficients: Array, comm: Communicator
+) -> Temporary:
+    """Return the temporary centres with this rank's units of the batch's rows."""
     if batch.X is None:
         raise SpecError("a window of more than one batch needs the rows of its batches")
-    count = max(_STRIPES, comm.size)
-    edges = [batch.size * k // count for k in range(count + 1)]
-    own = range(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
-    parts = [slice(edges[k], edges[k + 1]) for k in own]
+    units = even_slices(batch.size, _UNIT)
+    own = [unit for at, unit in enumerate(units, temporary.units) if at % comm.size == comm.rank]
+    temporary = replace(temporary, units=temporary.units + len(units))
+    if not own:
+        return temporary
+    xp = namespace_of(coefficients)
+    picked = np.concatenate([np.arange(unit.start, unit.stop) for unit in own])
+    edges = np.cumsum([0, *(unit.stop - unit.start for unit in own)]).tolist()
+    blocks = [slice(start, stop) for start, stop in itertools.pairwise(edges)]
     like = problem.part.points
-    fresh = (problem.part.kernel.points(batch.X[rows], like.shift, precision=like.precision) for rows in parts)
-    return tuple(Temporary(points, coefficients[rows]) for points, rows in zip(fresh, parts, strict=True))
+    points = problem.part.kernel.points(batch.X[xp.asarray(picked)], like.shift, blocks, precision=like.precision)
+    return temporary.join(points, coefficients[xp.asarray(picked)])
 
 
 def project(projector: Projector, state: EigenProRun, comm: Communicator) -> EigenProRun:
     """End the window: put its gradient on the centres and drop the temporary ones."""
     a = state.a * state.scale - projector.solve(state.pending, comm)
-    return replace(state, a=a, scale=1.0, working=a, pending=state.pending * 0, temporary=(), in_window=0)
+    return replace(state, a=a, scale=1.0, working=a, pending=state.pending * 0, temporary=Temporary(), in_window=0)

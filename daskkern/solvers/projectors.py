@@ -16,8 +16,8 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator, allgather_rows
 from daskkern.backend.namespace import namespace_of
-from daskkern.backend.tiles import multiply_transposed
 from daskkern.basis import KernelPart
+from daskkern.kernels.products import multiply_transposed
 from daskkern.preconditioners import EigenProPart, EigenProState
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
-from daskkern.backend.tiles import multiply_blocks, multiply_transposed
 from daskkern.basis import KernelPart
 from daskkern.errors import SpecError
+from daskkern.kernels.products import multiply_blocks, multiply_transposed
 from daskkern.solvers.base import Batch
 
 Between = Callable[[Array, slice], Array]

@@ -12,10 +12,11 @@ from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.concurrency import compute_threads, library_threads
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
-from daskkern.backend.tiles import for_each, multiply_blocks, multiply_transposed, slices
+from daskkern.backend.tiles import for_each, slices
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks
 from daskkern.data.rows import Fields, Rows
 from daskkern.kernels import Kernel
+from daskkern.kernels.products import multiply_blocks, multiply_transposed
 from daskkern.linalg.blas import subtract_product
 from daskkern.preconditioners import column_statistics, usable
 from daskkern.solvers import EigenPro, NystromSGD

@@ -12,7 +12,7 @@ from daskkern.backend.random import generator
 from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
-from daskkern.linalg import InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
+from daskkern.linalg import DealtFactor, NotPositiveDefiniteError, column_blocks, dealt_factor
 from daskkern.preconditioners import ColumnStatistics, CovarianceState, EigenProState, NystromState
 from daskkern.solvers import EigenPro
 from daskkern.solvers.columns import ColumnSetup, RowShare
@@ -116,7 +116,7 @@ def _eigenpro_setup(
     return EigenProSetup(state, preconditioner, damped, projector, prepared.window, heads)
 
 
-def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, task: Any) -> InverseFactor:
+def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, task: Any) -> DealtFactor:
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis = prepared.basis
     every = np.arange(basis.n_columns)
@@ -130,7 +130,7 @@ def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, t
         jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
         panels = [kernel_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
         try:
-            return inverse_factor(panels, deal, jitter, comm, task.settings.dtype)
+            return dealt_factor(panels, deal, jitter, comm, task.settings.dtype)
         except NotPositiveDefiniteError as error:
             last = error
     raise DataError(

@@ -162,7 +162,7 @@ def _local(
     room = disk_room(settings)
     rates = None
     if plan.sizes is not None and needs_rates(plan, settings, room):
-        rates = calibrate(source, settings, plan.sizes, 1, True)
+        rates = calibrate(source, settings, plan.sizes, 1, not plan.kept)
     plan = with_blocks(plan, settings, room, rates)
     plan.check()
     with compute_threads(threads), features_for(source, settings, prepared) as features, _interrupts() as pressed:

@@ -12,7 +12,7 @@ from daskkern.training.row_footprint import items_of
 
 __all__ = ["MemoryPlan", "Sizes", "available_memory", "device_memory", "format_bytes", "plan_memory"]
 
-KEEP_SHARE = 0.3
+KEEP_SHARE = 0.5
 """Share of the budget that kept rows and kernel blocks may take together."""
 ROWS_SHARE = 0.5
 """Share of the budget that kept rows may take where they would be read again in every epoch."""

@@ -89,7 +89,7 @@ def cluster_plan(
     disk = min(room.disk for room in rooms)
     rates = None
     if tightest.sizes is not None and needs_rates(tightest, settings, disk):
-        rates = calibrate_workers(client, workers, source, settings, tightest.sizes, True)
+        rates = calibrate_workers(client, workers, source, settings, tightest.sizes, not tightest.kept)
     decided = with_blocks(tightest, settings, disk, rates)
     decided.check()
     return decided

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from daskkern.linalg.deal import GROUPS
 from daskkern.training.calibration import Rates
 from daskkern.training.disk_rates import DiskRates
 from daskkern.training.footprint import HELD_OUT, Sizes, block_width
@@ -138,7 +139,8 @@ def _setup(z: Sizes, rates: Rates, stored: bool) -> Stage:
     if z.exact:
         width = block_width(z.p, z.ranks)
         corners = 4 * z.own * width**2 / rates.flops64
-        parts.append(("factor", z.p * z.own / 2 * b + 2 * z.p**3 / 3 / z.ranks / rates.factor_flops + corners))
+        flops = z.p**3 / 3 * (1 + 1 / GROUPS**2)
+        parts.append(("factor", z.p * z.own / 2 * b + flops / z.ranks / rates.factor_flops + corners))
     parts.append(("reading", (4 + z.exact) * z.n * rates.row_s))
     return _stage("set-up", parts)
 

@@ -1,4 +1,4 @@
-"""The sharded inverse Cholesky factor against SciPy's, on one rank and on several."""
+"""The sharded, partly inverted Cholesky factor against SciPy's, on one rank and on several."""
 
 import numpy as np
 import pytest
@@ -10,16 +10,16 @@ from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.kernels import Gaussian, Laplacian
-from daskkern.linalg import InverseFactor, NotPositiveDefiniteError, column_blocks, inverse_factor
+from daskkern.linalg import DealtFactor, NotPositiveDefiniteError, column_blocks, dealt_factor
 from daskkern.linalg.blas import subtract_product
 
 each_size = pytest.mark.parametrize("size", [1, 2, 3])
 
 
-def _factor(K: HostArray, jitter: float, comm: Communicator) -> InverseFactor:
+def _factor(K: HostArray, jitter: float, comm: Communicator) -> DealtFactor:
     deal = column_blocks(len(K), comm.rank, comm.size)
     panels = [K[deal.blocks[k].start :, deal.blocks[k]].copy() for k in deal.own]
-    return inverse_factor(panels, deal, jitter, comm)
+    return dealt_factor(panels, deal, jitter, comm)
 
 
 def _solve(K: HostArray, h: HostArray, jitter: float, size: int) -> HostArray:
@@ -94,13 +94,23 @@ def test_any_number_of_ranks_gives_the_same_solution() -> None:
 
 
 @each_size
-def test_a_rank_holds_its_columns_of_the_inverse_and_no_more(size: int) -> None:
-    K = _gram(120)
-    inverse = np.linalg.inv(np.linalg.cholesky(K + 1e-8 * np.eye(120)))
+@pytest.mark.parametrize("p", [3, 120])
+def test_a_rank_holds_its_columns_of_the_factor_with_the_groups_diagonal_blocks_inverted(size: int, p: int) -> None:
+    K = _gram(p)
+    L = np.linalg.cholesky(K + 1e-8 * np.eye(p))
     for factor in run_threads(size, lambda comm: _factor(K, 1e-8, comm)):
+        blocks, groups = factor.deal.blocks, factor.deal.groups
+        assert len(groups) <= 4
+        ends = {k: blocks[group.stop - 1].stop for group in groups for k in range(group.start, group.stop)}
+        starts = {k: blocks[group.start].start for group in groups for k in range(group.start, group.stop)}
         for panel, k in zip(factor.panels, factor.deal.own, strict=True):
-            block = factor.deal.blocks[k]
-            np.testing.assert_allclose(panel, inverse[block.start :, block], atol=1e-9)
+            block, rows = blocks[k], slice(starts[k], ends[k])
+            inverse = np.linalg.inv(L[rows, rows])[block.start - rows.start :, _from(block, rows)]
+            np.testing.assert_allclose(panel, np.concatenate([inverse, L[rows.stop :, block]]), atol=1e-9)
+
+
+def _from(block: slice, rows: slice) -> slice:
+    return slice(block.start - rows.start, block.stop - rows.start)
 
 
 def test_a_rank_without_columns_takes_part() -> None:

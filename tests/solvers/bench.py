@@ -11,7 +11,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.basis import KernelBasis
 from daskkern.kernels import Kernel, Laplacian
-from daskkern.linalg import column_blocks, inverse_factor
+from daskkern.linalg import column_blocks, dealt_factor
 from daskkern.losses import Loss, encode
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
 from daskkern.solvers import Batch, EigenPro, NystromSGD, Problem, Solver
@@ -218,7 +218,7 @@ def _eigenpro_extra(
         deal = column_blocks(len(points), comm.rank, comm.size, setup.head.size)
         K = basis.kernel.block(points, points)
         panels = [K[deal.blocks[k].start :, deal.blocks[k]].copy() for k in deal.own]
-        projector = inverse_factor(panels, deal, 10 * float(np.finfo(dtype).eps), comm)
+        projector = dealt_factor(panels, deal, 10 * float(np.finfo(dtype).eps), comm)
     return EigenProSetup(state, part, damped, projector, setup.window, heads)
 
 

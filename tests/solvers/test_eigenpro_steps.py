@@ -192,6 +192,19 @@ def test_any_number_of_ranks_gives_the_same_model(
     np.testing.assert_allclose(together, alone, rtol=0, atol=accuracy * np.abs(alone).max())
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("joined", [0, 9])
+def test_temporary_centres_may_be_cut_and_dealt_anyhow(
+    ranks: int, joined: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = eigenpro(toy(Logistic(), epochs=2, alpha=1e-3, weighted=True), LAST, centres=35, window=4)
+    whole = scores(setup, train(setup))
+    monkeypatch.setattr("daskkern.solvers.eigenpro_steps._UNIT", 4)
+    monkeypatch.setattr("daskkern.solvers.eigenpro_steps._JOINED", joined)
+    cut = scores(setup, train(setup, ranks))
+    np.testing.assert_allclose(cut, whole, rtol=0, atol=1e-9 * np.abs(whole).max())
+
+
 def test_single_precision_follows_double_precision() -> None:
     problem = toy(SquaredHinge(), epochs=3)
     for centres in (None, 35):

@@ -14,7 +14,7 @@ from daskkern.data.csr import FeatureRows, is_sparse
 from daskkern.data.schema import Scaling
 from daskkern.events import silent
 from daskkern.kernels import Laplacian
-from daskkern.linalg import column_blocks, inverse_factor
+from daskkern.linalg import column_blocks, dealt_factor
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.preconditioners import SpectrumSettings, eigenpro_state
 from daskkern.solvers import PCG, BlockCD, Direct, DoublySGD, EigenPro, Falkon, NystromSGD, Solver
@@ -125,7 +125,7 @@ def factor() -> tuple[int, int]:
         points = [KERNEL.points(Z[block], None) for block in deal.blocks]
         panels = [KERNEL.block(Z[block.start : p], part) for block, part in zip(deal.blocks, points, strict=True)]
         with library_threads(THREADS):
-            return inverse_factor(panels, deal, 1e-3, SerialCommunicator())
+            return dealt_factor(panels, deal, 1e-3, SerialCommunicator())
 
     stays, passes = footprint.factor_bytes(p, 1, 4), footprint.factor_setup_bytes(p, D, 1, 4, THREADS)
     return _growth(lambda: make(p), lambda: make(60)), stays + passes

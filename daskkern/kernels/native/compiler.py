@@ -12,7 +12,7 @@ from daskkern.kernels.formula import Instruction, Program
 from daskkern.kernels.native.call import Kind
 from daskkern.kernels.native.products import Nest
 from daskkern.kernels.native.profiles import Lowered, is_expressible, lower
-from daskkern.kernels.native.shape import Shape
+from daskkern.kernels.native.shape import Shape, shape_of
 
 _VECTOR_WIDTH = ' nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
 _lock = threading.RLock()
@@ -51,6 +51,11 @@ def _features() -> dict[str, bool]:
         return {}
 
 
+def shape_for(itemsize: int) -> Shape:
+    """Return the register tile of this processor."""
+    return shape_of(itemsize, register_bytes(), has_avx512())
+
+
 @cache
 def lowered(what: Program) -> Lowered:
     """Return the program in the engine's instructions."""
@@ -78,6 +83,11 @@ def compiled(what: Lowered, shape: Shape, kind: Kind) -> Function:
 def _compile(what: Lowered, shape: Shape, kind: Kind) -> Function:
     module = ir.Module("daskkern")
     Nest(module, shape, what, kind).emit()
+    return machine_code(module, shape, kind.name)
+
+
+def machine_code(module: ir.Module, shape: Shape, name: str) -> Function:
+    """Return the function `name` of a module as code of this processor."""
     module.triple = llvm.get_process_triple()
     bits = 8 * shape.lanes * shape.itemsize
     # llvmlite knows no attributes by name: without these LLVM halves vectors on many processors.
@@ -93,4 +103,4 @@ def _compile(what: Lowered, shape: Shape, kind: Kind) -> Function:
     engine = llvm.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
     _engines.append(engine)
-    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address(kind.name))
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address(name))

@@ -1,0 +1,92 @@
+"""Products of a block in memory, such as kept kernel values or the panels of a factor, with few columns.
+
+They do what the functions of :mod:`daskkern.backend.tiles` with the same names do. Large blocks go to compiled code
+where it can serve: BLAS copies a block to multiply it, which for ten columns takes longer than the product.
+"""
+
+from collections.abc import Sequence
+from types import ModuleType
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend import tiles
+from daskkern.backend.tiles import balanced, for_each, slices
+from daskkern.kernels.engines import is_plain
+from daskkern.kernels.native import processor
+
+try:
+    from daskkern.kernels.native import skinny
+except ImportError:  # llvmlite is missing
+    skinny = None  # type: ignore[assignment]
+
+_LEAST = 1 << 16  # numbers of a block that are worth a compiled product
+_COLUMNS = range(2, 12 + 1)  # one is what BLAS does well, more need a block more than once
+_ROWS = 256  # of a unit of work; more for tall blocks, which are cut into 16 units
+_UNITS = 16
+_STRIP = 64  # rows whose products are summed in the working dtype: they stay in cache
+_BLOCK = 1024  # columns likewise, where the caller has no blocks
+_WIDTH = 2048  # columns of a unit of a transposed product
+_PANEL = 32
+
+
+def multiply(left: Array, right: Array, xp: ModuleType) -> Array:
+    """Return ``left @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (p, c)."""
+    blocks = slices(left.shape[1], _BLOCK)
+    if not _is_compiled(left, right, xp) or not _are_wide(blocks, left):
+        return tiles.multiply(left, right, xp)
+    return _times(left, right, blocks).astype(right.dtype)
+
+
+def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
+    """Return ``left @ right`` in float64, summed over column `blocks`. See :func:`daskkern.backend.tiles`."""
+    if not _is_compiled(left, right, xp) or not _are_wide(blocks, left):
+        return tiles.multiply_blocks(left, right, blocks, xp)
+    return _times(left, right, blocks)
+
+
+def multiply_transposed(left: Array, right: Array, xp: ModuleType) -> Array:
+    """Return ``left.T @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (m, c)."""
+    if not _is_compiled(left, right, xp):
+        return tiles.multiply_transposed(left, right, xp)
+    p, c = left.shape[1], right.shape[1]
+    right = np.ascontiguousarray(right)
+    out = np.zeros((c, -(-p // _PANEL) * _PANEL))
+    width = -(-p // max(1, min(_UNITS, p // _WIDTH)))
+
+    def one(tile: slice) -> None:
+        for rows in slices(left.shape[0], _STRIP):
+            skinny.pull(left[rows, tile], right[rows], out[:, tile.start :])
+
+    for_each(slices(p, -(-width // _PANEL) * _PANEL), one)
+    return np.ascontiguousarray(out[:, :p].T.astype(right.dtype))
+
+
+def _times(left: HostArray, right: HostArray, blocks: Sequence[slice]) -> HostArray:
+    m, c = left.shape[0], right.shape[1]
+    lines = np.ascontiguousarray(right.T)
+    edges = np.array([0, *(block.stop for block in blocks)], np.int64)
+    out = np.zeros((m, c))
+
+    def one(tile: slice) -> None:
+        skinny.times(left[tile], lines, edges, out[tile])
+
+    for_each(balanced(m, max(_ROWS, -(-m // _UNITS))), one)
+    return out
+
+
+def _is_compiled(left: Array, right: Array, xp: ModuleType) -> bool:
+    if xp is not np or is_plain() or left.size < _LEAST or right.shape[1] not in _COLUMNS:
+        return False
+    plain = left.dtype == right.dtype and left.dtype in (np.float32, np.float64) and left.dtype.isnative
+    return bool(
+        plain and left.strides[1] == left.itemsize and left.strides[0] > 0 and skinny is not None and processor()
+    )
+
+
+def _are_wide(blocks: Sequence[slice], left: HostArray) -> bool:
+    """Return whether every block fills a vector register, and together they are all columns in their order."""
+    starts = [block.start for block in blocks]
+    stops = [block.stop for block in blocks]
+    follow = starts == [0, *stops[:-1]] and stops[-1:] == [left.shape[1]]
+    return follow and all(stop - start >= _PANEL for start, stop in zip(starts, stops, strict=True))

@@ -1,0 +1,66 @@
+"""How the columns of a square matrix are dealt to ranks, in blocks, and the blocks put together into groups."""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.backend.tiles import balanced
+
+_MAX_BLOCK = 1024
+_MIN_BLOCKS = 24
+_PANEL = 32  # columns that the widest registers take at once: other edges waste a part of a panel
+GROUPS = 4
+"""Groups of blocks whose diagonal block of a factor is inverted: it costs 1 / 16 of the factor itself."""
+
+
+@dataclass(frozen=True)
+class Deal:
+    """How p columns are dealt to ranks: consecutive `blocks`, block k to rank ``k % size``."""
+
+    p: int
+    blocks: tuple[slice, ...]
+    rank: int
+    size: int
+
+    @property
+    def own(self) -> list[int]:
+        """Numbers of this rank's blocks, ascending."""
+        return list(range(self.rank, len(self.blocks), self.size))
+
+    @property
+    def own_blocks(self) -> list[slice]:
+        """This rank's blocks, as slices of its own columns."""
+        edges = np.cumsum([0, *(self.blocks[k].stop - self.blocks[k].start for k in self.own)]).tolist()
+        return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
+
+    @property
+    def groups(self) -> list[slice]:
+        """Consecutive blocks put together into at most four groups, by their numbers: the same on every rank."""
+        return balanced(len(self.blocks), max(1, -(-len(self.blocks) // GROUPS)))
+
+    def columns(self) -> HostArray:
+        """Global numbers of this rank's columns, ascending, int64."""
+        parts = [np.arange(self.blocks[k].start, self.blocks[k].stop) for k in self.own]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> Deal:
+    """Return the deal of `p` columns, whose first `n_head` make blocks of their own.
+
+    At least 24 blocks of at most 1024 columns; narrower only for more ranks than that. So the blocks, and with them
+    every partial sum, are the same for up to 24 ranks.
+    """
+    width = max(1, min(_MAX_BLOCK, -(-p // _MIN_BLOCKS), -(-p // size)))
+    rest = [slice(n_head + part.start, n_head + part.stop) for part in even_slices(p - n_head, width)]
+    return Deal(p, (*even_slices(n_head, width), *rest), rank, size)
+
+
+def even_slices(n: int, width: int) -> list[slice]:
+    """Cut ``range(n)`` into nearly equal slices of at most `width`, of whole vector registers where they are wide."""
+    parts = balanced(n, width - width % _PANEL if width >= 2 * _PANEL else width)
+    if width < 2 * _PANEL:
+        return parts
+    edges = [0, *(-(-part.stop // _PANEL) * _PANEL for part in parts[:-1]), n]
+    return [slice(start, stop) for start, stop in itertools.pairwise(edges) if stop > start]
