@@ -14,6 +14,7 @@ from daskkern.cluster.attendance import Attendance
 from daskkern.cluster.epoch import GangOrder
 from daskkern.cluster.fits import new_card
 from daskkern.cluster.fits_plugin import TOPIC
+from daskkern.cluster.hung import usable_workers
 from daskkern.cluster.lease import Lease, admitted
 from daskkern.cluster.membership import choose_workers
 from daskkern.cluster.plugin import install
@@ -94,7 +95,7 @@ def _workers(
         choose_workers(client, None, None, code)
         yield lease
         return
-    choose_workers(client, settings.n_ranks, settings.workers, code, settings.rejoin_s, listener)
+    usable_workers(client, settings, code, listener)
     with admitted(client, new_card(name), settings, listener) as lease:
         yield lease
 

@@ -5,7 +5,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -13,12 +13,15 @@ from typing import Any
 from distributed import Client
 from distributed.protocol import pickle
 
+from daskkern.cluster.protocol import PROTOCOL, handler
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import FitQueued, Listener, silent
 
 _ANSWER_S = 15.0
 _RUN_S = 120.0
 """How long a scheduler or a worker may take to answer a question."""
+_LOAD_S = 60.0
+"""How long a worker may take to import daskkern for the first time."""
 _POLL_S = 0.2
 
 
@@ -60,7 +63,7 @@ def tell_workers(client: Client, addresses: Sequence[str], verb: str, **message:
     """Send a message to daskkern's handler `verb` on the workers of `addresses` that are alive."""
     alive = live_workers(client)
     reachable = [address for address in addresses if address in alive]
-    ask_scheduler(client, "broadcast", msg={"op": f"daskkern_{verb}", **message}, workers=reachable, on_error="ignore")
+    ask_scheduler(client, "broadcast", msg={"op": handler(verb), **message}, workers=reachable, on_error="ignore")
 
 
 def run_on(
@@ -131,7 +134,7 @@ def choose_workers(
     ClusterError
         A sentence that names the worker and the remedy.
     """
-    _check_client(client)
+    check_client(client)
     for last in (False, False, False, False, True):
         enough_at = time.monotonic() + patience_s
         alive = live_workers(client)
@@ -162,7 +165,8 @@ def _checked(
     return chosen
 
 
-def _check_client(client: Client) -> None:
+def check_client(client: Client) -> None:
+    """Refuse a client that a fit cannot wait with. Raises ClusterError."""
     if client.asynchronous:
         raise ClusterError(
             "this Dask client is asynchronous, and a fit waits; make one with Client(address) without "
@@ -207,14 +211,16 @@ class _Answer:
 
     version: str
     problem: str
+    protocol: int = 0
+    """Of the messages, as the process has loaded it."""
 
 
 def _probe(code: bytes) -> _Answer:
     try:
         pickle.loads(code)
     except Exception as error:  # whatever the modules of the code raise while they are imported
-        return _Answer(package_version(), f"{type(error).__name__}: {error}")
-    return _Answer(package_version(), "")
+        return _Answer(package_version(), f"{type(error).__name__}: {error}", PROTOCOL)
+    return _Answer(package_version(), "", PROTOCOL)
 
 
 def package_version() -> str:
@@ -225,6 +231,20 @@ def package_version() -> str:
         return "source"
 
 
+def _probing(code: bytes) -> Callable[[], Awaitable[_Answer]]:
+    """Return the function that asks a worker, in a thread: daskkern is imported there while the worker is heard of.
+
+    It is made anew, because it must travel by its value: by its name, it would be imported in the event loop.
+    """
+    probe = pickle.dumps(_probe)
+
+    async def ask() -> _Answer:
+        answer: _Answer = await asyncio.to_thread(lambda: pickle.loads(probe)(code))
+        return answer
+
+    return ask
+
+
 def _check_processes(client: Client, workers: Sequence[str], code: object) -> None:
     """Refuse a scheduler or workers that lack this daskkern or cannot load `code`.
 
@@ -232,7 +252,7 @@ def _check_processes(client: Client, workers: Sequence[str], code: object) -> No
     the tasks that pass through it.
     """
     data = pickle.dumps(code)
-    answers = answers_of(client, workers, 2 * _ANSWER_S, _probe, data)
+    answers = answers_of(client, workers, _LOAD_S, _probing(data))
     scheduler = answer_of_scheduler(client, _probe, code=data)
     for worker in workers:
         _check_answer(f"worker {worker}", answers.get(worker))
@@ -253,6 +273,11 @@ def _check_answer(who: str, answer: object) -> None:
         raise ClusterError(
             f"{who} has daskkern {answer.version} and this process has {ours}; "
             "install the same version on both and restart it"
+        )
+    if answer.protocol != PROTOCOL:
+        raise ClusterError(
+            f"{who} has loaded another daskkern than is installed by now: it speaks version "
+            f"{answer.protocol or 'unknown'} of the messages and this process version {PROTOCOL}; restart the older"
         )
     if answer.problem:
         raise ClusterError(

@@ -17,10 +17,11 @@ from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.desk import Desk, Regroup
 from daskkern.cluster.fits import FitCard
-from daskkern.cluster.fits_plugin import ask_fits
+from daskkern.cluster.fits_client import ask_fits
 from daskkern.cluster.gang import GangSettings, run_gang
+from daskkern.cluster.hung import usable_workers
 from daskkern.cluster.lease import Lease, admitted, renewed
-from daskkern.cluster.membership import ask_scheduler, choose_workers, live_workers
+from daskkern.cluster.membership import ask_scheduler, live_workers
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError
 from daskkern.events import Listener
 from daskkern.training.features import features_for
@@ -58,7 +59,7 @@ def fit_on(
     :func:`daskkern.training.fit.fit`."""
     if settings.solver.is_serial:
         gang = replace(gang, n_ranks=1)
-    choose_workers(client, gang.n_ranks, gang.workers, rank_main, gang.rejoin_s, listener)
+    usable_workers(client, gang, rank_main, listener)
     show_fits(client)
     with _spanned(card), admitted(client, card, gang, listener) as lease:
         return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease, before)
