@@ -9,8 +9,9 @@ from typing import Any
 
 from distributed import Client
 
+from daskkern.cluster.choosing import check_client, choose_workers
 from daskkern.cluster.fits_client import ask_fits, install_fits
-from daskkern.cluster.membership import check_client, choose_workers, live_workers
+from daskkern.cluster.membership import live_workers
 from daskkern.cluster.plugin import install
 from daskkern.cluster.settings import GangSettings
 from daskkern.errors import ClusterError

@@ -15,7 +15,7 @@ import pytest
 import ranks
 from distributed import Client
 
-from daskkern.cluster import hung, membership
+from daskkern.cluster import choosing, hung
 from daskkern.cluster.gang import GangSettings, PerRank, run_gang
 from daskkern.cluster.hung import equip
 from daskkern.cluster.plugin import PLUGIN_NAME, CollectivesPlugin, install
@@ -56,7 +56,7 @@ def test_a_worker_without_daskkern_is_named_with_the_remedy(tmp_path: Path) -> N
 
 
 def test_a_worker_that_cannot_load_the_code_is_named_and_stays_alive() -> None:
-    package = str(Path(membership.__file__).parents[2])
+    package = str(Path(choosing.__file__).parents[2])
     with local_cluster(1) as client:
         worker = ("dask_worker", client.scheduler.address, "--no-nanny", "--no-dashboard")
         with process(*worker, PYTHONPATH=package):
@@ -83,7 +83,7 @@ def test_a_scheduler_without_daskkern_is_named_with_the_remedy(tmp_path: Path, u
 
 
 def test_a_worker_with_another_version_is_named(client2: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "package_version", lambda: "0.0.7")
+    monkeypatch.setattr(choosing, "package_version", lambda: "0.0.7")
     with pytest.raises(ClusterError, match=r"worker tcp://\S+ has daskkern \S+ and this process has 0\.0\.7"):
         run_gang(client2, ranks.own_payload, None, name="old")
 
@@ -91,7 +91,7 @@ def test_a_worker_with_another_version_is_named(client2: Client, monkeypatch: py
 def test_a_process_that_has_loaded_other_messages_is_told_to_restart(
     client2: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "PROTOCOL", 99)
+    monkeypatch.setattr(choosing, "PROTOCOL", 99)
     told = rf"^worker tcp://\S+ has loaded another daskkern than is installed by now: it speaks version {PROTOCOL} of"
     with pytest.raises(ClusterError, match=told):
         run_gang(client2, ranks.own_payload, None, name="loaded")
