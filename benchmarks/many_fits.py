@@ -1,6 +1,6 @@
 """Many fits of several clients, each a process of its own, submitted to one cluster at the same moment: all must end.
 
-    python benchmarks/many_fits.py --fits 25 --clients 5 --workers 4
+    python -m benchmarks many_fits --fits 25 --clients 5 --workers 4
 
 Fits have different solvers and ask for different numbers of workers; every other one is detached. The scores of each
 model are compared with those of an undisturbed fit. Writes one JSON object: how long fits waited and took.
@@ -9,7 +9,6 @@ model are compared with those of an undisturbed fit. Writes one JSON object: how
 import argparse
 import json
 import multiprocessing
-import os
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,9 @@ from typing import Any
 
 import numpy as np
 from distributed import Client
-from soak import CASES, GANG, SAFETY, Ground, Record, one_fit, prepare
+from figures import Run, add, today
+from products.machine import describe_machine, versions
+from soak import GANG, Ground, Record, one_fit, prepare
 
 from daskkern.testing.cluster import local_cluster
 from daskkern.training.handle import list_fits
@@ -71,7 +72,7 @@ def many_fits(folder: Path, fits: int, clients: int, workers: int, timeout_s: fl
         elapsed = time.monotonic() - begun
         states = [(status.state, status.started - status.submitted) for status in list_fits(client)]
     return {
-        "fits": len(record.seconds),
+        "n_fits": len(record.seconds),
         "wrong": record.wrong,
         "states": {state: sum(found == state for found, _ in states) for state in {state for state, _ in states}},
         "median_wait_s": float(np.median([wait for _, wait in states])),
@@ -88,22 +89,20 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help="until all must have ended")
-    parser.add_argument("--out", help="JSON file")
+    parser.add_argument("--out", type=Path, help="JSON file")
+    parser.add_argument("--tiny", action="store_true", help="two fits of two clients: to see that it runs")
     asked = parser.parse_args()
+    if asked.tiny:
+        asked.fits, asked.clients, asked.workers = 2, 2, 1
+    settings = {name: value for name, value in vars(asked).items() if name != "out"}
     with tempfile.TemporaryDirectory() as folder:
         found = many_fits(Path(folder), asked.fits, asked.clients, asked.workers, asked.timeout)
-    report = {
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": {"cores": os.cpu_count()},
-        "settings": {name: value for name, value in vars(asked).items() if name != "out"},
-        "cases": list(CASES),
-        "checkpoint_s": SAFETY.checkpoint_s,
-        **found,
-    }
-    print(json.dumps(report, indent=2))
-    if asked.out:
-        Path(asked.out).write_text(json.dumps(report, indent=2) + "\n")
-    raise SystemExit(bool(found["wrong"]) or found["fits"] < asked.fits)
+    print(json.dumps({**settings, **found}, indent=2))
+    row = {name: value for name, value in found.items() if name not in ("wrong", "states")}
+    wrong = [{"fit": sentence} for sentence in found["wrong"]]
+    tables = {"whole": [row], "wrong": wrong} if wrong else {"whole": [row]}
+    add(Run("many_fits", today(), describe_machine(), versions(), settings, tables), asked.out)
+    raise SystemExit(bool(found["wrong"]) or found["n_fits"] < asked.fits)
 
 
 if __name__ == "__main__":
