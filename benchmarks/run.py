@@ -51,6 +51,7 @@ BENCHMARKS = (
     Benchmark("collectives", "a sum over the ranks, by ranks, size and way", "3 min"),
     Benchmark("recovery", "from a fault to its notice and to the next step", "8 min"),
     Benchmark("soak", "fits while workers die: nothing lost, every answer right", "20 min"),
+    Benchmark("many_fits", "a burst of fits by several processes: all end, with the right answers", "4 min"),
     Benchmark("kernel_precision", "error of every kernel in float32", "10 s"),
     Benchmark("precision", "error of rounded features", "10 s"),
 )

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,18 +85,27 @@ def prepare(folder: Path) -> Ground:
     return Ground(source, X, {case: fit(source, settings_for(case)).model.scores(X) for case in CASES})
 
 
-def one_fit(client: Client, ground: Ground, folder: Path, number: int, record: Record) -> None:
-    """Run one fit and compare its scores. Whether it is detached, its solver and size follow from `number`."""
+def one_fit(
+    client: Client,
+    ground: Ground,
+    folder: Path,
+    number: int,
+    record: Record,
+    settings: GangSettings = GANG,
+    most: int = 3,
+) -> None:
+    """Run one fit and compare its scores. Whether it is detached, its solver and its size, up to `most`, follow from
+    `number`."""
     case = list(CASES)[number % len(CASES)]
-    settings = settings_for(case)
-    gang = GangSettings(**{**GANG.__dict__, "n_ranks": (None, 1, 2, 3)[number % 4]})
+    fitted = settings_for(case)
+    gang = replace(settings, n_ranks=number % (most + 1) or None)
     begun = time.monotonic()
     try:
         if number % 2:
-            model = fit(ground.source, settings, client=client, gang=gang, safety=SAFETY).model
+            model = fit(ground.source, fitted, client=client, gang=gang, safety=SAFETY).model
         else:
             out = str(folder / f"{number}.zarr")
-            model = submit(ground.source, settings, client, out, gang=gang, safety=SAFETY).result(timeout_s=900)
+            model = submit(ground.source, fitted, client, out, gang=gang, safety=SAFETY).result(timeout_s=900)
     except Exception as error:
         record.wrong.append(f"fit {number} ({case}): {type(error).__name__}: {error}")
         return

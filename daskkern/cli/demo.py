@@ -18,7 +18,7 @@ from daskkern.data.store import open_store
 from daskkern.errors import DataError
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
-from daskkern.models import load_model
+from daskkern.models import load_model, save_model
 from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
 from daskkern.training.evaluate import score_store
@@ -55,6 +55,7 @@ def command(context: click.Context, out: str) -> None:
     )
     with where.client() as client, progress(_EPOCHS) as listener:
         result = fit(open_source(str(train)), settings, client=client, listener=listener)
+    save_model(result.model, model)
     finish(result, str(model))
     say("4. Score: daskkern score model.zarr test.zarr")
     say(f"   {describe(score_store(load_model(model), open_store(test)))}")

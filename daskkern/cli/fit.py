@@ -11,13 +11,14 @@ from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.fits import new_card
 from daskkern.cluster.gang import GangSettings
+from daskkern.cluster.lease import concluded
 from daskkern.data.atomic import check_destination
 from daskkern.data.own_files import Kind, check_file
 from daskkern.data.remote import absolute
 from daskkern.data.shuffle_detection import order_note
-from daskkern.errors import DataError, SpecError
+from daskkern.errors import DataError, ModelError, SpecError
 from daskkern.events import EpochTimed
-from daskkern.models import save_model
+from daskkern.models import KernelModel, save_model
 from daskkern.models.store import FORMAT
 from daskkern.monitor.shares import in_words, shares_of
 from daskkern.training.checkpoint import remove_checkpoint
@@ -93,11 +94,20 @@ def fit_command(
     with (
         where.client() as client,
         dask_report(client, report),
-        listening(settings.max_epochs, log) as listener,
+        concluded(client, card),
     ):
-        result = fit(
-            source, settings, client=client, validation=watched, listener=listener, gang=gang, safety=safety, card=card
-        )
+        with listening(settings.max_epochs, log) as listener:
+            result = fit(
+                source,
+                settings,
+                client=client,
+                validation=watched,
+                listener=listener,
+                gang=gang,
+                safety=safety,
+                card=card,
+            )
+        _save(result.model, out, place)
     finish(result, out)
     if result.finished.reason == "interrupted":
         say(f"go on with --resume: the progress is in {place}")
@@ -133,9 +143,18 @@ def _detach(
         say(f"  daskkern {verb} {handle.fit} {where.words}")
 
 
+def _save(model: KernelModel, out: str, place: str) -> None:
+    try:
+        save_model(model, out)
+    except Exception as error:  # whatever the place raises
+        raise ModelError(
+            f"the fit has ended, and its model could not be written to {out}: {error}; see to that, and run again with "
+            f"--resume, which goes on from {place}"
+        ) from error
+
+
 def finish(result: FitResult, out: str) -> None:
-    """Write the model and say so."""
-    save_model(result.model, out)
+    """Say how the fit went, and where its model is."""
     size = format_bytes(result.model.nbytes)
     seconds = [epoch.seconds for epoch in result.epochs]
     said = {

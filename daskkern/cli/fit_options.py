@@ -52,6 +52,7 @@ class FitOptions:
     scratch: str | None = None
     sampling: str | None = None
     max_seconds: float | None = None
+    virtual_shards: int | None = None
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,6 +77,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--class-weight", help="'balanced', or nothing."),
         click.option("--sampling", help="Rows of batches: uniform, weighted or balanced by class.  [default: uniform]"),
         click.option("--early-stopping", is_flag=True, default=None, help="Stop when validation no longer improves."),
+        click.option("--virtual-shards", type=int, metavar="N", help="The same bits on any number of workers up to N."),
         click.option("--max-seconds", type=float, help="End with the model so far when this time is over."),
         click.option("--memory", help="Budget of one rank, such as 4GB; a fit over it is refused before it starts."),
         click.option("--config", type=click.Path(), help="YAML file with any of these options by name."),
@@ -142,6 +144,7 @@ class FitRequest:
             scratch=None if get("scratch") is None else str(get("scratch")),
             sampling=str(get("sampling", "uniform")),
             max_seconds=None if get("max_seconds") is None else as_number("max_seconds", get("max_seconds")),
+            virtual_shards=None if get("virtual_shards") is None else as_whole("virtual_shards", get("virtual_shards")),
         )
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:

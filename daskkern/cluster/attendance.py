@@ -14,7 +14,7 @@ from distributed import Client, Future, KilledWorker
 
 from daskkern.cluster.epoch import GangOrder
 from daskkern.cluster.fits import event_of
-from daskkern.cluster.fits_plugin import ask_fits
+from daskkern.cluster.fits_client import ask_fits
 from daskkern.cluster.members import Pulse
 from daskkern.cluster.membership import live_workers, tell_workers
 from daskkern.cluster.rank import RankMain

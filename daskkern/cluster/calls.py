@@ -10,6 +10,8 @@ from typing import Any
 
 from distributed import Client, Worker
 
+from daskkern.cluster.protocol import handler
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -29,7 +31,7 @@ def call_workers(
     answers = Answers({}, {})
 
     async def send(address: str, message: dict[str, Any]) -> None:
-        call = getattr(worker.rpc(address), f"daskkern_{verb}")
+        call = getattr(worker.rpc(address), handler(verb))
         try:
             answers.values[address] = await asyncio.wait_for(call(**message), timeout_s)
         except Exception as error:

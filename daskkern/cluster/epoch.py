@@ -237,6 +237,9 @@ class Epoch:
         answers = self._tell("open", dict(zip(self.addresses, messages, strict=True)))
         if False in answers.values.values():
             return Outcome(superseded=True)
+        for address, answer in answers.values.items():
+            if answer is not True:  # Dask's answer for a handler that is not there
+                answers.errors[address] = ClusterError("it has no daskkern handlers yet")
         for address, error in answers.errors.items():
             problem = ClusterError(
                 f"worker {address} cannot be reached from {self.worker.address} ({error!r}); workers must be "

@@ -12,18 +12,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
 from daskkern.cluster.admission import Place
 from daskkern.cluster.fit_book import FitBook
 from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, FitRecord, checked
-from daskkern.cluster.membership import ask_scheduler
+from daskkern.cluster.protocol import PROTOCOL
 from daskkern.errors import ClusterError
-
-PROTOCOL = 4
-"""Raised whenever the messages change, so that two versions never talk to each other by accident."""
 
 PLUGIN_NAME = f"daskkern_fits_{PROTOCOL}"
 TOPIC = "daskkern-"
@@ -92,7 +88,7 @@ class FitsPlugin(SchedulerPlugin):
             "hold": self._hold,
             "drop": self._drop,
         }
-        scheduler.handlers.update({_question(verb): handler for verb, handler in handlers.items()})
+        scheduler.handlers.update({question(verb): handler for verb, handler in handlers.items()})
         self._ticked, self._awake_since = time.time(), 0.0
         self._clocks = [PeriodicCallback(self._sweep, _SWEEP_MS), PeriodicCallback(self._tick, _TICK_MS)]
         for clock in self._clocks:
@@ -332,39 +328,6 @@ def received(protocol: int) -> FitsPlugin:
     return FitsPlugin(protocol)
 
 
-def _question(verb: str) -> str:
+def question(verb: str) -> str:
+    """Return the name of the scheduler's handler for `verb`."""
     return f"{PLUGIN_NAME}_{verb}"
-
-
-def install_fits(client: Client) -> None:
-    """Put the plugin on the scheduler. Costs one message when it is there already.
-
-    Raises ClusterError when the scheduler cannot have it.
-    """
-    try:
-        client.register_plugin(FitsPlugin())
-    except ClusterError:  # as the plugin says it
-        raise
-    except AttributeError as error:  # it has no `received`
-        raise ClusterError(
-            f"the scheduler's daskkern is older than this client's, which speaks version {PROTOCOL} of its messages; "
-            "install the same daskkern in both environments and restart the scheduler"
-        ) from error
-    except Exception as error:  # whatever the scheduler raised while it loaded the class
-        raise ClusterError(
-            f"the scheduler cannot keep the list of fits ({type(error).__name__}: {error}); install daskkern in its "
-            "environment, of the same version as here, and restart it"
-        ) from error
-
-
-def ask_fits(client: Client, verb: str, **arguments: Any) -> Any:
-    """Ask the plugin on the scheduler. Raises ClusterError when the scheduler is gone, or has lost the plugin."""
-    try:
-        answer = ask_scheduler(client, _question(verb), **arguments)
-    except ClusterError:
-        raise
-    except Exception as error:  # as the handler raised it
-        raise ClusterError(f"the scheduler cannot answer about fits: {type(error).__name__}: {error}") from error
-    if answer is None:  # Dask's answer to an unknown question
-        raise ClusterError("the scheduler was restarted and has forgotten the fits; what ran goes on with --resume")
-    return answer

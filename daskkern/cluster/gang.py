@@ -11,11 +11,12 @@ from typing import Any
 from distributed import Client
 
 from daskkern.cluster.attendance import Attendance
+from daskkern.cluster.choosing import choose_workers
 from daskkern.cluster.epoch import GangOrder
 from daskkern.cluster.fits import new_card
 from daskkern.cluster.fits_plugin import TOPIC
+from daskkern.cluster.hung import usable_workers
 from daskkern.cluster.lease import Lease, admitted
-from daskkern.cluster.membership import choose_workers
 from daskkern.cluster.plugin import install
 from daskkern.cluster.rank import RankMain
 from daskkern.cluster.settings import GangSettings
@@ -94,7 +95,7 @@ def _workers(
         choose_workers(client, None, None, code)
         yield lease
         return
-    choose_workers(client, settings.n_ranks, settings.workers, code, settings.rejoin_s, listener)
+    usable_workers(client, settings, code, listener)
     with admitted(client, new_card(name), settings, listener) as lease:
         yield lease
 

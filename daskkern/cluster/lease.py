@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from distributed import Client
 
 from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, FitStatus
-from daskkern.cluster.fits_plugin import ask_fits, install_fits
+from daskkern.cluster.fits_client import ask_fits, install_fits
+from daskkern.cluster.hung import equip
 from daskkern.cluster.membership import live_workers
-from daskkern.cluster.plugin import install
 from daskkern.cluster.settings import GangSettings
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError
 from daskkern.events import FitQueued, Listener
@@ -55,7 +55,7 @@ def admitted(client: Client, card: FitCard, settings: GangSettings, listener: Li
         When somebody cancelled the fit while it waited.
     """
     install_fits(client)
-    install(client)
+    equip(client, settings.silence_s, listener)
     wish = (settings.n_ranks, _names(client, settings.workers), settings.share_memory)
     _check_memory(client, settings.share_memory)
     state, problem = FINISHED, ""
@@ -68,10 +68,31 @@ def admitted(client: Client, card: FitCard, settings: GangSettings, listener: Li
         state, problem = FAILED, str(error) or type(error).__name__
         raise
     finally:
-        if card.detached and state == FINISHED:
+        if card.out and state == FINISHED:
             state = ""  # its model is not written yet
-        with suppress(ClusterError):  # without a scheduler there is nothing to give back
-            ask_fits(client, "ended", fit=card.fit, state=state, error=problem, asker=client.id)
+        _tell_end(client, card, state, problem)
+
+
+@contextmanager
+def concluded(client: Client | None, card: FitCard) -> Iterator[None]:
+    """Fit and write the model inside: only then the list of fits says that it has finished, or how it ended instead."""
+    state, problem = FINISHED, ""
+    try:
+        yield
+    except (FitCancelledError, KeyboardInterrupt) as error:
+        state, problem = CANCELLED, str(error)
+        raise
+    except BaseException as error:
+        state, problem = FAILED, str(error) or type(error).__name__
+        raise
+    finally:
+        if client is not None:
+            _tell_end(client, card, state, problem)
+
+
+def _tell_end(client: Client, card: FitCard, state: str, problem: str) -> None:
+    with suppress(ClusterError):  # without a scheduler there is nothing to give back
+        ask_fits(client, "ended", fit=card.fit, state=state, error=problem, asker=client.id)
 
 
 def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:

@@ -12,7 +12,7 @@ from typing import Any
 from distributed import Client, Worker
 
 from daskkern.cluster.calls import call_workers
-from daskkern.cluster.fits_plugin import ask_fits
+from daskkern.cluster.fits_client import ask_fits
 from daskkern.cluster.membership import live_workers
 from daskkern.errors import ClusterError
 

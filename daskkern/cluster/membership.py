@@ -1,25 +1,20 @@
-"""Who is in the cluster, and whether it can run a fit: asked before the start, and while one runs."""
+"""Who is in the cluster, and how its processes are asked, with deadlines."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from distributed import Client
-from distributed.protocol import pickle
 
-from daskkern.errors import ClusterError, SpecError
-from daskkern.events import FitQueued, Listener, silent
+from daskkern.cluster.protocol import handler
+from daskkern.errors import ClusterError
 
-_ANSWER_S = 15.0
+ANSWER_S = 15.0
 _RUN_S = 120.0
 """How long a scheduler or a worker may take to answer a question."""
-_POLL_S = 0.2
 
 
 def ask_scheduler(client: Client, question: str, **arguments: Any) -> Any:
@@ -31,11 +26,11 @@ def ask_scheduler(client: Client, question: str, **arguments: Any) -> Any:
         When it does not answer.
     """
     if client.status != "running":
-        raise ClusterError(_unreachable(client, f"the client is {client.status}"))
+        raise ClusterError(unreachable(client, f"the client is {client.status}"))
     try:
-        return client.sync(getattr(client.scheduler, question), callback_timeout=_ANSWER_S, **arguments)
+        return client.sync(getattr(client.scheduler, question), callback_timeout=ANSWER_S, **arguments)
     except (OSError, TimeoutError, RuntimeError) as error:
-        raise ClusterError(_unreachable(client, f"{type(error).__name__}: {error}".rstrip(": "))) from error
+        raise ClusterError(unreachable(client, f"{type(error).__name__}: {error}".rstrip(": "))) from error
 
 
 def live_workers(client: Client) -> dict[str, Mapping[str, Any]]:
@@ -51,8 +46,8 @@ def check_any(client: Client, alive: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise ClusterError when no workers are alive."""
     if not alive:
         raise ClusterError(
-            f"the cluster at {_address(client)} has no workers; start some with "
-            f"'dask worker {_address(client)}' or cluster.scale(n), and fit again"
+            f"the cluster at {address_of(client)} has no workers; start some with "
+            f"'dask worker {address_of(client)}' or cluster.scale(n), and fit again"
         )
 
 
@@ -60,7 +55,7 @@ def tell_workers(client: Client, addresses: Sequence[str], verb: str, **message:
     """Send a message to daskkern's handler `verb` on the workers of `addresses` that are alive."""
     alive = live_workers(client)
     reachable = [address for address in addresses if address in alive]
-    ask_scheduler(client, "broadcast", msg={"op": f"daskkern_{verb}", **message}, workers=reachable, on_error="ignore")
+    ask_scheduler(client, "broadcast", msg={"op": handler(verb), **message}, workers=reachable, on_error="ignore")
 
 
 def run_on(
@@ -107,167 +102,20 @@ def answers_of(
 def answer_of_scheduler(client: Client, function: Callable[..., Any], **arguments: Any) -> Any:
     """Return ``function(**arguments)``, run in the scheduler's process, or the exception."""
     try:
-        return client.sync(client._run_on_scheduler, function, callback_timeout=_ANSWER_S, **arguments)
+        return client.sync(client._run_on_scheduler, function, callback_timeout=ANSWER_S, **arguments)
     except Exception as error:  # as the scheduler raised it
         return error
 
 
-def choose_workers(
-    client: Client,
-    n_ranks: int | None,
-    workers: Sequence[str] | None,
-    code: object,
-    patience_s: float = 0.0,
-    listener: Listener = silent,
-) -> tuple[str, ...]:
-    """Return the addresses that a gang will run on, after checking that they can.
-
-    `code` is what the ranks will be sent. It is tried first on every process that will unpickle it, because a
-    worker that cannot load a task of its stream closes, and takes its other work with it. Workers that are missing
-    are waited for, for `patience_s` seconds, and `listener` is told: they may be starting, or being restarted.
-
-    Raises
-    ------
-    ClusterError
-        A sentence that names the worker and the remedy.
-    """
-    _check_client(client)
-    for last in (False, False, False, False, True):
-        enough_at = time.monotonic() + patience_s
-        alive = live_workers(client)
-        if patience_s and not _are_there(alive, n_ranks, workers):
-            listener(FitQueued(f"waiting up to {patience_s:g} s for workers that are not there yet"))
-        while not _are_there(alive, n_ranks, workers) and time.monotonic() < enough_at:
-            time.sleep(_POLL_S)
-            alive = live_workers(client)
-        try:
-            return _checked(client, alive, n_ranks, workers, code)
-        except ClusterError:
-            if last or live_workers(client).keys() == alive.keys():
-                raise
-            # A worker went while it was asked: what it said, or did not say, is of no interest any more.
-    raise AssertionError("unreachable")
-
-
-def _checked(
-    client: Client,
-    alive: Mapping[str, Mapping[str, Any]],
-    n_ranks: int | None,
-    workers: Sequence[str] | None,
-    code: object,
-) -> tuple[str, ...]:
-    check_any(client, alive)
-    chosen = _chosen(alive, n_ranks, workers)
-    _check_processes(client, list(alive), code)
-    return chosen
-
-
-def _check_client(client: Client) -> None:
-    if client.asynchronous:
-        raise ClusterError(
-            "this Dask client is asynchronous, and a fit waits; make one with Client(address) without "
-            "asynchronous=True, or call the fit in a thread"
-        )
-    if client.status != "running":
-        raise ClusterError(_unreachable(client, f"the client is {client.status}"))
-
-
-def _are_there(alive: Mapping[str, Mapping[str, Any]], n_ranks: int | None, workers: Sequence[str] | None) -> bool:
-    names = alive.keys() | {str(worker["name"]) for worker in alive.values()}
-    return len(alive) >= (n_ranks or 1) and names.issuperset(workers or ())
-
-
-def _chosen(
-    alive: Mapping[str, Mapping[str, Any]], n_ranks: int | None, workers: Sequence[str] | None
-) -> tuple[str, ...]:
-    names = {str(worker["name"]): address for address, worker in alive.items()}
-    asked = list(alive) if workers is None else [names.get(name, name) for name in workers]
-    missing = [address for address in asked if address not in alive]
-    if missing:
-        raise ClusterError(
-            f"the fit was asked to run on {', '.join(missing)}, which the cluster does not have; "
-            f"it has {', '.join(alive)}"
-        )
-    if len(set(asked)) < len(asked):
-        raise SpecError("the fit was given the same worker twice; one worker runs one rank")
-    if n_ranks is None:
-        return tuple(asked)
-    if n_ranks < 1:
-        raise SpecError(f"n_ranks={n_ranks} was asked; a gang has at least one rank")
-    if n_ranks > len(asked):
-        raise ClusterError(
-            f"{n_ranks} ranks were asked and {len(asked)} workers are there; start more workers, or ask for fewer ranks"
-        )
-    return tuple(asked[:n_ranks])
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What a process says of itself: the daskkern it imports, and why it cannot load the code ("" if it can)."""
-
-    version: str
-    problem: str
-
-
-def _probe(code: bytes) -> _Answer:
-    try:
-        pickle.loads(code)
-    except Exception as error:  # whatever the modules of the code raise while they are imported
-        return _Answer(package_version(), f"{type(error).__name__}: {error}")
-    return _Answer(package_version(), "")
-
-
-def package_version() -> str:
-    """Return the version of the installed package; a source tree that was never installed is "source"."""
-    try:
-        return version("daskkern")
-    except PackageNotFoundError:
-        return "source"
-
-
-def _check_processes(client: Client, workers: Sequence[str], code: object) -> None:
-    """Refuse a scheduler or workers that lack this daskkern or cannot load `code`.
-
-    All workers of the cluster are asked, since Dask gives a plugin to all; and the scheduler, which unpickles
-    the tasks that pass through it.
-    """
-    data = pickle.dumps(code)
-    answers = answers_of(client, workers, 2 * _ANSWER_S, _probe, data)
-    scheduler = answer_of_scheduler(client, _probe, code=data)
-    for worker in workers:
-        _check_answer(f"worker {worker}", answers.get(worker))
-    _check_answer(f"the scheduler at {_address(client)}", scheduler)
-
-
-def _check_answer(who: str, answer: object) -> None:
-    ours = package_version()
-    if isinstance(answer, TimeoutError):
-        raise ClusterError(f"{who} does not answer; restart it, and fit again")
-    if isinstance(answer, BaseException) and ModuleNotFoundError.__name__ in repr(answer):
-        raise ClusterError(
-            f"{who} cannot import daskkern ({answer}); install daskkern=={ours} in its environment and restart it"
-        )
-    if not isinstance(answer, _Answer):
-        raise ClusterError(f"{who} cannot be asked about daskkern: {answer!r}; restart it")
-    if answer.version != ours:
-        raise ClusterError(
-            f"{who} has daskkern {answer.version} and this process has {ours}; "
-            "install the same version on both and restart it"
-        )
-    if answer.problem:
-        raise ClusterError(
-            f"{who} cannot load what the ranks run ({answer.problem}); install that module there, "
-            "or send it with client.upload_file, and fit again"
-        )
-
-
-def _address(client: Client) -> str:
+def address_of(client: Client) -> str:
+    """Return the address of the client's scheduler, "?" for none."""
     scheduler = client.scheduler
     return "?" if scheduler is None else str(scheduler.address)
 
 
-def _unreachable(client: Client, found: str) -> str:
+def unreachable(client: Client, found: str) -> str:
+    """Return the sentence that the scheduler cannot be reached, because of what was `found`."""
     return (
-        f"the Dask scheduler at {_address(client)} cannot be reached ({found}); "
+        f"the Dask scheduler at {address_of(client)} cannot be reached ({found}); "
         "see that it runs, connect a new client, and fit again"
     )

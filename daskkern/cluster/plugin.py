@@ -11,10 +11,8 @@ from distributed import Client, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from daskkern.cluster.mailbox import Membership, Registry
+from daskkern.cluster.protocol import PROTOCOL, handler
 from daskkern.errors import ClusterError
-
-PROTOCOL = 3
-"""Raised whenever the messages change, so that two versions never talk to each other by accident."""
 
 PLUGIN_NAME = f"daskkern_collectives_{PROTOCOL}"
 
@@ -27,10 +25,21 @@ class CollectivesPlugin(WorkerPlugin):
     name = PLUGIN_NAME
     idempotent = True  # a second registration would replace the mailboxes of running fits
 
+    protocol = 0
+    """Of the client that sent this plugin, which travels by its class's name: the class is the worker's own."""
+
+    def __init__(self) -> None:
+        self.protocol = PROTOCOL
+
     def setup(self, worker: Worker) -> None:
         self.registry = Registry()
+        if self.protocol != PROTOCOL:
+            raise ClusterError(
+                f"worker {worker.address} speaks version {PROTOCOL} of daskkern's messages and this client version "
+                f"{self.protocol or 'unknown'}; install the same daskkern in both environments and restart the older"
+            )
         _let_tasks_connect(worker)
-        handlers: dict[str, Callable[..., Any]] = {
+        answers: dict[str, Callable[..., Any]] = {
             "open": self._open,
             "put": self._put,
             "abort": self._abort,
@@ -40,7 +49,7 @@ class CollectivesPlugin(WorkerPlugin):
             "standing": self._standing,
             "forget": self._forget,
         }
-        worker.handlers.update({f"daskkern_{verb}": handler for verb, handler in handlers.items()})
+        worker.handlers.update({handler(verb): answer for verb, answer in answers.items()})
 
     def teardown(self, worker: Worker) -> None:
         del worker
@@ -89,15 +98,29 @@ def _let_tasks_connect(worker: Worker) -> None:
         security.tls_client_cert, security.tls_client_key = security.tls_worker_cert, security.tls_worker_key
 
 
-def install(client: Client) -> None:
-    """Put the plugin on every worker, present and future. Costs one message when it is there already."""
-    client.register_plugin(CollectivesPlugin())
+def install(client: Client, timeout_s: float = 30.0) -> bool:
+    """Put the plugin on every worker, present and future. Costs one message when it is there already.
+
+    False when one has not answered within `timeout_s`: it hangs. Those that answer have the plugin then.
+
+    Raises
+    ------
+    ClusterError
+        When a worker's process has loaded another version of the messages.
+    """
+    plugin = CollectivesPlugin()
+    register = client._register_worker_plugin  # the public method has no deadline, and one worker can hold it up
+    try:
+        client.sync(register, plugin=plugin, name=PLUGIN_NAME, idempotent=True, callback_timeout=timeout_s)
+    except TimeoutError:
+        return False
+    return True
 
 
 def registry_of(worker: Worker) -> Registry:
     """Return the mailboxes of `worker`."""
     plugin = worker.plugins.get(PLUGIN_NAME)
-    if not isinstance(plugin, CollectivesPlugin):
+    if not isinstance(plugin, CollectivesPlugin) or plugin.protocol != PROTOCOL:  # Dask keeps what has refused
         raise ClusterError(
             f"worker {worker.address} has no daskkern plugin; start the fit through run_gang, which installs it"
         )

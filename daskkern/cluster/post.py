@@ -11,6 +11,7 @@ from distributed import Worker
 
 from daskkern.arrays import HostArray
 from daskkern.cluster.mailbox import Mailbox
+from daskkern.cluster.protocol import handler
 from daskkern.cluster.wire import pack
 from daskkern.errors import CommunicatorClosedError
 
@@ -49,7 +50,7 @@ class Post:
         """Send a copy of `host` to the mailboxes of `destinations`. Does not wait for the network."""
         member = self.mailbox.membership
         message = {
-            "op": "daskkern_put",
+            "op": handler("put"),
             "reply": False,
             "fit": member.fit,
             "epoch": member.epoch,
@@ -122,7 +123,7 @@ class Post:
 
     async def _tell_abort(self, reason: str) -> None:
         member = self.mailbox.membership
-        message = {"op": "daskkern_abort", "reply": False, "fit": member.fit, "epoch": member.epoch, "reason": reason}
+        message = {"op": handler("abort"), "reply": False, "fit": member.fit, "epoch": member.epoch, "reason": reason}
         writes = (self._write(member.addresses[rank], message) for rank in self.peers)
         await asyncio.gather(*writes, return_exceptions=True)  # a dead peer needs no telling
 

@@ -75,6 +75,7 @@ class KernelEstimator(BaseEstimator):
             precision=self.precision,
             sampling=self.sampling,
             max_seconds=self.max_seconds,
+            virtual_shards=self.virtual_shards,
         )
 
     def _why_no_other_rows(self) -> str:

@@ -86,6 +86,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         What is drawn more often counts less, so that the objective is the same. Needs landmarks.
     max_seconds : float or None
         When to end with the model so far.
+    virtual_shards : int or None
+        Give the same bits on any number of workers up to this one; costs time, see ``docs/recovery.md``.
     callbacks : sequence of callables or None
         Told of every event of a fit (:mod:`daskkern.events`), such as the loggers of :mod:`daskkern.monitor.loggers`.
         An exception of one ends the fit.
@@ -133,6 +135,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         checkpoint: str | None = None,
         sampling: str = "uniform",
         max_seconds: float | None = None,
+        virtual_shards: int | None = None,
         callbacks: Sequence[Listener] | None = None,
     ) -> None:
         self.kernel = kernel
@@ -159,6 +162,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.checkpoint = checkpoint
         self.sampling = sampling
         self.max_seconds = max_seconds
+        self.virtual_shards = virtual_shards
         self.callbacks = callbacks
 
     def fit(

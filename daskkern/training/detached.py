@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass, replace
 from distributed import Client, get_worker, secede
 
 from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, new_card
-from daskkern.cluster.fits_plugin import ask_fits
+from daskkern.cluster.fits_client import ask_fits
 from daskkern.cluster.gang import GangSettings
+from daskkern.cluster.hung import equip, usable_workers
 from daskkern.cluster.lease import check_alone
-from daskkern.cluster.membership import choose_workers, live_workers, run_on
-from daskkern.cluster.plugin import install
+from daskkern.cluster.membership import live_workers, run_on
 from daskkern.data.atomic import check_destination
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
@@ -100,12 +100,12 @@ def submit(
         max_epochs=settings.max_epochs,
         detached=True,
     )
-    choose_workers(client, gang.n_ranks, gang.workers, conduct, gang.rejoin_s)
+    usable_workers(client, gang, conduct)
     _check_place(client, "model", out)
     if keeps:
         _check_place(client, "checkpoint", str(safety.checkpoint))
-    install(client)
     show_fits(client)
+    equip(client, gang.silence_s)
     check_alone(client, card)
     named(safety, source, settings, validation)  # refuses, or removes, what an earlier fit has left
     order = Order(

@@ -151,15 +151,18 @@ def _local(
     before: Prepared | None,
 ) -> tuple[list[RankResult], Prepared]:
     namespace_for(settings.device)  # a device that is not there is refused before the work
-    threads, budget = cpu_count(), settings.memory_budget or available_memory()
+    shards = settings.shards(1)
+    threads, budget = cpu_count(), (settings.memory_budget or available_memory()) // shards
     if namespace_for(settings.device) is np:
-        check_before(source, settings, holds_out(settings, validation), 1, threads, budget)
+        check_before(source, settings, holds_out(settings, validation), shards, threads, budget)
     prepared = prepare(source, settings, holds_out(settings, validation), before)
     summary = summarise(prepared, settings)
-    plan = plan_for(summary, source, settings, 1, threads, budget, device_memory(settings.device))
+    device = device_memory(settings.device)
+    device = None if device is None else device // shards
+    plan = plan_for(summary, source, settings, shards, max(1, threads // shards), budget, device)
     plan.check()
     safety = replace(safety, carry=safety.carry and can_keep(plan, settings, summary.p, summary.n_outputs))
-    room = disk_room(settings)
+    room = disk_room(settings) // shards
     rates = None
     if plan.sizes is not None and needs_rates(plan, settings, room):
         rates = calibrate(source, settings, plan.sizes, 1, not plan.kept)

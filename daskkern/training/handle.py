@@ -13,7 +13,7 @@ from distributed import Client
 
 from daskkern.cluster.clients import client_at
 from daskkern.cluster.fits import FitStatus, event_of
-from daskkern.cluster.fits_plugin import ask_fits
+from daskkern.cluster.fits_client import ask_fits
 from daskkern.errors import ClusterError, FitCancelledError
 from daskkern.events import Event, Listener, silent
 from daskkern.models import KernelModel, load_model

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from daskkern.cluster.fits_client import install_fits
 from daskkern.cluster.fits_plugin import PLUGIN_NAME as FITS
-from daskkern.cluster.fits_plugin import FitsPlugin, install_fits
+from daskkern.cluster.fits_plugin import FitsPlugin
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import Metrics
 from daskkern.monitor.view import FitsView, SharedView

@@ -17,11 +17,12 @@ from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
 from daskkern.cluster.desk import Desk, Regroup
 from daskkern.cluster.fits import FitCard
-from daskkern.cluster.fits_plugin import ask_fits
+from daskkern.cluster.fits_client import ask_fits
 from daskkern.cluster.gang import GangSettings, run_gang
+from daskkern.cluster.hung import usable_workers
 from daskkern.cluster.lease import Lease, admitted, renewed
-from daskkern.cluster.membership import ask_scheduler, choose_workers, live_workers
-from daskkern.errors import ClusterError, DaskkernError, FitCancelledError
+from daskkern.cluster.membership import ask_scheduler, live_workers
+from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
 from daskkern.training.features import features_for
 from daskkern.training.keeper import Safety
@@ -58,10 +59,24 @@ def fit_on(
     :func:`daskkern.training.fit.fit`."""
     if settings.solver.is_serial:
         gang = replace(gang, n_ranks=1)
-    choose_workers(client, gang.n_ranks, gang.workers, rank_main, gang.rejoin_s, listener)
+    usable = usable_workers(client, gang, rank_main, listener)
+    gang = _within_shards(gang, settings, len(usable))
     show_fits(client)
     with _spanned(card), admitted(client, card, gang, listener) as lease:
         return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease, before)
+
+
+def _within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> GangSettings:
+    """Return the gang with no more ranks than there are virtual shards."""
+    most = settings.virtual_shards
+    if most is None or (gang.n_ranks or usable) <= most:
+        return gang
+    if gang.n_ranks is not None:
+        raise SpecError(
+            f"{gang.n_ranks} ranks were asked with virtual_shards={most}; each rank needs one: ask for more shards, or "
+            "for fewer ranks"
+        )
+    return replace(gang, n_ranks=int(most))
 
 
 @contextmanager
@@ -223,6 +238,8 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
         When a worker cannot open the data.
     """
     assert task.summary is not None
+    if len(workers) > task.settings.shards(len(workers)):
+        raise SpecError(f"{len(workers)} ranks were to share {task.settings.virtual_shards} virtual shards")
     if isinstance(task.prepared, RemoteValue):
         _wait_for(client, task.prepared.key)
     sources = [task.source, *([] if task.validation is None else [task.validation])]
@@ -233,9 +250,10 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
         room.budget >= before.total + before.kept and room.disk >= before.disk and room.device_budget is None
         for room in rooms
     )
-    if before.sizes is not None and before.sizes.ranks == len(workers) and fits:
+    shards = task.settings.shards(len(workers))
+    if before.sizes is not None and before.sizes.ranks == shards and fits:
         return task
-    plan = tightest_plan(task.summary, task.source, task.settings, len(workers), rooms)
+    plan = tightest_plan(task.summary, task.source, task.settings, shards, rooms)
     plan = with_blocks(plan, task.settings, min(room.disk for room in rooms), None)
     plan.check()
     return replace(task, memory=plan)

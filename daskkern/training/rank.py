@@ -3,17 +3,22 @@
 import math
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.namespace import namespace_for, to_device, to_host
+from daskkern.backend.concurrency import compute_threads
+from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
 from daskkern.backend.timed import TimedCommunicator
+from daskkern.backend.virtual import run_virtual
 from daskkern.basis import Columns, DoublyStochastic, KernelPart, Landmarks, Linear
 from daskkern.cluster.desk import Desk, Regroup
 from daskkern.cluster.gpus import gpu_collectives
+from daskkern.data.csr import stack_rows
 from daskkern.data.rows import Rows
 from daskkern.data.sweep import SweepPlan
 from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
@@ -31,6 +36,7 @@ from daskkern.training.rank_state import RankReporter
 from daskkern.training.row_feed import RowFeed
 from daskkern.training.row_setup import direct_setup, falkon_setup, pcg_setup
 from daskkern.training.settings import FitSettings
+from daskkern.training.shards import desk_of_shard
 from daskkern.training.sources import RemoteValue, Source
 from daskkern.training.spectrum import spectrum_of
 from daskkern.training.validation import Validation
@@ -89,7 +95,33 @@ def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Reg
     with gpu_collectives(comm, xp) as (exchange, note):
         if note:
             desk.emit(StageFinished("collectives", 0.0, note))
-        return _run(TimedCommunicator(exchange), task, desk, xp)
+        if task.settings.virtual_shards is None:
+            return _run(TimedCommunicator(exchange), task, desk, xp)
+        return _run_shards(exchange, task.settings.virtual_shards, task, desk, xp)
+
+
+def _run_shards(comm: Communicator, shards: int, task: RankTask, desk: Desk, xp: ModuleType) -> RankResult | Regroup:
+    """Run this rank's virtual ranks, and return what they give back as that of one."""
+    if isinstance(task.prepared, RemoteValue):
+        task = replace(task, prepared=task.prepared.fetch())
+    each = task.settings.shards_each(comm.size)
+    task = replace(task, threads=max(1, task.threads // each))
+
+    def run(virtual: Communicator, place: int) -> RankResult | Regroup:
+        with compute_threads(task.threads):
+            return _run(TimedCommunicator(virtual), task, desk_of_shard(desk, comm, place), xp)
+
+    results = run_virtual(comm, shards, run)
+    parts = [result for result in results if isinstance(result, RankResult)]
+    if len(parts) < len(results):
+        return Regroup()
+    points = [part.points for part in parts]
+    return replace(
+        parts[0],
+        ids=np.concatenate([part.ids for part in parts]),
+        points=stack_rows(points) if is_sparse(points[0]) else np.concatenate(points),
+        coef=np.concatenate([part.coef for part in parts]),
+    )
 
 
 def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) -> RankResult | Regroup:
@@ -200,7 +232,8 @@ def _last_commit(comm: Communicator, task: RankTask, desk: Desk) -> Commit | Non
 
 def _shared(prepared: Prepared, settings: FitSettings, comm: Communicator) -> str:
     """Return how the work is shared, in a few words."""
-    ranks = f"{comm.size} rank{'s' * (comm.size > 1)}"
+    virtual = "" if settings.virtual_shards is None else "virtual "
+    ranks = f"{comm.size} {virtual}rank{'s' * (comm.size > 1)}"
     if settings.solver.deals == "rows":
         return f"rows dealt to {ranks}, all columns on each"
     if settings.solver.is_serial:

@@ -46,6 +46,11 @@ class Room:
     device_budget: int | None
     disk: int
 
+    def shared_by(self, shards: int) -> "Room":
+        """Return what each of `shards` virtual ranks of this worker may plan with."""
+        device = None if self.device_budget is None else self.device_budget // shards
+        return Room(max(1, self.threads // shards), self.budget // shards, device, self.disk // shards)
+
 
 def rooms_of(client: Client, settings: FitSettings, workers: Sequence[str], share_memory: int | None) -> list[Room]:
     """Ask the workers for what each may plan with; those of one host share what is free there."""
@@ -65,14 +70,15 @@ def rooms_of(client: Client, settings: FitSettings, workers: Sequence[str], shar
         threads = int(known[worker].get("nthreads", 1))
         rooms.append(Room(threads, budget, devices[worker], 0))
     disks = run_on(client, workers, disk_room, settings, max(hosts.count(host) for host in hosts))
-    return [replace(room, disk=disks[worker]) for room, worker in zip(rooms, workers, strict=True)]
+    whole = [replace(room, disk=disks[worker]) for room, worker in zip(rooms, workers, strict=True)]
+    return [room.shared_by(settings.shards_each(len(workers))) for room in whole]
 
 
 def check_rooms(source: Source, settings: FitSettings, held_out: bool, rooms: Sequence[Room]) -> None:
     """Refuse a fit that cannot fit, before the set-up begins."""
     if all(room.device_budget is None for room in rooms):
         least = min(rooms, key=lambda room: room.budget)
-        check_before(source, settings, held_out, len(rooms), least.threads, least.budget)
+        check_before(source, settings, held_out, settings.shards(len(rooms)), least.threads, least.budget)
 
 
 def cluster_plan(
@@ -84,7 +90,7 @@ def cluster_plan(
     rooms: Sequence[Room],
 ) -> MemoryPlan:
     """Return the plan that every rank follows: the tightest of all workers'."""
-    tightest = tightest_plan(summary, source, settings, len(workers), rooms)
+    tightest = tightest_plan(summary, source, settings, settings.shards(len(workers)), rooms)
     tightest.check()
     disk = min(room.disk for room in rooms)
     rates = None

@@ -89,6 +89,11 @@ class FitSettings:
         How rows are drawn for batches: each once an epoch; in proportion to their weights (class weights included); or
         every class equally often. What is drawn more often counts less, so that the objective does not depend on it.
         Kernel blocks and rows are not kept with the last two. Needs landmarks.
+    virtual_shards : int or None
+        Into how many virtual ranks columns and rows are dealt, whatever the number of workers: the same bits come from
+        any number of workers up to it. Each virtual rank reads all rows, and its terms of every sum travel, so that a
+        step sends ``virtual_shards / n_ranks`` times as much. None deals to the ranks that there are: other numbers of
+        ranks then round otherwise. With all rows as centres, kernel blocks are not kept.
     behind : int
         Epochs of `max_epochs` that are behind, on other rows.
     max_seconds : float or None
@@ -115,6 +120,7 @@ class FitSettings:
     precision: str | None = None
     sampling: str = "uniform"
     max_seconds: float | None = None
+    virtual_shards: int | None = None
     behind: int = 0
 
     def __post_init__(self) -> None:
@@ -161,6 +167,33 @@ class FitSettings:
         if self.disk_budget is not None and self.disk_budget < 1:
             raise SpecError(f"a disk budget of {self.disk_budget} bytes was asked; give a positive number")
 
+        if self.virtual_shards is not None:
+            self._check_shards(self.virtual_shards)
+
+    def _check_shards(self, shards: object) -> None:
+        if not _is_whole(shards) or int(shards) < 1:  # type: ignore[call-overload]
+            raise SpecError(f"virtual_shards={shards!r} was asked; give a whole number of at least 1, or None")
+        if self.solver.is_serial:
+            raise SpecError(
+                f"virtual_shards={shards} was asked with solver {self.solver.name}, which runs on one rank and "
+                "gives the same bits anyway; leave it out"
+            )
+        if isinstance(self.basis, AllRows):
+            if self.keep_blocks not in ("auto", "never"):
+                raise SpecError(
+                    f"virtual_shards={shards} was asked with all rows as centres and keep_blocks={self.keep_blocks!r}, "
+                    "whose rounding depends on the memory of the workers; choose 'never'"
+                )
+            object.__setattr__(self, "keep_blocks", "never")
+
+    def shards(self, n_ranks: int) -> int:
+        """Return into how many shares the work is dealt, when there are `n_ranks` ranks."""
+        return n_ranks if self.virtual_shards is None else int(self.virtual_shards)
+
+    def shards_each(self, n_ranks: int) -> int:
+        """Return how many of them one of `n_ranks` ranks has at most."""
+        return -(-self.shards(n_ranks) // n_ranks)
+
     @property
     def rounding(self) -> Precision | None:
         """The precision that kernel values are made in, or None."""
@@ -197,6 +230,7 @@ class FitSettings:
             "fit_intercept": bool(self.fit_intercept),
             "sampling": self.sampling,
             "max_seconds": None if self.max_seconds is None else float(self.max_seconds),
+            **({} if self.virtual_shards is None else {"virtual_shards": int(self.virtual_shards)}),
         }
 
 

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-ELSEWHERE = {"kernel_products": "test_kernel_products", "soak": "test_soak", "gpu": "test_gpu_benchmark"}
+ELSEWHERE = {
+    "kernel_products": "test_kernel_products",
+    "soak": "test_soak",
+    "gpu": "test_gpu_benchmark",
+    "many_fits": "test_many_fits",
+}
 LONGER = (
     "bigger_than_memory",
     "stages",

@@ -37,3 +37,11 @@ def test_random_features_follow_the_kernel_that_is_given() -> None:
     for values in ({"system": "sgd_rf"}, {"basis": "random_features", "feature_kind": "orthogonal"}, {}):
         settings = FitRequest({**values, "kernel": "gaussian:2"}).settings("classification")
         assert settings.kernel == Gaussian(2.0)
+
+
+def test_virtual_shards_are_a_whole_number() -> None:
+    values = {"kernel": "gaussian:2", "landmarks": 40}
+    assert FitRequest({**values, "virtual_shards": "4"}).settings("classification").virtual_shards == 4
+    assert FitRequest(values).settings("classification").virtual_shards is None
+    with pytest.raises(SpecError, match="virtual_shards"):
+        FitRequest({**values, "virtual_shards": "many"}).settings("classification")

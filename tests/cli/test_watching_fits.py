@@ -9,9 +9,12 @@ from distributed import Client
 
 import daskkern
 from daskkern import KernelClassifier, Landmarks
+from daskkern.cli import fit as cli_fit
 from daskkern.cli.main import main
-from daskkern.cluster.fits_plugin import install_fits
+from daskkern.cluster.fits_client import install_fits
 from daskkern.data.own_files import Kind, check_file
+from daskkern.models import KernelModel, save_model
+from daskkern.training.handle import list_fits
 
 
 def _run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
@@ -118,3 +121,27 @@ def test_tasks_say_what_they_are_and_a_fit_is_one_span(client2: Client) -> None:
 def _names(dask_scheduler: object) -> tuple[list[str], list[tuple[str, ...]]]:
     spans = dask_scheduler.extensions["spans"].spans.values()  # type: ignore[attr-defined]
     return list(dask_scheduler.task_prefixes), [span.name for span in spans]  # type: ignore[attr-defined]
+
+
+@pytest.mark.cluster
+def test_a_fit_has_finished_when_its_model_is_written(
+    folder: Path, client2: Client, cluster2: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[str] = []
+
+    def save(model: KernelModel, out: str) -> None:
+        states.append(list_fits(client2)[-1].state)
+        if len(states) == 1:
+            raise OSError("No space left on device")
+        save_model(model, out)
+
+    monkeypatch.setattr(cli_fit, "save_model", save)
+    code, out, err = _run(capfd, *_WORDS, "--scheduler", cluster2)
+    assert code == 1
+    assert "the fit has ended, and its model could not be written to m.zarr: No space left on device; see" in err
+    assert "the model is in" not in out + err
+    code, out, err = _run(capfd, *_WORDS, "--scheduler", cluster2, "--resume")
+    assert (code, "the model is in m.zarr" in out) == (0, True), err
+    assert states == ["running", "running"]
+    assert [status.state for status in list_fits(client2)[-2:]] == ["failed", "finished"]
+    assert list_fits(client2)[-2].error.startswith("the fit has ended, and its model could not be written")

@@ -2,20 +2,27 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 import ranks
 from distributed import Client
 
-from daskkern.cluster import membership
-from daskkern.cluster.gang import GangSettings, run_gang
+from daskkern.cluster import choosing, hung
+from daskkern.cluster.gang import GangSettings, PerRank, run_gang
+from daskkern.cluster.hung import equip
+from daskkern.cluster.plugin import PLUGIN_NAME, CollectivesPlugin, install
+from daskkern.cluster.protocol import PROTOCOL
 from daskkern.errors import ClusterError, SpecError
-from daskkern.testing.cluster import local_cluster, wait_until
+from daskkern.events import Event, StageFinished
+from daskkern.testing.cluster import local_cluster, wait_until, worker_pids
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 
@@ -49,7 +56,7 @@ def test_a_worker_without_daskkern_is_named_with_the_remedy(tmp_path: Path) -> N
 
 
 def test_a_worker_that_cannot_load_the_code_is_named_and_stays_alive() -> None:
-    package = str(Path(membership.__file__).parents[2])
+    package = str(Path(choosing.__file__).parents[2])
     with local_cluster(1) as client:
         worker = ("dask_worker", client.scheduler.address, "--no-nanny", "--no-dashboard")
         with process(*worker, PYTHONPATH=package):
@@ -76,9 +83,49 @@ def test_a_scheduler_without_daskkern_is_named_with_the_remedy(tmp_path: Path, u
 
 
 def test_a_worker_with_another_version_is_named(client2: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "package_version", lambda: "0.0.7")
+    monkeypatch.setattr(choosing, "package_version", lambda: "0.0.7")
     with pytest.raises(ClusterError, match=r"worker tcp://\S+ has daskkern \S+ and this process has 0\.0\.7"):
         run_gang(client2, ranks.own_payload, None, name="old")
+
+
+def test_a_process_that_has_loaded_other_messages_is_told_to_restart(
+    client2: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choosing, "PROTOCOL", 99)
+    told = rf"^worker tcp://\S+ has loaded another daskkern than is installed by now: it speaks version {PROTOCOL} of"
+    with pytest.raises(ClusterError, match=told):
+        run_gang(client2, ranks.own_payload, None, name="loaded")
+
+
+def test_handlers_of_another_version_are_refused_and_do_no_harm(client2: Client) -> None:
+    run_gang(client2, ranks.own_payload, PerRank((1, 2)), name="before")
+    older = CollectivesPlugin()
+    older.protocol = 3
+    with pytest.raises(
+        ClusterError, match=r"^worker tcp://\S+ speaks version \d+ .* and this client version 3; install"
+    ):
+        client2.register_plugin(older, name="daskkern_collectives_3")
+    assert run_gang(client2, ranks.own_payload, PerRank((1, 2)), name="after") == [(0, 1), (1, 2)]
+    client2.unregister_worker_plugin("daskkern_collectives_3")
+
+
+def test_workers_that_hang_and_that_no_fit_uses_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, events = GangSettings(n_ranks=2, silence_s=2.0, rejoin_s=20.0), list[Event]()
+    with local_cluster(3) as client:
+        workers = list(worker_pids(client).items())
+        monkeypatch.setattr(hung, "install", partial(install, timeout_s=3.0))
+        os.kill(workers[0][1], signal.SIGSTOP)
+        equip(client, settings.silence_s, events.append)
+        assert client.run(lambda dask_worker: PLUGIN_NAME in dask_worker.plugins, workers=[workers[1][0]])
+        os.kill(workers[1][1], signal.SIGSTOP)
+        time.sleep(2.5)  # until the scheduler misses it
+        assert run_gang(client, ranks.own_payload, None, name="first", settings=settings, listener=events.append)
+        told = [event.detail for event in events if isinstance(event, StageFinished)]
+        for (address, _), line in zip(workers, told, strict=False):
+            assert line.startswith(f"worker {address} (")
+            assert line.endswith("hangs: nothing was heard of it for 2 s; it was removed")
+        assert len(told) == 2
+        client.wait_for_workers(3, timeout=30)  # their nannies have started others
 
 
 def test_a_worker_cannot_be_taken_twice(client2: Client) -> None:

@@ -15,7 +15,7 @@ from test_gang import assert_nothing_left
 from test_losses import start_fit
 
 from daskkern.cluster.fits import new_card
-from daskkern.cluster.fits_plugin import ask_fits
+from daskkern.cluster.fits_client import ask_fits
 from daskkern.cluster.gang import GangSettings, run_gang
 from daskkern.cluster.lease import admitted
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError, SpecError

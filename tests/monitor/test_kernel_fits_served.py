@@ -21,7 +21,8 @@ from test_kernel_fits_page import NAMES, record
 from tornado.httpclient import HTTPRequest
 
 from daskkern.cluster.fits import FitCard
-from daskkern.cluster.fits_plugin import TOPIC, FitsPlugin, ask_fits, install_fits
+from daskkern.cluster.fits_client import ask_fits, install_fits
+from daskkern.cluster.fits_plugin import TOPIC, FitsPlugin
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import metric_names
 from daskkern.testing.browser import browser, missing, wait_for

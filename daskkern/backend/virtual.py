@@ -1,0 +1,163 @@
+"""Virtual ranks: a fixed number of them, dealt to however many real ranks there are, with sums in virtual order.
+
+A sum of floating-point numbers depends on its order, and so on the number of ranks. With virtual ranks it is
+``((x_0 + x_1) + x_2) + ...`` over the terms of all virtual ranks, whoever has made them: every term travels, where
+real ranks would add their own first. The same bits come from any number of real ranks.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import namespace_of
+from daskkern.errors import CommunicatorClosedError
+
+Result = TypeVar("Result")
+
+
+def virtual_ranks(rank: int, size: int, virtual: int) -> range:
+    """Return the numbers of the virtual ranks that real rank `rank` of `size` stands for: neighbours."""
+    return range(virtual * rank // size, virtual * (rank + 1) // size)
+
+
+class _Table:
+    """Where the virtual ranks of one real rank meet; the first of them talks to the other real ranks."""
+
+    def __init__(self, comm: Communicator, virtual: int) -> None:
+        self.comm, self.virtual = comm, virtual
+        self.own = virtual_ranks(comm.rank, comm.size, virtual)
+        self._slots: list[Any] = [None] * len(self.own)
+        self._answer: Any = None
+        self._reason: str | None = None
+        self._gate = threading.Barrier(len(self.own))
+
+    def meet(self, place: int, array: Array, work: Callable[[list[Array]], Any]) -> Any:
+        """Return ``work(arrays of all places)``, done by the first place. Nobody may change what comes back."""
+        self._slots[place] = array
+        self._wait()
+        if place == 0:
+            try:
+                self._answer = work(list(self._slots))
+            except BaseException as error:
+                self.stop(str(error))
+                raise
+        self._wait()
+        return self._answer  # the next one is made when all are there again
+
+    def check(self) -> None:
+        if self._reason is not None:
+            raise CommunicatorClosedError(f"the collective was given up: {self._reason}")
+        self.comm.check()
+
+    def stop(self, reason: str) -> None:
+        self._reason = self._reason or reason
+        self._gate.abort()
+
+    def _wait(self) -> None:
+        try:
+            self._gate.wait(3 * self.comm.timeout_s)  # the first place has the deadline of the real collective
+        except threading.BrokenBarrierError:
+            reason = self._reason or "a virtual rank of this rank did not arrive"
+            raise CommunicatorClosedError(f"the collective was given up: {reason}") from None
+
+
+class VirtualCommunicator(Communicator):
+    """One virtual rank, called from a thread of its own. See :func:`run_virtual`."""
+
+    def __init__(self, table: _Table, place: int) -> None:
+        self.rank = table.own[place]
+        self.size = table.virtual
+        self.timeout_s = table.comm.timeout_s
+        self._table, self._place = table, place
+
+    @property
+    def bytes_sent(self) -> int:
+        """What the real rank has sent, for its first virtual rank."""
+        return 0 if self._place else self._table.comm.bytes_sent
+
+    def allreduce(self, array: Array) -> Array:
+        xp, comm = namespace_of(array), self._table.comm
+
+        def add(terms: list[Array]) -> Array:
+            gathered = comm.allgather(xp.stack([xp.asarray(term) for term in terms]))
+            total = gathered[0][0].copy()
+            for number, part in enumerate(gathered):
+                for term in part[1:] if number == 0 else part:
+                    total += term
+            return total
+
+        return xp.array(self._meet(array, add))
+
+    def allgather(self, array: Array) -> Sequence[Array]:
+        xp, comm = namespace_of(array), self._table.comm
+
+        def gather(parts: list[Array]) -> list[Array]:
+            lengths = np.concatenate(list(comm.allgather(np.array([len(part) for part in parts], np.int64))))
+            joined = xp.concatenate(list(comm.allgather(xp.concatenate(parts))))
+            return [joined[low:high] for low, high in pairwise([0, *np.cumsum(lengths).tolist()])]
+
+        return [part.copy() for part in self._meet(array, gather)]
+
+    def broadcast(self, array: Array, root: int = 0) -> Array:
+        xp, table = namespace_of(array), self._table
+        if not 0 <= root < self.size:
+            raise ValueError(f"broadcast from rank {root} was asked, but there are {self.size} ranks")
+        comm = table.comm
+        home = next(rank for rank in range(comm.size) if root in virtual_ranks(rank, comm.size, self.size))
+        at = root - table.own.start if root in table.own else 0
+        return xp.array(self._meet(array, lambda arrays: comm.broadcast(arrays[at], home)))
+
+    def barrier(self) -> None:
+        self._meet(None, lambda _: self._table.comm.barrier())
+
+    def check(self) -> None:
+        self._table.check()
+
+    def abort(self, reason: str) -> None:
+        self._table.stop(reason)
+        self._table.comm.abort(reason)
+
+    def close(self) -> None:
+        return None
+
+    def _meet(self, array: Array, work: Callable[[list[Array]], Any]) -> Any:
+        self._table.check()
+        return self._table.meet(self._place, array, work)
+
+
+def run_virtual(comm: Communicator, virtual: int, work: Callable[[Communicator, int], Result]) -> list[Result]:
+    """Run ``work(communicator, place)`` for each of this rank's share of `virtual` ranks: the first in this thread, the
+    others in threads of their own, in copies of this thread's context.
+
+    `place` counts this rank's own from 0. Returns the results in order; the first exception stops the others, here
+    and on the other ranks, and is raised. A collective: every rank of `comm` calls it, and there are no more of them
+    than virtual ranks.
+    """
+    table = _Table(comm, virtual)
+
+    def guarded(place: int) -> Result:
+        mine = VirtualCommunicator(table, place)
+        try:
+            return work(mine, place)
+        except BaseException as error:
+            mine.abort(f"virtual rank {mine.rank} failed: {type(error).__name__}: {error}")
+            raise
+
+    errors: list[BaseException] = []
+    with ThreadPoolExecutor(max(1, len(table.own) - 1), "daskkern-virtual") as pool:
+        futures = [pool.submit(copy_context().run, guarded, place) for place in range(1, len(table.own))]
+        try:
+            first = [guarded(0)]
+        except BaseException as problem:
+            errors.append(problem)
+        errors += [error for future in futures if (error := future.exception()) is not None]
+    if errors:
+        raise next((error for error in errors if not isinstance(error, CommunicatorClosedError)), errors[0])
+    return first + [future.result() for future in futures]

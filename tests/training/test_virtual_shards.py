@@ -1,0 +1,157 @@
+"""Virtual shards: the same bits from any number of ranks, with every solver; and what is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+from sklearn.datasets import load_digits
+from test_ranks_of_a_fit import Fit, _settings, _source
+
+from daskkern import KernelClassifier
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.threads import run_threads
+from daskkern.backend.virtual import run_virtual, virtual_ranks
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks
+from daskkern.cluster.gang import GangSettings
+from daskkern.errors import CommunicatorClosedError, DataError, SpecError
+from daskkern.events import BatchFinished, Event, FitResumed
+from daskkern.kernels import Gaussian
+from daskkern.losses import Logistic, Loss, Squared
+from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD, Solver
+from daskkern.testing.cluster import local_cluster
+from daskkern.training.fit import fit
+from daskkern.training.keeper import Safety
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import ArraySource
+
+SHARDS = 6
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
+def test_virtual_ranks_agree_with_numpy_and_with_each_other(size: int) -> None:
+    rng = np.random.default_rng(0)
+    terms = [rng.standard_normal((4, 3)).astype(np.float32) * 10.0**i for i in range(SHARDS)]
+    ragged = [np.arange(i % 3 * 2).reshape(-1, 2) for i in range(SHARDS)]
+
+    def work(comm: Communicator, place: int) -> tuple[Any, ...]:
+        comm.barrier()
+        total = comm.allreduce(terms[comm.rank])
+        scalar = comm.allreduce(np.float64(comm.rank)[None])
+        parts = comm.allgather(ragged[comm.rank])
+        last = comm.broadcast(terms[comm.rank], root=SHARDS - 2)
+        total[0] += place  # nobody else sees what is written
+        return comm.rank, comm.size, total[1:], scalar, parts, last
+
+    nested = run_threads(size, lambda comm: run_virtual(comm, SHARDS, work))
+    found = [result for results in nested for result in results]
+    want = terms[0]
+    for term in terms[1:]:
+        want = want + term
+    assert [result[:2] for result in found] == [(rank, SHARDS) for rank in range(SHARDS)]
+    for _, _, total, scalar, parts, last in found:
+        np.testing.assert_array_equal(total, want[1:])
+        assert scalar == [15.0]
+        for part, own in zip(parts, ragged, strict=True):
+            np.testing.assert_array_equal(part, own)
+        np.testing.assert_array_equal(last, terms[SHARDS - 2])
+
+
+def test_every_virtual_rank_has_one_home() -> None:
+    for size in range(1, 8):
+        assert [v for rank in range(size) for v in virtual_ranks(rank, size, 7)] == list(range(7))
+
+
+def test_an_error_of_one_virtual_rank_ends_all() -> None:
+    def work(comm: Communicator, place: int) -> None:
+        if comm.rank == 4:
+            raise DataError("a bad row")
+        comm.barrier()
+
+    def real(comm: Communicator) -> str:
+        with pytest.raises((DataError, CommunicatorClosedError)) as told:
+            run_virtual(comm, SHARDS, work)
+        return type(told.value).__name__
+
+    assert run_threads(2, real) == ["CommunicatorClosedError", "DataError"]
+
+
+@pytest.mark.parametrize(
+    ("basis", "solver", "loss"),
+    [
+        (AllRows(), EigenPro(), Logistic()),
+        (Landmarks(60), EigenPro(window=2), Logistic()),
+        (Landmarks(60), EigenPro(projection="eigenpro"), Logistic()),
+        (Landmarks(60), NystromSGD(mode="streamed"), Logistic()),
+        (Landmarks(60), Falkon(), Squared()),
+        (Landmarks(60), Falkon(newton_passes=2), Logistic()),
+        (DoublyStochastic(16), DoublySGD(), Logistic()),
+    ],
+    ids=["all_rows", "centres", "iterative_projection", "nystrom", "falkon", "falkon_logistic", "doubly_sgd"],
+)
+def test_the_same_bits_come_from_any_number_of_ranks(basis: BasisSpec, solver: Solver[Any], loss: Loss) -> None:
+    settings = replace(_settings(basis, solver, loss, dtype="float32"), virtual_shards=3)
+    shared = Fit.of(_source(weighted=True), settings)
+    found = []
+    for ranks in (1, 2, 3):
+        results = shared.results(ranks)
+        order = np.argsort(np.concatenate([result.ids for result in results]))
+        found.append([np.concatenate([getattr(r, name) for r in results])[order] for name in ("ids", "points", "coef")])
+    for ids, points, coef in found[1:]:
+        np.testing.assert_array_equal(ids, np.arange(len(ids)))
+        np.testing.assert_array_equal(points, found[0][1])
+        np.testing.assert_array_equal(coef, found[0][2])
+    plain = Fit(shared.source, replace(settings, virtual_shards=None), shared.prepared).results(3)
+    coef = np.concatenate([result.coef for result in plain])
+    np.testing.assert_array_equal(coef[np.argsort(np.concatenate([r.ids for r in plain]))], found[0][2])
+
+
+def test_what_cannot_be_is_refused(client2: Client) -> None:
+    plain = _settings(Landmarks(40), EigenPro())
+    for shards in (0, -1, 1.5, True, "2"):
+        with pytest.raises(SpecError, match=r"virtual_shards=.* was asked; give a whole number of at least 1, or None"):
+            replace(plain, virtual_shards=shards)
+    with pytest.raises(SpecError, match="keep_blocks='memory', whose rounding depends on the memory of the workers"):
+        replace(_settings(AllRows(), EigenPro()), keep_blocks="memory", virtual_shards=2)
+    with pytest.raises(SpecError, match="2 ranks were asked with virtual_shards=1; each rank needs one"):
+        fit(_source(), replace(plain, virtual_shards=1), client=client2, gang=GangSettings(n_ranks=2))
+
+
+def test_clusters_of_any_size_and_this_process_give_the_same_bits(client2: Client, client3: Client) -> None:
+    X, y = load_digits(return_X_y=True)
+    made = {"kernel": "gaussian:20", "basis": Landmarks(150), "max_epochs": 2, "virtual_shards": 2, "device": "cpu"}
+    models = [KernelClassifier(client=client, **made).fit(X[:600], y[:600]) for client in (client3, client2, None)]
+    want = models[0].decision_function(X[600:])
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.decision_function(X[600:]), want)
+
+
+def test_a_gang_that_shrinks_goes_on_with_the_same_bits() -> None:
+    X, y = load_digits(return_X_y=True)
+    source = _source()
+    source = ArraySource(
+        X / 16, y, None, replace(source.info, n_rows=len(X), n_features=64, classes=tuple("0123456789"))
+    )
+    settings = FitSettings(
+        Gaussian(1.5),
+        Logistic(),
+        Landmarks(150),
+        EigenPro(),
+        max_epochs=8,
+        batch_size=64,
+        device="cpu",
+        virtual_shards=3,
+    )
+    events: list[Event] = []
+    with local_cluster(3) as client:
+
+        def listen(event: Event) -> None:
+            events.append(event)
+            if isinstance(event, BatchFinished) and event.epoch == 3 and len(client.scheduler_info()["workers"]) == 3:
+                client.retire_workers([list(client.run(lambda: None))[-1]])
+
+        gang = GangSettings(rejoin_s=0.5, elastic=False)
+        found = fit(source, settings, client=client, listener=listen, gang=gang, safety=Safety(commit_s=0.05)).model
+    assert [event.size for event in events if isinstance(event, FitResumed)] == [2]
+    np.testing.assert_array_equal(found.scores(X), fit(source, settings).model.scores(X))
