@@ -1,7 +1,6 @@
 """A fitted model: points, coefficients and what is needed to read scores. Needs only NumPy; see ``store`` for disk."""
 
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -82,8 +81,20 @@ class KernelModel:
     def __post_init__(self) -> None:
         if self.points.ndim != 2 or self.coef.ndim != 2 or self.points.shape[0] != self.coef.shape[0]:
             raise ModelError(f"points {self.points.shape} and coefficients {self.coef.shape} of the model disagree")
-        shift = self.kernel.shift_for(self.points)
-        object.__setattr__(self, "_scorer", _Scorer(np, self.kernel.points(self.points, shift), self.coef))
+        self._score_with(np)
+
+    def _score_with(self, xp: ModuleType) -> None:
+        """Prepare points and coefficients for scores on the device of `xp`."""
+        points = to_device(self.points, xp)
+        prepared = self.kernel.points(points, self.kernel.shift_for(points))
+        object.__setattr__(self, "_scorer", _Scorer(xp, prepared, xp.asarray(self.coef)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_scorer"}  # made anew where it arrives
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._score_with(np)
 
     @property
     def history_(self) -> History:
@@ -109,7 +120,8 @@ class KernelModel:
         """Return the model whose scores are computed on `device`: "cpu", "gpu" or "auto" (a GPU where there is one).
 
         Points and coefficients are copied to a GPU once; rows go there, and scores come back, block by block. All
-        arrays that are given and returned stay NumPy's. On the CPU this is the model itself.
+        arrays that are given and returned stay NumPy's. On the CPU this is the model itself. A model that is pickled
+        arrives as one of the CPU.
 
         Raises
         ------
@@ -119,9 +131,9 @@ class KernelModel:
         xp = namespace_for(device)
         if xp is np:
             return self
-        placed, points = copy(self), to_device(self.points, xp)
-        scorer = _Scorer(xp, self.kernel.points(points, self.kernel.shift_for(points)), xp.asarray(self.coef))
-        object.__setattr__(placed, "_scorer", scorer)
+        placed = object.__new__(type(self))
+        placed.__dict__.update(self.__dict__)
+        placed._score_with(xp)
         return placed
 
     def decision_function(self, X: HostArray, *, scaled: bool = False) -> HostArray:

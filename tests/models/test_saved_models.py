@@ -1,6 +1,7 @@
 """Saved models: what comes back, who can read them, and what is refused."""
 
 import json
+import pickle
 import subprocess
 import sys
 
@@ -55,6 +56,17 @@ def test_a_loaded_model_predicts_the_same(digits, saved):
     assert (loaded.decision_function(X) == model.decision_function(X)).all()
     assert (loaded.predict_proba(X) == model.predict_proba(X)).all()
     assert loaded.provenance["settings"]["loss"] == "logistic"
+
+
+def test_a_pickled_model_predicts_the_same_and_does_not_carry_what_is_made_anew(digits, saved):
+    X, _ = digits
+    model, path = saved
+    for fitted in (model.model_, daskkern.load(path)):
+        data = pickle.dumps(fitted)
+        assert len(data) < 1.2 * fitted.nbytes + 20_000
+        again = pickle.loads(data)
+        np.testing.assert_array_equal(again.decision_function(X), fitted.decision_function(X))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
 def test_a_predictor_needs_only_numpy_and_zarr(digits, saved, tmp_path):
