@@ -23,7 +23,9 @@ class Uploads:
 
     A copy runs beside what the GPU computes. Its target is taken from the memory of the current stream, and the copy
     waits for all that this stream was given before: whoever had that memory is done with it. A pinned buffer is written
-    anew when the copy from it has ended. At most two uploads are on their way at a time. For one thread.
+    anew when the copy from it has ended. At most two uploads are on their way at a time. What nobody comes for is held
+    until its copy has ended: the memory would be given to other arrays, and the copy would write into them. For one
+    thread.
 
     Parameters
     ----------
@@ -54,10 +56,15 @@ class Uploads:
         stream.wait_event(xp.cuda.get_current_stream().record())
         for target, array in zip(targets, staged, strict=True):
             target.set(array, stream=stream)
-        slot.copied = stream.record()
+        slot.copied, slot.targets = stream.record(), targets
         for k, target in zip(dense, targets, strict=True):
             made[k] = target
-        return _arrival(xp, slot.copied, tuple(made))
+        return _arrival(xp, slot, tuple(made))
+
+    def close(self) -> None:
+        """Wait for the copies that are on their way."""
+        for slot in self._slots:
+            slot.wait()
 
 
 class _Slot:
@@ -68,11 +75,17 @@ class _Slot:
         self._memory: Any = None
         self._size = 0
         self.copied: Any = None
+        self.targets: list[Array] = []
+
+    def wait(self) -> None:
+        """Return when the last copy from it has ended."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        self.targets = []
 
     def staged(self, arrays: list[HostArray]) -> list[HostArray]:
         """Return `arrays` in the buffer, which grows when it must. Waits for the last copy from it."""
-        if self.copied is not None:
-            self.copied.synchronize()
+        self.wait()
         starts = np.cumsum([0, *(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]).tolist()
         if starts[-1] > self._size:
             self._memory = None  # before the larger one is taken
@@ -87,9 +100,13 @@ class _Slot:
         return place
 
 
-def _arrival(xp: ModuleType, copied: Any, made: tuple[Array, ...]) -> Arrived:
+def _arrival(xp: ModuleType, slot: _Slot, made: tuple[Array, ...]) -> Arrived:
+    copied, targets = slot.copied, slot.targets
+
     def arrived() -> tuple[Array, ...]:
         xp.cuda.get_current_stream().wait_event(copied)
+        if slot.targets is targets:
+            slot.targets = []  # what the current stream does with the memory from now on comes after the copy
         return made
 
     return arrived

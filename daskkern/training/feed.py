@@ -109,6 +109,7 @@ class Feed:
 
     def close(self) -> None:
         """Let go of kept blocks, and of their file."""
+        self._uploads.close()
         self._blocks.close()
 
     def _read(self, sweep: int, start: int) -> Iterator[Batch]:

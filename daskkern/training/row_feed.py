@@ -93,6 +93,7 @@ class RowFeed:
 
     def close(self) -> None:
         """Let go of kept kernel values, and of their file."""
+        self._uploads.close()
         self._blocks.close()
 
     def _share(self, index: int, comm: Communicator) -> _Share:

@@ -1,5 +1,6 @@
 """Uploads to a device: what arrives is what was sent, however late the copies run. The device is a stand-in."""
 
+import weakref
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -43,6 +44,27 @@ def test_a_copy_runs_beside_the_steps_until_it_is_waited_for(xp: ModuleType) -> 
     assert seen[0].get().tolist() == [77, 77, 77]
     assert arrived()[0].get().tolist() == [1, 1, 1]
     assert uploads.ahead == 1
+
+
+def test_memory_is_not_given_away_while_a_copy_into_it_is_on_its_way(xp: ModuleType) -> None:
+    targets: list[Any] = []
+    empty = xp.empty
+
+    def noted(shape: Any, dtype: Any) -> Any:
+        made = empty(shape, dtype)
+        targets.append(weakref.ref(made))
+        return made
+
+    xp.empty = noted
+    uploads = Uploads(xp)
+    uploads.begin(np.ones(3))  # nobody comes for it: a fit that was stopped between two batches
+    arrived = uploads.begin(np.ones(4))
+    assert [target() is None for target in targets] == [False, False]
+    arrived()
+    del arrived
+    assert [target() is None for target in targets] == [False, True]
+    uploads.close()
+    assert targets[0]() is None
 
 
 def test_what_was_sent_may_change_at_once(xp: ModuleType) -> None:
