@@ -112,7 +112,8 @@ class VirtualCommunicator(Communicator):
         comm = table.comm
         home = next(rank for rank in range(comm.size) if root in virtual_ranks(rank, comm.size, self.size))
         at = root - table.own.start if root in table.own else 0
-        return xp.array(self._meet(array, lambda arrays: comm.broadcast(arrays[at], home)))
+        # Copied before the ranks part: the root may change its own array while others still copy.
+        return xp.array(self._meet(array, lambda arrays: xp.array(comm.broadcast(arrays[at], home))))
 
     def barrier(self) -> None:
         self._meet(None, lambda _: self._table.comm.barrier())

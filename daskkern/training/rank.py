@@ -106,8 +106,11 @@ def _run_shards(comm: Communicator, shards: int, task: RankTask, desk: Desk, xp:
         task = replace(task, prepared=task.prepared.fetch())
     each = task.settings.shards_each(comm.size)
     task = replace(task, threads=max(1, task.threads // each))
+    device = None if xp is np else xp.cuda.runtime.getDevice()
 
     def run(virtual: Communicator, place: int) -> RankResult | Regroup:
+        if device is not None:
+            xp.cuda.runtime.setDevice(device)  # of this thread: threads begin with the first one
         with compute_threads(task.threads):
             return _run(TimedCommunicator(virtual), task, desk_of_shard(desk, comm, place), xp)
 

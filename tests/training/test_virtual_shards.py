@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from test_ranks_of_a_fit import Fit, _settings, _source
 
 from daskkern import KernelClassifier
-from daskkern.backend.communicator import Communicator
+from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.threads import run_threads
 from daskkern.backend.virtual import run_virtual, virtual_ranks
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks
@@ -56,6 +56,17 @@ def test_virtual_ranks_agree_with_numpy_and_with_each_other(size: int) -> None:
         for part, own in zip(parts, ragged, strict=True):
             np.testing.assert_array_equal(part, own)
         np.testing.assert_array_equal(last, terms[SHARDS - 2])
+
+
+def test_the_root_may_change_what_it_sent() -> None:
+    def work(comm: Communicator, place: int) -> bool:
+        array = np.full(2_000_000, float(comm.rank))
+        received = comm.broadcast(array, root=1)
+        array[::-1] = -1.0
+        return bool((received == 1.0).all())
+
+    for _ in range(5):
+        assert all(run_virtual(SerialCommunicator(), 3, work))
 
 
 def test_every_virtual_rank_has_one_home() -> None:
