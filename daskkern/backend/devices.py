@@ -82,7 +82,8 @@ def cupy_problem() -> str:
     except ModuleNotFoundError:
         return "CuPy is not installed; install daskkern[cuda12] or daskkern[cuda13]"
     except Exception as error:  # libraries that do not load raise what they like
-        return f"CuPy cannot be loaded ({error}); install daskkern[cuda12] or daskkern[cuda13] in a new environment"
+        why = " ".join(str(error.__cause__ or error).split())  # CuPy's own words are a page, around those of the linker
+        return f"CuPy cannot be loaded ({why}); install daskkern[cuda12] or daskkern[cuda13] in a new environment"
     try:
         if int(runtime.getDeviceCount()) > 0:
             return ""

@@ -5,6 +5,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -143,6 +144,17 @@ class TestHindrances:
     def test_without_cupy(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "cupy", None)
         assert cupy_problem().startswith("CuPy is not installed; install daskkern[cuda12]")
+
+    def test_with_libraries_that_do_not_load(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        (tmp_path / "cupy.py").write_text(
+            "try:\n    raise ImportError('libnvrtc.so.12: no such file')\n"
+            "except ImportError as error:\n    raise ImportError('=====\\nFailed to import CuPy.\\n=====') from error\n"
+        )
+        monkeypatch.delitem(sys.modules, "cupy", raising=False)
+        monkeypatch.syspath_prepend(tmp_path)
+        assert cupy_problem().startswith(
+            "CuPy cannot be loaded (libnvrtc.so.12: no such file); install daskkern[cuda12]"
+        )
 
     def test_with_a_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._cupy(monkeypatch, 2, 13000)
