@@ -35,6 +35,8 @@ def row_items(z: Sizes) -> tuple[Items, Items]:
     host["landmarks"] = (z.p + z.own) * z.d * b
     device["landmarks, prepared"] = points_bytes(z.p, z.d, b) + (points_bytes(z.own, z.d, b) if z.ranks > 1 else 0)
     host["rows read ahead"] = read_bytes(m, min(z.chunk_rows, z.n), z.d, b)
+    if device is not host:
+        host["pinned buffers"] = 2 * m * (z.d + z.c + 1) * b
     host["validation rows"] = 2 * z.validation * (z.d + 2 * z.c) * z.itemsize
     if z.dense:
         host["matrix"] = z.p * z.p * (8 * z.dense + b * (z.dense - 1)) + 8 * _BESIDE * z.p
@@ -61,7 +63,8 @@ def _batch(z: Sizes, m: int) -> int:
     sums = (_UNITS + 3) * z.p * padded(z.c) * 8
     if z.dense:  # a piece of K in three forms
         sums = piece * z.p * (z.itemsize + 16)
-    return m * z.d * z.itemsize + left_bytes(piece, z.d, z.itemsize) + 6 * m * padded(z.c) * 8 + sums
+    rows = m * z.d * z.itemsize * (1 + (z.device == "gpu"))  # a GPU has the next ones, too
+    return rows + left_bytes(piece, z.d, z.itemsize) + 6 * m * padded(z.c) * 8 + sums
 
 
 def _setup(z: Sizes) -> int:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.errors import MemoryBudgetError
-from daskkern.training.memory import Sizes, available_memory, format_bytes, plan_memory
+from daskkern.training.memory import MemoryPlan, Sizes, available_memory, format_bytes, plan_memory
 from daskkern.training.remedies import fits, remedies, with_batch, with_landmarks, with_subsample
 
 GB = 10**9
@@ -156,6 +156,20 @@ def test_on_a_gpu_the_device_has_a_plan_and_a_budget_of_its_own() -> None:
         plan_memory(gpu, 8 * GB, plan_memory(gpu, 8 * GB, 1).device_total // 2).check()
     assert "on its device" in str(refusal.value)
     assert "device 'cpu'" in str(refusal.value) or "batch_size" in str(refusal.value)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_rows_go_to_a_gpu_through_two_buffers_and_lie_there_twice(by_rows: bool) -> None:
+    gpu = replace(CENTRES, device="gpu", by_rows=by_rows, ranks=1)
+    wide = replace(gpu, d=gpu.d + 100)
+    more = 100 * gpu.m * gpu.itemsize
+    (before, on_device), (after, on_wide) = ((dict(p.items), dict(p.device_items)) for p in (_plan(gpu), _plan(wide)))
+    assert after["pinned buffers"] - before["pinned buffers"] == 2 * more
+    assert on_wide["one batch"] - on_device["one batch"] >= 2 * more
+
+
+def _plan(sizes: Sizes) -> MemoryPlan:
+    return plan_memory(sizes, 100 * GB, 100 * GB)
 
 
 def test_blocks_on_a_gpu_are_kept_in_its_own_memory() -> None:
