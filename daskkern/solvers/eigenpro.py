@@ -65,7 +65,7 @@ class EigenPro(Solver[EigenProRun]):
     rho, tau : float
         Damping exponent and factor; see :class:`daskkern.preconditioners.SpectrumSettings`.
     projection : {"auto", "exact", "eigenpro"}
-        How K_ZZ is solved for p centres: an inverted Cholesky factor, or two epochs of EigenPro on the centres
+        How K_ZZ is solved for p centres: a Cholesky factor, or two epochs of EigenPro on the centres
         themselves. "auto" is exact up to p = 20,000. Explicit features have none.
     window : int or "auto"
         Batches T between projections; "auto" balances the two costs. Explicit features have none.

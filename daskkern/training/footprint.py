@@ -194,7 +194,7 @@ def nystrom_bytes(p: int, d: int, itemsize: int, threads: int) -> int:
 
 
 def factor_bytes(p: int, ranks: int, itemsize: int) -> int:
-    """Return the bytes of a rank's panels of the inverted factor, which stay."""
+    """Return the bytes of a rank's panels of the factor, which stay."""
     width = block_width(p, ranks)
     return (p * p // ranks + 3 * p * width) * itemsize // 2 + p * width * itemsize * (ranks > 1)
 
@@ -268,7 +268,7 @@ def _steps(z: Sizes) -> dict[str, int]:
         return items
     rows = z.span or (z.window - 1) * z.m
     if rows:
-        # All stripes are joined with the batch's before the old ones go.
+        # Joined ones are copied before the old ones go; a rank has at most a batch more than its share.
         items["temporary centres"] = 2 * min(rows, rows // z.ranks + z.m) * (z.d + 2 + z.c) * b
     if z.explicit:
         return items

@@ -20,7 +20,7 @@ class Packed:
 
     Attributes
     ----------
-    panels : (n_panels + 4, d, panel) array or None
+    panels : (n_panels + CHUNK, d, panel) array or None
         The points, feature by feature; what is beyond a block repeats its last point. None for CSR points.
     csr : CSRParts or None
         The points when they are sparse.
