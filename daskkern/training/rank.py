@@ -14,7 +14,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
 from daskkern.backend.timed import TimedCommunicator
-from daskkern.backend.virtual import run_virtual
+from daskkern.backend.virtual import run_virtual, virtual_ranks
 from daskkern.basis import Columns, DoublyStochastic, KernelPart, Landmarks, Linear
 from daskkern.cluster.desk import Desk, Regroup
 from daskkern.cluster.gpus import gpu_collectives
@@ -106,13 +106,14 @@ def _run_shards(comm: Communicator, shards: int, task: RankTask, desk: Desk, xp:
         task = replace(task, prepared=task.prepared.fetch())
     each = task.settings.shards_each(comm.size)
     task = replace(task, threads=max(1, task.threads // each))
+    own = len(virtual_ranks(comm.rank, comm.size, shards))
     device = None if xp is np else xp.cuda.runtime.getDevice()
 
     def run(virtual: Communicator, place: int) -> RankResult | Regroup:
         if device is not None:
             xp.cuda.runtime.setDevice(device)  # of this thread: threads begin with the first one
         with compute_threads(task.threads):
-            return _run(TimedCommunicator(virtual), task, desk_of_shard(desk, comm, place), xp)
+            return _run(TimedCommunicator(virtual), task, desk_of_shard(desk, comm, place, own), xp)
 
     results = run_virtual(comm, shards, run)
     parts = [result for result in results if isinstance(result, RankResult)]

@@ -7,23 +7,23 @@ from daskkern.cluster.desk import Desk
 from daskkern.events import Event, FitResumed, FitStarted, Listener, RankReported, silent
 
 
-def desk_of_shard(desk: Desk, comm: Communicator, place: int) -> Desk:
-    """Return the desk of the virtual rank at `place` of this real rank: the first speaks for all of them.
+def desk_of_shard(desk: Desk, comm: Communicator, place: int, count: int) -> Desk:
+    """Return the desk of the virtual rank at `place` of this real rank's `count`: the first speaks for all of them.
 
-    Its events are about the real ranks.
+    Its events are about the real ranks: what is planned is the memory of all `count`, as what is used is.
     """
     if place:
         return replace(desk, emit=silent, report=silent)
-    return replace(desk, emit=_of_real(desk.emit, comm), report=_of_real(desk.report, comm))
+    return replace(desk, emit=_of_real(desk.emit, comm, count), report=_of_real(desk.report, comm, count))
 
 
-def _of_real(listener: Listener, comm: Communicator) -> Listener:
+def _of_real(listener: Listener, comm: Communicator, count: int) -> Listener:
     def tell(event: Event) -> None:
         match event:
             case FitStarted() | FitResumed():
                 event = replace(event, size=comm.size)
             case RankReported():
-                event = replace(event, rank=comm.rank)
+                event = replace(event, rank=comm.rank, planned_bytes=count * event.planned_bytes)
         listener(event)
 
     return tell

@@ -14,9 +14,10 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.threads import run_threads
 from daskkern.backend.virtual import run_virtual, virtual_ranks
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks
+from daskkern.cluster.desk import Desk
 from daskkern.cluster.gang import GangSettings
 from daskkern.errors import CommunicatorClosedError, DataError, SpecError
-from daskkern.events import BatchFinished, Event, FitResumed
+from daskkern.events import BatchFinished, Event, FitResumed, RankReported
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD, Solver
@@ -24,6 +25,7 @@ from daskkern.testing.cluster import local_cluster
 from daskkern.training.fit import fit
 from daskkern.training.keeper import Safety
 from daskkern.training.settings import FitSettings
+from daskkern.training.shards import desk_of_shard
 from daskkern.training.sources import ArraySource
 
 SHARDS = 6
@@ -72,6 +74,14 @@ def test_the_root_may_change_what_it_sent() -> None:
 def test_every_virtual_rank_has_one_home() -> None:
     for size in range(1, 8):
         assert [v for rank in range(size) for v in virtual_ranks(rank, size, 7)] == list(range(7))
+
+
+def test_what_is_reported_of_memory_is_that_of_the_whole_worker() -> None:
+    told: list[Event] = []
+    for place in range(3):
+        desk = desk_of_shard(Desk(report=told.append), SerialCommunicator(), place, 3)
+        desk.report(RankReported(5, "here", "CPU", memory_bytes=250, planned_bytes=100, gpu_use=0.5))
+    assert told == [RankReported(0, "here", "CPU", memory_bytes=250, planned_bytes=300, gpu_use=0.5)]
 
 
 def test_an_error_of_one_virtual_rank_ends_all() -> None:
