@@ -130,7 +130,7 @@ class NotPositiveDefiniteError(DaskkernError):
 
 
 def dealt_factor(
-    panels: list[Array], deal: Deal, jitter: float, comm: Communicator, dtype: str = "float32"
+    panels: list[Array], deal: Deal, jitter: float, comm: Communicator, dtype: str = "float32", xp: ModuleType = np
 ) -> DealtFactor:
     """Factor, and invert the diagonal blocks of the groups.
 
@@ -142,7 +142,7 @@ def dealt_factor(
         The deal of the columns.
     jitter : float
         Added to the diagonal.
-    dtype : str
+    dtype, xp : str, module
         Of the panels: a rank without any must know what it receives.
 
     Raises
@@ -150,7 +150,6 @@ def dealt_factor(
     NotPositiveDefiniteError
         On every rank alike, when the matrix with this jitter is not numerically positive definite.
     """
-    xp = namespace_of(*panels)
     own = dict(zip(deal.own, panels, strict=True))
     blocks = deal.blocks
     for group in deal.groups:

@@ -130,7 +130,7 @@ def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, t
         jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
         panels = [kernel_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
         try:
-            return dealt_factor(panels, deal, jitter, comm, task.settings.dtype)
+            return dealt_factor(panels, deal, jitter, comm, task.settings.dtype, xp)
         except NotPositiveDefiniteError as error:
             last = error
     raise DataError(

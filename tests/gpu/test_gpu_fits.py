@@ -15,7 +15,7 @@ import zarr
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
-from daskkern.backend.threads import run_threads
+from daskkern.backend.threads import ThreadedCommunicator, run_threads
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, NystromFeatures, RandomFeatures
 from daskkern.cli.main import main
 from daskkern.cluster.desk import Desk, Regroup
@@ -23,6 +23,7 @@ from daskkern.data.schema import Scaling
 from daskkern.data.writer import StoreWriter
 from daskkern.events import EpochFinished, Event, StageFinished, silent
 from daskkern.kernels import Gaussian, Kernel, Laplacian
+from daskkern.linalg import column_blocks, dealt_factor
 from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
 from daskkern.models import KernelModel, load_model, save_model
 from daskkern.solvers import (
@@ -270,3 +271,30 @@ def test_virtual_ranks_compute_on_the_device_of_their_rank(stand_in: FakeGpu, mo
         assert run_rank(SerialCommunicator(), task, Desk()) == Regroup()
         xp.cuda.runtime.setDevice(0)
     assert found == [2, 2, 2]
+
+
+def test_a_rank_without_columns_sends_and_receives_arrays_of_the_gpu(xp: ModuleType) -> None:
+    K, h = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([[1.0], [-1.0]])
+
+    def work(comm: Communicator) -> tuple[HostArray, HostArray]:
+        assert isinstance(comm, ThreadedCommunicator)
+        send = comm._exchange
+        sent: list[bool] = []
+
+        def noted(array: Any) -> list[Any]:
+            sent.append(isinstance(array, xp.ndarray))
+            return send(array)
+
+        comm._exchange = noted  # type: ignore[method-assign]
+        deal = column_blocks(2, comm.rank, comm.size)
+        panels = [xp.asarray(K[deal.blocks[k].start :, deal.blocks[k]].copy()) for k in deal.own]
+        factor = dealt_factor(panels, deal, 0.0, comm, "float64", xp)
+        solved = factor.solve(xp.asarray(h[deal.columns()]), comm)
+        assert sent
+        assert all(sent)
+        return deal.columns(), solved.get()
+
+    x = np.zeros((2, 1))
+    for columns, values in run_threads(3, work):
+        x[columns] = values
+    np.testing.assert_allclose(K @ x, h, atol=1e-12)
