@@ -124,7 +124,8 @@ def compare(
     -------
     Comparison
         A system that refuses the data or fails has a curve with the sentence, and the others go on. Ctrl-C ends it
-        with what was found until then: all later systems are "interrupted".
+        with what was found until then, and so does who stops the fit that runs: its curve is that of the model so
+        far, where there is one, and all later systems are "interrupted".
 
     Raises
     ------
@@ -149,8 +150,9 @@ def compare(
         except KeyboardInterrupt:
             if not curves:
                 raise
-            rest = systems[len(curves) :]
-            curves += [_unfinished(each, begun if each is chosen else None) for each in rest]
+            curves.append(_unfinished(chosen, begun))
+        if curves[-1].reason == "interrupted":  # a fit that has a model so far ends with it, and raises nothing
+            curves += [_unfinished(each, None) for each in systems[len(curves) :]]
             break
     info = source.info
     return Comparison(

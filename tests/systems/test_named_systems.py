@@ -1,6 +1,7 @@
 """Every named system is complete, fits a small problem well, and is compared on a store."""
 
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import daskkern
 from daskkern import systems
 from daskkern.basis import Landmarks, NystromFeatures, RandomFeatures
 from daskkern.errors import SpecError
-from daskkern.events import Event
+from daskkern.events import EpochFinished, Event
 from daskkern.kernels import Gaussian
 from daskkern.systems import GROUPS, SYSTEMS, Comparison, System, compare
 from daskkern.systems.plot import plot_comparison
@@ -115,6 +116,21 @@ def test_an_interrupt_leaves_what_was_found(stores: tuple[str, str]) -> None:
     assert found.curves[0].error is not None
     with pytest.raises(KeyboardInterrupt):
         compare(stores[0], rows[1:], columns=50, told=told)
+
+
+def test_an_interrupt_that_a_fit_heeds_ends_the_comparison(stores: tuple[str, str]) -> None:
+    pressed = []
+
+    def told(name: str, event: Event | None) -> None:
+        if isinstance(event, EpochFinished) and event.epoch == 1 and not pressed:
+            pressed.append(name)
+            signal.raise_signal(signal.SIGINT)
+
+    rows = [SYSTEMS["eigenpro_rf"], SYSTEMS["falkon"], SYSTEMS["elm"]]
+    found = compare(stores[0], rows, test=stores[1], columns=50, told=told)
+    assert [curve.reason for curve in found.curves] == ["interrupted"] * 3
+    assert found.curves[0].error is not None  # of the model so far
+    assert [curve.problem for curve in found.curves[1:]] == ["not run", "not run"]
 
 
 def test_time_is_a_budget(stores: tuple[str, str]) -> None:
