@@ -23,9 +23,9 @@ from daskkern.training.timing import Stage, TimePlan, estimate
 
 @dataclass(frozen=True)
 class _Outlook:
-    """What was found out about a fit."""
+    """What was found out about a fit; of virtual ranks where the work is dealt to those."""
 
-    ranks: int
+    ranks: str
     plan: MemoryPlan
     rates: Rates | None
     measured: str
@@ -68,18 +68,21 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
 
 def _here(workers: int | None, source: Source, settings: FitSettings) -> _Outlook:
     """Plan for local workers, or for this process, without starting any."""
-    ranks = max(1, min(cpu_count(), 4) if workers is None else workers)
-    threads, budget = max(1, cpu_count() // ranks), settings.memory_budget or available_memory(ranks)
+    ranks = _dealt_to(settings, max(1, min(cpu_count(), 4) if workers is None else workers))
+    shards, each = settings.shards(ranks), settings.shards_each(ranks)
+    threads = max(1, cpu_count() // ranks // each)
+    budget = (settings.memory_budget or available_memory(ranks)) // each
     device = device_memory(settings.device) if workers is None else None
+    device = None if device is None else device // each
     if device is None:
-        check_before(source, settings, holds_out(settings, None), ranks, threads, budget)
-    plan = outlook(source, settings, ranks, threads, budget, device)
+        check_before(source, settings, holds_out(settings, None), shards, threads, budget)
+    plan = outlook(source, settings, shards, threads, budget, device)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
-        return _Outlook(ranks, plan, None, "")
+        return _Outlook(_called(settings, ranks), plan, None, "")
     assert plan.sizes is not None
-    room = disk_room(settings, ranks)
-    rates = calibrate(source, settings, plan.sizes, ranks, with_disk=not plan.kept)
-    return _Outlook(ranks, with_blocks(plan, settings, room, rates), rates, "this machine")
+    room = disk_room(settings, ranks) // each
+    rates = calibrate(source, settings, plan.sizes, ranks * each, with_disk=not plan.kept)
+    return _Outlook(_called(settings, ranks), with_blocks(plan, settings, room, rates), rates, "this machine")
 
 
 def _on_cluster(client: Client, source: Source, settings: FitSettings) -> _Outlook:
@@ -87,22 +90,37 @@ def _on_cluster(client: Client, source: Source, settings: FitSettings) -> _Outlo
     known = live_workers(client)
     check_any(client, known)
     names = list(known)
+    ranks = _dealt_to(settings, len(names))
+    shards, each = settings.shards(ranks), settings.shards_each(ranks)
     hosts = [worker.get("host", name) for name, worker in known.items()]
     most = max(hosts.count(host) for host in hosts)
     limits = [int(LIMIT_SHARE * worker["memory_limit"]) or available_memory(most) for worker in known.values()]
-    threads = min(int(worker["nthreads"]) for worker in known.values())
+    threads = max(1, min(int(worker["nthreads"]) for worker in known.values()) // each)
     devices = [size for size in client.run(device_memory, settings.device).values() if size is not None]
-    device = min(devices) if len(devices) == len(names) else None
-    budget = settings.memory_budget or min(limits)
+    device = min(devices) // each if len(devices) == len(names) else None
+    budget = (settings.memory_budget or min(limits)) // each
     if device is None:
-        check_before(source, settings, holds_out(settings, None), len(names), threads, budget)
-    plan = outlook(source, settings, len(names), threads, budget, device)
+        check_before(source, settings, holds_out(settings, None), shards, threads, budget)
+    plan = outlook(source, settings, shards, threads, budget, device)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
-        return _Outlook(len(names), plan, None, "")
+        return _Outlook(_called(settings, ranks), plan, None, "")
     assert plan.sizes is not None
-    room = min(client.run(disk_room, settings, most).values())
-    rates = calibrate_workers(client, names, source, settings, plan.sizes, with_disk=not plan.kept)
-    return _Outlook(len(names), with_blocks(plan, settings, room, rates), rates, f"{len(names)} workers at once")
+    room = min(client.run(disk_room, settings, most).values()) // each
+    rates = calibrate_workers(client, names, source, settings, plan.sizes, not plan.kept, each)
+    measured = f"{len(names)} workers at once"
+    return _Outlook(_called(settings, ranks), with_blocks(plan, settings, room, rates), rates, measured)
+
+
+def _dealt_to(settings: FitSettings, ranks: int) -> int:
+    """Return how many of `ranks` ranks the fit has: workers beyond the virtual shards are left alone."""
+    return min(ranks, settings.shards(ranks))
+
+
+def _called(settings: FitSettings, ranks: int) -> str:
+    """Return which rank the memory is of."""
+    if settings.virtual_shards is None:
+        return f"one rank of {ranks}"
+    return f"one virtual rank of {settings.virtual_shards}, {settings.shards_each(ranks)} in a worker"
 
 
 def _sure_batch(plan: MemoryPlan) -> int:
@@ -113,14 +131,14 @@ def _sure_batch(plan: MemoryPlan) -> int:
     return largest_batch(z, lambda changed: fits(changed, plan.budget, 0))
 
 
-def _show_memory(ranks: int, plan: MemoryPlan) -> None:
+def _show_memory(ranks: str, plan: MemoryPlan) -> None:
     rows: list[tuple[str, ...]] = [(name, format_bytes(size)) for name, size in plan.items]
     rows += [("together", format_bytes(plan.total)), ("budget of one rank", format_bytes(plan.budget))]
     if plan.device_items:
         rows += [(f"device: {name}", format_bytes(size)) for name, size in plan.device_items]
         rows += [("device: together", format_bytes(plan.device_total))]
         rows += [("device: budget", format_bytes(plan.device_budget))]
-    table(f"memory of one rank of {ranks}, at most", ("item", "bytes"), rows)
+    table(f"memory of {ranks}, at most", ("item", "bytes"), rows)
     if plan.note:
         say(f"kernel blocks: {plan.note}")
 

@@ -126,16 +126,25 @@ def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: i
 
 
 def calibrate_workers(
-    client: Client, workers: Sequence[str], source: Source, settings: FitSettings, sizes: Sizes, with_disk: bool
+    client: Client,
+    workers: Sequence[str],
+    source: Source,
+    settings: FitSettings,
+    sizes: Sizes,
+    with_disk: bool,
+    ranks_each: int = 1,
 ) -> Rates:
-    """Measure on all workers at once, in plain tasks, and return the slowest of everything."""
+    """Measure on all workers at once, in plain tasks, and return the slowest of everything.
+
+    Each worker will have `ranks_each` ranks: more than one where they are virtual.
+    """
     futures = [
         client.submit(
             calibrate,
             source,
             settings,
             sizes,
-            1,
+            ranks_each,
             with_disk,
             key=task_name("measure_rates"),
             workers=[worker],
@@ -195,7 +204,7 @@ def expected_batch(kernel: Kernel, X: HostArray, z: Sizes) -> int:
         return z.m
     size = z.s if 0 < z.s <= _SAMPLE and z.s < X.shape[0] else max(1, min(_SAMPLE, X.shape[0] // 2))
     order = generator(0, _STREAM).permutation(X.shape[0])
-    S, H = X[order[:size]], X[order[size : size + _SAMPLE]]
+    S, H = X[order[:size]], X[order[size : size + _SAMPLE] if X.shape[0] > size else order]  # of one row, that one
     q, wanted = size // 5, max(1, z.p if z.nystrom else z.s // 5)
     gram = kernel.block(S, S).astype(np.float64)
     values, vectors = np.linalg.eigh(gram)

@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from daskkern.basis import Landmarks
-from daskkern.cli.plan import _sure_batch
+from daskkern.cli.plan import _here, _sure_batch
 from daskkern.data.schema import Scaling
+from daskkern.errors import MemoryBudgetError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
@@ -33,3 +35,16 @@ def test_a_plan_over_its_budget_names_the_batch_that_fits() -> None:
     _plan(most - 50_000_000, batch_size=batch).check()
     assert _sure_batch(_plan(most - 50_000_000, batch_size=20_000)) == 0
     assert _sure_batch(_plan(most // 10)) == 0
+
+
+def test_virtual_shards_share_a_worker() -> None:
+    settings = replace(_SETTINGS, batch_size=500, basis=Landmarks(500))
+    plain = _here(2, _SOURCE, replace(settings, memory_budget=8 << 30))
+    dealt = _here(2, _SOURCE, replace(settings, memory_budget=8 << 30, virtual_shards=8))
+    assert (plain.ranks, dealt.ranks) == ("one rank of 2", "one virtual rank of 8, 4 in a worker")
+    assert dealt.plan.budget == plain.plan.budget // 4
+    assert dealt.plan.sizes is not None
+    assert dealt.plan.sizes.ranks == 8
+    with pytest.raises(MemoryBudgetError):  # a fit refuses it as well: each of them has a share of the worker
+        _here(0, _SOURCE, replace(settings, memory_budget=plain.plan.total, virtual_shards=16))
+    assert _here(4, _SOURCE, replace(settings, virtual_shards=2)).ranks == "one virtual rank of 2, 1 in a worker"

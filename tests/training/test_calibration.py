@@ -84,6 +84,13 @@ def test_the_expected_batch_of_a_small_store_is_near_too(X: np.ndarray, kernel: 
     assert found / 2 <= expected_batch(kernel.resolve(X), X, sizes) <= 2 * found
 
 
+def test_one_row_has_a_batch_of_one() -> None:
+    X = np.ones((1, 2), np.float32)
+    source = ArraySource(X, X[:, 0], None, SourceInfo(1, 2, "regression", None, Scaling(), None, 1, True))
+    settings = FitSettings(Gaussian(1.0), Squared(), Landmarks(10), EigenPro(), device="cpu")
+    assert expected_batch(Gaussian(1.0), X, outlook(source, settings, 1, 2, 8 << 30).sizes) == 1
+
+
 @ways
 def test_stages_add_up(basis: BasisSpec, solver: Solver[object]) -> None:
     plan = _plan(basis, solver, keep_blocks="never")
