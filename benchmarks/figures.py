@@ -6,11 +6,12 @@
 
 A table is a list of flat rows. A number's name says its unit: one of :data:`UNITS` is a word of it; ``n_`` is a count,
 shares, ratios, errors and accuracies are plain numbers, and :data:`PARAMETERS` are those of a method. What was asked is
-in the settings, what was measured in the tables.
+in the settings, what was measured in the tables. What is no number, NaN or infinity, is written as null.
 """
 
 import datetime
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -194,8 +195,16 @@ def read(path: Path) -> list[Run]:
 
 def write(runs: Sequence[Run], path: Path) -> None:
     """Write a file of these runs."""
-    content = {"schema": SCHEMA, "runs": [asdict(run) for run in runs]}
+    content = {"schema": SCHEMA, "runs": [_without_nan(asdict(run)) for run in runs]}
     path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def add(run: Run, path: Path | None, *, keep: bool = False) -> None:

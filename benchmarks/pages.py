@@ -86,7 +86,9 @@ def table(header: list[str], rows: list[list[Any]]) -> list[str]:
 
 
 def text(value: Any) -> str:
-    """Return a value as it is shown."""
+    """Return a value as it is shown; nothing for what is not known."""
+    if value is None:
+        return ""
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -107,10 +109,10 @@ def main_job(runs: list[Run]) -> list[str]:
                 row["store"],
                 row["n_workers"],
                 row["n_rows_scored"],
-                f"{row['error']:.2%}",
+                _score(row),
                 sum(value for name, value in row.items() if name.startswith("setup_")),
-                row["epoch_seconds"][0],
-                row["epoch_seconds"][-1],
+                *(row["epoch_seconds"][:1] or [None]),
+                *(row["epoch_seconds"][-1:] or [None]),
                 row["wall_seconds"],
                 max(row["peak_rss_of_processes_gb"], default=""),
                 row["sgemm_gflops_before_after"],
@@ -118,6 +120,13 @@ def main_job(runs: list[Run]) -> list[str]:
             for row in rows_of(runs, "fits")
         ],
     )
+
+
+def _score(row: Row) -> str:
+    """Return the share of wrong labels, or what stands for it in a regression."""
+    if row.get("error") is not None:
+        return f"{row['error']:.2%}"
+    return f"RMSE {text(row['rmse'])}" if row.get("rmse") is not None else ""
 
 
 def rows_of(runs: list[Run], name: str) -> list[Row]:

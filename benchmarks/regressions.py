@@ -5,8 +5,8 @@
 
 What is compared is the ratio of medians: seconds of the product, the epoch or the set-up by those of a float32
 np.matmul of 2,000 x 2,000, taken in turn with it. Machines drift, and the ratio does not as much. One that has grown
-by more than `--allowed` (1.25) is a regression; `--check` exits with 1 then. Kept ratios of another processor or number
-of cores are shown and not judged.
+by more than `--allowed` (1.25) is a regression; `--check` exits with 1 then. The last figures of the same processor and
+number of cores count; where there are none, those of another machine are shown and not judged.
 """
 
 import argparse
@@ -117,7 +117,7 @@ def measured(name: str, size: tuple[int, int, int], turns: int, matmul: int) -> 
 def compared(run: Run, kept: Run | None, allowed: float) -> list[tuple[str, str, bool]]:
     """Return for each time what it is, a sentence, and whether it is a regression."""
     before = {} if kept is None else {row["what"]: row["ratio_to_matmul"] for row in kept.tables["times"]}
-    alike = kept is not None and all(run.machine[key] == kept.machine[key] for key in ("cpu", "n_cores"))
+    alike = kept is not None and _alike(run, kept)
     found = []
     for row in run.tables["times"]:
         now, then = row["ratio_to_matmul"], before.get(row["what"])
@@ -130,6 +130,17 @@ def compared(run: Run, kept: Run | None, allowed: float) -> list[tuple[str, str,
             sentence += ", on another machine"
         found.append((row["what"], sentence, alike and now > allowed * then))
     return found
+
+
+def latest(run: Run, kept: Sequence[Run]) -> Run | None:
+    """Return the last of the kept runs of the same sizes: of the same machine where there is one."""
+    same = [each for each in kept if each.settings.get("tiny") == run.settings.get("tiny")]
+    here = [each for each in same if _alike(run, each)]
+    return next(iter(reversed(here or same)), None)
+
+
+def _alike(run: Run, kept: Run) -> bool:
+    return all(run.machine.get(key) == kept.machine.get(key) for key in ("cpu", "n_cores"))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -147,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     run = Run("regressions", today(), describe_machine(), versions(), {"tiny": options.tiny}, {"times": rows})
     kept = None
     with contextlib.suppress(FileNotFoundError):
-        kept = read(options.against)[-1]
+        kept = latest(run, read(options.against))
     verdicts = compared(run, kept, options.allowed)
     for what, sentence, worse in verdicts:
         print(f"{'SLOWER' if worse else 'ok':7s} {what}: {sentence}")

@@ -18,7 +18,7 @@ from typing import Any
 from contest.contenders import CONTENDERS, Contender
 from contest.data import load, tiny_data
 from contest.race import ran
-from figures import Run, add, today
+from figures import Run, read, today, write
 from products.machine import describe_machine, sgemm_rate, versions
 
 TINY = ("daskkern auto",)
@@ -59,16 +59,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     missing = [each.name for each in asked if not each.installed]
     for name in missing:
         print(f"{name} is not installed and left out")
-    rows = []
+    settings = {"budget_s": options.budget, "missing": missing, "tiny": options.tiny}
+    machine, rows = describe_machine(), []
+    before = read(options.out) if options.out is not None and options.out.exists() else []
     with tempfile.TemporaryDirectory() as folder:
         for data in [tiny_data(Path(folder) / "tiny.npz")] if options.tiny else options.data:
             there = [each for each in asked if each.installed]
             for row in measured(data, there, options.landmarks, options.budget, 300 if options.tiny else 2000):
                 print(row, flush=True)
                 rows.append(row)
-    settings = {"budget_s": options.budget, "missing": missing, "tiny": options.tiny}
-    run = Run("time_to_error", today(), describe_machine(), versions(), settings, {"contenders": rows})
-    add(run, options.out, keep=True)
+                if options.out is not None:  # what was measured stays, whatever comes next
+                    run = Run("time_to_error", today(), machine, versions(), settings, {"contenders": rows})
+                    write([*before, run], options.out)
 
 
 if __name__ == "__main__":

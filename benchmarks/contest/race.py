@@ -1,11 +1,13 @@
 """Contenders one after the other, each in a process of its own that is ended when its budget is spent."""
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,22 @@ def ran(data: Path, contender: str, n_landmarks: int, budget_s: float) -> dict[s
     try:
         output, errors = process.communicate(timeout=budget_s)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        _kill(process)
         return {"whole_seconds": round(time.perf_counter() - begun, 2), "ended": f"ended after {budget_s:g} s"}
+    except BaseException:  # Ctrl-C does not reach a session of its own
+        _kill(process)
+        raise
     whole = round(time.perf_counter() - begun, 2)
     if process.returncode:
         last = (errors.strip().splitlines() or ["no message"])[-1]
         return {"whole_seconds": whole, "ended": f"failed ({process.returncode}): {last[:160]}"}
-    return {"whole_seconds": whole, "ended": "done", **json.loads(output.strip().splitlines()[-1])}
+    found = json.loads(output.strip().splitlines()[-1])
+    if not math.isfinite(found["error"]):
+        return {"whole_seconds": whole, "ended": f"failed: its error is {found.pop('error')}", **found}
+    return {"whole_seconds": whole, "ended": "done", **found}
+
+
+def _kill(process: "subprocess.Popen[str]") -> None:
+    with suppress(ProcessLookupError):  # it has just ended by itself
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()

@@ -1,11 +1,13 @@
 """Every file of figures has the one form, which refuses numbers without units, and pages are made from it alone."""
 
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -65,6 +67,28 @@ def test_runs_are_added_and_read_back(tmp_path: Path, scripts: ModuleType) -> No
         scripts.read(path)
 
 
+def test_what_is_no_number_is_written_as_null(tmp_path: Path, scripts: ModuleType) -> None:
+    path = tmp_path / "figures.json"
+    row = {"error": float("nan"), "losses": [0.5, float("inf")], "fit_seconds": 2.0}
+    scripts.add(scripts.Run("b", None, MACHINE, {}, {}, {"times": [row]}), path)
+    (run,) = scripts.read(path)
+    assert run.tables["times"] == [{"error": None, "losses": [0.5, None], "fit_seconds": 2.0}]
+    assert import_module("pages").text([0.5, None]) == "0.5, "
+
+
+def test_the_page_shows_fits_of_regressions(scripts: ModuleType) -> None:
+    row = {
+        "fit": "--epochs 0", "store": "s", "n_workers": 0, "n_rows_scored": 5, "epoch_seconds": [], "wall_seconds": 1.0,
+        "peak_rss_of_processes_gb": [], "sgemm_gflops_before_after": [1, 1],
+    }  # fmt: skip
+    runs = [
+        scripts.Run("main_job", None, MACHINE, {}, {}, {"fits": [{**row, **score}]})
+        for score in ({"rmse": 12.25}, {"error": 0.125}, {})
+    ]
+    lines = import_module("pages").main_job(runs)[2:]
+    assert [line.split(" | ")[4] for line in lines] == ["RMSE 12.2", "12.50%", ""]
+
+
 def test_a_nested_record_becomes_a_run(scripts: ModuleType) -> None:
     record = {
         "benchmark": "b",
@@ -103,6 +127,19 @@ def test_a_ratio_that_grew_is_a_regression_only_on_the_same_machine(scripts: Mod
     assert "not kept before" in judged(run(1.3), None)[0]
 
 
+def test_the_last_figures_of_the_same_sizes_and_machine_count(scripts: ModuleType) -> None:
+    latest = import_module("regressions").latest
+
+    def run(date: str, cpu: str, tiny: bool) -> object:
+        return scripts.Run("regressions", date, MACHINE | {"cpu": cpu}, {}, {"tiny": tiny}, {"times": []})
+
+    kept = [run("2026-01-01", "a", False), run("2026-01-02", "b", False), run("2026-01-03", "a", True)]
+    assert latest(run("2026-02-01", "a", False), kept) is kept[0]
+    assert latest(run("2026-02-01", "c", False), kept) is kept[1]
+    assert latest(run("2026-02-01", "b", True), kept) is kept[2]
+    assert latest(run("2026-02-01", "b", True), kept[:2]) is None
+
+
 def test_the_page_of_papers_shows_their_figures_without_ours(tmp_path: Path, scripts: ModuleType) -> None:
     rows, page = import_module("papers.rows"), import_module("papers.page")
     text = page.page(tmp_path / "none.json")
@@ -119,6 +156,32 @@ def test_the_longest_reading_of_a_budget_is_its_end(scripts: ModuleType, tmp_pat
     found = import_module("contest.race").ran(data, "daskkern auto", 20, budget_s=0.2)
     assert found["ended"] == "ended after 0.2 s"
     assert "error" not in found
+
+
+def test_an_interrupt_ends_the_contender(scripts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, race = import_module("contest.data").tiny_data(tmp_path / "tiny.npz"), import_module("contest.race")
+    begun: list[subprocess.Popen[str]] = []
+    communicate = subprocess.Popen.communicate
+
+    def interrupted(process: subprocess.Popen[str], *args: object, **kwargs: object) -> object:
+        begun.append(process)
+        if len(begun) == 1:
+            raise KeyboardInterrupt
+        return communicate(process)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        race.ran(data, "daskkern auto", 20, budget_s=60.0)
+    assert begun[0].returncode == -signal.SIGKILL
+
+
+def test_a_contender_whose_error_is_no_number_has_failed(scripts: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    race = import_module("contest.race")
+    process = SimpleNamespace(communicate=lambda timeout: ('\n{"error": NaN, "fit_seconds": 1.5}\n', ""), returncode=0)
+    monkeypatch.setattr(race.subprocess, "Popen", lambda *args, **kwargs: process)
+    found = race.ran(Path("none.npz"), "none", 20, budget_s=60.0)
+    assert found.pop("whole_seconds") >= 0
+    assert found == {"ended": "failed: its error is nan", "fit_seconds": 1.5}
 
 
 def test_the_runner_sends_options_on_and_draws(
