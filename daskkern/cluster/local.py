@@ -4,6 +4,7 @@
 # distributed is annotated in part.
 
 import logging
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -157,12 +158,13 @@ def _gpu_cluster(gpus: Any, threads_per_worker: int | None, common: dict[str, An
         from dask_cuda import LocalCUDACluster  # optional package
         from dask_cuda.utils import get_n_gpus
 
-        found = get_n_gpus()
-        if found == 0:
+        visible = _visible() if "CUDA_VISIBLE_DEVICES" in os.environ else list(range(get_n_gpus()))
+        if not visible:
             raise ClusterError("no GPU was found")
-        devices = list(gpus) if isinstance(gpus, tuple) else list(range(gpus if isinstance(gpus, int) else found))
-        if max(devices) >= found:
-            raise ClusterError(f"{found} GPUs were found")
+        wanted = gpus if isinstance(gpus, tuple) else range(gpus if isinstance(gpus, int) else len(visible))
+        if max(wanted) >= len(visible):
+            raise ClusterError(f"{len(visible)} GPUs were found")
+        devices = [visible[number] for number in wanted]
         return LocalCUDACluster(CUDA_VISIBLE_DEVICES=devices, threads_per_worker=threads_per_worker or 1, **common)
     except Exception as error:  # dask-cuda without a driver raises the types of several libraries
         if gpus == "auto":
@@ -171,6 +173,12 @@ def _gpu_cluster(gpus: Any, threads_per_worker: int | None, common: dict[str, An
             f"{_words(gpus)} were asked and cannot be had ({type(error).__name__}: {error}); install daskkern[cuda12] "
             "or daskkern[cuda13] on a machine with GPUs, or leave out the GPUs to run on the CPU"
         ) from error
+
+
+def _visible() -> list[int | str]:
+    """Return the devices that this process may use, as the environment names them: numbers, or parts of a UUID."""
+    words = [word.strip() for word in os.environ["CUDA_VISIBLE_DEVICES"].split(",")]
+    return [int(word) if word.isdecimal() else word for word in words if word and word != "-1"]
 
 
 def _words(gpus: Any) -> str:

@@ -49,8 +49,8 @@ class FitResult:
     """A fitted model, the rows that its points are (None: the user's own), epoch by epoch, and why it ended.
 
     `saved` is what another fit can go on from, where :class:`Safety` asked for it, and `carried` one with other rows,
-    where there can be one. `times` says where the time of each epoch went, on several ranks. `history` is all of that
-    as a table, which the model keeps.
+    where there can be one. `times` says where the time of each epoch went. `history` is all of that as a table, which
+    the model keeps.
     """
 
     model: KernelModel

@@ -100,6 +100,10 @@ def test_settings_that_contradict_each_other(settings: dict[str, Any], sentence:
 
 
 class TestGPUs:
+    @pytest.fixture(autouse=True)
+    def _all_visible(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
     def test_asked_for_and_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "dask_cuda", None)
         with pytest.raises(ClusterError, match=r"2 GPUs were asked and cannot be had .*daskkern\[cuda12\]"):
@@ -113,6 +117,23 @@ class TestGPUs:
         monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 3))
         given = local._gpu_cluster(gpus, None, {"memory_limit": "auto"})
         assert given == {"CUDA_VISIBLE_DEVICES": devices, "threads_per_worker": 1, "memory_limit": "auto"}
+
+    @pytest.mark.parametrize(
+        ("visible", "gpus", "devices"),
+        [("2,3", "all", [2, 3]), ("3, 1,0", 2, [3, 1]), ("2,3", (1,), [3]), ("GPU-ab12", "auto", ["GPU-ab12"])],
+    )
+    def test_only_those_that_this_process_may_use(
+        self, visible: str, gpus: Any, devices: list[int | str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
+        monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 8))
+        assert local._gpu_cluster(gpus, None, {})["CUDA_VISIBLE_DEVICES"] == devices
+        with pytest.raises(ClusterError, match=r"the GPUs 0, 4 were asked .*\d GPUs were found"):
+            local._gpu_cluster((0, 4), None, {})
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        with pytest.raises(ClusterError, match="no GPU was found"):
+            local._gpu_cluster("all", None, {})
 
     @pytest.mark.parametrize(("gpus", "words"), [(4, "4 GPUs were asked"), ((0, 3), "the GPUs 0, 3 were asked")])
     def test_more_than_there_are(self, gpus: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
