@@ -154,7 +154,7 @@ def _local(
     shards = settings.shards(1)
     threads, budget = cpu_count(), (settings.memory_budget or available_memory()) // shards
     if namespace_for(settings.device) is np:
-        check_before(source, settings, holds_out(settings, validation), shards, threads, budget)
+        check_before(source, settings, holds_out(settings, validation), shards, max(1, threads // shards), budget)
     prepared = prepare(source, settings, holds_out(settings, validation), before)
     summary = summarise(prepared, settings)
     device = device_memory(settings.device)

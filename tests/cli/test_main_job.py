@@ -314,8 +314,9 @@ def test_plan_refuses_with_numbers_and_remedies(stores, capfd):
     assert "a memory limit of" in err
 
 
-def test_plan_and_fit_refuse_alike(stores, capfd, tmp_path):
-    words = (stores[0], "--landmarks", 80, "--workers", 0, "--epochs", 1, "--memory")
+@pytest.mark.parametrize("more", [(), ("--virtual-shards", 3)])
+def test_plan_and_fit_refuse_alike(stores, capfd, tmp_path, more):
+    words = (stores[0], "--landmarks", 80, "--workers", 0, "--epochs", 1, *more, "--memory")
     refusals = [run(capfd, "plan", *words, "1MB"), run(capfd, "fit", *words, "1MB", "--out", tmp_path / "m.zarr")]
     assert [code for code, _, _ in refusals] == [1, 1]
     assert len({err.splitlines()[-1] for _, _, err in refusals}) == 1
