@@ -13,9 +13,10 @@ from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.cluster.membership import check_any, live_workers
 from daskkern.training.calibration import Rates, calibrate, calibrate_workers
 from daskkern.training.keeping import disk_room, with_blocks
-from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, available_memory, device_memory, format_bytes
+from daskkern.training.memory import MemoryPlan, available_memory, device_memory, format_bytes
 from daskkern.training.outlook import check_before, holds_out, outlook
 from daskkern.training.remedies import fits, largest_batch
+from daskkern.training.rooms import check_rooms, rooms_of
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 from daskkern.training.timing import Stage, TimePlan, estimate
@@ -91,23 +92,18 @@ def _on_cluster(client: Client, source: Source, settings: FitSettings) -> _Outlo
     check_any(client, known)
     names = list(known)
     ranks = _dealt_to(settings, len(names))
-    shards, each = settings.shards(ranks), settings.shards_each(ranks)
-    hosts = [worker.get("host", name) for name, worker in known.items()]
-    most = max(hosts.count(host) for host in hosts)
-    limits = [int(LIMIT_SHARE * worker["memory_limit"]) or available_memory(most) for worker in known.values()]
-    threads = max(1, min(int(worker["nthreads"]) for worker in known.values()) // each)
-    devices = [size for size in client.run(device_memory, settings.device).values() if size is not None]
-    device = min(devices) // each if len(devices) == len(names) else None
-    budget = (settings.memory_budget or min(limits)) // each
-    if device is None:
-        check_before(source, settings, holds_out(settings, None), shards, threads, budget)
-    plan = outlook(source, settings, shards, threads, budget, device)
+    rooms = rooms_of(client, settings, names[:ranks], None)
+    check_rooms(source, settings, holds_out(settings, None), rooms)
+    threads, budget = min(room.threads for room in rooms), min(room.budget for room in rooms)
+    devices = [room.device_budget for room in rooms if room.device_budget is not None]
+    device = min(devices) if len(devices) == ranks else None
+    plan = outlook(source, settings, settings.shards(ranks), threads, budget, device)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Outlook(_called(settings, ranks), plan, None, "")
     assert plan.sizes is not None
-    room = min(client.run(disk_room, settings, most).values()) // each
-    rates = calibrate_workers(client, names, source, settings, plan.sizes, not plan.kept, each)
-    measured = f"{len(names)} workers at once"
+    room, each = min(room.disk for room in rooms), settings.shards_each(ranks)
+    rates = calibrate_workers(client, names[:ranks], source, settings, plan.sizes, not plan.kept, each)
+    measured = f"{ranks} workers at once"
     return _Outlook(_called(settings, ranks), with_blocks(plan, settings, room, rates), rates, measured)
 
 

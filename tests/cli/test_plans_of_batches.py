@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from distributed import Client
 
 from daskkern.basis import Landmarks
-from daskkern.cli.plan import _here, _sure_batch
+from daskkern.cli.plan import _here, _on_cluster, _sure_batch
 from daskkern.data.schema import Scaling
 from daskkern.errors import MemoryBudgetError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
+from daskkern.training import rooms
+from daskkern.training.fit import fit
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.outlook import check_before, outlook
 from daskkern.training.settings import FitSettings
@@ -48,3 +51,21 @@ def test_virtual_shards_share_a_worker() -> None:
     with pytest.raises(MemoryBudgetError):  # a fit refuses it as well: each of them has a share of the worker
         _here(0, _SOURCE, replace(settings, memory_budget=plain.plan.total, virtual_shards=16))
     assert _here(4, _SOURCE, replace(settings, virtual_shards=2)).ranks == "one virtual rank of 2, 1 in a worker"
+
+
+@pytest.mark.cluster
+def test_a_plan_for_a_cluster_has_the_room_that_a_fit_there_has(
+    client2: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(_SETTINGS, batch_size=500, basis=Landmarks(200))
+    dealt = _on_cluster(client2, _SOURCE, replace(settings, memory_budget=6 << 30, virtual_shards=6))
+    assert dealt.ranks == "one virtual rank of 6, 3 in a worker"
+    assert dealt.plan.budget == 2 << 30
+    assert dealt.rates is not None
+    monkeypatch.setattr(rooms, "available_memory", lambda: 20_000_000)  # of a host that others use as well
+    refused: list[str] = []
+    for ask in (lambda: _on_cluster(client2, _SOURCE, settings), lambda: fit(_SOURCE, settings, client=client2)):
+        with pytest.raises(MemoryBudgetError) as refusal:
+            ask()
+        refused.append(str(refusal.value))
+    assert refused[0] == refused[1]
