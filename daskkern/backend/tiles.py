@@ -51,8 +51,8 @@ def within(part: slice, step: int) -> list[slice]:
 
 
 @contextmanager
-def tile_pool(pool: Executor) -> Iterator[None]:
-    """Within the context, this thread's tiles are spread over `pool`."""
+def tile_pool(pool: Executor | None) -> Iterator[None]:
+    """Within the context, this thread's tiles are spread over `pool`; None has this thread work on them alone."""
     previous = getattr(_local, "pool", None)
     _local.pool = pool
     try:

@@ -3,20 +3,18 @@
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dask.utils import funcname
 from distributed import Worker, get_worker, secede
 from distributed.protocol import pickle
-from threadpoolctl import threadpool_limits
 
 from daskkern.backend.communicator import Communicator
+from daskkern.backend.concurrency import SharedThreadLimit
 from daskkern.cluster.communicator import DaskCommunicator
 from daskkern.cluster.desk import Desk
 from daskkern.cluster.mailbox import Mailbox
@@ -155,29 +153,4 @@ class _EventSender:
         self._worker.log_event(self._topic, to_message(event))
 
 
-class _SharedThreadLimit:
-    """BLAS threads of this process while ranks run in it. The limit is global to the process, so that of two
-    overlapping fits the first sets it and the last restores what was before."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._limits: threadpool_limits | None = None
-
-    @contextmanager
-    def limited_to(self, threads: int) -> Iterator[None]:
-        with self._lock:
-            if self._users == 0:
-                self._limits = threadpool_limits(threads)
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if self._users == 0 and self._limits is not None:
-                    self._limits.restore_original_limits()
-                    self._limits = None
-
-
-_THREADS = _SharedThreadLimit()
+_THREADS = SharedThreadLimit()

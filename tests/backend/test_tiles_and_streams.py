@@ -1,18 +1,32 @@
 """Cuts, tiled products, named random streams, and namespaces."""
 
 import sys
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from daskkern.backend.concurrency import compute_threads, cpu_count
+from daskkern.backend.concurrency import compute_threads, cpu_count, library_threads
 from daskkern.backend.namespace import namespace_for, namespace_of, to_host
 from daskkern.backend.random import generator
-from daskkern.backend.tiles import balanced, multiply, multiply_transposed, pad_columns, slices, tile_pool, within
+from daskkern.backend.tiles import (
+    balanced,
+    for_each,
+    multiply,
+    multiply_transposed,
+    pad_columns,
+    slices,
+    tile_pool,
+    within,
+)
 from daskkern.errors import ClusterError, SpecError
 
 
@@ -84,6 +98,40 @@ def test_threads_of_a_product_do_not_change_its_bits() -> None:
             results.append(multiply(left, right, np))
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("context", [compute_threads, library_threads])
+def test_overlapping_contexts_leave_the_libraries_as_they_were(context: Callable[[int], Any]) -> None:
+    def threads() -> list[int]:
+        return [library["num_threads"] for library in threadpool_info()]
+
+    with threadpool_limits(limits=2):
+        before = threads()
+        first, second = ExitStack(), ExitStack()
+        first.enter_context(context(1))
+        inside = threads()
+        second.enter_context(context(1))
+        first.close()
+        assert threads() == inside
+        second.close()
+        assert threads() == before
+
+
+def test_the_largest_number_of_library_threads_is_that_of_all() -> None:
+    def threads() -> int:
+        return max(library["num_threads"] for library in threadpool_info())
+
+    with threadpool_limits(limits=1), library_threads(1), library_threads(2), library_threads(1):
+        assert threads() == 2
+    with threadpool_limits(limits=2), library_threads(1):
+        assert threads() == 1
+
+
+def test_one_thread_is_one_thread_inside_a_pool() -> None:
+    workers: set[int] = set()
+    with compute_threads(2), compute_threads(1):
+        for_each(range(8), lambda _: workers.add(threading.get_ident()))
+    assert workers == {threading.get_ident()}
 
 
 def test_a_processor_is_counted() -> None:
