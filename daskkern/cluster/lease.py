@@ -33,6 +33,8 @@ class Lease:
     addresses: tuple[str, ...]
     wish: Wish
     """How many workers it asked for, their names, and the bytes that each rank may use; None as in GangSettings."""
+    most: int | None = None
+    """How many of them it uses at most; None is all."""
 
 
 @contextmanager
@@ -95,6 +97,14 @@ def _tell_end(client: Client, card: FitCard, state: str, problem: str) -> None:
         ask_fits(client, "ended", fit=card.fit, state=state, error=problem, asker=client.id)
 
 
+def narrowed(client: Client, lease: Lease, most: int | None) -> Lease:
+    """Return the lease with `most` workers at most, the first ones; the others are free for other fits."""
+    addresses = lease.addresses[:most]
+    if len(addresses) < len(lease.addresses):
+        ask_fits(client, "take", fit=lease.card.fit, addresses=list(addresses))
+    return Lease(lease.card, addresses, lease.wish, most)
+
+
 def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
     """Return the lease with the addresses that its workers have now: some were restarted, or are gone.
 
@@ -105,7 +115,7 @@ def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
         answer = _ask(client, lease.card, lease.wish)
         found, waited = tuple(answer.get("members", ())), time.monotonic() - begun
         if len(found) >= len(lease.addresses) or (found and waited > settings.rejoin_s):
-            return Lease(lease.card, found, lease.wish)
+            return narrowed(client, Lease(lease.card, found, lease.wish), lease.most)
         if waited > settings.idle_s:
             raise ClusterError(
                 f"the workers of fit '{lease.card.name}' are gone, and none came back in {settings.idle_s:g} s"

@@ -30,6 +30,7 @@ from daskkern.training.fit import fit
 from daskkern.training.handle import FitHandle
 from daskkern.training.keeper import Safety
 from daskkern.training.monitoring import show_fits
+from daskkern.training.on_cluster import within_shards
 from daskkern.training.outlook import check
 from daskkern.training.resuming import named
 from daskkern.training.settings import FitSettings
@@ -85,6 +86,7 @@ def submit(
     """
     gang, safety = gang or GangSettings(), safety or Safety()
     check(settings, source)
+    within_shards(gang, settings, 0)
     if validation is not None:
         check_comparable(validation, source)
     for rows in (source, validation):

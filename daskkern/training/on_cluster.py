@@ -20,7 +20,7 @@ from daskkern.cluster.fits import FitCard
 from daskkern.cluster.fits_client import ask_fits
 from daskkern.cluster.gang import GangSettings, run_gang
 from daskkern.cluster.hung import usable_workers
-from daskkern.cluster.lease import Lease, admitted, renewed
+from daskkern.cluster.lease import Lease, admitted, narrowed, renewed
 from daskkern.cluster.membership import ask_scheduler, live_workers
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
@@ -60,14 +60,18 @@ def fit_on(
     if settings.solver.is_serial:
         gang = replace(gang, n_ranks=1)
     usable = usable_workers(client, gang, rank_main, listener)
-    gang = _within_shards(gang, settings, len(usable))
+    gang = within_shards(gang, settings, len(usable))
     show_fits(client)
     with _spanned(card), admitted(client, card, gang, listener) as lease:
+        lease = narrowed(client, lease, settings.virtual_shards)  # workers may have joined since they were counted
         return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease, before)
 
 
-def _within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> GangSettings:
-    """Return the gang with no more ranks than there are virtual shards."""
+def within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> GangSettings:
+    """Return the gang with no more ranks than there are virtual shards; `usable` workers are there.
+
+    Raises SpecError when more were asked for.
+    """
     most = settings.virtual_shards
     if most is None or (gang.n_ranks or usable) <= most:
         return gang
@@ -161,7 +165,7 @@ def _fit_admitted(
                 rank_main,
                 task,
                 name=settings.solver.name,
-                settings=gang,
+                settings=replace(gang, n_ranks=gang.n_ranks or settings.virtual_shards),  # as many as may join
                 listener=listener,
                 reform=partial(reform, share_memory=gang.share_memory),
                 lease=lease,

@@ -38,7 +38,7 @@ def prepare_nystrom(
     block_H, weight_H = held_out_rows(rows, settings, targets, sampling, np.zeros(0, np.int64))
     directions = settings.solver.n_directions
     blocks = -(-n // _GRAM_ROWS)
-    shares = slices(n, -(-blocks // _gram_tasks()) * _GRAM_ROWS)
+    shares = slices(n, -(-blocks // (settings.virtual_shards or _gram_tasks())) * _GRAM_ROWS)
     state = nystrom_state(
         settings.kernel,
         Z,
@@ -75,8 +75,8 @@ def _gram_tasks() -> int:
 class _GramShare:
     """``sum w phi phi^T``, phi = T^T k(Z, x), over a share of the rows; one float64 (r, r) sum is held.
 
-    A share is made of whole blocks of `_GRAM_ROWS` rows, and each block's product is rounded by itself: the sum does
-    not depend on how many shares there are.
+    A share is made of whole blocks of `_GRAM_ROWS` rows, and each block's product is rounded by itself: in float32 the
+    sum hardly depends on how many shares there are. With virtual shards there are as many as those.
     """
 
     source: Source

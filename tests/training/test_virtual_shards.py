@@ -7,6 +7,10 @@ import numpy as np
 import pytest
 from distributed import Client
 from sklearn.datasets import load_digits
+from test_every_solver import TABLE
+from test_every_solver import _coef as solver_coef
+from test_every_solver import _fit as solver_fit
+from test_interrupted_runs import Runs
 from test_ranks_of_a_fit import Fit, _settings, _source
 
 from daskkern import KernelClassifier
@@ -17,12 +21,15 @@ from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks
 from daskkern.cluster.desk import Desk
 from daskkern.cluster.gang import GangSettings
 from daskkern.errors import CommunicatorClosedError, DataError, SpecError
-from daskkern.events import BatchFinished, Event, FitResumed, RankReported
+from daskkern.events import BatchFinished, Event, FitResumed, FitStarted, RankReported
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.testing.cluster import local_cluster
+from daskkern.training import on_cluster, prepare_nystrom
+from daskkern.training.detached import submit
 from daskkern.training.fit import fit
+from daskkern.training.handle import list_fits
 from daskkern.training.keeper import Safety
 from daskkern.training.settings import FitSettings
 from daskkern.training.shards import desk_of_shard
@@ -128,6 +135,66 @@ def test_the_same_bits_come_from_any_number_of_ranks(basis: BasisSpec, solver: S
     np.testing.assert_array_equal(coef[np.argsort(np.concatenate([r.ids for r in plain]))], found[0][2])
 
 
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.goes_on and row.ranks != (1,)])
+def test_every_solver_gives_the_same_bits(name: str) -> None:
+    shared = solver_fit(TABLE[name], "float32", max_epochs=2, virtual_shards=3)
+    alone, *others = [solver_coef(shared, ranks) for ranks in (1, 2, 3)]
+    assert alone.any()
+    for coef in others:
+        np.testing.assert_array_equal(coef, alone)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_set_up_of_nystrom_sgd_does_not_depend_on_the_workers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = _settings(Landmarks(40), NystromSGD(mode="streamed"), dtype=dtype)
+    monkeypatch.setattr(prepare_nystrom, "_GRAM_ROWS", 16)
+    states = []
+    for workers in (1, 2, 4):
+        monkeypatch.setattr(prepare_nystrom, "_gram_tasks", lambda workers=workers: workers)
+        states.append(Fit.of(_source(weighted=True), replace(settings, virtual_shards=3)).prepared.state)
+    for state in states[1:]:
+        np.testing.assert_array_equal(state.M, states[0].M)
+        assert state.top == states[0].top
+
+
+def test_a_gang_that_shrinks_and_grows_goes_on_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
+    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+    settings = replace(_settings(Landmarks(40), EigenPro(window=2), dtype="float32"), batch_size=8, virtual_shards=3)
+    shared = Fit.of(_source(weighted=True), settings)
+    runs = Runs(shared)
+    runs.run(3, until=5)
+    runs.run(1, until=9, lost=(1, 2))
+    found = runs.run(2)
+    assert [event.size for event in runs.events if isinstance(event, FitResumed)] == [1, 2]
+    want = shared.results(1)[0]
+    np.testing.assert_array_equal(np.concatenate([result.ids for result in found]), want.ids)
+    np.testing.assert_array_equal(np.concatenate([result.coef for result in found]), want.coef)
+
+
+def test_workers_beyond_the_shards_are_left_alone(client3: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    usable, run = on_cluster.usable_workers, on_cluster.run_gang
+    most: list[int | None] = []
+
+    def counted(*arguments: Any, settings: GangSettings, **more: Any) -> list[Any]:
+        most.append(settings.n_ranks)
+        return run(*arguments, settings=settings, **more)
+
+    monkeypatch.setattr(on_cluster, "run_gang", counted)
+    monkeypatch.setattr(on_cluster, "usable_workers", lambda *given: usable(*given)[:1])  # others join a moment later
+    settings, events = replace(_settings(Landmarks(40), EigenPro()), virtual_shards=2), list[Event]()
+    held: list[int] = []
+
+    def listen(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, FitStarted):
+            held.extend(len(status.workers) for status in list_fits(client3) if status.active)
+
+    fit(_source(), settings, client=client3, listener=listen)
+    assert [event.size for event in events if isinstance(event, FitStarted)] == [2]
+    assert held == most == [2]
+
+
 def test_what_cannot_be_is_refused(client2: Client) -> None:
     plain = _settings(Landmarks(40), EigenPro())
     for shards in (0, -1, 1.5, True, "2"):
@@ -137,6 +204,8 @@ def test_what_cannot_be_is_refused(client2: Client) -> None:
         replace(_settings(AllRows(), EigenPro()), keep_blocks="memory", virtual_shards=2)
     with pytest.raises(SpecError, match="2 ranks were asked with virtual_shards=1; each rank needs one"):
         fit(_source(), replace(plain, virtual_shards=1), client=client2, gang=GangSettings(n_ranks=2))
+    with pytest.raises(SpecError, match="2 ranks were asked with virtual_shards=1"):
+        submit(_source(), replace(plain, virtual_shards=1), client2, "never", gang=GangSettings(n_ranks=2))
 
 
 def test_clusters_of_any_size_and_this_process_give_the_same_bits(client2: Client, client3: Client) -> None:
@@ -148,7 +217,8 @@ def test_clusters_of_any_size_and_this_process_give_the_same_bits(client2: Clien
         np.testing.assert_array_equal(model.decision_function(X[600:]), want)
 
 
-def test_a_gang_that_shrinks_goes_on_with_the_same_bits() -> None:
+@pytest.mark.slow  # the same without worker processes is above
+def test_a_gang_of_workers_that_shrinks_goes_on_with_the_same_bits() -> None:
     X, y = load_digits(return_X_y=True)
     source = _source()
     source = ArraySource(
