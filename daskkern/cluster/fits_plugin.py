@@ -8,6 +8,7 @@ Handlers answer at once; nothing here waits for a worker or a client. The plugin
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -35,7 +36,9 @@ _HUNG_S = 60.0
 _HOLD_S = 10.0
 _RESTART_S = 60.0
 _TICK_MS = 500
-_HELD_UP_S = 3.0
+_HELD_UP_S = 1.0
+"""From when on it counts that this loop was held up; a shorter time is no reason to hear nothing of a worker."""
+_HOLD_UPS = 100
 _LOSSES = 20
 _ERROR = 20_000
 """Characters that are kept of why a fit failed."""
@@ -89,7 +92,8 @@ class FitsPlugin(SchedulerPlugin):
             "drop": self._drop,
         }
         scheduler.handlers.update({question(verb): handler for verb, handler in handlers.items()})
-        self._ticked, self._awake_since = time.time(), 0.0
+        self._ticked = time.time()
+        self._hold_ups: deque[tuple[float, float]] = deque(maxlen=_HOLD_UPS)  # when one ended, and its seconds
         self._clocks = [PeriodicCallback(self._sweep, _SWEEP_MS), PeriodicCallback(self._tick, _TICK_MS)]
         for clock in self._clocks:
             clock.start()
@@ -246,17 +250,19 @@ class FitsPlugin(SchedulerPlugin):
             self.transition(task, "processing", self._scheduler.tasks[task].state)
         return ""
 
-    async def _drop(self, address: str, silence_s: float) -> bool:
+    async def _drop(self, address: str, silence_s: float, unused: bool = False) -> bool:
         """Remove a worker that hangs from the cluster, so that Dask computes again what it held, and have its nanny
-        start another. False when it was heard of, or when it is the scheduler that was slow."""
+        start another. False when it was heard of, when it is the scheduler that was slow, or with `unused` when a fit
+        holds it: how long it may be silent is the matter of that fit."""
         worker = self._scheduler.workers.get(address)
         if worker is None:
             return True
+        if unused and str(worker.name) in self._book.admission.busy:
+            return False
         now = time.time()
         others = [other for other in self._scheduler.workers.values() if other is not worker]
         cut_off = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
-        slow = cut_off or now - self._awake_since < silence_s
-        if slow or now - worker.last_seen < silence_s:
+        if cut_off or self._was_held_up(now, silence_s) or now - worker.last_seen < silence_s:
             return False
         nanny = worker.nanny
         await self._scheduler.remove_worker(address, stimulus_id=f"daskkern-hung-{now}")
@@ -301,11 +307,18 @@ class FitsPlugin(SchedulerPlugin):
         tasks = [self._scheduler.tasks.get(key) for key, other in self._supervisors.items() if other == fit]
         return any(task is not None and task.state not in ("memory", "erred") for task in tasks)
 
+    def _was_held_up(self, now: float, silence_s: float) -> bool:
+        """Return whether this loop was held up for long in the last `silence_s`: then it is no wonder that nothing was
+        heard."""
+        long_s = max(_HELD_UP_S, silence_s / 5)
+        since_then = (now, now - self._ticked)  # the clock may be the last to hear that the loop goes on
+        return any(now - ended < silence_s and took > long_s for ended, took in (since_then, *self._hold_ups))
+
     def _tick(self) -> None:
-        """Note when this loop was held up: then it is no wonder that nothing was heard."""
+        """Note when this loop was held up."""
         now = time.time()
         if now - self._ticked > _HELD_UP_S:
-            self._awake_since = now
+            self._hold_ups.append((now, now - self._ticked))
         self._ticked = now
 
     async def _sweep(self) -> None:

@@ -59,8 +59,8 @@ def equip(client: Client, silence_s: float, listener: Listener = silent) -> None
 def dismiss_hung(client: Client, silence_s: float, listener: Listener = silent) -> tuple[str, ...]:
     """Have the scheduler remove the workers that it has heard nothing of for `silence_s`, and return them.
 
-    Dask would give them tasks of the set-up, which nobody would ever do. Their nannies start others. Takes no time when
-    all are heard of; else as long as is left of `silence_s`.
+    Dask would give them tasks of the set-up, which nobody would ever do. Their nannies start others. A worker that a
+    fit holds is left to that fit. Takes no time when all are heard of; else as long as is left of `silence_s`.
     """
     begun = time.monotonic()
     alive = live_workers(client)
@@ -70,7 +70,7 @@ def dismiss_hung(client: Client, silence_s: float, listener: Listener = silent) 
     install_fits(client)
     gone: list[str] = []
     while suspects and time.monotonic() - begun < silence_s + _LAG_S:
-        gone += [a for a in suspects if ask_fits(client, "drop", address=a, silence_s=silence_s)]
+        gone += [a for a in suspects if ask_fits(client, "drop", address=a, silence_s=silence_s, unused=True)]
         suspects = [address for address in _quiet(live_workers(client), silence_s) if address not in gone]
         if suspects:
             time.sleep(_POLL_S)

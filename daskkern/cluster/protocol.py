@@ -1,6 +1,6 @@
 """The version of the messages between clients, scheduler, workers and ranks, and the names that carry it."""
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Raised whenever the messages change. A process that was started before daskkern was installed anew still speaks the
 version that it has loaded, whatever is installed by now: so it is asked for."""
 

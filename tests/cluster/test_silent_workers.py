@@ -1,0 +1,84 @@
+"""Which silent workers the scheduler removes: not when it was slow itself, and none that another fit holds."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from daskkern.cluster.admission import Wish
+from daskkern.cluster.fit_book import FitBook
+from daskkern.cluster.fits_plugin import FitsPlugin
+
+
+class _Scheduler:
+    """Two workers: nothing was heard of the first for some seconds, and the second has just been heard of."""
+
+    def __init__(self, silent_s: float) -> None:
+        now = time.time()
+        self.workers: dict[str, Any] = {
+            address: SimpleNamespace(
+                address=address,
+                name=address,
+                last_seen=seen,
+                nanny=None,
+                memory_limit=0,
+                status=SimpleNamespace(name="running"),
+            )
+            for address, seen in (("silent", now - silent_s), ("lively", now))
+        }
+
+    async def remove_worker(self, address: str, stimulus_id: str) -> None:
+        del stimulus_id, self.workers[address]
+
+
+def _plugin(silent_s: float = 4.0) -> FitsPlugin:
+    plugin: Any = FitsPlugin()
+    asyncio.run(_start(plugin, _Scheduler(silent_s)))
+    return plugin
+
+
+async def _start(plugin: Any, scheduler: Any) -> None:
+    scheduler.plugins, scheduler.handlers = {}, {}
+    await plugin.start(scheduler)
+    await plugin.close()
+
+
+def _drop(plugin: FitsPlugin, silence_s: float = 3.0, **how: bool) -> bool:
+    return asyncio.run(plugin._drop("silent", silence_s, **how))
+
+
+def test_a_silent_worker_is_removed() -> None:
+    plugin = _plugin()
+    assert not _drop(plugin, silence_s=5.0)
+    assert _drop(plugin)
+    assert list(plugin._scheduler.workers) == ["lively"]
+    assert _drop(plugin), "it is gone"
+
+
+@pytest.mark.parametrize(("silence_s", "held_up_s"), [(3.0, 1.5), (15.0, 4.0), (60.0, 15.0)])
+def test_a_scheduler_that_was_held_up_blames_nobody(silence_s: float, held_up_s: float) -> None:
+    for noticed in (False, True):
+        plugin = _plugin(silence_s + 1)
+        plugin._ticked = time.time() - held_up_s
+        if noticed:
+            plugin._tick()
+        assert not _drop(plugin, silence_s)
+        assert "silent" in plugin._scheduler.workers
+
+
+def test_what_held_the_scheduler_up_before_or_for_a_moment_does_not_count() -> None:
+    plugin = _plugin(20.0)
+    now = time.time()
+    plugin._hold_ups += [(now - 16.0, 10.0), (now - 1.0, 2.0)]
+    assert _drop(plugin, 15.0)
+
+
+def test_a_worker_that_a_fit_holds_is_left_to_that_fit() -> None:
+    plugin = _plugin()
+    book: FitBook = plugin._book
+    assert book.admission.ask(Wish("f", 0.0), plugin._places()).members == ("silent", "lively")
+    assert not _drop(plugin, unused=True)
+    book.admission.release("f")
+    assert _drop(plugin, unused=True)
