@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,  # other tests submit many fits at once: test_fits_share_a_cluster.py, test_detached_fits.py
+    pytest.mark.timeout(240),
+]
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
