@@ -5,6 +5,7 @@ from daskkern.linalg.dense import solve_positive_definite
 from daskkern.linalg.eigen import Eigenpairs, top_eigenpairs
 from daskkern.linalg.lazy import lazy_gram_sum, lazy_kernel_matrix
 from daskkern.linalg.projection import DealtFactor, NotPositiveDefiniteError, dealt_factor
+from daskkern.linalg.symmetric import symmetric_eigen
 from daskkern.linalg.triangular import LowerFactor, cholesky
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "lazy_gram_sum",
     "lazy_kernel_matrix",
     "solve_positive_definite",
+    "symmetric_eigen",
     "top_eigenpairs",
 ]

@@ -11,6 +11,7 @@ from daskkern.backend.concurrency import cpu_count, library_threads
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
 from daskkern.errors import SpecError
+from daskkern.linalg.symmetric import symmetric_eigen
 
 DENSE_LIMIT = 5000
 _OVERSAMPLES = 10
@@ -70,9 +71,7 @@ def _is_cheap(matrix: da.Array | FloatArray, q: int) -> bool:
 def _dense(matrix: FloatArray, q: int) -> Eigenpairs:
     s = matrix.shape[0]
     with library_threads(cpu_count()):
-        values, vectors = scipy.linalg.eigh(
-            0.5 * (matrix + matrix.T), subset_by_index=[s - q, s - 1], overwrite_a=True, check_finite=False
-        )
+        values, vectors = symmetric_eigen(0.5 * (matrix + matrix.T), s - q)
     return Eigenpairs(np.maximum(values[::-1], 0), np.ascontiguousarray(vectors[:, ::-1]))
 
 

@@ -23,6 +23,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import for_each, slices
 from daskkern.errors import DataError
+from daskkern.linalg import symmetric_eigen
 
 _STRIP = 1024
 
@@ -76,7 +77,7 @@ def nystrom_factor(K_SS: FloatArray) -> FloatArray:
 
     Through the eigenvalues: those below 1e-7 of the largest are left out.
     """
-    values, vectors = scipy.linalg.eigh(0.5 * (K_SS + K_SS.T), check_finite=False)
+    values, vectors = symmetric_eigen(0.5 * (K_SS + K_SS.T))
     kept = values > 1e-7 * values[-1]
     root: FloatArray = vectors[:, kept] / np.sqrt(values[kept])
     return root

@@ -17,13 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.concurrency import cpu_count, library_threads
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
-from daskkern.linalg import lazy_gram_sum, lazy_kernel_matrix
+from daskkern.linalg import lazy_gram_sum, lazy_kernel_matrix, symmetric_eigen
 from daskkern.preconditioners.eigenpro import check_range
 
 _SAFETY = 0.99
@@ -103,13 +102,13 @@ def nystrom_state(
     check_range(kernel, Z[:_CHECKED_ROWS])
     with library_threads(cpu_count()):
         K_ZZ = np.asarray(lazy_kernel_matrix(kernel, Z, Z).compute(), np.float64)
-        sigma, V = scipy.linalg.eigh(0.5 * (K_ZZ + K_ZZ.T), overwrite_a=True, check_finite=False)
+        sigma, V = symmetric_eigen(0.5 * (K_ZZ + K_ZZ.T))
     kept = sigma > _TOLERANCE * sigma[-1]
     T64 = V[:, kept] / np.sqrt(sigma[kept])
     T = np.ascontiguousarray(T64, Z.dtype)
     C = np.asarray(lazy_gram_sum(gram_parts, T).compute()) / n_samples
     with library_threads(cpu_count()):
-        lam, U = scipy.linalg.eigh(0.5 * (C + C.T), overwrite_a=True, check_finite=False)
+        lam, U = symmetric_eigen(0.5 * (C + C.T))
     lam, U = np.maximum(lam[::-1], np.finfo(np.float64).tiny), U[:, ::-1]
     k = lam.size if n_directions is None else n_directions
     if not 1 <= k <= lam.size:
