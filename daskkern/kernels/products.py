@@ -1,7 +1,9 @@
 """Products of a block in memory, such as kept kernel values or the panels of a factor, with few columns.
 
-They do what the functions of :mod:`daskkern.backend.tiles` with the same names do. Large blocks go to compiled code
-where it can serve: BLAS copies a block to multiply it, which for ten columns takes longer than the product.
+They do what the functions of :mod:`daskkern.backend.tiles` with the same names do. Blocks go to compiled code where it
+can serve: BLAS copies a block to multiply it, which for ten columns takes longer than the product. What a rank holds of
+the dimension that is dealt to the ranks must not choose between the two: their last bits differ, coefficients of a
+kernel model cancel, and models of 1 and 3 ranks would differ by 1e-3.
 """
 
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ try:
 except ImportError:  # llvmlite is missing
     skinny = None  # type: ignore[assignment]
 
-_LEAST = 1 << 16  # numbers of a block that are worth a compiled product
+_LEAST_ROWS = 32  # of a block whose columns are dealt to ranks
 _COLUMNS = range(2, 12 + 1)  # one is what BLAS does well, more need a block more than once
 _ROWS = 256  # of a unit of work; more for tall blocks, which are cut into 16 units
 _UNITS = 16
@@ -40,14 +42,14 @@ def multiply(left: Array, right: Array, xp: ModuleType) -> Array:
 
 def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
     """Return ``left @ right`` in float64, summed over column `blocks`. See :func:`daskkern.backend.tiles`."""
-    if not _is_compiled(left, right, xp) or not _are_wide(blocks, left):
+    if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp) or not _are_wide(blocks, left):
         return tiles.multiply_blocks(left, right, blocks, xp)
     return _times(left, right, blocks)
 
 
 def multiply_transposed(left: Array, right: Array, xp: ModuleType) -> Array:
     """Return ``left.T @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (m, c)."""
-    if not _is_compiled(left, right, xp):
+    if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp):
         return tiles.multiply_transposed(left, right, xp)
     p, c = left.shape[1], right.shape[1]
     right = np.ascontiguousarray(right)
@@ -76,7 +78,7 @@ def _times(left: HostArray, right: HostArray, blocks: Sequence[slice]) -> HostAr
 
 
 def _is_compiled(left: Array, right: Array, xp: ModuleType) -> bool:
-    if xp is not np or is_plain() or left.size < _LEAST or right.shape[1] not in _COLUMNS:
+    if xp is not np or is_plain() or right.shape[1] not in _COLUMNS:
         return False
     plain = left.dtype == right.dtype and left.dtype in (np.float32, np.float64) and left.dtype.isnative
     return bool(

@@ -31,7 +31,7 @@ class Ranking:
 
     def add(self, scores: HostArray, positive: HostArray) -> None:
         """Count scores (m, columns), of which some are `positive`."""
-        bits = np.ascontiguousarray(scores, np.float32).view(np.uint32)
+        bits = (np.ascontiguousarray(scores, np.float32) + np.float32(0)).view(np.uint32)  # -0 becomes 0
         ordered = np.where(bits >> 31 == 1, ~bits, bits | np.uint32(0x80000000)) >> np.uint32(32 - self._bits)
         for column in range(scores.shape[1]):
             for sign in range(2):

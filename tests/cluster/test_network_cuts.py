@@ -168,7 +168,7 @@ def test_a_supervisor_that_is_cut_off_is_replaced_and_does_no_harm_later(hosts: 
 def test_without_a_scheduler_the_client_is_told_and_the_ranks_end(
     hosts: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "_ANSWER_S", 4.0)
+    monkeypatch.setattr(membership, "ANSWER_S", 4.0)
     with cluster(hosts, **_IMPATIENT) as client:
         begun: list[float] = []
 

@@ -19,7 +19,7 @@ MORE = 7  # columns of the array beyond the block
 
 @pytest.fixture(autouse=True)
 def _small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "_LEAST", 0)
+    monkeypatch.setattr(products, "_LEAST_ROWS", 0)
 
 
 def _operands(m: int, p: int, c: int, dtype: str) -> tuple[HostArray, HostArray, HostArray]:
@@ -59,6 +59,19 @@ def test_blocks_alone_decide_the_sums(dtype: str, accuracy: float) -> None:
     shares = [products.multiply_blocks(K[:, part], V[part], [slice(0, part.stop - part.start)], np) for part in blocks]
     np.testing.assert_array_equal(whole, sum(shares))
     _agree(whole, K, V, accuracy)
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 7])
+def test_what_a_rank_holds_does_not_change_a_bit(n_ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_LEAST_ROWS", 32)
+    K, _, G = _operands(138, 700, 10, "float32")
+    whole = products.multiply_transposed(K, G, np)
+    damped, r, _ = _operands(700, 90, 10, "float32")
+    applied = products.multiply(damped, r, np)
+    for part in np.array_split(np.arange(700), n_ranks):
+        held = slice(part[0], part[-1] + 1)
+        np.testing.assert_array_equal(products.multiply_transposed(K[:, held], G, np), whole[held])
+        np.testing.assert_array_equal(products.multiply(damped[held], r, np), applied[held])
 
 
 def test_threads_do_not_change_a_bit() -> None:

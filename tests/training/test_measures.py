@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.metrics import brier_score_loss, confusion_matrix, log_loss, roc_auc_score
@@ -73,6 +73,7 @@ def test_every_figure_is_scikit_learns(loss: str, n_classes: int) -> None:
     st.lists(st.tuples(st.floats(-1e6, 1e6, width=32), st.booleans()), min_size=2, max_size=60),
     st.integers(1, 60),
 )
+@example([(0.0, False), (-0.0, True)], 1)
 def test_the_area_does_not_depend_on_the_blocks(rows: list[tuple[float, bool]], step: int) -> None:
     scores = np.round(np.array([[score] for score, _ in rows], np.float32), 1)
     positive = np.array([[sign] for _, sign in rows])
