@@ -12,15 +12,17 @@ from daskkern.training.predict import FORMAT, predict_store
 from daskkern.training.raw_tables import rows_of
 from daskkern.training.tally import Score
 
+_on_device = click.option(
+    "--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", help="Where to compute; auto takes a GPU."
+)
+
 
 @click.command("score")
 @click.argument("model")
 @click.argument("store")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with everything that is known.")
 @click.option("--details", is_flag=True, help="Add the confusion matrix, and how far probabilities can be trusted.")
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", help="Where to compute; auto takes a GPU."
-)
+@_on_device
 def score_command(model: str, store: str, as_json: bool, details: bool, device: str) -> None:
     """Score MODEL on STORE, in one pass: accuracy, error and ROC-AUC, or RMSE, MAE and R2.
 
@@ -43,9 +45,7 @@ def score_command(model: str, store: str, as_json: bool, details: bool, device: 
 @click.argument("store")
 @click.option("--out", required=True, metavar="STORE", help="Where to write the predictions.")
 @click.option("--overwrite", is_flag=True, help="Replace predictions that exist.")
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", help="Where to compute; auto takes a GPU."
-)
+@_on_device
 def predict_command(model: str, store: str, out: str, overwrite: bool, device: str) -> None:
     """Predict every row of STORE and write the predictions, in bounded memory.
 

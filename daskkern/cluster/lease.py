@@ -5,7 +5,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -60,25 +60,22 @@ def admitted(client: Client, card: FitCard, settings: GangSettings, listener: Li
     equip(client, settings.silence_s, listener)
     wish = (settings.n_ranks, _names(client, settings.workers), settings.share_memory)
     _check_memory(client, settings.share_memory)
-    state, problem = FINISHED, ""
-    try:
+    finished = "" if card.out else FINISHED  # with a model that is still to be written
+    with _end_told(client, card, finished):
         yield Lease(card, _wait(client, card, wish, settings, listener), wish)
-    except (FitCancelledError, KeyboardInterrupt) as error:
-        state, problem = CANCELLED, str(error)
-        raise
-    except BaseException as error:
-        state, problem = FAILED, str(error) or type(error).__name__
-        raise
-    finally:
-        if card.out and state == FINISHED:
-            state = ""  # its model is not written yet
-        _tell_end(client, card, state, problem)
 
 
 @contextmanager
 def concluded(client: Client | None, card: FitCard) -> Iterator[None]:
     """Fit and write the model inside: only then the list of fits says that it has finished, or how it ended instead."""
-    state, problem = FINISHED, ""
+    with nullcontext() if client is None else _end_told(client, card, FINISHED):
+        yield
+
+
+@contextmanager
+def _end_told(client: Client, card: FitCard, finished: str) -> Iterator[None]:
+    """Tell the scheduler how what is inside ended: as `finished`, cancelled or failed."""
+    state, problem = finished, ""
     try:
         yield
     except (FitCancelledError, KeyboardInterrupt) as error:
@@ -88,13 +85,8 @@ def concluded(client: Client | None, card: FitCard) -> Iterator[None]:
         state, problem = FAILED, str(error) or type(error).__name__
         raise
     finally:
-        if client is not None:
-            _tell_end(client, card, state, problem)
-
-
-def _tell_end(client: Client, card: FitCard, state: str, problem: str) -> None:
-    with suppress(ClusterError):  # without a scheduler there is nothing to give back
-        ask_fits(client, "ended", fit=card.fit, state=state, error=problem, asker=client.id)
+        with suppress(ClusterError):  # without a scheduler there is nothing to give back
+            ask_fits(client, "ended", fit=card.fit, state=state, error=problem, asker=client.id)
 
 
 def narrowed(client: Client, lease: Lease, most: int | None) -> Lease:

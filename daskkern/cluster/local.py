@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster, Worker
@@ -25,13 +25,17 @@ _CLOSE_S = 15.0
 _NOISY = ("distributed", "tornado.application", "bokeh", "asyncio")
 
 
+Kind: TypeAlias = Literal["attached", "cpu", "gpu"]
+_ATTACHED: Kind = "attached"
+
+
 @dataclass(frozen=True)
 class Connection:
     """A client of a cluster, where its dashboard is ("" when it has none), and what runs there."""
 
     client: Client
     dashboard_link: str
-    kind: Literal["attached", "cpu", "gpu"]
+    kind: Kind
 
 
 @contextmanager
@@ -87,13 +91,13 @@ def connect(
             stack.enter_context(_quiet())
         if running is not None:
             address = scheduler if scheduler_file is None else scheduler_file_address(scheduler_file)
-            client, kind = stack.enter_context(client_at(str(address), timeout_s, security)), "attached"
+            client, kind = stack.enter_context(client_at(str(address), timeout_s, security)), _ATTACHED
         else:
             cluster, kind = _start(workers, gpus, memory_limit, threads_per_worker, debug)
             stack.callback(_close, cluster)
             client = stack.enter_context(_client(cluster, timeout_s))
             client.register_plugin(_IgnoreInterrupt())
-        yield Connection(client, str(client.dashboard_link or ""), kind)  # type: ignore[arg-type]
+        yield Connection(client, str(client.dashboard_link or ""), kind)
 
 
 def _check(scheduler: str | None, workers: int | None, gpus: Any, threads_per_worker: int | None) -> None:
@@ -131,7 +135,7 @@ def _client(cluster: Any, timeout_s: float) -> Iterator[Client]:
 
 def _start(
     workers: int | None, gpus: Any, memory_limit: str | int | None, threads_per_worker: int | None, debug: bool
-) -> tuple[Any, str]:
+) -> tuple[Any, Kind]:
     common = {
         "dashboard_address": _dashboard_address(),
         "memory_limit": memory_limit,

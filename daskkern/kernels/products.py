@@ -32,12 +32,24 @@ _WIDTH = 2048  # columns of a unit of a transposed product
 _PANEL = 32
 
 
-def multiply(left: Array, right: Array, xp: ModuleType) -> Array:
-    """Return ``left @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (p, c)."""
+def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | None = None) -> Array:
+    """Return ``left @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (p, c).
+
+    On the host, `rows` are what BLAS takes at once, where the rows are dealt to ranks: its last bits depend on how many
+    there are.
+    """
     blocks = slices(left.shape[1], _BLOCK)
-    if not _is_compiled(left, right, xp) or not _are_wide(blocks, left):
+    if _is_compiled(left, right, xp) and _are_wide(blocks, left):
+        return _times(left, right, blocks).astype(right.dtype)
+    if rows is None or xp is not np:
         return tiles.multiply(left, right, xp)
-    return _times(left, right, blocks).astype(right.dtype)
+    out = np.empty((left.shape[0], right.shape[1]), right.dtype)
+
+    def one(part: slice) -> None:
+        np.matmul(left[part], right, out=out[part])
+
+    for_each(rows, one)
+    return out
 
 
 def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
@@ -47,10 +59,14 @@ def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: Modu
     return _times(left, right, blocks)
 
 
-def multiply_transposed(left: Array, right: Array, xp: ModuleType) -> Array:
-    """Return ``left.T @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (m, c)."""
+def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequence[slice] | None = None) -> Array:
+    """Return ``left.T @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (m, c).
+
+    `columns` are for BLAS what the rows are in :func:`multiply`.
+    """
     if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp):
-        return tiles.multiply_transposed(left, right, xp)
+        parts = columns if columns and xp is np else [slice(None)]
+        return xp.concatenate([tiles.multiply_transposed(left[:, part], right, xp) for part in parts])
     p, c = left.shape[1], right.shape[1]
     right = np.ascontiguousarray(right)
     out = np.zeros((c, -(-p // _PANEL) * _PANEL))

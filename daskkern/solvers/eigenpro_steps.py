@@ -155,7 +155,8 @@ def step_all_rows(
         partial = problem.part.scores(batch.X, state.working, head)
     loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
-    residual = multiply_transposed(head, g, xp) * (1 / m) + problem.alpha * state.at_S  # u, own rows of S
+    pulled = multiply_transposed(head, g, xp, setup.head_blocks) * (1 / m)
+    residual = pulled + problem.alpha * state.at_S  # u, own rows of S
     projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
     working = state.working * shrink if problem.alpha else state.working.copy()
     here, rows = (xp.asarray(numbers) for numbers in _own_rows(setup, batch))
@@ -186,12 +187,13 @@ def step_window(
     partial += state.temporary.scores(problem.part.kernel, rows)
     loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
-    pulled = multiply_transposed(phi, g, xp) * (1 / m)  # K_ZB g / m
+    dealt = problem.part.columns.blocks
+    pulled = multiply_transposed(phi, g, xp, dealt) * (1 / m)  # K_ZB g / m
     residual = pulled[:n_head] + problem.alpha * state.at_S if problem.alpha else pulled[:n_head]
     projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
     working = state.working * shrink
     working[:n_head] += eta * setup.part.apply(projected)
-    correction = multiply(setup.damped, projected, xp)
+    correction = multiply(setup.damped, projected, xp, dealt)
     pending = state.pending * shrink + eta * (pulled - correction)
     at_S = state.at_S - eta * (residual - correction[:n_head]) if problem.alpha else state.at_S
     in_window = state.in_window + 1

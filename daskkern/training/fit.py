@@ -165,7 +165,7 @@ def _local(
     room = disk_room(settings) // shards
     rates = None
     if plan.sizes is not None and needs_rates(plan, settings, room):
-        rates = calibrate(source, settings, plan.sizes, 1, not plan.kept)
+        rates = calibrate(source, settings, plan.sizes, shards, not plan.kept)
     plan = with_blocks(plan, settings, room, rates)
     plan.check()
     with compute_threads(threads), features_for(source, settings, prepared) as features, _interrupts() as pressed:

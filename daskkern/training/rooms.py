@@ -95,7 +95,8 @@ def cluster_plan(
     disk = min(room.disk for room in rooms)
     rates = None
     if tightest.sizes is not None and needs_rates(tightest, settings, disk):
-        rates = calibrate_workers(client, workers, source, settings, tightest.sizes, not tightest.kept)
+        each = settings.shards_each(len(workers))
+        rates = calibrate_workers(client, workers, source, settings, tightest.sizes, not tightest.kept, each)
     decided = with_blocks(tightest, settings, disk, rates)
     decided.check()
     return decided

@@ -166,12 +166,11 @@ class FitSettings:
             )
         if self.disk_budget is not None and self.disk_budget < 1:
             raise SpecError(f"a disk budget of {self.disk_budget} bytes was asked; give a positive number")
-
         if self.virtual_shards is not None:
             self._check_shards(self.virtual_shards)
 
-    def _check_shards(self, shards: object) -> None:
-        if not _is_whole(shards) or int(shards) < 1:  # type: ignore[call-overload]
+    def _check_shards(self, shards: int) -> None:
+        if not _is_whole(shards) or shards < 1:
             raise SpecError(f"virtual_shards={shards!r} was asked; give a whole number of at least 1, or None")
         if self.solver.is_serial:
             raise SpecError(

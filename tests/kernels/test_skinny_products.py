@@ -1,6 +1,7 @@
 """Products of a block in memory with few columns: the compiled ones against NumPy in double precision."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.tiles import tile_pool
 from daskkern.kernels import plain_products, products
 from daskkern.kernels.native import processor
+from daskkern.linalg import column_blocks
 
 pytestmark = pytest.mark.skipif(not processor(), reason="no compiled products on this processor")
 each_dtype = pytest.mark.parametrize(("dtype", "accuracy"), [("float32", 2e-6), ("float64", 1e-14)])
@@ -61,17 +63,34 @@ def test_blocks_alone_decide_the_sums(dtype: str, accuracy: float) -> None:
     _agree(whole, K, V, accuracy)
 
 
+@pytest.mark.parametrize("c", [1, 10, 20])
 @pytest.mark.parametrize("n_ranks", [2, 3, 7])
-def test_what_a_rank_holds_does_not_change_a_bit(n_ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("plain", [False, True])
+def test_what_a_rank_holds_does_not_change_a_bit(
+    c: int, n_ranks: int, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(products, "_LEAST_ROWS", 32)
-    K, _, G = _operands(138, 700, 10, "float32")
-    whole = products.multiply_transposed(K, G, np)
-    damped, r, _ = _operands(700, 90, 10, "float32")
-    applied = products.multiply(damped, r, np)
-    for part in np.array_split(np.arange(700), n_ranks):
-        held = slice(part[0], part[-1] + 1)
-        np.testing.assert_array_equal(products.multiply_transposed(K[:, held], G, np), whole[held])
-        np.testing.assert_array_equal(products.multiply(damped[held], r, np), applied[held])
+    K, _, G = _operands(138, 720, c, "float32")
+    damped, r, _ = _operands(720, 90, c, "float32")
+
+    def both(rank: int, size: int) -> tuple[HostArray, HostArray]:
+        deal = column_blocks(720, rank, size)
+        mine, blocks = deal.columns(), deal.own_blocks
+        pulled = products.multiply_transposed(np.ascontiguousarray(K[:, mine]), G, np, blocks)
+        return pulled, products.multiply(damped[mine], r, np, blocks)
+
+    with plain_products() if plain else nullcontext():
+        whole = both(0, 1)
+        for rank in range(n_ranks):
+            mine = column_blocks(720, rank, n_ranks).columns()
+            for part, every in zip(both(rank, n_ranks), whole, strict=True):
+                np.testing.assert_array_equal(part, every[mine])
+
+
+def test_a_rank_without_columns_has_empty_products() -> None:
+    nothing = np.zeros((40, 0), np.float32)
+    assert products.multiply_transposed(nothing, np.zeros((40, 1), np.float32), np, ()).shape == (0, 1)
+    assert products.multiply(nothing.T, np.zeros((40, 1), np.float32), np, ()).shape == (0, 1)
 
 
 def test_threads_do_not_change_a_bit() -> None:
