@@ -4,6 +4,7 @@ Solvers and trainers emit events; progress bars, histories and dashboards listen
 record of numbers, strings and tuples of numbers, so that it crosses a Dask comm as a plain message without pickling.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -138,6 +139,13 @@ class WorkersJoined:
 
 
 @dataclass(frozen=True)
+class StopRequested:
+    """The fit was asked to end early, and has not done so yet; `reason` says in one line by whom and what follows."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class SpectrumFound:
     """The preconditioner is ready. `eigenvalues` are the leading ones of the kernel operator, from a subsample of
     `subsample` rows and divided by it, in descending order; `flattened` are the same after preconditioning. The fit
@@ -185,6 +193,7 @@ Event: TypeAlias = (
     | FitResumed
     | WorkersLost
     | WorkersJoined
+    | StopRequested
     | SpectrumFound
     | RankReported
     | CheckpointWritten
@@ -205,11 +214,18 @@ _KINDS: dict[str, type[Event]] = {
         FitResumed,
         WorkersLost,
         WorkersJoined,
+        StopRequested,
         SpectrumFound,
         RankReported,
         CheckpointWritten,
     )
 }
+
+
+INTERRUPTED = StopRequested(
+    "stopping within a few steps, with the model so far; another Ctrl-C ends at once, without a model"
+)
+"""What a first Ctrl-C asks for."""
 
 
 def to_message(event: Event) -> dict[str, Any]:
@@ -258,6 +274,17 @@ def all_of(listeners: Sequence[Listener]) -> Listener:
 
     def tell(event: Event) -> None:
         for listener in listeners:
+            listener(event)
+
+    return tell
+
+
+def one_at_a_time(listener: Listener) -> Listener:
+    """Return a listener that several threads may call: `listener` hears of one event after the other."""
+    lock = threading.Lock()
+
+    def tell(event: Event) -> None:
+        with lock:
             listener(event)
 
     return tell

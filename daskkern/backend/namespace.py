@@ -5,6 +5,8 @@ computes with that: NumPy and CuPy run the same text.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 import numpy as np
@@ -12,6 +14,9 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.devices import cupy_problem
 from daskkern.errors import ClusterError, SpecError
+
+_ROOM = 0.8
+"""Share of the free memory of a device that one piece of work may count with: libraries allocate outside the pool."""
 
 
 def namespace_of(*arrays: Array) -> ModuleType:
@@ -60,6 +65,47 @@ def settle(array: Array = None) -> None:
     xp = np if array is None else namespace_of(array)
     if xp is not np:
         xp.cuda.get_current_stream().synchronize()
+
+
+def namespace_with(device: str, n_bytes: float) -> ModuleType:
+    """Return the GPU's module where `device` allows a GPU and this process has one with `n_bytes` free, else NumPy's.
+
+    For work that any process may do, such as a task of the set-up: a worker without a GPU does it on its CPU.
+    """
+    xp = np if device == "cpu" else namespace_for("auto")
+    if xp is np:
+        return np
+    return xp if n_bytes <= _ROOM * free_on_device(xp) else np
+
+
+def free_on_device(xp: ModuleType) -> int:
+    """Return the bytes of its GPU that this process may take: free ones, and what its pools hold.
+
+    A pool of RMM's counts where CuPy takes its memory from there; it cannot be seen how much of it is in use.
+    """
+    free = int(xp.cuda.runtime.memGetInfo()[0]) + int(xp.get_default_memory_pool().free_bytes())
+    if not str(getattr(xp.cuda.get_allocator(), "__module__", "")).startswith("rmm."):
+        return free
+    size = getattr(sys.modules["rmm"].mr.get_current_device_resource(), "pool_size", None)
+    return free + (int(size()) if callable(size) else 0)
+
+
+def give_back_memory(xp: ModuleType) -> None:
+    """Let other processes, and the ranks that follow, have the device memory that CuPy's pool holds unused."""
+    if xp is not np:
+        xp.get_default_memory_pool().free_all_blocks()
+
+
+@contextmanager
+def failures_raised(xp: ModuleType) -> Iterator[None]:
+    """Within, cuSOLVER raises LinAlgError where it finds no answer, as LAPACK does; CuPy would go on with NaN."""
+    if xp is np:
+        yield
+        return
+    import cupyx  # optional package
+
+    with cupyx.errstate(linalg="raise"):
+        yield
 
 
 def namespace_for(device: str) -> ModuleType:

@@ -16,7 +16,7 @@ from daskkern.cluster.fits import FitStatus
 from daskkern.errors import ClusterError
 from daskkern.monitor.lines import line_of
 from daskkern.monitor.shares import in_words
-from daskkern.monitor.words import number, seconds
+from daskkern.monitor.words import number, ran, seconds
 from daskkern.training.handle import FitHandle, attach, find_fit, list_fits
 
 _COLUMNS = ("fit", "name", "state", "progress", "loss", "rows/s", "running for", "owner", "waits for")
@@ -124,6 +124,7 @@ def _show(status: FitStatus) -> None:
         "loss": _known(number(status.loss)),
         "validation": _known(number(status.validation_score)),
         "rate": f"{status.rows_per_second:,.0f} rows/s" if status.rows_per_second else "",
+        "queued for": seconds(time.time() - status.submitted) if status.state in ("submitted", "queued") else "",
         "running for": _took(status),
         "time left": _known(seconds(status.seconds_left)) if status.state == "running" else "",
         "last epoch": in_words(status.time_shares),
@@ -145,8 +146,8 @@ def _progress(status: FitStatus) -> str:
 
 
 def _took(status: FitStatus) -> str:
-    """Return how long the fit has run, as the dashboard's page has it."""
-    return seconds((status.ended or time.time()) - (status.started or status.submitted))
+    """Return how long the fit has run, as the dashboard's page has it; "" for one that has not started."""
+    return _known(seconds(ran(status.started, status.ended, time.time())))
 
 
 def _known(text: str) -> str:

@@ -21,7 +21,7 @@ from daskkern.cluster.rank import RankMain
 from daskkern.cluster.settings import GangSettings
 from daskkern.cluster.supervisor import STARTED, GangReport, Reform, supervise
 from daskkern.errors import ClusterError, FitCancelledError
-from daskkern.events import BatchFinished, Listener
+from daskkern.events import INTERRUPTED, BatchFinished, Listener, StopRequested
 
 _ENDED = "supervisor"  # key of the message that a supervisor's task has ended
 _TICK_S = 0.1
@@ -89,6 +89,7 @@ class Attendance:
                 if self._stop_deadline is not None:
                     raise
                 self._stop_deadline = time.monotonic() + self._settings.stop_grace_s
+                self._listener(INTERRUPTED)
                 self._ask_to_stop()
 
     def _wait(self) -> GangReport:
@@ -149,6 +150,7 @@ class Attendance:
             raise FitCancelledError(f"fit '{self._order.name}' was cancelled; nothing was written")
         if wish == "stop" and self._stop_deadline is None:
             self._stop_deadline = time.monotonic() + self._settings.stop_grace_s
+            self._listener(StopRequested("somebody asked this fit to stop: it ends within a few steps"))
 
     def _look_for_workers(self, any_left: bool) -> None:
         if any_left:

@@ -1,13 +1,15 @@
 """Leading eigenpairs of a symmetric positive semi-definite matrix, in memory or a lazy dask array."""
 
 from dataclasses import dataclass
+from types import ModuleType
 
 import dask.array as da
 import numpy as np
 import scipy.linalg
 
-from daskkern.arrays import FloatArray
+from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.concurrency import cpu_count, library_threads
+from daskkern.backend.namespace import failures_raised, namespace_of, namespace_with, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
 from daskkern.errors import SpecError
@@ -18,6 +20,10 @@ _OVERSAMPLES = 10
 _PASSES = 6
 _STREAM = 21
 _LEAST = 1000
+_SPACE = _PASSES + 1
+"""Blocks of the Krylov space."""
+_DENSE_BYTES = 8 * 6
+"""Of an eigenproblem on a GPU, for each entry: two copies, eigenvectors, and the workspace of divide and conquer."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,9 @@ class Eigenpairs:
     vectors: FloatArray
 
 
-def top_eigenpairs(matrix: da.Array | FloatArray, q: int, *, method: str = "auto", seed: int = 0) -> Eigenpairs:
+def top_eigenpairs(
+    matrix: da.Array | FloatArray, q: int, *, method: str = "auto", seed: int = 0, device: str = "cpu"
+) -> Eigenpairs:
     """Return the `q` largest eigenpairs of `matrix` (s, s).
 
     Parameters
@@ -42,6 +50,9 @@ def top_eigenpairs(matrix: da.Array | FloatArray, q: int, *, method: str = "auto
         "auto" is dense up to s = 5,000, unless an array in memory is so much larger than q that the randomized block
         Krylov method is far less work; that method above it. "rsvd" is the plain randomized SVD with two power
         iterations of the EigenPro paper, less accurate.
+    device : {"cpu", "gpu", "auto"}
+        Unless "cpu", dense work is done by cuSOLVER and cuBLAS where this process has a GPU with room for it, and
+        products of blocks on the GPUs of the workers that have one.
 
     References
     ----------
@@ -54,56 +65,79 @@ def top_eigenpairs(matrix: da.Array | FloatArray, q: int, *, method: str = "auto
     if method == "auto":
         method = "dense" if s <= DENSE_LIMIT and not _is_cheap(matrix, q) else "krylov"
     if method == "dense":
-        return _dense(np.asarray(matrix, np.float64), q)
-    if method == "krylov":
-        return _krylov(matrix, q, seed, passes=_PASSES, keep_all=True)
-    if method == "rsvd":
-        return _krylov(matrix, q, seed, passes=2, keep_all=False)
+        xp = namespace_with(device, _DENSE_BYTES * s**2)
+        return _on_host(_dense(xp.asarray(np.asarray(matrix, np.float64)), q))
+    if method in ("krylov", "rsvd"):
+        space = min(_SPACE * (q + _OVERSAMPLES), s)
+        held = 0 if isinstance(matrix, da.Array) else s**2
+        xp = namespace_with(device, 8 * (5 * s * space + held) + _DENSE_BYTES * space**2)
+        given = matrix if isinstance(matrix, da.Array) else xp.asarray(matrix)
+        passes = _PASSES if method == "krylov" else 2
+        return _on_host(_krylov(given, q, seed, xp, device, passes=passes, keep_all=method == "krylov"))
     raise SpecError(f"eigen method {method!r} was asked; choose 'auto', 'dense', 'krylov' or 'rsvd'")
 
 
 def _is_cheap(matrix: da.Array | FloatArray, q: int) -> bool:
     """Return whether the Krylov space is small beside a matrix in memory. A lazy one would be computed seven times."""
     s = matrix.shape[0]
-    return not isinstance(matrix, da.Array) and s >= _LEAST and 3 * (_PASSES + 1) * (q + _OVERSAMPLES) <= s
+    return not isinstance(matrix, da.Array) and s >= _LEAST and 3 * _SPACE * (q + _OVERSAMPLES) <= s
 
 
-def _dense(matrix: FloatArray, q: int) -> Eigenpairs:
-    s = matrix.shape[0]
+def _on_host(pairs: tuple[Array, Array]) -> Eigenpairs:
+    return Eigenpairs(*map(to_host, pairs))
+
+
+def _dense(matrix: Array, q: int) -> tuple[Array, Array]:
+    xp, s = namespace_of(matrix), matrix.shape[0]
     with library_threads(cpu_count()):
         values, vectors = symmetric_eigen(0.5 * (matrix + matrix.T), s - q)
-    return Eigenpairs(np.maximum(values[::-1], 0), np.ascontiguousarray(vectors[:, ::-1]))
+    return xp.maximum(values[::-1], 0), xp.ascontiguousarray(vectors[:, ::-1])
 
 
-def _krylov(matrix: da.Array | FloatArray, q: int, seed: int, *, passes: int, keep_all: bool) -> Eigenpairs:
+def _krylov(
+    matrix: da.Array | Array, q: int, seed: int, xp: ModuleType, device: str, *, passes: int, keep_all: bool
+) -> tuple[Array, Array]:
     """Rayleigh-Ritz on the block Krylov space (`keep_all`) or on its last block (power iteration)."""
     s = int(matrix.shape[0])
     width = min(q + _OVERSAMPLES, s)
-    blocks = [_orthonormal(generator(seed, _STREAM).standard_normal((s, width)))]
+    blocks = [_orthonormal(xp.asarray(generator(seed, _STREAM).standard_normal((s, width))))]
     images = []
     for _ in range(passes):
-        image = _product(matrix, blocks[-1])
+        image = _product(matrix, blocks[-1], device)
         images.append(image)
         if keep_all and sum(block.shape[1] for block in blocks) >= s:
             break
         blocks.append(_next_block(image, blocks if keep_all else [], s))
-    images.append(_product(matrix, blocks[-1])) if len(images) < len(blocks) else None
-    basis = np.concatenate(blocks, axis=1) if keep_all else blocks[-1]
-    image = np.concatenate(images, axis=1) if keep_all else images[-1]
-    small = _dense(basis.T @ image, q)
-    return Eigenpairs(small.values, basis @ small.vectors)
+    images.append(_product(matrix, blocks[-1], device)) if len(images) < len(blocks) else None
+    basis = xp.concatenate(blocks, axis=1) if keep_all else blocks[-1]
+    image = xp.concatenate(images, axis=1) if keep_all else images[-1]
+    values, vectors = _dense(basis.T @ image, q)
+    return values, basis @ vectors
 
 
-def _product(matrix: da.Array | FloatArray, block: FloatArray) -> FloatArray:
+def _product(matrix: da.Array | Array, block: Array, device: str) -> Array:
+    """Return ``matrix @ block`` in float64, where `block` is."""
+    xp = namespace_of(block)
     if not isinstance(matrix, da.Array):
         with library_threads(cpu_count()):
-            return np.asarray(matrix @ block, np.float64)
-    lazy = da.from_array(block.astype(matrix.dtype), chunks=(matrix.chunks[1], -1), name=task_name("directions"))
-    product: FloatArray = np.asarray(matrix.dot(lazy).compute(), np.float64)
-    return product
+            return xp.asarray(matrix @ block, np.float64)
+    lazy = da.from_array(
+        to_host(block).astype(matrix.dtype), chunks=(matrix.chunks[1], -1), name=task_name("directions")
+    )
+    parts = da.blockwise(
+        _times, "ijk", matrix, "ij", lazy, "jk", dtype=matrix.dtype, adjust_chunks={"j": 1},
+        name=task_name("kernel_times_directions"), device=device,
+    )  # fmt: skip
+    return xp.asarray(np.asarray(parts.sum(axis=1).compute(), np.float64))
 
 
-def _next_block(image: FloatArray, earlier: list[FloatArray], s: int) -> FloatArray:
+def _times(block: HostArray, directions: HostArray, device: str) -> HostArray:
+    """Return the product (m, 1, q) of one block, made on this worker's GPU if it has one."""
+    xp = namespace_with(device, block.nbytes + 3 * directions.nbytes)
+    return to_host(xp.asarray(block) @ xp.asarray(directions))[:, None]
+
+
+def _next_block(image: Array, earlier: list[Array], s: int) -> Array:
     """Return an orthonormal basis of `image` outside the span of `earlier`; twice is enough (Kahan, Parlett)."""
     room = s - sum(block.shape[1] for block in earlier)
     fresh = image
@@ -114,6 +148,9 @@ def _next_block(image: FloatArray, earlier: list[FloatArray], s: int) -> FloatAr
     return fresh[:, :room]
 
 
-def _orthonormal(block: FloatArray) -> FloatArray:
-    q: FloatArray = scipy.linalg.qr(block, mode="economic", check_finite=False)[0]
-    return q
+def _orthonormal(block: Array) -> Array:
+    xp = namespace_of(block)
+    if xp is not np:
+        with failures_raised(xp):
+            return xp.linalg.qr(block)[0]
+    return scipy.linalg.qr(block, mode="economic", check_finite=False)[0]

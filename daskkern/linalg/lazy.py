@@ -11,15 +11,22 @@ import numpy as np
 from dask.delayed import delayed
 
 from daskkern.arrays import HostArray
+from daskkern.backend.namespace import namespace_with, to_device, to_host
 from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import slices
 from daskkern.kernels import Kernel
 
 GRAM_CHUNK = 2048
+_TIMES = 3
 
 
-def lazy_kernel_matrix(kernel: Kernel, X: HostArray, Z: HostArray, chunk: int = GRAM_CHUNK) -> da.Array:
+def lazy_kernel_matrix(
+    kernel: Kernel, X: HostArray, Z: HostArray, chunk: int = GRAM_CHUNK, device: str = "cpu"
+) -> da.Array:
     """Return ``K(X, Z)`` as a lazy dask array (m, p) in blocks of `chunk`, in the dtype of `X`.
+
+    Unless `device` is "cpu", a block is made on the GPU of the worker that runs its task, if it has one. It waits in
+    host memory, where Dask may move and spill it, and where workers without a GPU can go on with it.
 
     `X` and `Z` are embedded in the graph once a block row or column, so they should be samples, not data sets.
     """
@@ -33,7 +40,7 @@ def lazy_kernel_matrix(kernel: Kernel, X: HostArray, Z: HostArray, chunk: int = 
         [
             [
                 da.from_delayed(
-                    one(kernel, rows, cols, shift, dask_key_name=task_name("kernel_block")),
+                    one(kernel, rows, cols, shift, device, dask_key_name=task_name("kernel_block")),
                     shape=(height, width),
                     dtype=X.dtype,
                     name=task_name("kernel_block"),
@@ -60,6 +67,7 @@ def lazy_gram_sum(parts: Sequence[Callable[[HostArray], HostArray]], T: HostArra
     return total
 
 
-def _shifted_block(kernel: Kernel, X: HostArray, Z: HostArray, shift: HostArray | None) -> HostArray:
-    block: HostArray = kernel.block(X, kernel.points(Z, shift))
-    return block
+def _shifted_block(kernel: Kernel, X: HostArray, Z: HostArray, shift: HostArray | None, device: str) -> HostArray:
+    xp = namespace_with(device, _TIMES * (X.shape[0] * Z.shape[0] + X.size + Z.size) * 8)
+    points = kernel.points(to_device(Z, xp), None if shift is None else to_device(shift, xp))
+    return to_host(kernel.block(to_device(X, xp), points))

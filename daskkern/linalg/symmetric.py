@@ -1,4 +1,4 @@
-"""Eigenpairs of a dense symmetric matrix, by SciPy's LAPACK, while other threads of the process go on.
+"""Eigenpairs of a dense symmetric matrix: by cuSOLVER on a GPU, by SciPy's LAPACK while other threads go on.
 
 SciPy's own ``eigh`` holds the interpreter's lock from beginning to end, minutes for 10,000 rows. A Dask worker is not
 heard of meanwhile and is taken for one that hangs.
@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cython_lapack
 
-from daskkern.arrays import FloatArray
+from daskkern.arrays import Array, FloatArray
+from daskkern.backend.namespace import failures_raised, namespace_of
 
 _DSYEVR_ARGUMENTS = 21
 
 
-def symmetric_eigen(matrix: FloatArray, first: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Return the eigenvalues (k,) from number `first` on, ascending, and their eigenvectors (s, k), column by column.
+def symmetric_eigen(matrix: Array, first: int = 0) -> tuple[Array, Array]:
+    """Return the eigenvalues (k,) from number `first` on, ascending, and their eigenvectors (s, k), where `matrix` is.
 
     Parameters
     ----------
@@ -29,8 +30,17 @@ def symmetric_eigen(matrix: FloatArray, first: int = 0) -> tuple[FloatArray, Flo
     Raises
     ------
     LinAlgError
-        When LAPACK does not find them.
+        When LAPACK or cuSOLVER does not find them.
     """
+    xp = namespace_of(matrix)
+    if xp is np:
+        return _by_lapack(matrix, first)
+    with failures_raised(xp):
+        values, vectors = xp.linalg.eigh(matrix)  # divide and conquer, which has no cheaper way to some of the pairs
+    return values[first:], vectors[:, first:]
+
+
+def _by_lapack(matrix: FloatArray, first: int) -> tuple[FloatArray, FloatArray]:
     A = np.ascontiguousarray(matrix, np.float64)
     s, integer = A.shape[0], _integer()
     values, found = np.empty(s), integer(0)

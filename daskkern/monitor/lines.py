@@ -10,6 +10,7 @@ from daskkern.events import (
     FitStarted,
     OptimalityMeasured,
     StageFinished,
+    StopRequested,
     WorkersJoined,
     WorkersLost,
 )
@@ -22,7 +23,7 @@ _MOSTLY = 0.9
 def line_of(event: Event, max_epochs: int) -> str | None:
     """Return one line for `event`, or None for one that is too small for a line. `max_epochs` 0 is not known."""
     match event:
-        case FitQueued():
+        case FitQueued() | StopRequested():
             return event.reason
         case FitStarted():
             return (

@@ -22,6 +22,7 @@ from daskkern.events import (
     Listener,
     RankReported,
     StageFinished,
+    StopRequested,
     WorkersLost,
 )
 from daskkern.monitor.lines import line_of
@@ -60,6 +61,7 @@ class _Line:
         """When this run was first heard of in an epoch, and how many batches were behind it then."""
         self._score = float("nan")
         self._memory: dict[int, int] = {}
+        self._stopping = False
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -86,6 +88,9 @@ class _Line:
                 self._begun = None
             case EpochFinished():
                 self._score = event.validation_score
+            case StopRequested():
+                self._stopping = True
+                self._bar.update(self._task, description="stopping")
         line = line_of(event, self._max_epochs)
         if line is not None:
             self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -96,9 +101,10 @@ class _Line:
         self._begun = self._begun or (now, done)
         total = self._max_epochs * event.n_batches if event.epoch <= self._max_epochs else 0
         done = min(done, total) if total else done
+        where = f"epoch {event.epoch}/{self._max_epochs}" if total else f"epoch {event.epoch}"
         self._bar.update(
             self._task,
-            description=f"epoch {event.epoch}/{self._max_epochs}" if total else f"epoch {event.epoch}",
+            description=f"stopping, {where}" if self._stopping else where,
             total=total or None,
             completed=done,
             state=self._state(event, now, done, total),

@@ -17,6 +17,11 @@ def seconds(value: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
+def ran(started: float, ended: float, now: float) -> float:
+    """Return for how many seconds a fit has run by `now`, or ran until it ended; NaN for one that never started."""
+    return (ended or now) - started if started else math.nan
+
+
 def memory(n_bytes: float) -> str:
     """Return ``"1.5 GB"`` and the like, in powers of 1000."""
     for unit in ("B", "kB", "MB", "GB"):

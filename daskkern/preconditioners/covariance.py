@@ -114,7 +114,7 @@ def covariance_state(
     wanted = settings.n_directions
     k = min(n_sampled // 5, MOST_DIRECTIONS) if wanted is None else min(wanted, n_sampled - 1)
     k = min(k, n_columns - 1)
-    pairs = top_eigenpairs(weighted / n_sampled, k + 1, method=settings.eigen_method, seed=seed)
+    pairs = top_eigenpairs(weighted / n_sampled, k + 1, method=settings.eigen_method, seed=seed, device=settings.device)
     counts = root**2 if drawn_S is None else drawn_S
     k = usable(pairs.values, k, float((np.diag(gram) * counts).max()) / max_batch if wanted is None else 0.0)
     values = np.maximum(pairs.values[: k + 1], np.finfo(np.float64).tiny)

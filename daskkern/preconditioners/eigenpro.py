@@ -52,12 +52,15 @@ class SpectrumSettings:
         Damping exponent in (0, 1] and factor in (0, 1].
     eigen_method : str
         See :func:`daskkern.linalg.top_eigenpairs`.
+    device : "cpu", "gpu" or "auto"
+        Unless "cpu", GPUs are used where there are any.
     """
 
     n_directions: int | None = None
     rho: float = 0.95
     tau: float = 1.0
     eigen_method: str = "auto"
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         if not (0 < self.rho <= 1 and 0 < self.tau <= 1):
@@ -128,19 +131,20 @@ def eigenpro_state(
 ) -> EigenProState:
     """Compute the preconditioner from the subsample rows `X_S` (s, d) and held-out rows `X_H` (h, d).
 
-    K_SS is a lazy dask array, computed where Dask runs; the rest is small and dense, in float64. Weights are None
+    K_SS is a lazy dask array, computed where Dask runs; the rest is small and dense, in float64, and made on a GPU of
+    this process where `settings` allow that. The state is in host memory. Weights are None
     or have mean about 1. `max_batch` bounds the batch that automatic q aims at. `drawn_S` is what the rows of S count
     in a batch where that is not `w_S`, because heavy rows are drawn more often.
     """
     s = X_S.shape[0]
     check_range(kernel, X_S)
     root_S = np.ones(s) if w_S is None else np.sqrt(w_S)
-    lazy = lazy_kernel_matrix(kernel, X_S, X_S)
+    lazy = lazy_kernel_matrix(kernel, X_S, X_S, device=settings.device)
     if w_S is not None:
         lazy = lazy * root_S[:, None].astype(X_S.dtype) * root_S[None, :].astype(X_S.dtype)
     wanted = settings.n_directions
     q = min(s // 5, MAX_DIRECTIONS) if wanted is None else min(wanted, s - 1)
-    pairs = top_eigenpairs(lazy / s, q + 1, method=settings.eigen_method, seed=seed)
+    pairs = top_eigenpairs(lazy / s, q + 1, method=settings.eigen_method, seed=seed, device=settings.device)
     counts = root_S**2 if drawn_S is None else drawn_S
     in_sample = float((np.asarray(kernel.diagonal(X_S), np.float64) * counts).max())
     q = usable(pairs.values, q, in_sample / max_batch if wanted is None else 0.0)
@@ -148,7 +152,7 @@ def eigenpro_state(
     vectors = root_S[:, None] * pairs.vectors[:, :q]
     damping = (1 - (settings.tau * values[q] / values[:q]) ** settings.rho) / (s * values[:q])
     inside = _inside(kernel, X_S, root_S, counts, damping, pairs.vectors[:, :q], values)
-    beta, top = _held_out(kernel, X_S, inside, X_H, w_H, vectors, damping, seed)
+    beta, top = _held_out(kernel, X_S, inside, X_H, w_H, vectors, damping, seed, settings.device)
     damped = values[0] * (settings.tau * values[q] / values[0]) ** settings.rho if q else values[0]
     return EigenProState(vectors, damping, values, beta, float(max(values[q], damped, top)))
 
@@ -202,12 +206,13 @@ def _held_out(
     vectors: FloatArray,
     damping: FloatArray,
     seed: int,
+    device: str,
 ) -> tuple[float, float]:
     """Return beta, at least `inside`, and the top eigenvalue of the preconditioned kernel on the rows held out of S."""
     if X_H.shape[0] == 0:
         return inside, 0.0
     root_H = np.ones(X_H.shape[0]) if w_H is None else np.sqrt(w_H)
-    K_HH, K_HS = da.compute(lazy_kernel_matrix(kernel, X_H, X_H), lazy_kernel_matrix(kernel, X_H, X_S))
+    K_HH, K_HS = da.compute(*(lazy_kernel_matrix(kernel, X_H, X, device=device) for X in (X_H, X_S)))
     projected = K_HS.astype(np.float64) @ vectors
     G = K_HH.astype(np.float64) - (projected * damping) @ projected.T
     G *= root_H[:, None] * root_H[None, :]

@@ -20,6 +20,7 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.concurrency import cpu_count, library_threads
+from daskkern.backend.namespace import namespace_with, to_device, to_host
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
 from daskkern.linalg import lazy_gram_sum, lazy_kernel_matrix, symmetric_eigen
@@ -28,6 +29,8 @@ from daskkern.preconditioners.eigenpro import check_range
 _SAFETY = 0.99
 _TOLERANCE = 1e-6
 _CHECKED_ROWS = 2000
+_BYTES = 8 * 6
+"""Of the two eigenproblems on a GPU, for each entry."""
 
 GramPart = Callable[[HostArray], HostArray]
 """From T (p, r) to the sum of ``w phi phi^T`` over a share of the rows, float64."""
@@ -92,30 +95,43 @@ def nystrom_state(
     X_H: HostArray,
     w_H: HostArray | None,
     n_directions: int | None,
+    device: str = "cpu",
 ) -> NystromState:
     """Compute the eigenfeatures of landmarks `Z` (p, d) over all rows.
 
     `gram_parts` sum ``w phi phi^T`` over the rows, whose weights have mean 1, as tasks where Dask runs; `X_H` are
     sampled rows for beta. `n_directions` is k, all kept directions for None. Dense p x p eigenproblems in float64:
-    16 p^2 bytes and minutes at p = 10,000.
+    16 p^2 bytes and minutes at p = 10,000 on a CPU. Unless `device` is "cpu", they are solved on a GPU of this process
+    where there is one with room for them (48 p^2 bytes). The state is in host memory.
     """
     check_range(kernel, Z[:_CHECKED_ROWS])
+    xp = namespace_with(device, _BYTES * Z.shape[0] ** 2)
     with library_threads(cpu_count()):
-        K_ZZ = np.asarray(lazy_kernel_matrix(kernel, Z, Z).compute(), np.float64)
+        K_ZZ = xp.asarray(np.asarray(lazy_kernel_matrix(kernel, Z, Z, device=device).compute(), np.float64))
         sigma, V = symmetric_eigen(0.5 * (K_ZZ + K_ZZ.T))
-    kept = sigma > _TOLERANCE * sigma[-1]
-    T64 = V[:, kept] / np.sqrt(sigma[kept])
-    T = np.ascontiguousarray(T64, Z.dtype)
-    C = np.asarray(lazy_gram_sum(gram_parts, T).compute()) / n_samples
+    dropped = int((sigma <= _TOLERANCE * sigma[-1]).sum())
+    T64 = V[:, dropped:] / xp.sqrt(sigma[dropped:])
+    del K_ZZ, V  # twice p^2 numbers
+    T = np.ascontiguousarray(to_host(T64), Z.dtype)
+    C = xp.asarray(np.asarray(lazy_gram_sum(gram_parts, T).compute())) / n_samples
     with library_threads(cpu_count()):
-        lam, U = symmetric_eigen(0.5 * (C + C.T))
-    lam, U = np.maximum(lam[::-1], np.finfo(np.float64).tiny), U[:, ::-1]
+        ascending, U = symmetric_eigen(0.5 * (C + C.T))
+    lam = np.maximum(to_host(ascending)[::-1], np.finfo(np.float64).tiny)
     k = lam.size if n_directions is None else n_directions
     if not 1 <= k <= lam.size:
         raise SpecError(f"{k} conditioned directions were asked, but the Nystrom kernel has rank {lam.size}")
     usable = max(1, min(k, int(np.count_nonzero(lam > _TOLERANCE * lam[0]))))
     conditioner = np.minimum(1.0, np.sqrt(lam[usable - 1] / lam))
-    M = np.ascontiguousarray(T64 @ U, Z.dtype)
-    psi = np.asarray(kernel.block(X_H, kernel.points(Z, kernel.shift_for(Z))) @ M, np.float64)
+    M = np.ascontiguousarray(_with_signs(to_host(T64 @ U[:, ::-1])), Z.dtype)
+    points = to_device(Z, xp)
+    K_HZ = kernel.block(to_device(X_H, xp), kernel.points(points, kernel.shift_for(points)))
+    psi = to_host(K_HZ @ xp.asarray(M)).astype(np.float64)
     reach = (psi**2 * conditioner).sum(axis=1) * (1.0 if w_H is None else w_H)
     return NystromState(M, conditioner, lam, float(reach.max()), float((conditioner * lam).max()))
+
+
+def _with_signs(M: FloatArray) -> FloatArray:
+    """Return M with each column's largest number positive: libraries differ in the signs of eigenvectors."""
+    largest = np.abs(M).argmax(axis=0)
+    signed: FloatArray = M * np.sign(M[largest, np.arange(M.shape[1])])
+    return signed

@@ -15,15 +15,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy.linalg
 
-from daskkern.arrays import Array, IntArray
+from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
-from daskkern.backend.namespace import namespace_of
+from daskkern.backend.namespace import namespace_of, to_host
+from daskkern.backend.random import generator
 from daskkern.backend.tiles import multiply, multiply_blocks, multiply_transposed, multiply_transposed_blocks
 from daskkern.errors import DataError, SpecError
 from daskkern.preconditioners import NystromPart, NystromState
 from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, is_whole, loss_and_gradient, smoothness_of
 from daskkern.solvers.snapshot import Shard, Snapshot
+
+_SAME_BASIS = 1e-3
+"""Share by which rounding may move what an eigenbasis is known by."""
+_STREAM = 81
 
 
 @dataclass(frozen=True)
@@ -121,17 +127,51 @@ class NystromSGD(Solver[NystromRun]):
         ids = _numbers(problem)
         if problem.extra.features is None:
             return Snapshot({"A": Shard(ids, state.A), **state.average.shards(ids)}, {"w": state.w}, numbers)
-        return Snapshot({"w": Shard(ids, state.w), **state.average.shards(ids)}, {}, numbers)
+        probe = {"probe": _probe(problem.extra.state.M)}
+        return Snapshot({"w": Shard(ids, state.w), **state.average.shards(ids)}, probe, numbers)
 
     def restore(self, problem: Problem, saved: Snapshot) -> NystromRun:
         fresh = self.init(problem, SerialCommunicator())
         xp, ids, step = namespace_of(fresh.w), _numbers(problem), int(saved.numbers["step"])
         average = fresh.average.restored(saved, ids, xp)
         if problem.extra.features is None:
-            if "w" not in saved.whole or saved.whole["w"].shape != fresh.w.shape:
+            if "w" not in saved.whole or saved.whole["w"].shape[1:] != fresh.w.shape[1:]:
                 raise DataError("a saved state does not fit this Nystrom-SGD: its weights have another shape")
-            return NystromRun(xp.asarray(saved.whole["w"]), xp.asarray(saved.rows("A", ids)), step, average)
+            w = _in_this_basis(problem.extra.state.M, saved)
+            return NystromRun(xp.asarray(w), xp.asarray(saved.rows("A", ids)), step, average)
+        _check_basis(problem.extra.state.M, saved)
         return NystromRun(xp.asarray(saved.rows("w", ids)), fresh.A, step, average)
+
+
+def _in_this_basis(M: HostArray, saved: Snapshot) -> HostArray:
+    """Return the weights w (r, c) of a saved ``A = M w``: as they were saved, unless M was another one then.
+
+    Eigenvectors of close eigenvalues, and all signs, depend on the library and the device that found them. The
+    coefficients A do not: ``w = (M^T M)^-1 M^T A`` are their weights in any basis.
+    """
+    w, A = to_host(saved.whole["w"]), saved.rows("A", np.arange(M.shape[0]))
+    if len(w) == M.shape[1] and np.linalg.norm(M @ w - A) <= _SAME_BASIS * np.linalg.norm(A):
+        return w
+    M64 = M.astype(np.float64)
+    found: HostArray = scipy.linalg.solve(M64.T @ M64, M64.T @ A, assume_a="pos").astype(w.dtype)
+    return found
+
+
+def _probe(M: HostArray) -> HostArray:
+    """Return a number of each eigenfeature (r,), float64, that another basis would not have."""
+    probe: HostArray = generator(0, _STREAM).standard_normal(M.shape[0]) @ M
+    return probe
+
+
+def _check_basis(M: HostArray, saved: Snapshot) -> None:
+    """Raise DataError where the weights of a stored run belong to other eigenfeatures: A is not known there."""
+    before, now = saved.whole.get("probe"), _probe(M)
+    if before is None or before.shape != now.shape or np.abs(before - now).max() > _SAME_BASIS * np.abs(now).max():
+        raise DataError(
+            "the saved weights of this Nystrom-SGD belong to other eigenfeatures than those that were found now: "
+            "another device or library finds others. Go on where the run began, begin anew, or take mode='streamed', "
+            "which goes on anywhere"
+        )
 
 
 def _numbers(problem: Problem) -> IntArray:

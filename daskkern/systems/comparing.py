@@ -140,20 +140,7 @@ def compare(
     watched = source if test is None else StoreSource.at(test)
     check_comparable(watched, source)
     changes = {"kernel": kernel, "alpha": alpha, "seed": seed, "max_seconds": budget_s}
-    curves = []
-    for chosen in systems:
-        if told is not None:
-            told(chosen.name, None)
-        begun = time.perf_counter()
-        try:
-            curves.append(_curve(chosen, source, watched, columns, changes, client, told))
-        except KeyboardInterrupt:
-            if not curves:
-                raise
-            curves.append(_unfinished(chosen, begun))
-        if curves[-1].reason == "interrupted":  # a fit that has a model so far ends with it, and raises nothing
-            curves += [_unfinished(each, None) for each in systems[len(curves) :]]
-            break
+    curves = _curves(systems, lambda chosen: _curve(chosen, source, watched, columns, changes, client, told), told)
     info = source.info
     return Comparison(
         store,
@@ -164,7 +151,7 @@ def compare(
         info.n_rows,
         info.n_features,
         "gaussian:median" if kernel is None else repr(kernel),
-        tuple(curves),
+        curves,
         {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
     )
 
@@ -173,6 +160,25 @@ def settings_of(chosen: System, task: str, columns: int | None, changes: dict[st
     """Return the settings of a system with what was asked for all of them."""
     settings = chosen.for_task(task, columns).fit_settings()
     return replace(settings, **{name: value for name, value in changes.items() if value is not None})
+
+
+def _curves(systems: Sequence[System], one: Callable[[System], Curve], told: Told | None) -> tuple[Curve, ...]:
+    """Return the curve of each system, made by `one`; after an interrupt those that follow are unfinished."""
+    curves: list[Curve] = []
+    for chosen in systems:
+        if told is not None:
+            told(chosen.name, None)
+        begun = time.perf_counter()
+        try:
+            curves.append(one(chosen))
+        except KeyboardInterrupt:
+            if not curves:
+                raise
+            curves.append(_unfinished(chosen, begun))
+        if curves[-1].reason == "interrupted":  # a fit that has a model so far ends with it, and raises nothing
+            curves += [_unfinished(each, None) for each in systems[len(curves) :]]
+            break
+    return tuple(curves)
 
 
 def _curve(

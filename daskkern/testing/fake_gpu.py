@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -45,6 +45,8 @@ SIGNATURES = {
     "cuda.runtime.getDeviceProperties": ("device",),
     "cuda.runtime.setDevice": ("device",),
     "cuda.runtime.memGetInfo": (),
+    "linalg.eigh": ("a",),
+    "linalg.qr": ("a",),
     "RawModule": ("code",),
     "RawModule.get_function": ("name",),
     "RawKernel.__call__": ("grid", "block", "args"),
@@ -129,7 +131,10 @@ class FakeGpu:
         cupy.__dict__.update(
             names, __version__="stand-in", ndarray=FakeArray, asarray=self._asarray, cuda=cuda_module(),
             RawModule=lambda code: _Module(self, code),
-            get_default_memory_pool=lambda: SimpleNamespace(total_bytes=lambda: 1 << 20, free_all_blocks=lambda: None),
+            get_default_memory_pool=lambda: SimpleNamespace(
+                total_bytes=lambda: 1 << 20, free_bytes=lambda: 0, free_all_blocks=lambda: None
+            ),
+            linalg=SimpleNamespace(eigh=_function(np.linalg.eigh), qr=_function(np.linalg.qr)),
         )  # fmt: skip
         return cupy
 
@@ -145,6 +150,7 @@ class FakeGpu:
         """Within the context, this is what ``import cupy`` gives."""
         parts = {
             "cupy": self.module, "cupy.cuda": self.module.cuda, "cupy.cuda.nccl": self.module.cuda.nccl,
+            "cupyx": _cupyx(),
         }  # fmt: skip
         before = {name: sys.modules.get(name) for name in parts}
         sys.modules.update(parts)
@@ -157,6 +163,13 @@ class FakeGpu:
                     del sys.modules[name]
                 else:
                     sys.modules[name] = module
+
+
+def _cupyx() -> ModuleType:
+    """Return ``cupyx``: NumPy raises in any case."""
+    cupyx = ModuleType("cupyx")
+    cupyx.__dict__["errstate"] = lambda *, linalg: nullcontext(linalg)
+    return cupyx
 
 
 def _function(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,7 +205,7 @@ def cuda_module() -> ModuleType:
     nccl.__dict__.update(available=True)  # ranks of one GPU take the host
     cuda.__dict__.update(
         runtime=runtime, Event=Event, Stream=Stream, nccl=nccl, get_current_stream=lambda device_id=-1: default,
-        alloc_pinned_memory=lambda size: bytearray(size),
+        alloc_pinned_memory=lambda size: bytearray(size), get_allocator=lambda: default.synchronize,
         cublas=SimpleNamespace(gemmEx=gemm_ex, **_OPS, **_COMPUTE), device=SimpleNamespace(get_cublas_handle=lambda: 5),
     )  # fmt: skip
     return cuda

@@ -3,21 +3,25 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 
 import numpy as np
 import scipy.linalg
 from distributed import Client
 
-from daskkern.arrays import FloatArray, HostArray
+from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.concurrency import compute_threads, library_threads
+from daskkern.backend.namespace import namespace_for, settle, to_device
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
-from daskkern.backend.tiles import for_each, slices
+from daskkern.backend.tiles import slices
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks
 from daskkern.data.rows import Fields, Rows
 from daskkern.kernels import Kernel
 from daskkern.kernels.products import multiply_blocks, multiply_transposed
+from daskkern.kernels.rows import module_of
 from daskkern.linalg.blas import subtract_product
+from daskkern.linalg.projection import each_panel
 from daskkern.preconditioners import column_statistics, usable
 from daskkern.solvers import EigenPro, NystromSGD
 from daskkern.training.disk_rates import DiskRates, measure_disk
@@ -83,7 +87,7 @@ class Rates:
 
 
 def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: int, with_disk: bool) -> Rates:
-    """Measure in this process, on rows of `source`.
+    """Measure in this process, on rows of `source` and on the device of the fit.
 
     Parameters
     ----------
@@ -99,14 +103,15 @@ def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: i
     X, row_s = _read(rows)
     settings = replace(settings, kernel=settings.kernel.resolve(X[:512]))
     kernel, points = _columns(rows, settings, X)
+    xp = namespace_for(settings.device)
     m, p = min(_ROWS, sizes.m, X.shape[0]), min(_COLUMNS, sizes.own, points.shape[0])
     left, Z = _some(X, m), points[:p]
     threads = sizes.threads * ranks_here
     with compute_threads(threads):
-        call_s, matvec, block, product = _kernel_times(kernel, left, Z, sizes.c)
-        factor = _factor_rate(min(block_width(sizes.p, sizes.ranks), 512), settings.dtype, threads)
+        call_s, matvec, block, product = _kernel_times(kernel, to_device(left, xp), to_device(Z, xp), sizes.c)
+        factor = _factor_rate(min(block_width(sizes.p, sizes.ranks), 512), settings.dtype, threads, xp)
     with library_threads(threads):
-        flops64, memory = _library_rates()
+        flops64, memory = _library_rates(xp)
     disk = measure_disk(scratch_folder(settings)) if with_disk else None
     each = 1e9 * ranks_here / (m * p)
     return Rates(
@@ -116,7 +121,7 @@ def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: i
         factor / ranks_here,
         flops64 / ranks_here,
         memory / ranks_here,
-        _fresh_memory() / ranks_here,
+        (_fresh_memory() if xp is np else memory) / ranks_here,  # a GPU's memory pool is as fast as its memory
         row_s,
         call_s,
         _expected_batch(settings, kernel, X, sizes),
@@ -257,10 +262,12 @@ def _some(X: HostArray, count: int) -> HostArray:
     return X[generator(0, _STREAM).integers(0, X.shape[0], count)]
 
 
-def _kernel_times(kernel: Kernel, X: HostArray, Z: HostArray, c: int) -> tuple[float, float, float, float]:
+def _kernel_times(kernel: Kernel, X: Array, Z: Array, c: int) -> tuple[float, float, float, float]:
     """Return seconds of a call, of a matvec, of a block, and of both products with a block from memory."""
-    points = kernel.points(Z, kernel.shift_for(Z))
-    A, g = np.ones((Z.shape[0], c), X.dtype), np.ones((X.shape[0], c), X.dtype)
+    xp = module_of(X)
+    shift = kernel.shift_for(Z)
+    points = kernel.points(Z, None if shift is None else xp.asarray(shift))  # a mapped kernel's own is on the host
+    A, g = xp.ones((Z.shape[0], c), X.dtype), xp.ones((X.shape[0], c), X.dtype)
     few = slice(0, min(16, X.shape[0]))
     tiny = kernel.points(Z[:16], None)
     kernel.matvec(X[few], points, A)  # a compiled engine compiles now
@@ -268,11 +275,11 @@ def _kernel_times(kernel: Kernel, X: HostArray, Z: HostArray, c: int) -> tuple[f
     copies = [kernel.block(X, points) for _ in range(2 if X.shape[0] * Z.shape[0] > _ENTRIES // 4 else 1)]
     cuts = slices(Z.shape[0], max(1, -(-Z.shape[0] // 24)))
 
-    def products() -> None:
+    def products() -> Array:
         block = copies.pop(0)
-        multiply_blocks(block, A, cuts, np)
-        multiply_transposed(block, g, np)
         copies.append(block)
+        multiply_blocks(block, A, cuts, xp)
+        return multiply_transposed(block, g, xp)
 
     return (
         _time(lambda: kernel.matvec(X[few], tiny, A[:16])),
@@ -282,19 +289,27 @@ def _kernel_times(kernel: Kernel, X: HostArray, Z: HostArray, c: int) -> tuple[f
     )
 
 
-def _factor_rate(width: int, dtype: str, threads: int) -> float:
-    """Return flops a second of the downdates of a factor, each in a thread of its own."""
+def _factor_rate(width: int, dtype: str, threads: int, xp: ModuleType) -> float:
+    """Return flops a second of the downdates of a factor, each in a thread of its own on a CPU."""
     rows = 2048
-    outs = [np.ones((rows, width), dtype) for _ in range(max(1, threads))]
-    tall, square = np.ones((rows, width), dtype), np.ones((width, width), dtype)
-    seconds = _time(lambda: for_each(outs, lambda out: subtract_product(out, tall, square)))
+    outs = [xp.ones((rows, width), dtype) for _ in range(max(1, threads) if xp is np else 1)]
+    tall, square = xp.ones((rows, width), dtype), xp.ones((width, width), dtype)
+
+    def downdates() -> Array:
+        each_panel(outs, lambda out: subtract_product(out, tall, square), xp)
+        return outs[0]
+
+    seconds = _time(downdates)
     return 2 * len(outs) * rows * width * width / seconds
 
 
-def _library_rates() -> tuple[float, float]:
+def _library_rates(xp: ModuleType) -> tuple[float, float]:
     """Return flops a second in float64, and bytes a second of a symmetric product."""
-    dense = np.ones((_FLOPS_SIZE, _FLOPS_SIZE))
+    dense = xp.ones((_FLOPS_SIZE, _FLOPS_SIZE))
     flops = 2 * _FLOPS_SIZE**3 / _time(lambda: dense @ dense)
+    if xp is not np:
+        wide, ones = xp.ones((_SYMV_SIZE, _SYMV_SIZE)), xp.ones((_SYMV_SIZE, 1))
+        return flops, _SYMV_SIZE**2 * 8 / _time(lambda: wide @ ones)
     symmetric, vector = np.ones((_SYMV_SIZE, _SYMV_SIZE), order="F"), np.ones(_SYMV_SIZE)
     memory = _SYMV_SIZE**2 * 4 / _time(lambda: scipy.linalg.blas.dsymv(1.0, symmetric, vector, lower=1))
     return flops, memory
@@ -309,11 +324,14 @@ def _fresh_memory() -> float:
     return done / (time.perf_counter() - begun)
 
 
-def _time(work: Callable[[], object], least: int = 2) -> float:
-    """Return the mean time of `work` over at least `least` calls and 30 ms: other jobs on the machine count, too."""
+def _time(work: Callable[[], Array], least: int = 2) -> float:
+    """Return the mean time of `work` over at least `least` calls and 30 ms: other jobs on the machine count, too.
+
+    A GPU has made what `work` returns before the clock is looked at.
+    """
     count, begun = 0, time.perf_counter()
     while True:
-        work()
+        settle(work())
         count += 1
         spent = time.perf_counter() - begun
         if spent > _LONG or (count >= least and spent > _ENOUGH):

@@ -21,6 +21,7 @@ from daskkern.events import EpochFinished
 from daskkern.solvers import Shard, Snapshot
 
 _HEADER = "header"
+_TIMES = ("seconds", "epoch_seconds")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Position:
     """How far a run is, after `steps` steps: `batch` batches of epoch number `epoch` are done.
 
     The losses of their `seen` rows sum up to `loss`; `epochs` are the epochs that have ended; `best` is the best
-    validation score so far and the epoch that had it. `seconds` is what this run has taken, after its set-up.
+    validation score so far and the epoch that had it. `seconds` is what this run has taken, after its set-up, and
+    `epoch_seconds` what has gone into this epoch, by all runs.
     """
 
     steps: int = 0
@@ -41,6 +43,7 @@ class Position:
     reason: str = ""
     """Why the run ended; empty while it goes on."""
     seconds: float = 0.0
+    epoch_seconds: float = 0.0
 
     def to_json(self) -> str:
         """Return the position as text; NaN and infinity are written as Python's json does."""
@@ -52,7 +55,7 @@ class Position:
         try:
             values = json.loads(text)
             values["epochs"] = tuple(EpochFinished(**epoch) for epoch in values["epochs"])
-            values["seconds"] = float(values.get("seconds", 0.0))
+            values |= {name: float(values.get(name, 0.0)) for name in _TIMES}
             values["best"] = None if values["best"] is None else (float(values["best"][0]), int(values["best"][1]))
             position = cls(**values)
         except (KeyError, TypeError, ValueError) as error:
@@ -60,8 +63,9 @@ class Position:
         for name in ("steps", "epoch", "batch", "seen"):
             if not isinstance(getattr(position, name), int) or getattr(position, name) < 0:
                 raise StoreError(f"the position in a checkpoint has {name} {getattr(position, name)!r}")
-        if not 0 <= position.seconds < math.inf:
-            raise StoreError(f"the position in a checkpoint has seconds {position.seconds!r}")
+        for name in _TIMES:
+            if not 0 <= getattr(position, name) < math.inf:
+                raise StoreError(f"the position in a checkpoint has {name} {getattr(position, name)!r}")
         return position
 
 

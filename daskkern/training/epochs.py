@@ -69,6 +69,8 @@ class Epochs:
     _wished: Wishes = field(default_factory=Wishes)
     _regroup: bool = False
     _taken_before: float = 0.0
+    _epoch_at: float = 0.0
+    """What the run had taken when this epoch began, as the ranks have agreed."""
     _whole: tuple[Any, Position] = field(init=False)
     """The last state between windows, and where that was."""
 
@@ -105,7 +107,7 @@ class Epochs:
         if saved is None:
             return self._solver.init(self.problem, self.comm), Position()
         position, ids = saved.position, self.problem.part.columns.ids
-        self._taken_before = position.seconds
+        self._taken_before, self._epoch_at = position.seconds, position.seconds - position.epoch_seconds
         if self.patience is not None and position.best is not None:
             grows = isinstance(self.settings.basis, DoublyStochastic)
             best = saved.snapshot.rows_or_zeros(_BEST, ids) if grows else saved.snapshot.rows(_BEST, ids)
@@ -120,6 +122,7 @@ class Epochs:
     def _epoch(self, state: Any, position: Position) -> tuple[Any, Position]:
         """Run one epoch from where `position` is in it, to the start of the next or to where a wish was granted."""
         begun, sent = time.perf_counter(), self.comm.bytes_sent
+        before = position.epoch_seconds
         state, position = self._batches(state, position, begun)
         if self._regroup:
             return state, position
@@ -130,7 +133,7 @@ class Epochs:
         epoch = EpochFinished(
             position.epoch,
             position.loss / max(position.seen, 1),
-            time.perf_counter() - begun,
+            before + time.perf_counter() - begun,
             watched.loss,
             watched.score,
             self.comm.bytes_sent - sent,
@@ -179,6 +182,7 @@ class Epochs:
                 if position.batch % _ASK_EVERY == 0:
                     self.keeper.tell()
                     self._wished = agree(self.comm, self.desk, self.keeper, self._taken(), self.limit_s)
+                    self._epoch_at = self._epoch_at if position.batch else self._wished.seconds
                 if self._wished.stop:
                     return state, position
                 state, loss = self._solver.step(self.problem, state, batch, self.comm)
@@ -230,7 +234,9 @@ class Epochs:
     def _keep(self) -> None:
         begun = time.perf_counter()
         state, position = self._whole
-        position = replace(position, seconds=self._wished.seconds)
+        seconds = self._wished.seconds
+        into_epoch = max(0.0, seconds - self._epoch_at) if position.batch else 0.0
+        position = replace(position, seconds=seconds, epoch_seconds=into_epoch)
         snapshot = self._solver.snapshot(self.problem, state)
         assert snapshot is not None
         shards = dict(snapshot.shards)

@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import FrameType
@@ -21,7 +21,7 @@ from daskkern.cluster.fits import FitCard, new_card
 from daskkern.cluster.gang import GangSettings
 from daskkern.cluster.lease import check_alone
 from daskkern.data.csr import gather
-from daskkern.events import EpochFinished, EpochTimed, FitFinished, Listener, silent
+from daskkern.events import INTERRUPTED, EpochFinished, EpochTimed, FitFinished, Listener, one_at_a_time, silent
 from daskkern.kernels import Mapped
 from daskkern.models import KernelModel
 from daskkern.monitor.environment import environment
@@ -42,6 +42,8 @@ from daskkern.training.resuming import named
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source, data_card, describe
 from daskkern.training.validation import check_comparable
+
+_TELL_S = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,7 @@ def fit(
     validation : Source or None
         Rows to watch, and for early stopping; must share classes and scaling with `source`.
     listener : callable
-        Told of every event, in this thread.
+        Told of every event, one after the other; of a Ctrl-C at once, in a thread of its own.
     gang : GangSettings or None
         Which workers, how long to wait for them, and what to do when some are lost.
     safety : Safety or None
@@ -168,7 +170,12 @@ def _local(
         rates = calibrate(source, settings, plan.sizes, shards, not plan.kept)
     plan = with_blocks(plan, settings, room, rates)
     plan.check()
-    with compute_threads(threads), features_for(source, settings, prepared) as features, _interrupts() as pressed:
+    listener = one_at_a_time(listener)
+    with (
+        compute_threads(threads),
+        features_for(source, settings, prepared) as features,
+        _interrupts(listener) as pressed,
+    ):
         task = RankTask(source, settings, prepared, validation, plan, threads, features, safety)
         result = run_rank(SerialCommunicator(), task, Desk(listener, pressed, report=listener))
     assert isinstance(result, RankResult)  # nobody asked it to regroup
@@ -176,24 +183,35 @@ def _local(
 
 
 @contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
+def _interrupts(listener: Listener) -> Iterator[Callable[[], bool]]:
     """Yield whether Ctrl-C was pressed since. The first press only asks; a second one interrupts at once."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed.is_set  # only the main thread may set handlers, and only it is interrupted
         return
     previous = signal.getsignal(signal.SIGINT)
+    # Told in a thread of its own: the listener may be at work in this one, in the middle of a line.
+    teller = threading.Thread(target=_tell, args=(listener,), name="daskkern-interrupt", daemon=True)
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if pressed.is_set() and callable(previous):
+        if not pressed.is_set():
+            pressed.set()
+            teller.start()
+        elif callable(previous):
             previous(number, frame)
-        pressed.set()
 
     signal.signal(signal.SIGINT, ask)
     try:
         yield pressed.is_set
     finally:
         signal.signal(signal.SIGINT, previous)
+        if pressed.is_set():
+            teller.join(_TELL_S)
+
+
+def _tell(listener: Listener) -> None:
+    with suppress(Exception):  # a listener that fails does so again at the next event, where it ends the fit
+        listener(INTERRUPTED)
 
 
 def _points(results: Sequence[RankResult]) -> Any:

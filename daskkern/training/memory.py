@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import psutil
 
-from daskkern.backend.namespace import namespace_for
+from daskkern.backend.namespace import free_on_device, namespace_for
 from daskkern.errors import MemoryBudgetError
 from daskkern.training.footprint import Items, Sizes
 from daskkern.training.remedies import remedies, total
@@ -178,8 +178,7 @@ def device_memory(device: str) -> int | None:
     xp = namespace_for(device)
     if not hasattr(xp, "cuda"):
         return None
-    free, _ = xp.cuda.runtime.memGetInfo()
-    return int(LIMIT_SHARE * free)
+    return int(LIMIT_SHARE * free_on_device(xp))
 
 
 def _largest(items: Items) -> str:

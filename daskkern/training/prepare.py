@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from daskkern.arrays import IntArray
+from daskkern.backend.namespace import give_back_memory, namespace_with
 from daskkern.backend.random import generator
 from daskkern.basis import AllRows, Landmarks
 from daskkern.data.rows import Rows
@@ -33,6 +34,13 @@ def prepare(source: Source, settings: FitSettings, held_out: bool, earlier: Prep
     All but the batches is that of `earlier`, where there is one. Dask arrays inside are computed by the active client,
     or by Dask's threads in this process.
     """
+    try:
+        return _prepared(source, settings, held_out, earlier)
+    finally:
+        give_back_memory(namespace_with(settings.device, 0))
+
+
+def _prepared(source: Source, settings: FitSettings, held_out: bool, earlier: Prepared | None) -> Prepared:
     clock = Clock()
     rows: Rows = source.open(settings.dtype)
     if earlier is not None:

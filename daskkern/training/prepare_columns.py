@@ -28,7 +28,6 @@ from daskkern.preconditioners import (
     ColumnStatistics,
     CovarianceState,
     FeatureBlocks,
-    SpectrumSettings,
     column_statistics,
     covariance_state,
     gram_of,
@@ -44,6 +43,7 @@ from daskkern.training.prepare_parts import (
     is_all,
     present,
     some_rows,
+    spectrum_settings,
 )
 from daskkern.training.prepared import Clock, Prepared
 from daskkern.training.sampling import Sampling
@@ -215,7 +215,7 @@ def prepare_covariance(
         flat(targets.weight(block)),
         blocks_of(kernel, points, present(held_out)),
         weight_H,
-        SpectrumSettings(None if solver.n_directions == "auto" else int(solver.n_directions), solver.rho, solver.tau),
+        spectrum_settings(solver, settings.device),
         settings.batch_limit(points.shape[0]),
         settings.dtype,
         settings.seed,

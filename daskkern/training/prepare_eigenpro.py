@@ -7,7 +7,7 @@ from daskkern.backend.random import generator
 from daskkern.basis import KernelBasis
 from daskkern.data.rows import Rows, take
 from daskkern.landmarks import LandmarkSet
-from daskkern.preconditioners import SpectrumSettings, eigenpro_state
+from daskkern.preconditioners import eigenpro_state
 from daskkern.solvers import EigenPro
 from daskkern.training.prepare_parts import (
     SUBSAMPLE,
@@ -18,6 +18,7 @@ from daskkern.training.prepare_parts import (
     held_out_rows,
     is_all,
     present,
+    spectrum_settings,
 )
 from daskkern.training.prepared import Clock, Prepared
 from daskkern.training.sampling import Sampling
@@ -55,7 +56,7 @@ def prepare_eigenpro(
         weight_S,
         present(block_H),
         weight_H,
-        SpectrumSettings(None if solver.n_directions == "auto" else int(solver.n_directions), solver.rho, solver.tau),
+        spectrum_settings(solver, settings.device),
         settings.batch_limit(held),
         settings.seed,
         drawn_S,

@@ -6,6 +6,7 @@ import numpy as np
 from distributed import default_client
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.namespace import give_back_memory, namespace_with, to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.basis import KernelBasis
 from daskkern.data.rows import Rows
@@ -21,6 +22,7 @@ from daskkern.training.sources import Source
 from daskkern.training.targets import Targets
 
 _GRAM_ROWS = 4096
+_GRAM_TIMES = 2
 
 
 def prepare_nystrom(
@@ -42,11 +44,15 @@ def prepare_nystrom(
     state = nystrom_state(
         settings.kernel,
         Z,
-        [_GramShare(source, settings.dtype, validation, settings.kernel, Z, targets, part) for part in shares],
+        [
+            _GramShare(source, settings.dtype, validation, settings.kernel, Z, targets, part, settings.device)
+            for part in shares
+        ],
         n,
         present(block_H),
         weight_H,
         None if directions == "auto" else int(directions),
+        settings.device,
     )
     clock.stage("spectrum", f"rank {state.conditioner.size} of {Z.shape[0]}, critical batch {state.critical_batch:.0f}")
     plan = batch_plan(rows, settings, state.critical_batch, Z.shape[0], Z.shape[0])
@@ -75,6 +81,8 @@ def _gram_tasks() -> int:
 class _GramShare:
     """``sum w phi phi^T``, phi = T^T k(Z, x), over a share of the rows; one float64 (r, r) sum is held.
 
+    On the worker's GPU, where `device` allows it and there is one with room.
+
     A share is made of whole blocks of `_GRAM_ROWS` rows, and each block's product is rounded by itself: in float32 the
     sum hardly depends on how many shares there are. With virtual shards there are as many as those.
     """
@@ -86,14 +94,21 @@ class _GramShare:
     Z: HostArray
     targets: Targets
     part: slice
+    device: str
 
     def __call__(self, T: HostArray) -> HostArray:
         rows = training_rows(self.source.open(self.dtype), self.validation)
-        points = self.kernel.points(self.Z, self.kernel.shift_for(self.Z))
-        total = np.zeros((T.shape[1], T.shape[1]))
+        xp = namespace_with(
+            self.device, _GRAM_TIMES * (_GRAM_ROWS * self.Z.shape[0] + self.Z.size + T.size + T.shape[1] ** 2) * 8
+        )
+        Z, T = to_device(self.Z, xp), xp.asarray(T)
+        points = self.kernel.points(Z, self.kernel.shift_for(Z))
+        total = xp.zeros((T.shape[1], T.shape[1]))
         for start in range(self.part.start, self.part.stop, _GRAM_ROWS):
             block = rows.read(start, min(start + _GRAM_ROWS, self.part.stop))
-            phi = self.kernel.block(present(block), points) @ T
+            phi = self.kernel.block(to_device(present(block), xp), points) @ T
             weight = self.targets.weight(block)
-            total += phi.T @ (phi if weight is None else phi * weight)
-        return total
+            total += phi.T @ (phi if weight is None else phi * xp.asarray(weight))
+        made: HostArray = to_host(total)
+        give_back_memory(xp)
+        return made

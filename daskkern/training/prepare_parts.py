@@ -7,6 +7,8 @@ from daskkern.backend.random import generator
 from daskkern.basis import AllRows
 from daskkern.data.plan import DEFAULT_WINDOW_BYTES, BatchPlan
 from daskkern.data.rows import Fields, RowBlock, Rows, take
+from daskkern.preconditioners import SpectrumSettings
+from daskkern.solvers import EigenPro
 from daskkern.training.sampling import Sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.targets import Targets
@@ -56,6 +58,12 @@ def present(block: RowBlock) -> HostArray:
 
 def flat(weight: HostArray | None) -> HostArray | None:
     return None if weight is None else weight[:, 0].astype(np.float64)
+
+
+def spectrum_settings(solver: EigenPro, device: str) -> SpectrumSettings:
+    """Return how the spectrum of EigenPro's preconditioner is found and damped, and where."""
+    directions = None if solver.n_directions == "auto" else int(solver.n_directions)
+    return SpectrumSettings(directions, solver.rho, solver.tau, device=device)
 
 
 def batch_plan(rows: Rows, settings: FitSettings, critical: float, held: int, width: int = 0) -> BatchPlan:

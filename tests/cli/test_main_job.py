@@ -293,6 +293,7 @@ def test_an_interrupt_leaves_a_model(workers, tmp_path, capfd):
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, seen + err
+    assert "stopping within a few steps, with the model so far; another Ctrl-C ends at once" in err
     assert "interrupted: the model so far is in" in out
     assert (tmp_path / "m.zarr").is_dir()
     assert run(capfd, "score", tmp_path / "m.zarr", tmp_path / "d.zarr")[0] == 0

@@ -44,6 +44,19 @@ def test_results_come_in_rank_order(client3: Client) -> None:
     assert_nothing_left(client3)
 
 
+def profile_kept(dask_worker: Worker) -> tuple[float, int | None, int | None]:
+    """How often a step of Dask's profile ends on a worker, in ms, and how many are kept."""
+    cycle = dask_worker.periodic_callbacks["profile-cycle"]
+    return cycle.callback_time, dask_worker.profile_history.maxlen, dask_worker.profile_keys_history.maxlen
+
+
+def test_dasks_profile_of_a_rank_does_not_fill_the_memory(client3: Client) -> None:
+    run_gang(client3, ranks.own_payload, 7, name="order")
+    assert set(client3.run(profile_kept).values()) == {(10_000.0, 100, 100)}
+    client3.run(lambda dask_worker: dask_worker.cycle_profile())
+    assert client3.profile() is not None
+
+
 def test_a_gang_may_be_smaller_than_the_cluster(client3: Client) -> None:
     addresses = list(client3.run(lambda: None))
     settings = GangSettings(n_ranks=1, workers=(addresses[2], addresses[0]))

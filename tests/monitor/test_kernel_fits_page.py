@@ -232,6 +232,21 @@ def test_a_page_without_fits_says_how_they_come() -> None:
     assert document.get_model_by_name("stop").disabled
 
 
+def test_a_fit_that_waits_has_not_run_yet() -> None:
+    kept = record(NAMES[0], 0)
+    waits, history = kept.status((), ()).to_message(), kept.history.to_message()
+    waits |= {"state": "queued", "submitted": 100.0, "started": 0.0, "ended": 0.0}
+    runs = {**waits, "state": "running", "started": 130.0}
+    prepares = {**waits, "state": "preparing"}
+    never = {**waits, "state": "cancelled", "ended": 150.0}
+    texts = [tables.facts(status, history, 160.0) for status in (waits, runs, prepares, never)]
+    assert "<span>Queued for</span><b>1 min 0 s</b>" in texts[0]
+    assert "<span>Running for</span><b>30 s</b>" in texts[1]
+    assert "<span>Submitted</span><b>1 min 0 s ago</b>" in texts[2]
+    assert "<span>Running for</span><b>-</b>" in texts[3]
+    assert "1 min 0 s" not in tables.fits_table([waits], "", 160.0)
+
+
 def test_what_clients_send_is_escaped(view: View) -> None:
     view.records["<script>"] = record("<script>", 1, name="<img src=x onerror=alert(1)>", owner="'><b>", out="<i>")
     made = KernelFits(view)

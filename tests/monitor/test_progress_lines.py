@@ -15,6 +15,7 @@ from daskkern.events import (
     FitStarted,
     RankReported,
     StageFinished,
+    StopRequested,
     WorkersLost,
 )
 from daskkern.monitor.progress import _clock, _is_live, progress
@@ -30,7 +31,9 @@ _FIT: list[Event] = [
     RankReported(1, "b", "cpu", 1_500_000_000, 10),
     BatchFinished(2, 2, 4, 0.7, 2345.0),
     WorkersLost("worker b was lost", 2),
-    FitFinished("max_epochs", 3, 9.0),
+    StopRequested("stopping after this step"),
+    BatchFinished(2, 3, 4, 0.7, 2345.0),
+    FitFinished("interrupted", 3, 9.0),
 ]
 
 
@@ -56,13 +59,16 @@ def test_the_line_tells_stage_epoch_batch_loss_score_rate_time_and_memory() -> N
         r"epoch 2/3 \| batch 2/4  loss 0\.7  score 0\.6543  \d+ s left  2,345 rows/s  1\.5 GB a rank", states[8]
     )
     assert states[9] == "recovering | forming the gang anew"
-    assert states[10].endswith("| ended: max_epochs")
+    assert states[10].startswith("stopping | ")
+    assert states[11].startswith("stopping, epoch 2/3 | batch 3/4")
+    assert states[12].endswith("| ended: interrupted")
 
 
 def test_without_a_terminal_there_are_whole_lines_only() -> None:
     (text,) = _shown(terminal=False)
     assert "epoch   1/3" in text
     assert "score 0.6543" in text
+    assert "\nstopping after this step\n" in text
     assert "rows/s" not in text
     assert "\x1b" not in text
 

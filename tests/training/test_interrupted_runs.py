@@ -1,8 +1,11 @@
 """A run that ends at a commit and goes on from it, on any number of ranks, is the run that was never interrupted."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import perf_counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -345,14 +348,29 @@ def test_a_run_that_has_a_name_keeps_it_and_its_time(tmp_path: Path) -> None:
     assert saved.position.seconds > 0
 
 
+def test_an_epoch_took_what_all_its_ranks_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(_fit(AllRows(), EigenPro()))
+    clock = itertools.count(0.0, 100.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "daskkern.training.epochs.time", SimpleNamespace(perf_counter=lambda: perf_counter() + next(clock))
+        )
+        runs.run(1, until=3)
+    runs.run(1)
+    first, second, *_ = (event for event in runs.events if isinstance(event, EpochFinished))
+    assert first.seconds > 200
+    assert second.seconds < 60
+
+
 @pytest.mark.parametrize("seconds", ['"soon"', "-1", "NaN", "Infinity", "null", "[]"])
 def test_a_position_with_no_number_of_seconds_is_refused(seconds: str) -> None:
-    text = Position(seconds=2.5).to_json()
-    assert Position.from_json(text).seconds == 2.5
+    text = Position(seconds=2.5, epoch_seconds=1.0).to_json()
+    assert Position.from_json(text) == Position(seconds=2.5, epoch_seconds=1.0)
     with pytest.raises(StoreError, match="position in a checkpoint"):
         Position.from_json(text.replace("2.5", seconds))
 
 
 def test_a_position_of_before_seconds_were_kept_is_read() -> None:
     text = Position(steps=3).to_json()
-    assert Position.from_json(text.replace(', "seconds": 0.0', "")).steps == 3
+    before = text.replace(', "seconds": 0.0', "").replace(', "epoch_seconds": 0.0', "")
+    assert Position.from_json(before) == Position(steps=3)

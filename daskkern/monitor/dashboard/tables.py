@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from daskkern.monitor.words import clock, memory, number, seconds
+from daskkern.monitor.words import clock, memory, number, ran, seconds
 
 _ACTIVE = ("submitted", "queued", "preparing", "running", "recovering")
 _SHOWN = 30
@@ -63,16 +63,15 @@ def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
     fit = escape(str(card["fit"]), quote=True)
     of = f"/{int(card['max_epochs'])}" if card["max_epochs"] else ""
     epoch = f"epoch {int(status['epoch'])}{of}" if status["epoch"] else "-"
-    begun = status["started"] or status["submitted"]
     cells = (
         f"<b>{escape(str(card['name']))}</b> <small>{fit}</small>",
         badge(status),
         escape(str(card["owner"])),
-        clock(begun),
+        clock(status["started"]) if status["started"] else "-",
         f"{_bar(share)} <small>{'' if math.isnan(share) else f'{100 * share:.0f}%, '}{epoch}</small>",
         number(status["loss"]),
         f"{float(status['rows_per_second']):,.0f}" if status["rows_per_second"] and is_active(status) else "-",
-        seconds((status["ended"] or now) - begun),
+        seconds(ran(status["started"], status["ended"], now)),
         seconds(status["seconds_left"]) if status["state"] == "running" else "-",
     )
     kind = " class='chosen'" if card["fit"] == chosen else ""
@@ -95,7 +94,6 @@ def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> 
     """Return how one fit stands, as HTML: its numbers large, its words small."""
     card, started = status["card"], history["started"]
     of = f" of {int(card['max_epochs'])}" if card["max_epochs"] else ""
-    begun = status["started"] or status["submitted"]
     tiles = (
         ("State", badge(status)),
         ("Epoch", f"{int(status['epoch'])}{of}"),
@@ -103,7 +101,7 @@ def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> 
         ("Training loss", number(status["loss"])),
         ("Validation score", number(status["validation_score"])),
         ("Speed", f"{float(status['rows_per_second']):,.0f} rows/s"),
-        ("Running for", seconds((status["ended"] or now) - begun)),
+        _time_so_far(status, now),
         ("Time left", seconds(status["seconds_left"]) if status["state"] == "running" else "-"),
     )
     words = [f"Rows from {escape(str(card['source']))}" if card["source"] else ""]
@@ -160,6 +158,14 @@ def _rank(rank: Mapping[str, Any], history: Mapping[str, Any], active: bool, now
         f"<span{late}>{heard}</span>",
         escape(str(lost)),
     )
+
+
+def _time_so_far(status: Mapping[str, Any], now: float) -> tuple[str, str]:
+    """Return what a fit has spent its time with, and how much."""
+    if status["started"] or not is_active(status):
+        return "Running for", seconds(ran(status["started"], status["ended"], now))
+    waits = status["state"] in ("submitted", "queued")
+    return "Queued for" if waits else "Submitted", seconds(now - status["submitted"]) + ("" if waits else " ago")
 
 
 def notices_table(history: Mapping[str, Any]) -> str:

@@ -1,0 +1,180 @@
+"""What happens before the first step, on a GPU or its stand-in, against the same on the CPU."""
+
+import sys
+from dataclasses import fields, replace
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from daskkern.arrays import HostArray
+from daskkern.backend import namespace
+from daskkern.backend.namespace import free_on_device, namespace_with
+from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures
+from daskkern.data.schema import Scaling
+from daskkern.kernels import Gaussian, Kernel, Laplacian
+from daskkern.linalg import eigen, lazy, lazy_kernel_matrix, symmetric_eigen, top_eigenpairs
+from daskkern.losses import Squared
+from daskkern.preconditioners import NystromState, SpectrumSettings, eigenpro_state, nystrom
+from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.training import calibration, prepare_nystrom
+from daskkern.training.calibration import Rates, calibrate
+from daskkern.training.outlook import outlook
+from daskkern.training.prepare import prepare
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import ArraySource, SourceInfo
+
+FAR = 300.0
+WORKERS = [lazy, eigen, nystrom, prepare_nystrom]
+"""Modules whose work goes to a device that has room."""
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The modules that have taken the device, in the order in which they did."""
+    taken: list[str] = []
+    for module in WORKERS:
+
+        def noted(device: str, n_bytes: float, name: str = module.__name__.rpartition(".")[2]) -> ModuleType:
+            found = namespace_with(device, n_bytes)
+            if found is not np:
+                taken.append(name)
+            return found
+
+        monkeypatch.setattr(module, "namespace_with", noted)
+    return taken
+
+
+def _rows(n: int, d: int, seed: int = 0) -> HostArray:
+    return np.random.default_rng(seed).standard_normal((n, d)) + FAR
+
+
+def _kernel_matrix(n: int = 160) -> HostArray:
+    X = _rows(n, 3)
+    return Gaussian(3.0).block(X, X)
+
+
+@pytest.mark.parametrize("first", [0, 150])
+def test_eigenpairs_of_a_matrix_on_the_device_are_made_there(xp: ModuleType, first: int) -> None:
+    K = _kernel_matrix()
+    values, vectors = symmetric_eigen(xp.asarray(K), first)
+    assert isinstance(values, xp.ndarray)
+    assert isinstance(vectors, xp.ndarray)
+    assert vectors.shape == (160, 160 - first)
+    np.testing.assert_allclose(values.get(), np.linalg.eigvalsh(K)[first:], atol=1e-12)
+    np.testing.assert_allclose(K @ vectors.get(), vectors.get() * values.get(), atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["dense", "krylov", "rsvd"])
+@pytest.mark.parametrize("is_lazy", [True, False])
+def test_leading_eigenpairs_agree_with_those_of_the_cpu(
+    xp: ModuleType, method: str, is_lazy: bool, used: list[str]
+) -> None:
+    K = _kernel_matrix()
+    matrix = da.from_array(K, chunks=70) if is_lazy else K
+    found, expected = (top_eigenpairs(matrix, 5, method=method, device=device) for device in ("gpu", "cpu"))
+    assert type(found.values) is type(found.vectors) is np.ndarray
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-9)
+    np.testing.assert_allclose(np.abs(found.vectors.T @ expected.vectors), np.eye(5), atol=1e-6)
+    assert len(used) == 1 if method == "dense" or not is_lazy else len(used) > 9
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(2.0), Laplacian(3.0)])
+def test_blocks_of_a_lazy_matrix_are_made_on_the_device_and_wait_on_the_host(
+    xp: ModuleType, kernel: Kernel, used: list[str]
+) -> None:
+    X, Z = _rows(40, 3), _rows(30, 3, 1)
+    found = lazy_kernel_matrix(kernel, X, Z, chunk=16, device="gpu").compute()
+    assert type(found) is np.ndarray
+    np.testing.assert_allclose(found, kernel.block(X, Z), atol=1e-12)
+    assert used == 6 * ["lazy"]
+
+
+def test_the_preconditioner_is_that_of_the_cpu(xp: ModuleType, used: list[str]) -> None:
+    S, H, w = _rows(120, 3), _rows(50, 3, 1), np.random.default_rng(2).uniform(0.5, 1.5, 120)
+    found, expected = (
+        eigenpro_state(Gaussian(3.0), S, w, H, None, SpectrumSettings(8, device=device), 1000, 0)
+        for device in ("gpu", "cpu")
+    )
+    for name in ("damping", "eigenvalues", "beta", "top"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-7)
+    damped = [(state.vectors * state.damping) @ state.vectors.T for state in (found, expected)]
+    np.testing.assert_allclose(*damped, atol=1e-7 * float(np.abs(damped[1]).max()))
+    assert sorted(used) == ["eigen", "lazy", "lazy", "lazy"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_eigenfeatures_are_those_of_the_cpu(xp: ModuleType, used: list[str], dtype: str) -> None:
+    X = _rows(200, 4)
+    source = ArraySource(X, X[:, 0], None, SourceInfo(200, 4, "regression", None, Scaling(), None, 1, True))
+    settings = FitSettings(Gaussian(2.0), Squared(), Landmarks(40), NystromSGD(), dtype=dtype)
+    found, expected = (prepare(source, replace(settings, device=device), False).state for device in ("gpu", "cpu"))
+    assert isinstance(found, NystromState)
+    assert isinstance(expected, NystromState)
+    assert type(found.M) is np.ndarray
+    assert found.M.dtype == dtype
+    accuracy = 1e-3 if dtype == "float32" else 1e-8
+    np.testing.assert_allclose(found.eigenvalues[:10], expected.eigenvalues[:10], rtol=accuracy)
+    K = Gaussian(2.0).block(X, np.asarray(_landmarks(source, settings)))
+    psi = [(K @ state.M)[:, :10] for state in (found, expected)]
+    np.testing.assert_allclose(*psi, atol=10 * accuracy * float(np.abs(psi[1]).max()))
+    assert set(used) == {"lazy", "nystrom", "prepare_nystrom"}
+
+
+def _landmarks(source: ArraySource, settings: FitSettings) -> HostArray:
+    chosen = prepare(source, replace(settings, device="cpu"), False)
+    assert chosen.indices is not None
+    return np.asarray(source.X)[chosen.indices]
+
+
+def test_work_without_room_on_the_device_is_done_on_the_host(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert namespace_with("gpu", 1000) is namespace_with("auto", 1000) is xp
+    assert namespace_with("cpu", 1000) is np
+    assert namespace_with("gpu", 1e15) is np
+    monkeypatch.setattr(namespace, "free_on_device", lambda xp: 0)
+    K = _kernel_matrix()
+    np.testing.assert_array_equal(
+        top_eigenpairs(K, 5, method="dense", device="gpu").vectors, top_eigenpairs(K, 5, method="dense").vectors
+    )
+
+
+def test_pools_count_as_free(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xp.cuda.runtime, "memGetInfo", lambda: (1000, 1 << 30))
+    monkeypatch.setattr(xp, "get_default_memory_pool", lambda: SimpleNamespace(free_bytes=lambda: 200))
+    assert free_on_device(xp) == 1200
+    made = SimpleNamespace(pool_size=lambda: 50_000)
+    rmm = SimpleNamespace(mr=SimpleNamespace(get_current_device_resource=lambda: made))
+    monkeypatch.setitem(sys.modules, "rmm", rmm)
+    assert free_on_device(xp) == 1200, "CuPy takes its memory elsewhere"
+
+    def allocate(size: int) -> None:
+        raise AssertionError
+
+    allocate.__module__ = "rmm.allocators.cupy"
+    monkeypatch.setattr(xp.cuda, "get_allocator", lambda: allocate)
+    assert free_on_device(xp) == 51_200
+    del made.pool_size  # memory without a pool
+    assert free_on_device(xp) == 1200
+
+
+def test_without_a_gpu_the_set_up_does_without() -> None:
+    if namespace_with("auto", 0) is not np:
+        pytest.skip("this machine has a GPU; run without CUDA_VISIBLE_DEVICES to see it done without")
+    assert namespace_with("gpu", 0) is np
+
+
+@pytest.mark.parametrize("basis", [Landmarks(40), AllRows(), NystromFeatures(40)])
+def test_a_calibration_measures_the_device(xp: ModuleType, basis: BasisSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = _rows(200, 4)
+    source = ArraySource(X, X[:, 0], None, SourceInfo(200, 4, "regression", None, Scaling(), None, 1, True))
+    settings = FitSettings(Gaussian(2.0), Squared(), basis, EigenPro(), device="gpu")
+    plan = outlook(source, settings, 1, 1, 1 << 30, 1 << 30)
+    assert plan.sizes is not None
+    settled: list[Any] = []
+    monkeypatch.setattr(calibration, "settle", settled.append)
+    rates = calibrate(source, settings, plan.sizes, 1, with_disk=False)
+    assert all(isinstance(made, xp.ndarray) for made in settled)
+    assert len(settled) > 6
+    assert all(getattr(rates, field.name) > 0 for field in fields(Rates) if field.name != "disk")
