@@ -10,7 +10,7 @@ from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import listing, say
 from daskkern.data.own_files import Kind, check_file
 from daskkern.errors import SpecError
-from daskkern.events import EpochFinished, Event
+from daskkern.events import EpochFinished, Event, StopRequested
 from daskkern.kernels import RadialKernel, parse_kernel
 from daskkern.systems import GROUPS, SYSTEMS, Comparison, Curve, System, compare, sweep, system
 from daskkern.systems.plot import plot_comparison
@@ -185,6 +185,8 @@ def _tell(name: str, event: Event | None) -> None:
         click.echo(f"{name} ...", err=True)
     elif isinstance(event, EpochFinished):
         click.echo(f"  {name}: epoch {event.epoch}, {event.seconds:.2g} s, loss {event.loss:.5g}", err=True)
+    elif isinstance(event, StopRequested):
+        click.echo(f"  {name}: {event.reason}", err=True)
 
 
 def _show(found: Comparison) -> None:

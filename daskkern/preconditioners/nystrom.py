@@ -15,12 +15,14 @@ the Gram sums here give the same eigenfeatures (to 8e-13 in float64) in one stre
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.concurrency import cpu_count, library_threads
 from daskkern.backend.namespace import namespace_with, to_device, to_host
+from daskkern.backend.random import generator
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
 from daskkern.linalg import lazy_gram_sum, lazy_kernel_matrix, symmetric_eigen
@@ -29,6 +31,7 @@ from daskkern.preconditioners.eigenpro import check_range
 _SAFETY = 0.99
 _TOLERANCE = 1e-6
 _CHECKED_ROWS = 2000
+_STREAM = 45
 _BYTES = 8 * 6
 """Of the two eigenproblems on a GPU, for each entry."""
 
@@ -58,6 +61,12 @@ class NystromState:
     eigenvalues: FloatArray
     beta: float
     top: float
+
+    @cached_property
+    def probe(self) -> HostArray:
+        """A number of each eigenfeature, (r,), which another basis would not have."""
+        drawn = generator(0, _STREAM).standard_normal(self.M.shape[0]).astype(self.M.dtype)
+        return np.asarray(drawn @ self.M)
 
     @property
     def critical_batch(self) -> float:

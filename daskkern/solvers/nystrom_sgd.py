@@ -20,7 +20,6 @@ import scipy.linalg
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.random import generator
 from daskkern.backend.tiles import multiply, multiply_blocks, multiply_transposed, multiply_transposed_blocks
 from daskkern.errors import DataError, SpecError
 from daskkern.preconditioners import NystromPart, NystromState
@@ -29,7 +28,6 @@ from daskkern.solvers.snapshot import Shard, Snapshot
 
 _SAME_BASIS = 1e-3
 """Share by which rounding may move what an eigenbasis is known by."""
-_STREAM = 81
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ class NystromSGD(Solver[NystromRun]):
         ids = _numbers(problem)
         if problem.extra.features is None:
             return Snapshot({"A": Shard(ids, state.A), **state.average.shards(ids)}, {"w": state.w}, numbers)
-        probe = {"probe": _probe(problem.extra.state.M)}
+        probe = {"probe": problem.extra.state.probe}
         return Snapshot({"w": Shard(ids, state.w), **state.average.shards(ids)}, probe, numbers)
 
     def restore(self, problem: Problem, saved: Snapshot) -> NystromRun:
@@ -139,7 +137,7 @@ class NystromSGD(Solver[NystromRun]):
                 raise DataError("a saved state does not fit this Nystrom-SGD: its weights have another shape")
             w = _in_this_basis(problem.extra.state.M, saved)
             return NystromRun(xp.asarray(w), xp.asarray(saved.rows("A", ids)), step, average)
-        _check_basis(problem.extra.state.M, saved)
+        _check_basis(problem.extra.state.probe, saved)
         return NystromRun(xp.asarray(saved.rows("w", ids)), fresh.A, step, average)
 
 
@@ -157,15 +155,9 @@ def _in_this_basis(M: HostArray, saved: Snapshot) -> HostArray:
     return found
 
 
-def _probe(M: HostArray) -> HostArray:
-    """Return a number of each eigenfeature (r,), float64, that another basis would not have."""
-    probe: HostArray = generator(0, _STREAM).standard_normal(M.shape[0]) @ M
-    return probe
-
-
-def _check_basis(M: HostArray, saved: Snapshot) -> None:
+def _check_basis(now: HostArray, saved: Snapshot) -> None:
     """Raise DataError where the weights of a stored run belong to other eigenfeatures: A is not known there."""
-    before, now = saved.whole.get("probe"), _probe(M)
+    before = saved.whole.get("probe")
     if before is None or before.shape != now.shape or np.abs(before - now).max() > _SAME_BASIS * np.abs(now).max():
         raise DataError(
             "the saved weights of this Nystrom-SGD belong to other eigenfeatures than those that were found now: "

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from daskkern.errors import DataError
 from daskkern.kernels import Gaussian
-from daskkern.preconditioners import nystrom_state
-from daskkern.solvers.nystrom_sgd import _in_this_basis
+from daskkern.preconditioners import NystromState, nystrom_state
+from daskkern.solvers.nystrom_sgd import _check_basis, _in_this_basis
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 P, R = 50, 20
@@ -48,3 +49,15 @@ def test_the_largest_number_of_each_eigenfeature_is_positive() -> None:
 
     M = nystrom_state(kernel, Z, [gram], 300, X, None, None).M
     assert (M[np.abs(M).argmax(axis=0), np.arange(M.shape[1])] > 0).all()
+
+
+def test_stored_weights_of_another_basis_are_refused() -> None:
+    M, w, _ = _saved("float64")
+    state, other = (NystromState(basis, np.ones(R), np.ones(R), 1.0, 1.0) for basis in (M, M[:, ::-1]))
+    saved = Snapshot({"w": Shard(np.arange(R), w)}, {"probe": state.probe * (1 + 1e-6)}, {})
+    _check_basis(state.probe, saved)
+    for probe in (other.probe, state.probe[:-1]):
+        with pytest.raises(DataError, match="belong to other eigenfeatures"):
+            _check_basis(probe, saved)
+    with pytest.raises(DataError, match="belong to other eigenfeatures"):
+        _check_basis(state.probe, Snapshot({"w": Shard(np.arange(R), w)}, {}, {}))

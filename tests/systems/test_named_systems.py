@@ -12,7 +12,7 @@ import daskkern
 from daskkern import systems
 from daskkern.basis import Landmarks, NystromFeatures, RandomFeatures
 from daskkern.errors import SpecError
-from daskkern.events import EpochFinished, Event
+from daskkern.events import EpochFinished, Event, StopRequested
 from daskkern.kernels import Gaussian
 from daskkern.systems import GROUPS, SYSTEMS, Comparison, System, compare
 from daskkern.systems.plot import plot_comparison
@@ -119,9 +119,10 @@ def test_an_interrupt_leaves_what_was_found(stores: tuple[str, str]) -> None:
 
 
 def test_an_interrupt_that_a_fit_heeds_ends_the_comparison(stores: tuple[str, str]) -> None:
-    pressed = []
+    pressed, answers = [], []
 
     def told(name: str, event: Event | None) -> None:
+        answers.extend([event.reason] if isinstance(event, StopRequested) else [])
         if isinstance(event, EpochFinished) and event.epoch == 1 and not pressed:
             pressed.append(name)
             signal.raise_signal(signal.SIGINT)
@@ -131,6 +132,8 @@ def test_an_interrupt_that_a_fit_heeds_ends_the_comparison(stores: tuple[str, st
     assert [curve.reason for curve in found.curves] == ["interrupted"] * 3
     assert found.curves[0].error is not None  # of the model so far
     assert [curve.problem for curve in found.curves[1:]] == ["not run", "not run"]
+    assert len(answers) == 1
+    assert answers[0].startswith("stopping within a few steps")
 
 
 def test_time_is_a_budget(stores: tuple[str, str]) -> None:
