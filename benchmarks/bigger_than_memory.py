@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--features", type=int, default=500)
     parser.add_argument("--landmarks", type=int, default=10_000)
-    parser.add_argument("--batch-size", type=int, default=1536)
+    parser.add_argument("--batch-size", type=int, default=768)
     parser.add_argument("--slice", type=int, default=60_000, help="rows that are held in memory")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory-limit", default="1GB", help="of each worker")
