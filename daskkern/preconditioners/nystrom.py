@@ -65,7 +65,7 @@ class NystromState:
     @cached_property
     def probe(self) -> HostArray:
         """A number of each eigenfeature, (r,), which another basis would not have."""
-        drawn = generator(0, _STREAM).standard_normal(self.M.shape[0]).astype(self.M.dtype)
+        drawn = generator(0, _STREAM).standard_normal(self.M.shape[:1]).astype(self.M.dtype)
         return np.asarray(drawn @ self.M)
 
     @property
