@@ -220,5 +220,5 @@ def test_tasks_of_a_worker_with_a_workers_certificate_only_can_be_clients(files:
         tls_ca_file=files.ca, tls_worker_cert=files.cert, tls_worker_key=files.key, require_encryption=True
     )
     assert security.get_connection_args("client")["ssl_context"] is None
-    CollectivesPlugin().setup(SimpleNamespace(security=security, handlers={}))
+    CollectivesPlugin().setup(SimpleNamespace(security=security, handlers={}, periodic_callbacks={}))
     assert security.get_connection_args("client")["ssl_context"] is not None
