@@ -5,7 +5,7 @@
 
 import queue
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any
@@ -16,7 +16,7 @@ from daskkern.cluster.epoch import GangOrder
 from daskkern.cluster.fits import event_of
 from daskkern.cluster.fits_client import ask_fits
 from daskkern.cluster.members import Pulse
-from daskkern.cluster.membership import live_workers, tell_workers
+from daskkern.cluster.membership import ask_scheduler, live_workers, tell_workers
 from daskkern.cluster.rank import RankMain
 from daskkern.cluster.settings import GangSettings
 from daskkern.cluster.supervisor import STARTED, GangReport, Reform, supervise
@@ -135,14 +135,22 @@ class Attendance:
         alive = live_workers(self._client)
         silent = self._pulse.silent(alive)
         self._look_for_workers(bool(alive.keys() - silent))
-        if self._home in silent:  # without it, Dask runs the supervisor elsewhere
+        for home in silent & {self._home, self._next_home(silent)}:  # without it, Dask runs the supervisor elsewhere
             silence_s = self._settings.silence_s
-            ask_fits(self._client, "drop", address=self._home, silence_s=silence_s)
+            if ask_fits(self._client, "drop", address=home, silence_s=silence_s) and self._start_deadline is not None:
+                self._start_deadline = now + self._settings.start_timeout_s
         if self._start_deadline is not None and now > self._start_deadline:
             raise ClusterError(
                 f"no worker started fit '{name}' within {self._settings.start_timeout_s:g} s: they are busy with other "
                 "tasks or paused for memory; wait for them, add workers, or raise start_timeout_s"
             )
+
+    def _next_home(self, silent: set[str]) -> str | None:
+        """Return the silent worker that Dask gave the supervisor to, which could not yet say so itself."""
+        if not silent or self._future is None:
+            return None
+        given: Mapping[str, Sequence[Any]] = ask_scheduler(self._client, "processing")
+        return next((address for address in silent if self._future.key in given.get(address, ())), None)
 
     def _heed(self, wish: str) -> None:
         """Do what somebody asked the scheduler for: "stop" is an interrupt, "abort" the second one."""

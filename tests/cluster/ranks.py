@@ -1,7 +1,10 @@
 """What the ranks of the tests run. In a module of its own, which the workers import."""
 
 import os
+import signal
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -97,6 +100,31 @@ def ways_of_messages(comm: Communicator, payload: Any, desk: Desk) -> list[str]:
 
 def ways_of(pool: Any) -> list[Any]:
     return [way for ways in list(pool.values()) for way in list(ways)]
+
+
+@dataclass(frozen=True)
+class Hangs:
+    """A payload that stops the first process of `pids` that unpickles it twice, and does nothing to the others.
+
+    The first time is that of the check whether the workers can.
+    """
+
+    pids: tuple[int, ...]
+    mark: str
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return _unpickled, (self.pids, self.mark)
+
+
+def _unpickled(pids: tuple[int, ...], mark: str) -> Hangs:
+    if os.getpid() in pids:
+        try:
+            os.close(os.open(f"{mark}-{os.getpid()}", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            with suppress(FileExistsError):
+                os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+                os.kill(os.getpid(), signal.SIGSTOP)
+    return Hangs(pids, mark)
 
 
 def own_payload(comm: Communicator, payload: Any, desk: Desk) -> tuple[int, Any]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import ranks
@@ -103,6 +104,20 @@ def test_a_worker_that_hangs_is_left_behind(victim: int) -> None:
             client.wait_for_workers(3, timeout=30)  # a cluster that closes while a nanny starts one leaves it behind
         assert [result[:2] for result in found] == [(2, float(STEPS))] * 2
         assert story.kinds(FitResumed)[-1].batch >= 25
+
+
+def test_a_worker_that_hangs_before_its_supervisor_begins_is_left_behind(tmp_path: Path) -> None:
+    with local_cluster(2) as client:
+        pids = tuple(worker_pids(client).values())
+        payload = ranks.Hangs(pids, str(tmp_path / "hangs"))
+        settings = replace(QUICK, rejoin_s=1.0, start_timeout_s=20.0)
+        found = run_gang(client, ranks.own_payload, payload, name="hangs", settings=settings)
+        assert (tmp_path / "hangs").exists()
+        assert {value for _, value in found} == {payload}
+        for pid in pids:
+            with suppress(ProcessLookupError):  # its nanny has started another
+                kill(pid, how=signal.SIGCONT)
+        client.wait_for_workers(2, timeout=30)
 
 
 def test_workers_that_join_are_used() -> None:
