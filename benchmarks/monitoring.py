@@ -34,7 +34,7 @@ from products.machine import OthersLoad, describe_machine, versions
 import daskkern
 from daskkern.backend.concurrency import cpu_count
 from daskkern.basis import Landmarks
-from daskkern.cluster.fits_plugin import install_fits
+from daskkern.cluster.fits_client import install_fits
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
