@@ -65,6 +65,11 @@ def test_a_tiny_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     _try(name, tmp_path, monkeypatch)
 
 
+@pytest.mark.parametrize("name", LONGER)
+def test_a_script_that_takes_longer_finds_what_it_imports(name: str) -> None:
+    assert callable(import_module(name).main)
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", LONGER)
