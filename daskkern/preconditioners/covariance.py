@@ -18,6 +18,7 @@ Where we differ: the step follows from rows held out of the subsample, as in the
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 import scipy.linalg
@@ -59,11 +60,10 @@ class CovarianceState(StableSteps):
     beta: float
     top: float
 
-    def part(self, ids: HostArray, dtype: str, xp: object = np) -> "CovariancePart":
+    def part(self, ids: HostArray, dtype: str, xp: ModuleType = np) -> "CovariancePart":
         """Return what a rank needs that holds the features `ids`. Copies its rows of E."""
-        as_array = xp.asarray  # type: ignore[attr-defined]
         return CovariancePart(
-            as_array(np.ascontiguousarray(self.vectors[ids], dtype)), as_array(self.damping[:, None].astype(dtype))
+            xp.asarray(np.ascontiguousarray(self.vectors[ids], dtype)), xp.asarray(self.damping[:, None].astype(dtype))
         )
 
 

@@ -19,6 +19,7 @@ computed from rows held out of S, because in-sample values are far too small whe
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 import dask.array as da
 import numpy as np
@@ -93,10 +94,11 @@ class EigenProState(StableSteps):
     beta: float
     top: float
 
-    def part(self, ids: HostArray, dtype: str, xp: object = np) -> "EigenProPart":
+    def part(self, ids: HostArray, dtype: str, xp: ModuleType = np) -> "EigenProPart":
         """Return what a rank needs that holds the rows `ids` (numbers in S, ascending) of the subsample."""
-        as_array = xp.asarray  # type: ignore[attr-defined]
-        return EigenProPart(as_array(self.vectors[ids].astype(dtype)), as_array(self.damping.astype(dtype)[:, None]))
+        return EigenProPart(
+            xp.asarray(self.vectors[ids].astype(dtype)), xp.asarray(self.damping.astype(dtype)[:, None])
+        )
 
 
 @dataclass(frozen=True)

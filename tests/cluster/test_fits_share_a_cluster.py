@@ -19,7 +19,7 @@ from daskkern.cluster.fits_client import ask_fits
 from daskkern.cluster.gang import GangSettings, run_gang
 from daskkern.cluster.lease import admitted
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError, SpecError
-from daskkern.events import Event, FitQueued, silent
+from daskkern.events import Event, FitQueued, StopRequested, silent
 from daskkern.testing.cluster import local_cluster, wait_until
 from daskkern.training.handle import FitHandle, find_fit, list_fits
 
@@ -88,6 +88,7 @@ def test_the_second_of_two_fits_waits_and_says_for_what(client2: Client, start: 
     assert ahead == (find_fit_named(client2, "first"),)
     cancel(client2, "first")
     assert len(first.future.result(timeout=20)) == 2
+    assert sum(isinstance(event, StopRequested) for event in first.events) == 1
     second.wait_until_running(2)
     cancel(client2, "second")
     second.future.result(timeout=20)
