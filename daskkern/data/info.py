@@ -8,10 +8,11 @@ import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.data.provenance import recorded
-from daskkern.data.rows import Fields, Rows, StoreRows
+from daskkern.data.rows import Fields, Rows
 from daskkern.data.schema import ClassLabel, StoreInfo
 from daskkern.data.shuffle_detection import target_order
 from daskkern.data.store import Store, StoreSource, open_store, stored_bytes
+from daskkern.data.store_rows import StoreRows
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 

@@ -25,6 +25,7 @@ from daskkern.data.remote_errors import INSTALL, is_cut_short, sentence
 from daskkern.errors import SpecError, StoreError
 
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 
 RETRIES, TIMEOUT = "DASKKERN_REMOTE_RETRIES", "DASKKERN_REMOTE_TIMEOUT"
 """Environment variables: times that a request is repeated (10), and seconds for one, its answer included (120)."""
@@ -78,17 +79,17 @@ def open_zarr(place: str | os.PathLike[str], mode: Any = "r") -> zarr.Group:
         raise
 
 
-async def for_each(do: Callable[[str], Awaitable[None]], keys: Sequence[str], at_once: int) -> None:
-    """Await ``do(key)`` for all keys, `at_once` of them at a time; the first error ends it."""
-    waiting = iter(keys)
+async def for_each(do: Callable[[Item], Awaitable[None]], items: Sequence[Item], at_once: int) -> None:
+    """Await ``do(item)`` for all items, `at_once` of them at a time; the first error ends it."""
+    waiting = iter(items)
 
     async def work() -> None:
-        for key in waiting:
-            await do(key)
+        for item in waiting:
+            await do(item)
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(at_once, len(keys))):
+            for _ in range(min(at_once, len(items))):
                 tasks.create_task(work())
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None

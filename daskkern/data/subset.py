@@ -1,12 +1,13 @@
 """Rows without some of them: what remains for training when rows are held out for validation."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.csr import FeatureRows
-from daskkern.data.rows import Fields, Rows
+from daskkern.data.rows import ALL, Fields, RowBlock, Rows
 
 
 class RowsWithout(Rows):
@@ -23,6 +24,10 @@ class RowsWithout(Rows):
         self.has_weight, self.dtype = rows.has_weight, rows.dtype
         if rows.n_stored is not None:
             self.n_stored = rows.n_stored * self.n_rows // rows.n_rows
+
+    def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
+        """Yield places and the rows there, as the whole rows read them."""
+        return self._rows.parts_at(original_numbers(positions, self._excluded), fields)
 
     def _read_features(self, start: int, stop: int) -> FeatureRows:
         block, keep = self._span(start, stop, Fields.X)

@@ -14,8 +14,9 @@ from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, RandomFeatures
+from daskkern.data.array_rows import ArrayRows
 from daskkern.data.csr import as_csr
-from daskkern.data.rows import ArrayRows, Rows
+from daskkern.data.rows import Rows
 from daskkern.data.schema import Scaling
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.base import as_kernel, as_seed

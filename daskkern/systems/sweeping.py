@@ -18,7 +18,8 @@ from daskkern.backend.tiles import slices, tile_pool
 from daskkern.basis import AllRows, Landmarks
 from daskkern.cluster.clients import ClusterLike, client_of
 from daskkern.cluster.membership import live_workers
-from daskkern.data.rows import ArrayRows, Rows, take
+from daskkern.data.array_rows import ArrayRows
+from daskkern.data.rows import Rows, take
 from daskkern.errors import SpecError
 from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.kernels import Gaussian

@@ -17,13 +17,15 @@ from distributed import Client, Future, get_client, get_worker, wait
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
+from daskkern.data.array_rows import ArrayRows
 from daskkern.data.csr import FeatureRows, first_not_finite, is_sparse, stack_rows
 from daskkern.data.encoding import Encoding
 from daskkern.data.remote import is_url, name_of_place, public
-from daskkern.data.rows import ArrayRows, Fields, Rows, StoreRows
+from daskkern.data.rows import Fields, Rows
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.data.store import StoreSource as StoreLocation
 from daskkern.data.store import open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.errors import ClusterError, DaskkernError, DataError, SpecError
 
 _CACHED_BLOCKS = 8

@@ -9,7 +9,8 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.backend.timed import TimedCommunicator
-from daskkern.data.rows import ArrayRows, Rows, take
+from daskkern.data.array_rows import ArrayRows
+from daskkern.data.rows import Rows, take
 from daskkern.errors import DataError
 from daskkern.losses import best_of, decode
 from daskkern.solvers import Problem

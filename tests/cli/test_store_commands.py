@@ -9,8 +9,8 @@ import pytest
 
 from daskkern.cli import info
 from daskkern.cli.main import main
-from daskkern.data.rows import StoreRows
 from daskkern.data.store import open_store
+from daskkern.data.store_rows import StoreRows
 
 Run = Callable[..., tuple[int, str, str]]
 

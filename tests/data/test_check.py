@@ -13,8 +13,8 @@ import zarr
 from daskkern.arrays import HostArray
 from daskkern.data.check import CheckReport, check_store
 from daskkern.data.columns import Scaling
-from daskkern.data.rows import StoreRows
 from daskkern.data.store import checksum, open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.data.writer import StoreWriter
 from daskkern.errors import DaskkernError, StoreError
 

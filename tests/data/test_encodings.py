@@ -18,8 +18,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from daskkern.arrays import HostArray
 from daskkern.data.encoding import ColumnEncoding, encoding_from_json
 from daskkern.data.ingest import IngestReport, ingest
-from daskkern.data.rows import StoreRows
 from daskkern.data.store import open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError, StoreError
 
 Left = Callable[[], list[str]]

@@ -14,8 +14,9 @@ import daskkern
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import IngestReport, ingest
 from daskkern.data.ingest.split import TEST, Split, SplitSettings
-from daskkern.data.rows import RowBlock, StoreRows
+from daskkern.data.rows import RowBlock
 from daskkern.data.store import open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError, StoreError
 
 Left = Callable[[], list[str]]

@@ -12,8 +12,9 @@ import scipy.sparse
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import DaskArrays, ingest
-from daskkern.data.rows import RowBlock, StoreRows
+from daskkern.data.rows import RowBlock
 from daskkern.data.store import open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.errors import DataError
 
 

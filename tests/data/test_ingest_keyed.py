@@ -17,8 +17,8 @@ import zarr
 import daskkern
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import ingest
-from daskkern.data.rows import StoreRows
 from daskkern.data.store import open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.errors import DataError
 
 Left = Callable[[], list[str]]

@@ -15,8 +15,9 @@ import pytest
 import daskkern
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import IngestReport, ingest
-from daskkern.data.rows import RowBlock, StoreRows
+from daskkern.data.rows import RowBlock
 from daskkern.data.store import open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError
 
 Left = Callable[[], list[str]]

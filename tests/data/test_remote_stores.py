@@ -25,10 +25,10 @@ from daskkern.data.ingest import ingest
 from daskkern.data.provenance import made_now
 from daskkern.data.remote import RETRIES, TIMEOUT, RemoteStore, name_of_place, open_zarr, public
 from daskkern.data.remote_group import upload
-from daskkern.data.rows import StoreRows
 from daskkern.data.schema import FORMAT, Scaling
 from daskkern.data.shuffle import shuffle_store
 from daskkern.data.store import Store, open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.data.writer import StoreWriter
 from daskkern.errors import StoreError
 from daskkern.kernels import Gaussian

@@ -16,10 +16,10 @@ import daskkern
 from daskkern.arrays import HostArray
 from daskkern.data import work_folder as work_module
 from daskkern.data.columns import Scaling
-from daskkern.data.rows import StoreRows
 from daskkern.data.shuffle import shuffle_store
 from daskkern.data.shuffle_buckets import Buckets, row_keys
 from daskkern.data.store import Store, open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.data.stored import StoredBlock, StoredRows
 from daskkern.data.writer import StoreWriter
 from daskkern.errors import MemoryBudgetError, SpecError, StoreError

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from daskkern.arrays import HostArray
+from daskkern.data.array_rows import ArrayRows
 from daskkern.data.batches import BatchPlan, iter_batches
 from daskkern.data.columns import Moments
 from daskkern.data.csr import as_csr, csr_rows, first_not_finite
-from daskkern.data.rows import ArrayRows, Fields, StoreRows, take
+from daskkern.data.rows import Fields, take
 from daskkern.data.store import open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.data.subset import RowsWithout
 from daskkern.data.writer import StoreWriter
 from daskkern.errors import DataError, SpecError, StoreError

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import ingest
 from daskkern.data.ingest.split import TEST, VALIDATION, Split, SplitSettings, apportion
-from daskkern.data.rows import StoreRows
 from daskkern.data.store import open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError
 
 Left = Callable[[], list[str]]

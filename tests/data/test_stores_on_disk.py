@@ -14,8 +14,8 @@ from daskkern.arrays import HostArray
 from daskkern.data.atomic import atomic_group
 from daskkern.data.columns import Moments, Scaling
 from daskkern.data.layout import default_chunk_rows, stored_dtype
-from daskkern.data.rows import StoreRows
 from daskkern.data.store import Store, open_store
+from daskkern.data.store_rows import StoreRows
 from daskkern.data.writer import StoreWriter
 from daskkern.errors import DataError, SpecError, StoreError
 

@@ -10,7 +10,8 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows
-from daskkern.data.rows import ArrayRows, Fields, take
+from daskkern.data.array_rows import ArrayRows
+from daskkern.data.rows import Fields, take
 from daskkern.data.subset import RowsWithout, original_numbers
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Gaussian

@@ -12,7 +12,7 @@ from test_memory_plans import CENTRES
 from daskkern import KernelClassifier, Landmarks
 from daskkern.arrays import Array
 from daskkern.backend.uploads import Arrived, Uploads
-from daskkern.data.rows import StoreRows
+from daskkern.data.store_rows import StoreRows
 from daskkern.data.writer import StoreWriter
 from daskkern.events import EpochFinished, Event
 from daskkern.kernels import Gaussian

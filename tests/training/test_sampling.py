@@ -9,7 +9,8 @@ from distributed import Client
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.arrays import HostArray
 from daskkern.cli.main import main
-from daskkern.data.rows import ArrayRows, Fields
+from daskkern.data.array_rows import ArrayRows
+from daskkern.data.rows import Fields
 from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Squared

@@ -9,7 +9,7 @@ import pytest
 
 from daskkern import Landmarks
 from daskkern.cli.fit import where_time_went
-from daskkern.data.rows import StoreRows
+from daskkern.data.store_rows import StoreRows
 from daskkern.data.writer import StoreWriter
 from daskkern.events import PARTS_OF_TIME, EpochTimed, Event
 from daskkern.kernels import Gaussian

@@ -13,11 +13,11 @@ import numpy as np
 from daskkern.arrays import IntArray
 from daskkern.data.atomic import working_place
 from daskkern.data.ingest.split import TRAIN, Split, SplitSettings
-from daskkern.data.rows import StoreRows
 from daskkern.data.shuffle import buckets_for
 from daskkern.data.shuffle_buckets import DEFAULT_MEMORY, Buckets
 from daskkern.data.shuffle_detection import target_order
 from daskkern.data.store import Store
+from daskkern.data.store_rows import StoreRows
 from daskkern.data.stored import StoredBlock, StoredRows
 from daskkern.data.work_folder import check_room
 from daskkern.data.writer import StoreWriter
