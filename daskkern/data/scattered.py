@@ -21,7 +21,7 @@ from daskkern.errors import StoreError
 
 _GAP = 1 << 17
 """Bytes: what lies closer is read together, since a request costs what reading some 100 kB does."""
-_PART = 1 << 24
+_PART = 1 << 22
 _AT_ONCE = 32
 
 
@@ -38,6 +38,19 @@ def has_plain_chunks(array: "zarr.Array[Any]") -> bool:
     """Return whether rows are byte ranges of chunks: neither compressed nor sharded, and not cut along columns."""
     codecs = _codecs(array)
     return len(codecs) == 1 and isinstance(codecs[0], BytesCodec) and tuple(array.chunks[1:]) == tuple(array.shape[1:])
+
+
+def gives_ranges(array: "zarr.Array[Any]") -> bool:
+    """Return whether parts of chunks can be read from where an array lies, which simple web servers refuse.
+
+    Asks for a byte of the metadata.
+    """
+    key = f"{array.store_path.path}/zarr.json".lstrip("/")
+    try:
+        found = sync(array.store_path.store.get(key, default_buffer_prototype(), RangeByteRequest(0, 1)))
+    except Exception:  # each store has a type of its own for it; what else is wrong will show in the reads
+        return False
+    return found is not None and len(found) == 1
 
 
 def parts_at(array: "zarr.Array[Any]", positions: IntArray) -> Iterator[tuple[slice, HostArray]]:
@@ -59,7 +72,7 @@ def parts_at(array: "zarr.Array[Any]", positions: IntArray) -> Iterator[tuple[sl
 
     Notes
     -----
-    Memory: about 16 MB as read, or one chunk if that is more, and the wanted rows of it.
+    Memory: 4 MiB as read, or one chunk if that is more, and the wanted rows of it.
     """
     row_bytes = array.dtype.itemsize * int(np.prod(array.shape[1:]))
     part: list[_Range] = []
@@ -120,15 +133,14 @@ async def _rows(array: "zarr.Array[Any]", span: _Range) -> HostArray:
         found = await array.store_path.store.get(
             path, default_buffer_prototype(), RangeByteRequest(begin, begin + size)
         )
-        data = b"" if found is None else found.to_bytes()
     except StoreError:
         raise
     except Exception as error:  # a lost disk or network: stores have types for each
         raise _damaged(array, span, f"{type(error).__name__}: {error}") from error
-    if len(data) != size:
+    if found is None or len(found) != size:
         what = "is missing" if found is None else "is shorter than its metadata says"
         raise _damaged(array, span, f"chunk {key} {what}")
-    return np.frombuffer(data, stored).reshape(shape)
+    return np.frombuffer(found.as_buffer_like(), stored).reshape(shape)
 
 
 def _codecs(array: "zarr.Array[Any]") -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from daskkern.data.array_rows import check_codes, float_dtype
 from daskkern.data.csr import FeatureRows
 from daskkern.data.csr_store import CsrReader
 from daskkern.data.rows import ALL, Fields, RowBlock, Rows
-from daskkern.data.scattered import has_plain_chunks, parts_at, rows_at
+from daskkern.data.scattered import gives_ranges, has_plain_chunks, parts_at, rows_at
 from daskkern.data.store import Store, ZarrArray, read_array
 
 
@@ -45,7 +45,8 @@ class StoreRows(Rows):
     def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
         """Yield places and the rows there; of uncompressed chunks, only what is wanted and what lies close is read."""
         wanted = {field: array for field, array in self._arrays.items() if field in fields and array is not None}
-        if not all(has_plain_chunks(array) for array in wanted.values()) or (self._csr and Fields.X in fields):
+        sparse = self._csr is not None and Fields.X in fields
+        if sparse or not all(has_plain_chunks(array) and gives_ranges(array) for array in wanted.values()):
             yield from super().parts_at(positions, fields)
         elif Fields.X not in wanted:
             yield slice(0, positions.size), self._block({f: rows_at(array, positions) for f, array in wanted.items()})

@@ -25,6 +25,7 @@ from daskkern.data.ingest import ingest
 from daskkern.data.provenance import made_now
 from daskkern.data.remote import RETRIES, TIMEOUT, RemoteStore, name_of_place, open_zarr, public
 from daskkern.data.remote_group import upload
+from daskkern.data.rows import take
 from daskkern.data.schema import FORMAT, Scaling
 from daskkern.data.shuffle import shuffle_store
 from daskkern.data.store import Store, open_store
@@ -110,6 +111,19 @@ def test_sparse_rows_are_read_by_range(objects: ObjectServer, tmp_path: Path) ->
     found = rows.read(17, 61)
     np.testing.assert_array_equal(found.X.toarray(), X[17:61].toarray())
     np.testing.assert_array_equal(found.y, y[17:61])
+
+
+def test_rows_far_apart_are_read_by_range(objects: ObjectServer, X: HostArray) -> None:
+    url = objects.url("scattered")
+    write(url, X)
+    rows = StoreRows(open_store(url))
+    objects.faults.fail_every, objects.faults.break_every = 5, 7
+    positions = np.array([102, 3, 50, 49, 3])
+    np.testing.assert_array_equal(take(rows, positions).X, X[positions])
+    objects.faults.clear()
+    _delete(url, "X/c/12/0")
+    with pytest.raises(StoreError, match="chunk c/12/0 is missing"):
+        take(rows, positions)
 
 
 def test_a_missing_and_a_changed_chunk_are_named(objects: ObjectServer, X: HostArray) -> None:
@@ -306,6 +320,7 @@ def test_stores_and_models_are_read_from_web_servers(
     url = f"{web}/made.zarr"
     assert_same(open_store(url), local)
     assert check_store(url).is_whole
+    np.testing.assert_array_equal(take(StoreRows(open_store(url)), np.array([99, 5])).X, X[[99, 5]])  # without ranges
     assert describe_store(url).stored_bytes == describe_store(tmp_path / "made.zarr").stored_bytes
     assert_same(shuffle_store(url, tmp_path / "there", seed=1), shuffle_store(local.group, tmp_path / "here", seed=1))
     save_model(_model(rng), tmp_path / "model")
