@@ -6,8 +6,8 @@ EigenPro with landmarks and delayed projections, one pass over the store, by wor
 The same model is fitted to a store of some of the rows before and after, with the same batches and by workers with
 enough memory: after the first pass they hold those rows, and rates are of the later passes. Rates are rows a second of
 a pass, without set-up. Kernel blocks are never kept. Peak memory is the highest resident size of each worker's process,
-looked at ten times a second; planned is what `daskkern plan` says of one rank. The store stays in the folder, and is
-taken again if it has the size.
+looked at ten times a second, in the whole fit and before its first step; planned is what `daskkern plan` says of one
+rank. The store stays in the folder, and is taken again if it has the size.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from products.machine import describe_machine, sgemm_rate, versions
 from daskkern.basis import Landmarks
 from daskkern.data.store import open_store
 from daskkern.errors import StoreError
-from daskkern.events import WorkersLost
+from daskkern.events import BatchFinished, Event, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
@@ -103,10 +103,16 @@ def measure(store: Path, options: argparse.Namespace) -> dict[str, Any]:
     before = held_rate(store, options, settings)
     with workers(options, options.memory_limit) as client, Watch(list(client.run(os.getpid).values())) as watch:
         lost: list[WorkersLost] = []
+        before_steps: list[int] = []
+
+        def listen(event: Event) -> None:
+            if isinstance(event, WorkersLost):
+                lost.append(event)
+            elif isinstance(event, BatchFinished) and not before_steps:
+                before_steps.append(watch.peak)
+
         begun = time.perf_counter()
-        result = fit(
-            source, settings, client=client, listener=lambda e: lost.append(e) if isinstance(e, WorkersLost) else None
-        )
+        result = fit(source, settings, client=client, listener=listen)
         seconds = time.perf_counter() - begun
     streamed = rate(result, source.info.n_rows, 0)
     print(f"from the store: {streamed:,.0f} rows/s; {seconds:.0f} s in all", flush=True)
@@ -119,6 +125,7 @@ def measure(store: Path, options: argparse.Namespace) -> dict[str, Any]:
         "limit_of_a_worker_gb": limit / 1e9,
         "n_workers_lost": len(lost),
         "peak_of_a_worker_gb": round(watch.peak / 1e9, 3),
+        "peak_of_setup_gb": round(max(before_steps, default=0) / 1e9, 3),
         "planned_gb": round(plan.total / 1e9, 3),
         "setup_seconds": round(seconds - result.epochs[0].seconds, 1),
         "epoch_seconds": round(result.epochs[0].seconds, 1),
