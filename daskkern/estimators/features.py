@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
-from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, RandomFeatures
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, NystromFeatures, RandomFeatures
 from daskkern.data.array_rows import ArrayRows
 from daskkern.data.csr import as_csr
 from daskkern.data.rows import Rows
@@ -44,7 +44,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         values at landmarks as they are.
     random_state : int, RandomState or None
     dtype : "float32" or "float64"
-        Of the features.
+        Of the features; Nystrom features are computed in float64.
 
     Attributes
     ----------
@@ -84,9 +84,11 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"basis={basis!r} was asked of KernelFeatures; give RandomFeatures(n), NystromFeatures(n) or "
                 "Landmarks(n)"
             )
+        # The map of landmarks divides by roots of small eigenvalues, and by that multiplies what rounding changed.
+        self._working = "float64" if isinstance(basis, NystromFeatures) else self.dtype
         rows, self._scaling = self._rows(X)
         settings = FitSettings(
-            as_kernel(self.kernel), Squared(), basis, EigenPro(), seed=as_seed(self.random_state), dtype=self.dtype
+            as_kernel(self.kernel), Squared(), basis, EigenPro(), seed=as_seed(self.random_state), dtype=self._working
         )
         self.kernel_ = settings.kernel.resolve(some_rows(rows, settings))
         self._function, weights = column_functions(rows, replace(settings, kernel=self.kernel_))
@@ -106,7 +108,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _block(self, X: Any) -> HostArray:
         out = np.empty((X.shape[0], self._n_features_out), self.dtype)
         for rows in slices(X.shape[0], _BLOCK):
-            out[rows] = self._function.block(self._scaling.apply(X[rows], np.dtype(self.dtype)), self._points)
+            out[rows] = self._function.block(self._scaling.apply(X[rows], np.dtype(self._working)), self._points)
         if not np.isfinite(out).all():
             raise DataError(f"some rows have values too large for {self.dtype}; scale the features")
         return out
@@ -115,9 +117,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if is_store(X):
             source = StoreSource.at(X if isinstance(X, zarr.Group) else os.fspath(X))
             self.n_features_in_ = source.info.n_features
-            return source.open(self.dtype), source.info.scaling or Scaling()
+            return source.open(self._working), source.info.scaling or Scaling()
         if is_lazy(X):
             raise DataError("a dask array was given to fit; give a store, or a sample of its rows as NumPy array")
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
         check_finite(X)
-        return ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=np.dtype(self.dtype)), Scaling()
+        return ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=np.dtype(self._working)), Scaling()

@@ -27,6 +27,7 @@ from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.backend.tiles import multiply_transposed_blocks
 from daskkern.errors import DataError
+from daskkern.kernels.products import multiply
 from daskkern.linalg import top_eigenpairs
 from daskkern.preconditioners.eigenpro import SpectrumSettings, top_eigenvalue, usable
 from daskkern.preconditioners.stable_steps import StableSteps
@@ -78,9 +79,9 @@ class CovariancePart:
         """Return this rank's share of ``E^T r``, (k, c) float64; sum it over the ranks."""
         return multiply_transposed_blocks(self.vectors, gradient, blocks, namespace_of(gradient))
 
-    def apply(self, gradient: Array, projected: Array) -> Array:
+    def apply(self, gradient: Array, projected: Array, blocks: tuple[slice, ...]) -> Array:
         """Return the rank's rows (p_r, c) of ``P r`` from its rows of r and ``E^T r``."""
-        return gradient - self.vectors @ (self.damping * projected)
+        return gradient - multiply(self.vectors, self.damping * projected, namespace_of(gradient), blocks)
 
 
 def covariance_state(

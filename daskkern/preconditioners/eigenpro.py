@@ -32,6 +32,7 @@ from daskkern.backend.tiles import multiply_transposed_blocks
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
 from daskkern.kernels.points import squared_norms
+from daskkern.kernels.products import multiply
 from daskkern.linalg import lazy_kernel_matrix, top_eigenpairs
 from daskkern.preconditioners.stable_steps import StableSteps
 
@@ -115,9 +116,9 @@ class EigenProPart:
         """
         return multiply_transposed_blocks(self.vectors, gradient, blocks, namespace_of(gradient))
 
-    def apply(self, projected: Array) -> Array:
-        """Return ``V_r D u``, (s_r, c): what the rank's members of S gain, per unit of step."""
-        return self.vectors @ (self.damping * projected)
+    def apply(self, projected: Array, blocks: Sequence[slice]) -> Array:
+        """Return ``V_r D u``, (s_r, c): what the rank's members of S gain, per unit of step. `blocks` as above."""
+        return multiply(self.vectors, self.damping * projected, namespace_of(projected), blocks)
 
 
 def eigenpro_state(

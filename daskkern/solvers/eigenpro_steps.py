@@ -161,8 +161,10 @@ def step_all_rows(
     working = state.working * shrink if problem.alpha else state.working.copy()
     here, rows = (xp.asarray(numbers) for numbers in _own_rows(setup, batch))
     working[here] -= (eta / m) * g[rows]  # the rows of a batch are distinct
-    working[:n_head] += eta * setup.part.apply(projected)
-    at_S = state.at_S - eta * (residual - setup.damped @ projected) if problem.alpha else state.at_S
+    working[:n_head] += eta * setup.part.apply(projected, setup.head_blocks)
+    at_S = state.at_S
+    if problem.alpha:
+        at_S = at_S - eta * (residual - multiply(setup.damped, projected, xp, setup.head_blocks))
     return replace(state, working=working, at_S=at_S, step=state.step + 1), loss
 
 
@@ -192,7 +194,7 @@ def step_window(
     residual = pulled[:n_head] + problem.alpha * state.at_S if problem.alpha else pulled[:n_head]
     projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
     working = state.working * shrink
-    working[:n_head] += eta * setup.part.apply(projected)
+    working[:n_head] += eta * setup.part.apply(projected, setup.head_blocks)
     correction = multiply(setup.damped, projected, xp, dealt)
     pending = state.pending * shrink + eta * (pulled - correction)
     at_S = state.at_S - eta * (residual - correction[:n_head]) if problem.alpha else state.at_S

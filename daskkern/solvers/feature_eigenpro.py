@@ -35,4 +35,5 @@ def feature_direction(problem: Problem, w: Array, batch: Batch, comm: Communicat
     if problem.alpha:
         gradient = gradient + problem.alpha * w
     shares = setup.part.project(gradient, problem.part.columns.blocks)
-    return setup.part.apply(gradient, comm.allreduce(shares).astype(problem.dtype)), loss
+    projected = comm.allreduce(shares).astype(problem.dtype)
+    return setup.part.apply(gradient, projected, problem.part.columns.blocks), loss

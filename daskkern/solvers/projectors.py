@@ -67,7 +67,7 @@ class EigenProProjector:
             u = comm.allreduce(self.preconditioner.project(pulled, self.part.columns.head_blocks)).astype(h.dtype)
             own = np.isin(batch, self.part.columns.ids, assume_unique=True).nonzero()[0]
             t[xp.asarray(self._local(batch[own]))] -= (eta / batch.size) * g[xp.asarray(own)]
-            t[:n_head] += (eta / batch.size) * self.preconditioner.apply(u)
+            t[:n_head] += (eta / batch.size) * self.preconditioner.apply(u, self.part.columns.head_blocks)
         return t
 
     def _members(self, batch: HostArray, comm: Communicator) -> tuple[HostArray, HostArray]:

@@ -1,5 +1,6 @@
 """A rank's own columns: their points, the projector on them, and the preconditioner's part."""
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -103,11 +104,17 @@ def _eigenpro_setup(
     directions = xp.asarray((state.vectors * state.damping).astype(dtype))
     subsample = basis.points(to_device(prepared.subsample, xp))
     heads = tuple(columns.head_blocks)
+
+    def times_directions(blocks: Sequence[slice]) -> Array:
+        """Return ``K_ZS V D`` of own columns, block by block: BLAS's last bits depend on how many there are."""
+        parts = [basis.kernel.matvec(to_device(points[block], xp), subsample, directions) for block in blocks]
+        return xp.concatenate(parts).astype(dtype) if parts else xp.empty((0, directions.shape[1]), dtype)
+
     if basis.all_rows:
-        damped = basis.kernel.matvec(to_device(points[:n_head], xp), subsample, directions).astype(dtype)
+        damped = times_directions(heads)
         order = np.argsort(columns.ids)
         return EigenProSetup(state, preconditioner, damped, None, 1, heads, order, columns.ids[order])
-    damped = basis.kernel.matvec(to_device(points, xp), subsample, directions).astype(dtype)
+    damped = times_directions(columns.blocks)
     projector: Projector
     if is_exact(solver, basis.n_columns):
         projector = _exact(prepared, rows, comm, xp, task)
