@@ -117,12 +117,12 @@ def one_fit(
 
 
 @contextmanager
-def faults(client: Client, every_s: float, hangs: float, seed: int, record: Record) -> Iterator[None]:
-    """Kill a random worker every `every_s` seconds; a share of `hangs` is stopped instead."""
-    rng, stop = random.Random(seed), threading.Event()
+def faults(client: Client, seconds: float, every_s: float, hangs: float, seed: int, record: Record) -> Iterator[None]:
+    """Kill a random worker every `every_s` seconds, for `seconds`; a share of `hangs` is stopped instead."""
+    rng, stop, begun = random.Random(seed), threading.Event(), time.monotonic()
 
     def haunt() -> None:
-        while not stop.wait(every_s):
+        while not stop.wait(every_s) and time.monotonic() - begun < seconds:
             with suppress(OSError, IndexError, ValueError, TimeoutError, RuntimeError):
                 victim = rng.choice(list(_pids(client)))
                 os.kill(victim, signal.SIGSTOP if rng.random() < hangs else signal.SIGKILL)
@@ -163,7 +163,7 @@ def soak(
                     return
 
         try:
-            with faults(client, every_s, hangs, seed, record):
+            with faults(client, seconds, every_s, hangs, seed, record):
                 list(pool.map(keep_fitting, range(fits)))
             record.lost = [status.lost for status in list_fits(client)]
         finally:
@@ -183,7 +183,7 @@ def soak(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fits", type=int, default=25, help="fits at the same time")
-    parser.add_argument("--seconds", type=float, default=1200.0, help="new fits begin for so long")
+    parser.add_argument("--seconds", type=float, default=1200.0, help="new fits begin, and workers die, for so long")
     parser.add_argument("--every", type=float, default=6.0, metavar="SECONDS", help="between two faults")
     parser.add_argument("--hangs", type=float, default=0.1, help="share of the faults that stop a worker")
     parser.add_argument("--workers", type=int, default=4)
