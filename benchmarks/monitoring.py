@@ -13,8 +13,8 @@ of the viewer's machine.
 
 The cost is told in processor time, which is checked, and in seconds of the epochs, whose rounds differ by more than
 what is looked for. Processor time is that of what watching adds to: the process of the scheduler and the client, the
-workers' event loops, and the sending of events in the ranks' own threads. A share is what one side takes more of it than
-the other of the same round, in the median over the rounds, of the processor time of all processes of the fit.
+workers' event loops, and the sending of events in the ranks' own threads. A share is what one side takes more of it
+than the other of the same round, as a median over rounds, of the processor time of all processes of the fit.
 """
 
 import argparse
