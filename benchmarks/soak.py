@@ -140,7 +140,8 @@ def faults(client: Client, seconds: float, every_s: float, hangs: float, seed: i
 def _pids(client: Client) -> list[int]:
     """Return the workers' processes, without asking the workers: one may hang."""
     cluster: Any = client.cluster
-    return [worker.process.pid for worker in cluster.workers.values() if worker.process is not None]
+    processes = [worker.process for worker in cluster.workers.values()]
+    return [process.pid for process in processes if process is not None and process.pid is not None]
 
 
 def soak(

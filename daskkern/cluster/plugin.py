@@ -17,7 +17,7 @@ from daskkern.errors import ClusterError
 
 PLUGIN_NAME = f"daskkern_collectives_{PROTOCOL}"
 
-_PROFILE_STEP_MS, _PROFILE_STEPS = 10_000.0, 100
+_PROFILE_STEP_MS, _PROFILE_STEPS = 10_000.0, 20
 _LOST_STATES = frozenset({"cancelled", "released", "forgotten", "error"})
 
 
@@ -102,7 +102,7 @@ def _let_tasks_connect(worker: Worker) -> None:
 
 
 def _keep_less_profile(worker: Worker) -> None:
-    """Let the worker's statistical profile be kept in steps of 10 seconds, and the last 100 of them.
+    """Let the worker's statistical profile be kept in steps of 10 seconds, and the last 20 of them.
 
     Dask keeps 1,000 trees of calls, one a second, twice. Those of a rank, whose calls are deep, grow to 170 MB in a
     quarter of an hour (measured), which no plan of a fit's memory knows of.

@@ -120,7 +120,7 @@ def take(rows: Rows, positions: IntArray, fields: Fields = ALL) -> RowBlock:
     """Return the rows at `positions` (k,), in that order; no chunk is read twice.
 
     Positions may be unsorted and repeated. Of stores with uncompressed chunks, only the rows wanted and what lies close
-    to them is read. Memory: the result and one chunk, or 8 MiB if that is more.
+    to them is read. Memory: the result, and of one chunk, or 4 MiB if that is more, what is read and twice the rows.
     """
     positions = np.asarray(positions, dtype=np.int64)
     if positions.ndim != 1 or (positions.size and not 0 <= positions.min() <= positions.max() < rows.n_rows):

@@ -14,6 +14,7 @@ from zarr.abc.store import RangeByteRequest
 from zarr.codecs import BytesCodec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
+from zarr.storage import ZipStore
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.remote import for_each
@@ -41,15 +42,22 @@ def has_plain_chunks(array: "zarr.Array[Any]") -> bool:
 
 
 def gives_ranges(array: "zarr.Array[Any]") -> bool:
-    """Return whether parts of chunks can be read from where an array lies, which simple web servers refuse.
+    """Return whether parts of chunks can be read from where an array lies, and cost less than all of it.
 
-    Asks for a byte of the metadata.
+    Simple web servers refuse to; from a zip file everything before a part is read, too. Asks for a byte of the
+    metadata. Raises StoreError when it cannot be read.
     """
-    key = f"{array.store_path.path}/zarr.json".lstrip("/")
-    try:
-        found = sync(array.store_path.store.get(key, default_buffer_prototype(), RangeByteRequest(0, 1)))
-    except Exception:  # each store has a type of its own for it; what else is wrong will show in the reads
+    store, key = array.store_path.store, f"{array.store_path.path}/zarr.json".lstrip("/")
+    if isinstance(store, ZipStore) or "zip::" in str(getattr(store, "url", "")):
         return False
+    try:
+        found = sync(store.get(key, default_buffer_prototype(), RangeByteRequest(0, 1)))
+    except Exception as error:  # each store has types of its own
+        if any("NotSupported" in type(reason).__name__ for reason in (error, error.__cause__)):
+            return False
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"{array.store_path} cannot be read ({type(error).__name__}: {error})") from error
     return found is not None and len(found) == 1
 
 
@@ -72,7 +80,7 @@ def parts_at(array: "zarr.Array[Any]", positions: IntArray) -> Iterator[tuple[sl
 
     Notes
     -----
-    Memory: 4 MiB as read, or one chunk if that is more, and the wanted rows of it.
+    Memory: 4 MiB as read, or one chunk if that is more, and the wanted rows of it, twice.
     """
     row_bytes = array.dtype.itemsize * int(np.prod(array.shape[1:]))
     part: list[_Range] = []
@@ -100,7 +108,7 @@ def _ranges(positions: IntArray, chunk_rows: int, row_bytes: int) -> Iterator[_R
     """Yield the ranges of rows to read: cut where chunks end, and where a gap is not worth reading."""
     if not positions.size:
         return
-    apart = np.diff(positions) * row_bytes > _GAP
+    apart = (np.diff(positions) - 1) * row_bytes > _GAP
     cuts = np.flatnonzero(apart | (np.diff(positions // chunk_rows) > 0)) + 1
     edges = [0, *cuts.tolist(), positions.size]
     for begin, end in pairwise(edges):
@@ -114,7 +122,9 @@ def _read(array: "zarr.Array[Any]", positions: IntArray, part: list[_Range]) -> 
     async def one(span: _Range) -> None:
         block = await _rows(array, span)
         slots = slice(span.slots.start - places.start, span.slots.stop - places.start)
-        rows[slots] = block[positions[span.slots] - span.first]
+        wanted = positions[span.slots]
+        is_whole = wanted.size == len(block) and bool((np.diff(wanted) == 1).all())
+        rows[slots] = block if is_whole else block[wanted - span.first]
 
     sync(for_each(one, part, _AT_ONCE))
     return places, rows

@@ -32,6 +32,7 @@ class StoreRows(Rows):
         self.chunk_rows = info.chunk_rows
         self.task, self.classes, self.has_weight = info.task, info.classes, info.has_weight
         self._scaling, self._path = info.scaling, store.path
+        self._ranges: bool | None = None  # asked once, when it is needed
         self._csr = (
             CsrReader(store.csr_parts(), info.n_features, f"X of the store {store.path}") if info.is_sparse else None
         )
@@ -46,7 +47,7 @@ class StoreRows(Rows):
         """Yield places and the rows there; of uncompressed chunks, only what is wanted and what lies close is read."""
         wanted = {field: array for field, array in self._arrays.items() if field in fields and array is not None}
         sparse = self._csr is not None and Fields.X in fields
-        if sparse or not all(has_plain_chunks(array) and gives_ranges(array) for array in wanted.values()):
+        if sparse or not all(has_plain_chunks(array) for array in wanted.values()) or not self._gives_ranges(wanted):
             yield from super().parts_at(positions, fields)
         elif Fields.X not in wanted:
             yield slice(0, positions.size), self._block({f: rows_at(array, positions) for f, array in wanted.items()})
@@ -55,6 +56,11 @@ class StoreRows(Rows):
             for places, X in parts_at(wanted[Fields.X], positions):
                 read: dict[Fields, HostArray] = {f: rows_at(array, positions[places]) for f, array in others.items()}
                 yield places, self._block({**read, Fields.X: X})
+
+    def _gives_ranges(self, arrays: Mapping[Fields, ZarrArray]) -> bool:
+        if self._ranges is None and arrays:
+            self._ranges = gives_ranges(next(iter(arrays.values())))
+        return bool(self._ranges)
 
     def _block(self, stored: Mapping[Fields, HostArray]) -> RowBlock:
         X, y = stored.get(Fields.X), stored.get(Fields.y)

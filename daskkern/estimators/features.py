@@ -29,7 +29,7 @@ from daskkern.training.prepare_parts import some_rows
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import StoreSource, check_finite
 
-_BLOCK = 4096
+_BLOCK = 2048
 
 
 class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -84,12 +84,14 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"basis={basis!r} was asked of KernelFeatures; give RandomFeatures(n), NystromFeatures(n) or "
                 "Landmarks(n)"
             )
-        # The map of landmarks divides by roots of small eigenvalues, and by that multiplies what rounding changed.
-        self._working = "float64" if isinstance(basis, NystromFeatures) else self.dtype
-        rows, self._scaling = self._rows(X)
         settings = FitSettings(
-            as_kernel(self.kernel), Squared(), basis, EigenPro(), seed=as_seed(self.random_state), dtype=self._working
+            as_kernel(self.kernel), Squared(), basis, EigenPro(), seed=as_seed(self.random_state), dtype=self.dtype
         )
+        if isinstance(basis, NystromFeatures):
+            # The map of landmarks divides by roots of small eigenvalues, and by that multiplies what rounding changed.
+            settings = replace(settings, dtype="float64")
+        self._working = np.dtype(settings.dtype)
+        rows, self._scaling = self._rows(X)
         self.kernel_ = settings.kernel.resolve(some_rows(rows, settings))
         self._function, weights = column_functions(rows, replace(settings, kernel=self.kernel_))
         self._points = self._function.points(weights, self._function.shift_for(weights))
@@ -108,7 +110,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _block(self, X: Any) -> HostArray:
         out = np.empty((X.shape[0], self._n_features_out), self.dtype)
         for rows in slices(X.shape[0], _BLOCK):
-            out[rows] = self._function.block(self._scaling.apply(X[rows], np.dtype(self._working)), self._points)
+            out[rows] = self._function.block(self._scaling.apply(X[rows], self._working), self._points)
         if not np.isfinite(out).all():
             raise DataError(f"some rows have values too large for {self.dtype}; scale the features")
         return out
@@ -117,9 +119,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if is_store(X):
             source = StoreSource.at(X if isinstance(X, zarr.Group) else os.fspath(X))
             self.n_features_in_ = source.info.n_features
-            return source.open(self._working), source.info.scaling or Scaling()
+            return source.open(self._working.name), source.info.scaling or Scaling()
         if is_lazy(X):
             raise DataError("a dask array was given to fit; give a store, or a sample of its rows as NumPy array")
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
         check_finite(X)
-        return ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=np.dtype(self._working)), Scaling()
+        return ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=self._working), Scaling()

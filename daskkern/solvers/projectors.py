@@ -63,7 +63,7 @@ class EigenProProjector:
             if self.weights is not None:
                 g *= self.weights[xp.asarray(batch)]
             eta = self.state.step_size(batch.size, 1.0)
-            pulled = multiply_transposed(head, g, xp)
+            pulled = multiply_transposed(head, g, xp, self.part.columns.head_blocks)
             u = comm.allreduce(self.preconditioner.project(pulled, self.part.columns.head_blocks)).astype(h.dtype)
             own = np.isin(batch, self.part.columns.ids, assume_unique=True).nonzero()[0]
             t[xp.asarray(self._local(batch[own]))] -= (eta / batch.size) * g[xp.asarray(own)]

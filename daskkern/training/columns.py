@@ -107,8 +107,10 @@ def _eigenpro_setup(
 
     def times_directions(blocks: Sequence[slice]) -> Array:
         """Return ``K_ZS V D`` of own columns, block by block: BLAS's last bits depend on how many there are."""
-        parts = [basis.kernel.matvec(to_device(points[block], xp), subsample, directions) for block in blocks]
-        return xp.concatenate(parts).astype(dtype) if parts else xp.empty((0, directions.shape[1]), dtype)
+        made = xp.empty((blocks[-1].stop if blocks else 0, directions.shape[1]), dtype)
+        for block in blocks:
+            made[block] = basis.kernel.matvec(to_device(points[block], xp), subsample, directions)
+        return made
 
     if basis.all_rows:
         damped = times_directions(heads)

@@ -299,7 +299,7 @@ def _before_steps(z: Sizes) -> tuple[int, int]:
     if z.explicit:
         made = covariance_bytes(z.p, z.s, z.q, min(HELD_OUT, z.n), z.d, b)
         return made + workspace_bytes(z.threads, z.d, b) + chosen * (not z.units), 0
-    rows = z.own_s if z.all_rows else z.own
+    rows = min(z.own_s if z.all_rows else z.own, block_width(z.p, z.ranks))  # a block of them at a time
     damped = matvec_bytes(rows, z.s, z.d, z.q, b, z.threads) + 2 * z.s * z.q * 8 + points_bytes(z.s, z.d, b)
     factor = factor_setup_bytes(z.p, z.d, z.ranks, b, z.threads) if z.exact else 0
     return spectrum_bytes(z.s, z.q, min(HELD_OUT, z.n), z.d, b, z.threads) + chosen, max(damped, factor)

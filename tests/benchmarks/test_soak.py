@@ -16,7 +16,7 @@ def test_nothing_is_lost_while_workers_die(monkeypatch: pytest.MonkeyPatch, tmp_
     before = {process.pid for process in child_processes()}
     monkeypatch.syspath_prepend(FOLDER)
     soak = import_module("soak")
-    found = soak.soak(tmp_path, fits=4, seconds=35.0, every_s=7.0, hangs=0.2, workers=3, clients=2, seed=0)
+    found = soak.soak(tmp_path, fits=4, seconds=35.0, every_s=6.0, hangs=0.2, workers=3, clients=2, seed=0)
     assert found["wrong"] == []
     assert found["faults"] >= 4
     assert found["fits"] >= 4

@@ -52,7 +52,7 @@ def profile_kept(dask_worker: Worker) -> tuple[float, int | None, int | None]:
 
 def test_dasks_profile_of_a_rank_does_not_fill_the_memory(client3: Client) -> None:
     run_gang(client3, ranks.own_payload, 7, name="order")
-    assert set(client3.run(profile_kept).values()) == {(10_000.0, 100, 100)}
+    assert set(client3.run(profile_kept).values()) == {(10_000.0, 20, 20)}
     client3.run(lambda dask_worker: dask_worker.cycle_profile())
     assert client3.profile() is not None
 

@@ -26,6 +26,7 @@ from daskkern.data.provenance import made_now
 from daskkern.data.remote import RETRIES, TIMEOUT, RemoteStore, name_of_place, open_zarr, public
 from daskkern.data.remote_group import upload
 from daskkern.data.rows import take
+from daskkern.data.scattered import gives_ranges
 from daskkern.data.schema import FORMAT, Scaling
 from daskkern.data.shuffle import shuffle_store
 from daskkern.data.store import Store, open_store
@@ -121,6 +122,7 @@ def test_rows_far_apart_are_read_by_range(objects: ObjectServer, X: HostArray) -
     positions = np.array([102, 3, 50, 49, 3])
     np.testing.assert_array_equal(take(rows, positions).X, X[positions])
     objects.faults.clear()
+    assert gives_ranges(open_store(url).array("X"))
     _delete(url, "X/c/12/0")
     with pytest.raises(StoreError, match="chunk c/12/0 is missing"):
         take(rows, positions)

@@ -1,7 +1,7 @@
 """Rows far apart are read by byte ranges, and are those of a plain read."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from zarr.storage import LocalStore, WrapperStore
 from daskkern.arrays import HostArray
 from daskkern.data import scattered
 from daskkern.data.rows import Fields, take
-from daskkern.data.scattered import has_plain_chunks, parts_at, rows_at
+from daskkern.data.scattered import gives_ranges, has_plain_chunks, parts_at, rows_at
 from daskkern.data.store import Store, open_store
 from daskkern.data.store_rows import StoreRows
 from daskkern.data.subset import RowsWithout
@@ -41,9 +41,6 @@ class _Counting(WrapperStore[LocalStore]):
         size = byte_range.end - byte_range.start if isinstance(byte_range, RangeByteRequest) else None
         self.read.append((key, size))
         return await self._store.get(key, prototype, byte_range)
-
-    def chunks_read(self) -> Iterable[int | None]:
-        return [size for key, size in self.read if "/c/" in key]
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +92,29 @@ def test_few_rows_of_wide_chunks_cost_few_bytes(make_store: Make, rng: np.random
     assert len(sizes) == 4
 
 
+def test_rows_side_by_side_are_read_together_however_wide(make_store: Make, rng: np.random.Generator) -> None:
+    X = rng.normal(size=(60, 40_000)).astype(np.float32)  # 160 kB each
+    make_store(X, chunk_rows=60)
+    counting = _Counting(LocalStore(_place(make_store), read_only=True))
+    rows = StoreRows(open_store(zarr.open_group(counting, mode="r")))
+    counting.read.clear()
+    np.testing.assert_array_equal(take(rows, np.arange(10, 50)).X, X[10:50])
+    assert [size for key, size in counting.read if key.startswith("X/c/")] == [40 * 160_000]
+
+
+def test_whether_ranges_are_given_is_asked_once(make_store: Make, X: HostArray) -> None:
+    make_store(X)
+    counting = _Counting(LocalStore(_place(make_store), read_only=True))
+    rows = StoreRows(open_store(zarr.open_group(counting, mode="r")))
+    counting.read.clear()
+    for _ in range(3):
+        take(rows, np.array([1, 99]))
+    assert [size for key, size in counting.read if key == "X/zarr.json"] == [1]
+    shutil.rmtree(_place(make_store) / "X")
+    with pytest.raises(StoreError, match=r"rows 1 to 2 .*is missing"):
+        take(rows, np.array([1, 99]))
+
+
 def test_rows_held_out_scaled_and_compressed(make_store: Make, X: HostArray, codes: HostArray) -> None:
     store = make_store(X, codes, task="classification", classes=("a", "b", "c"), scale="standard")
     rows = StoreRows(store)
@@ -137,6 +157,7 @@ def test_zipped_stores(make_store: Make, X: HostArray, tmp_path: Path) -> None:
     make_store(X)
     shutil.make_archive(str(tmp_path / "zipped"), "zip", _place(make_store))
     rows = StoreRows(open_store(tmp_path / "zipped.zip"))
+    assert not gives_ranges(open_store(tmp_path / "zipped.zip").array("X"))  # a part costs all that lies before it
     np.testing.assert_array_equal(take(rows, np.array([102, 5, 44])).X, X[[102, 5, 44]])
 
 

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import daskkern
 from daskkern import AllRows, KernelFeatures, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.basis import BasisSpec
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Gaussian
 
@@ -44,6 +45,13 @@ def test_features_are_those_of_the_kernel(X: np.ndarray) -> None:
     np.testing.assert_allclose(plain.transform(X[:200]), K[:, :7], atol=1e-5)
     assert list(plain.get_feature_names_out()) == [f"kernelfeatures{j}" for j in range(7)]
     assert KernelFeatures(basis=Linear(intercept=True)).fit_transform(X[:9]).shape == (9, 65)
+
+
+@pytest.mark.parametrize("basis", [RandomFeatures(10), NystromFeatures(10)])
+@pytest.mark.parametrize("dtype", ["int32", "float16", "banana"])
+def test_other_dtypes_are_refused(basis: BasisSpec, dtype: str, X: np.ndarray) -> None:
+    with pytest.raises(SpecError, match=f"{dtype}.*float32"):
+        KernelFeatures(basis=basis, dtype=dtype).fit(X[:50])
 
 
 def test_a_linear_model_becomes_a_kernel_model(X: np.ndarray) -> None:

@@ -96,7 +96,9 @@ def test_parts_together_are_the_whole() -> None:
     parts = [state.part(own, "float64") for own in ids]
     blocks = [(slice(0, 5), slice(5, 12)), (slice(0, 18),)]
     projected = sum(part.project(r[own], cut) for part, own, cut in zip(parts, ids, blocks, strict=True))
-    found = np.concatenate([part.apply(r[own], projected) for part, own in zip(parts, ids, strict=True)])
+    found = np.concatenate(
+        [part.apply(r[own], projected, cut) for part, own, cut in zip(parts, ids, blocks, strict=True)]
+    )
     np.testing.assert_allclose(found, _dense(1.0, 1.0, False)[0] @ r, atol=1e-9)
 
 

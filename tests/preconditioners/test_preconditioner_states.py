@@ -159,8 +159,8 @@ def test_parts_of_the_ranks_add_up_to_the_whole() -> None:
     blocks = [slice(0, 25), slice(25, 40)]
     projected = parts[0].project(gradient[::2], blocks) + parts[1].project(gradient[1::2], blocks)
     expected = state.vectors @ np.diag(state.damping) @ state.vectors.T @ gradient
-    np.testing.assert_allclose(parts[0].apply(projected), expected[::2], atol=1e-10 * np.abs(expected).max())
-    np.testing.assert_allclose(parts[1].apply(projected), expected[1::2], atol=1e-10 * np.abs(expected).max())
+    np.testing.assert_allclose(parts[0].apply(projected, blocks), expected[::2], atol=1e-10 * np.abs(expected).max())
+    np.testing.assert_allclose(parts[1].apply(projected, blocks), expected[1::2], atol=1e-10 * np.abs(expected).max())
     assert state.part(np.arange(3), "float32").vectors.dtype == np.float32
 
 
