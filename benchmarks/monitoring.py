@@ -201,17 +201,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--landmarks", type=int, default=2_000)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--batch-size", type=int, default=4096, help="large: event loops do little but watch")
+    parser.add_argument("--epochs", type=int, default=16)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--viewers", type=int, default=1)
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
     parser.add_argument("--tiny", action="store_true", help="500 rows, one round: to see that it runs")
     options = parser.parse_args(argv)
     if options.tiny:
         options.rows, options.landmarks, options.epochs, options.repeats = 500, 20, 1, 1
+        options.batch_size = 100
     settings = FitSettings(
         Gaussian(4.0), SquaredHinge(), Landmarks(options.landmarks), EigenPro(), max_epochs=options.epochs,
-        batch_size=256, device="cpu", keep_blocks="never",
+        batch_size=options.batch_size, device="cpu", keep_blocks="never",
     )  # fmt: skip
     threads = max(1, cpu_count() // 2)
     workers: dict[str, Any] = {"n_workers": 2, "threads_per_worker": threads, "silence_logs": 50}
@@ -223,6 +225,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "n_rows": options.rows,
         "n_landmarks": options.landmarks,
         "n_epochs": options.epochs,
+        "batch_size": options.batch_size,
         "n_ranks": 2,
         "threads_per_rank": threads,
         "n_viewers": options.viewers,

@@ -30,6 +30,9 @@ TITLES = {
     "results-choices": "Kernel, landmarks, solver: one choice at a time",
     "results-recovery": "Recovery from faults",
     "results-collectives": "Sums over the ranks",
+    "results-overhead": "Two ranks beside one process",
+    "results-monitoring": "What watching a fit costs",
+    "results-soak": "Fits while workers die",
     "results-precision": "Error of kernel values",
     "precision-emulated": "Error of rounded features",
 }

@@ -25,7 +25,7 @@ from daskkern.events import BatchFinished, Event, silent, to_message
 RankMain: TypeAlias = Callable[[Communicator, Any, Desk], Any]
 """``rank_main(communicator, payload, desk) -> result``, a function that workers can import."""
 
-_BATCH_INTERVAL_S = 0.25
+_BATCH_INTERVAL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _travels(error: DaskkernError) -> bool:
 
 
 class _EventSender:
-    """Sends a rank's events to whoever listens to the fit's topic; of many batches, four a second.
+    """Sends a rank's events to whoever listens to the fit's topic; of many batches, two a second.
 
     The last batch before another kind of event is always sent, so that a progress bar reaches its end.
     """
