@@ -20,7 +20,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.data.remote import for_each
 from daskkern.errors import StoreError
 
-_GAP = 1 << 17
+GAP = 1 << 17
 """Bytes: what lies closer is read together, since a request costs what reading some 100 kB does."""
 _PART = 1 << 22
 _AT_ONCE = 32
@@ -108,7 +108,7 @@ def _ranges(positions: IntArray, chunk_rows: int, row_bytes: int) -> Iterator[_R
     """Yield the ranges of rows to read: cut where chunks end, and where a gap is not worth reading."""
     if not positions.size:
         return
-    apart = (np.diff(positions) - 1) * row_bytes > _GAP
+    apart = (np.diff(positions) - 1) * row_bytes > GAP
     cuts = np.flatnonzero(apart | (np.diff(positions // chunk_rows) > 0)) + 1
     edges = [0, *cuts.tolist(), positions.size]
     for begin, end in pairwise(edges):

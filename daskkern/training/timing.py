@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from daskkern.data.scattered import GAP
 from daskkern.linalg.deal import GROUPS
 from daskkern.training.calibration import Rates
 from daskkern.training.disk_rates import DiskRates
@@ -15,6 +16,7 @@ _COLLECTIVE_S = 1.5e-3  # two ranks on one host, a message of 80 kB: not measure
 _CALLS = 10  # products of a step that are too small to take any time but that of the call
 _EPOCHS_OF_PROJECTOR = 2
 _EIGSH_PRODUCTS = 60
+_REQUEST_S = 2e-4  # of a byte range on a local disk
 _GAIN = 0.8  # blocks go to disk when reading back costs less than this share of computing again
 _READERS = 2
 
@@ -141,8 +143,16 @@ def _setup(z: Sizes, rates: Rates, stored: bool) -> Stage:
         corners = 4 * z.own * width**2 / rates.flops64
         flops = z.p**3 / 3 * (1 + 1 / GROUPS**2)
         parts.append(("factor", z.p * z.own / 2 * b + flops / z.ranks / rates.factor_flops + corners))
-    parts.append(("reading", (4 + z.exact) * z.n * rates.row_s))
+    sample = z.n if z.all_rows else min(z.n, max(z.p, HELD_OUT))
+    parts.append(("reading", (4 + z.exact) * _sample_s(z, rates, sample)))
     return _stage("set-up", parts)
+
+
+def _sample_s(z: Sizes, rates: Rates, k: int) -> float:
+    """Return the seconds of reading `k` random rows: with all others, or by byte ranges where they lie far apart."""
+    every = z.n * rates.row_s
+    far_apart = not z.entries and z.n / k * z.d * z.itemsize > GAP
+    return min(every, k * (rates.row_s + _REQUEST_S)) if far_apart else every
 
 
 def _epoch(name: str, z: Sizes, rates: Rates, *, fresh: bool, rows: bool, disk: float, stored: bool) -> Stage:

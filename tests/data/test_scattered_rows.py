@@ -57,7 +57,7 @@ def array() -> "zarr.Array[zarr.core.metadata.ArrayV3Metadata]":
 def test_any_rows_are_those_of_a_plain_read(array: "zarr.Array", places: list[int], gap: int, part: int) -> None:
     positions = np.sort(np.array(places, np.int64))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(scattered, "_GAP", gap)
+        patched.setattr(scattered, "GAP", gap)
         patched.setattr(scattered, "_PART", part)
         np.testing.assert_array_equal(rows_at(array, positions), array[:][positions])
         covered = [np.arange(positions.size)[slots] for slots, _ in parts_at(array, positions)]
@@ -111,7 +111,7 @@ def test_whether_ranges_are_given_is_asked_once(make_store: Make, X: HostArray) 
         take(rows, np.array([1, 99]))
     assert [size for key, size in counting.read if key == "X/zarr.json"] == [1]
     shutil.rmtree(_place(make_store) / "X")
-    with pytest.raises(StoreError, match=r"rows 1 to 2 .*is missing"):
+    with pytest.raises(StoreError, match=r"rows \d+ to \d+ .*is missing"):
         take(rows, np.array([1, 99]))
 
 

@@ -123,6 +123,15 @@ def test_kept_blocks_save_the_kernel_work_of_later_epochs(basis: BasisSpec, solv
     assert estimate(kept, RATES, 2).stages[2].seconds <= estimate(on_disk, RATES, 2).stages[2].seconds
 
 
+def test_samples_of_large_stores_are_not_read_whole() -> None:
+    plan = _plan(Landmarks(300), EigenPro(), keep_blocks="never")
+    assert plan.sizes is not None
+    large = replace(plan, sizes=replace(plan.sizes, n=10**9))
+    near, far = (dict(estimate(each, RATES, 1).stages[0].parts)["reading"] for each in (plan, large))
+    assert near == pytest.approx(5 * 3000 * RATES.row_s)
+    assert far < 1e-3 * 5 * 10**9 * RATES.row_s
+
+
 def test_the_disk_pays_when_reading_is_cheaper_and_was_measured() -> None:
     sizes = plan_memory(_plan(Landmarks(300), EigenPro()).sizes, 8 << 30).sizes
     assert not disk_pays(sizes, RATES, 10)  # 4 ns to read, 4 ns to compute
