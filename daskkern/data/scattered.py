@@ -159,7 +159,9 @@ def _codecs(array: "zarr.Array[Any]") -> tuple[Any, ...]:
 
 def _byte_order(array: "zarr.Array[Any]") -> Any:
     endian = _codecs(array)[0].endian
-    return "=" if endian is None else {"little": "<", "big": ">"}[endian.value]
+    if endian is None:
+        return "="
+    return {"little": "<", "big": ">"}[getattr(endian, "value", endian)]  # an enumeration before zarr 3.4
 
 
 def _damaged(array: "zarr.Array[Any]", span: _Range, reason: str) -> StoreError:
