@@ -26,7 +26,7 @@ class Landmarks:
     ----------
     n : int
         Number of landmarks p; at most the number of training rows is used.
-    selector : {"uniform", "stratified"} or LandmarkSelector
+    selector : str or LandmarkSelector
         How they are chosen.
     points : (p, d) array, optional
         Your own landmarks, in the units of the features as training sees them (after a store's scaling); `n` and
@@ -84,7 +84,7 @@ class NystromFeatures:
     ----------
     n : int
         Number of landmarks p.
-    selector : {"uniform", "stratified"} or LandmarkSelector
+    selector : str or LandmarkSelector
     """
 
     name: ClassVar[str] = "nystrom features"

@@ -2,11 +2,15 @@
 
 from daskkern.errors import SpecError
 from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, first_occurrences
+from daskkern.landmarks.incomplete_cholesky import IncompleteCholesky
 from daskkern.landmarks.k_means import KMeans
+from daskkern.landmarks.ridge_leverage import RidgeLeverage
+from daskkern.landmarks.rp_cholesky import RPCholesky
 from daskkern.landmarks.stratified import Stratified
 from daskkern.landmarks.uniform import Uniform
 
-SELECTORS: dict[str, type[LandmarkSelector]] = {selector.name: selector for selector in (Uniform, Stratified, KMeans)}
+_RULES = (Uniform, Stratified, KMeans, RPCholesky, RidgeLeverage, IncompleteCholesky)
+SELECTORS: dict[str, type[LandmarkSelector]] = {rule.name: rule for rule in _RULES}
 
 
 def parse_selector(selector: str | LandmarkSelector) -> LandmarkSelector:
@@ -20,9 +24,12 @@ def parse_selector(selector: str | LandmarkSelector) -> LandmarkSelector:
 
 __all__ = [
     "SELECTORS",
+    "IncompleteCholesky",
     "KMeans",
     "LandmarkSelector",
     "LandmarkSet",
+    "RPCholesky",
+    "RidgeLeverage",
     "Stratified",
     "Uniform",
     "first_occurrences",

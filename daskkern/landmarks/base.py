@@ -9,7 +9,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.data.rows import Fields, Rows, take
-from daskkern.errors import DataError
+from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
 
 
@@ -46,13 +46,35 @@ class LandmarkSelector(ABC):
         """
 
 
+def sampled_rows(rows: Rows, size: int, rng: np.random.Generator) -> tuple[HostArray, IntArray]:
+    """Return at most `size` rows, drawn without replacement and ascending, and their numbers."""
+    numbers = np.sort(rng.choice(rows.n_rows, size=min(size, rows.n_rows), replace=False)).astype(np.int64)
+    points = take(rows, numbers, Fields.X).X
+    if points is None:
+        raise DataError("the source has no feature rows to choose landmarks from")
+    return points, numbers
+
+
+def check_rows_each(rows_each: object, name: str) -> None:
+    """Raise SpecError unless a rule's sample is a whole number of rows for each landmark."""
+    if isinstance(rows_each, bool) or not isinstance(rows_each, int | np.integer) or rows_each < 1:
+        raise SpecError(f"rows_each={rows_each!r} was asked of {name} landmarks; give 1 or more")
+
+
 def rows_as_landmarks(rows: Rows, indices: IntArray) -> LandmarkSet:
     """Return the rows at `indices` as landmarks, without repeated rows: those make K_ZZ singular."""
     points = take(rows, indices, Fields.X).X
     if points is None:
         raise DataError("the source has no feature rows to choose landmarks from")
+    return distinct(points, indices)
+
+
+def distinct(points: HostArray, indices: IntArray, weights: HostArray | None = None) -> LandmarkSet:
+    """Return the rows `points`, whose numbers are `indices`, as landmarks, without repeated rows."""
     keep = first_occurrences(points)
-    return LandmarkSet(points if keep.size == indices.size else points[keep], indices[keep], None)
+    if keep.size == indices.size:
+        return LandmarkSet(points, indices, weights)
+    return LandmarkSet(points[keep], indices[keep], None if weights is None else weights[keep])
 
 
 def first_occurrences(points: Array) -> IntArray:

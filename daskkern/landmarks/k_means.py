@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 
 from daskkern.backend.random import generator
-from daskkern.data.rows import Fields, Rows, take
-from daskkern.errors import DataError, SpecError
+from daskkern.data.rows import Rows
 from daskkern.kernels import Kernel
-from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, first_occurrences
+from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, check_rows_each, first_occurrences, sampled_rows
 
 _STREAM = 33
 _SAMPLED = 20_000
@@ -39,17 +37,13 @@ class KMeans(LandmarkSelector):
     rows_each: int = 20
 
     def __post_init__(self) -> None:
-        if isinstance(self.rows_each, bool) or not isinstance(self.rows_each, int | np.integer) or self.rows_each < 1:
-            raise SpecError(f"rows_each={self.rows_each!r} was asked of k_means landmarks; give 1 or more")
+        check_rows_each(self.rows_each, self.name)
 
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
         del kernel
         rng = generator(seed, _STREAM)
-        size = min(rows.n_rows, max(_SAMPLED, self.rows_each * n))
-        sample = take(rows, np.sort(rng.choice(rows.n_rows, size=size, replace=False)), Fields.X).X
-        if sample is None:
-            raise DataError("the source has no feature rows to choose landmarks from")
-        k = min(n, size)
+        sample, _ = sampled_rows(rows, max(_SAMPLED, self.rows_each * n), rng)
+        k = min(n, sample.shape[0])
         clusters = MiniBatchKMeans(k, batch_size=max(1024, 2 * k), n_init=1, random_state=int(rng.integers(1 << 31)))
         centres = clusters.fit(sample).cluster_centers_[rng.permutation(k)].astype(rows.dtype)
         return LandmarkSet(centres[first_occurrences(centres)], None, None)

@@ -50,6 +50,10 @@ def prepare_eigenpro(
     if sampling is not None and chosen.indices is not None:
         drawn_S = flat(sampling.weight(take(rows, in_S, TARGETS)))
         drawn_S = np.ones(s) if drawn_S is None else drawn_S
+    if chosen.weights is not None:  # as rows, the landmarks count as before; as a sample of all rows, by their weights
+        counts = np.ones(s) if weight_S is None else weight_S
+        drawn_S = counts if drawn_S is None else drawn_S
+        weight_S = chosen.weights[head] * counts
     state = eigenpro_state(
         settings.kernel,
         S,

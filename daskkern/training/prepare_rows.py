@@ -31,7 +31,10 @@ def prepare_rows(
     none = np.zeros(0, np.int64)
     basis = KernelBasis(settings.kernel, p, none, is_all(settings), settings.kernel.shift_for(Z), settings.rounding)
     own = Z if chosen.indices is None else None
-    return Prepared(basis, chosen.indices, own, Z[:0], None, targets, plan, 1, validation, tuple(clock.stages))
+    stages, importance = tuple(clock.stages), chosen.weights
+    return Prepared(
+        basis, chosen.indices, own, Z[:0], None, targets, plan, 1, validation, stages, importance=importance
+    )
 
 
 def pass_batch(settings: FitSettings, n_rows: int) -> int:

@@ -40,6 +40,8 @@ class Prepared:
     stages : tuple of StageFinished
     sampling : Sampling or None
         How rows are drawn for batches; None for each once an epoch.
+    importance : (p,) float64 or None
+        Weights with which the landmarks stand for all rows, where their rule has them.
     """
 
     basis: KernelBasis
@@ -53,6 +55,7 @@ class Prepared:
     validation: IntArray | None
     stages: tuple[StageFinished, ...]
     sampling: Sampling | None = None
+    importance: HostArray | None = None
 
     def row_numbers(self) -> IntArray | None:
         """Return the numbers in the source of the rows that the columns are, or None."""

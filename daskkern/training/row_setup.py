@@ -118,9 +118,15 @@ def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: Mod
 
 
 def _at_landmarks(prepared: Prepared, rows: Rows) -> tuple[HostArray | None, HostArray | None]:
-    """Return sample weights (p, 1) and encoded targets (p, c) of the landmarks, as far as they have them."""
+    """Return weights (p, 1) and encoded targets (p, c) of the landmarks, as far as they have them.
+
+    Weights are those of the samples, times those with which the landmarks stand for all rows.
+    """
     if prepared.indices is None:
         return None, None
     block = take(rows, prepared.indices, Fields.y | Fields.weight)
     assert block.y is not None
-    return prepared.targets.weight(block), prepared.targets.encode(block.y)
+    weight, importance = prepared.targets.weight(block), prepared.importance
+    if importance is not None:
+        weight = importance[:, None].astype(rows.dtype) * (1 if weight is None else weight)
+    return weight, prepared.targets.encode(block.y)

@@ -20,6 +20,7 @@ from daskkern.landmarks import (
 )
 
 KERNEL = Gaussian()
+WEIGHTED = {"ridge_leverage"}
 each_selector = pytest.mark.parametrize(
     "selector", [kind() for kind in SELECTORS.values() if kind.chooses_rows], ids=lambda s: s.name
 )
@@ -55,7 +56,7 @@ def test_landmarks_are_distinct_rows_at_their_indices(
     chosen = selector.select(rows, KERNEL, n, seed)
     assert chosen.indices is not None
     assert chosen.indices.dtype == np.int64
-    assert chosen.weights is None
+    assert (chosen.weights is not None) == (selector.name in WEIGHTED)
     assert len(set(chosen.indices.tolist())) == chosen.indices.size == min(n, rows.n_rows)
     np.testing.assert_array_equal(chosen.points, _features(rows)[chosen.indices])
 
@@ -67,7 +68,7 @@ def test_a_seed_chooses_the_same_landmarks_whatever_the_chunks(selector: Landmar
     assert not np.array_equal(choices[0], selector.select(_rows([50, 30]), KERNEL, 20, 6).indices)
 
 
-@each_selector
+@pytest.mark.parametrize("selector", [Uniform(), Stratified()], ids=lambda s: s.name)
 def test_every_prefix_is_a_fair_sample(selector: LandmarkSelector) -> None:
     rows, draws = _rows([6, 4]), 2000
     seen = np.zeros(10)
@@ -86,6 +87,7 @@ def test_rows_that_are_equal_become_one_landmark(selector: LandmarkSelector) -> 
     chosen = selector.select(rows, KERNEL, 6, 0)
     assert chosen.indices is not None
     assert sorted(chosen.points.tolist()) == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    assert chosen.weights is None or chosen.weights.shape == (3,)
     np.testing.assert_array_equal(chosen.points, X[chosen.indices])
 
 

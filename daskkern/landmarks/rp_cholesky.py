@@ -1,0 +1,78 @@
+"""Landmarks by randomly pivoted Cholesky."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.random import generator
+from daskkern.data.rows import Rows
+from daskkern.kernels import Kernel
+from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, check_rows_each, distinct, sampled_rows
+from daskkern.landmarks.pivots import PivotedFactor, fill
+
+_STREAM = 34
+_LEAST_BLOCK, _MOST_BLOCK = 32, 512
+
+
+@dataclass(frozen=True)
+class RPCholesky(LandmarkSelector):
+    """Each next landmark with a probability in proportion to what the ones before leave of its kernel value.
+
+    ``P(i) = r_i / sum_j r_j``, r as in :mod:`daskkern.landmarks.pivots`: exactly that distribution on a random sample
+    of the rows. Candidates are drawn in proportion to bounds of r and rejected where r is less; they are as many as the
+    sample at most, and where n landmarks were not found among them (the kernel matrix has next to no more rank), the
+    rest is drawn in proportion to the bounds. They come in random order.
+
+    Memory: the sample of `rows_each` rows a landmark, and n^2 float64 numbers.
+
+    Parameters
+    ----------
+    rows_each : int
+        Sampled rows for each landmark.
+
+    References
+    ----------
+    Chen, Epperly, Tropp and Webber, "Randomly pivoted Cholesky: practical approximation of a kernel matrix with few
+    entry evaluations", 2022, algorithm 2.1; Epperly, Tropp and Webber, "Embrace rejection", 2024, algorithm 4.1. Where
+    we differ: residuals of candidates alone are brought up to date, so that the factor of all rows is never held.
+    """
+
+    name: ClassVar[str] = "rp_cholesky"
+
+    rows_each: int = 10
+
+    def __post_init__(self) -> None:
+        check_rows_each(self.rows_each, self.name)
+
+    def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
+        rng = generator(seed, _STREAM)
+        X, numbers = sampled_rows(rows, self.rows_each * n, rng)
+        n = min(n, numbers.size)
+        factor = PivotedFactor(kernel, X, n)
+        _choose(factor, n, rng)
+        chosen = rng.permutation(fill(factor, n, rng))
+        return distinct(X[chosen], numbers[chosen])
+
+
+def _choose(factor: PivotedFactor, n: int, rng: np.random.Generator) -> None:
+    left = factor.bounds.size
+    while left > 0 and not factor.is_full and factor.bounds.any():
+        size = min(left, int(np.clip(n // 8, _LEAST_BLOCK, _MOST_BLOCK)))
+        drawn = rng.choice(factor.bounds.size, size=size, p=factor.bounds / factor.bounds.sum())
+        left -= size
+        _accept(factor, drawn, rng.random(size))
+
+
+def _accept(factor: PivotedFactor, drawn: IntArray, levels: HostArray) -> None:
+    """Accept of the candidates `drawn`, one after the other, those whose residual is above the level of its bound."""
+    numbers, places = np.unique(drawn, return_inverse=True)
+    bounds = factor.bounds[numbers]
+    block = factor.open(numbers)
+    for place, level in zip(places, levels, strict=True):
+        if block.is_full:
+            break
+        if block.residuals[place] > level * bounds[place]:
+            block.accept(int(place))
+    factor.close(block)
