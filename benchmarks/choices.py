@@ -24,7 +24,7 @@ from daskkern.data.store import open_store
 
 KERNELS = ("gaussian", "laplacian", "cauchy", "matern32", "matern52", "rational_quadratic")
 SIZES = (125, 250, 500, 1000, 2000, 4000)
-SELECTORS = ("uniform", "stratified", "k_means")
+SELECTORS = ("uniform", "stratified", "k_means", "rp_cholesky", "ridge_leverage", "incomplete_cholesky")
 START = {"kernel": "gaussian:median", "loss": "squared", "solver": "falkon", "alpha": 1e-6, "max_epochs": 15}
 
 

@@ -13,6 +13,7 @@ from dask.utils import funcname
 from distributed import Worker, get_worker, secede
 from distributed.protocol import pickle
 
+from daskkern.backend.allocator import ReusedMemory
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import SharedThreadLimit
 from daskkern.cluster.communicator import DaskCommunicator
@@ -82,7 +83,7 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
     )
     try:
         _start(communicator, mailbox, order.start_timeout_s)
-        with _THREADS.limited_to(worker.state.nthreads):
+        with _THREADS.limited_to(worker.state.nthreads), _MEMORY.held():
             value = rank_main(communicator, payload, desk)
         return RankResult(value)
     except BaseException as error:  # a SystemExit, too, must not leave the peers waiting
@@ -153,4 +154,4 @@ class _EventSender:
         self._worker.log_event(self._topic, to_message(event))
 
 
-_THREADS = SharedThreadLimit()
+_THREADS, _MEMORY = SharedThreadLimit(), ReusedMemory()

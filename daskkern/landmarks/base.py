@@ -42,8 +42,16 @@ class LandmarkSelector(ABC):
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
         """Return at most `n` distinct landmarks, in random order: every prefix is a fair sample by the same rule.
 
-        Memory: the landmarks and one chunk of rows. Fewer than `n` come back when rows are duplicates.
+        Memory: the landmarks, a chunk of rows, and `working_bytes`. Fewer than `n` come back when rows are duplicates.
         """
+
+    def working_bytes(self, n_rows: int, n: int, d: int, itemsize: int) -> int:
+        """Return the most bytes that choosing `n` landmarks of `n_rows` rows takes beside the landmarks and a chunk.
+
+        A row takes `d` numbers of `itemsize` bytes.
+        """
+        del n_rows, n, d, itemsize
+        return 0
 
 
 def sampled_rows(rows: Rows, size: int, rng: np.random.Generator) -> tuple[HostArray, IntArray]:
@@ -53,6 +61,11 @@ def sampled_rows(rows: Rows, size: int, rng: np.random.Generator) -> tuple[HostA
     if points is None:
         raise DataError("the source has no feature rows to choose landmarks from")
     return points, numbers
+
+
+def sample_bytes(n_rows: int, size: int, d: int, itemsize: int) -> int:
+    """Return the bytes of :func:`sampled_rows` and of a copy in another order."""
+    return min(n_rows, size) * (2 * d * itemsize + 16) + 8 * n_rows  # numpy permutes all numbers
 
 
 def check_rows_each(rows_each: object, name: str) -> None:

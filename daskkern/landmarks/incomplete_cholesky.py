@@ -8,8 +8,8 @@ import numpy as np
 from daskkern.backend.random import generator
 from daskkern.data.rows import Rows
 from daskkern.kernels import Kernel
-from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, check_rows_each, distinct, sampled_rows
-from daskkern.landmarks.pivots import PivotedFactor, fill
+from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, check_rows_each, distinct, sample_bytes, sampled_rows
+from daskkern.landmarks.pivots import PivotedFactor, factor_bytes, fill
 
 _STREAM = 35
 _LEAST_BLOCK, _MOST_BLOCK = 32, 512
@@ -44,6 +44,11 @@ class IncompleteCholesky(LandmarkSelector):
 
     def __post_init__(self) -> None:
         check_rows_each(self.rows_each, self.name)
+
+    def working_bytes(self, n_rows: int, n: int, d: int, itemsize: int) -> int:
+        return sample_bytes(n_rows, self.rows_each * n, d, itemsize) + factor_bytes(
+            min(n_rows, self.rows_each * n), n, _MOST_BLOCK, d
+        )
 
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
         rng = generator(seed, _STREAM)

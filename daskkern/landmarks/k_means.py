@@ -8,7 +8,14 @@ from sklearn.cluster import MiniBatchKMeans
 from daskkern.backend.random import generator
 from daskkern.data.rows import Rows
 from daskkern.kernels import Kernel
-from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, check_rows_each, first_occurrences, sampled_rows
+from daskkern.landmarks.base import (
+    LandmarkSelector,
+    LandmarkSet,
+    check_rows_each,
+    first_occurrences,
+    sample_bytes,
+    sampled_rows,
+)
 
 _STREAM = 33
 _SAMPLED = 20_000
@@ -39,11 +46,18 @@ class KMeans(LandmarkSelector):
     def __post_init__(self) -> None:
         check_rows_each(self.rows_each, self.name)
 
+    def working_bytes(self, n_rows: int, n: int, d: int, itemsize: int) -> int:
+        batch = max(1024, 2 * n)
+        return sample_bytes(n_rows, self._size(n), d, itemsize) + (batch * d + 4 * n * d) * itemsize + 64 * batch
+
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
         del kernel
         rng = generator(seed, _STREAM)
-        sample, _ = sampled_rows(rows, max(_SAMPLED, self.rows_each * n), rng)
+        sample, _ = sampled_rows(rows, self._size(n), rng)
         k = min(n, sample.shape[0])
         clusters = MiniBatchKMeans(k, batch_size=max(1024, 2 * k), n_init=1, random_state=int(rng.integers(1 << 31)))
         centres = clusters.fit(sample).cluster_centers_[rng.permutation(k)].astype(rows.dtype)
         return LandmarkSet(centres[first_occurrences(centres)], None, None)
+
+    def _size(self, n: int) -> int:
+        return max(_SAMPLED, self.rows_each * n)

@@ -11,10 +11,16 @@ Epperly, Tropp and Webber, "Embrace rejection: kernel matrix approximation by ac
 """
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.kernels import Kernel
+from daskkern.linalg import solve_lower
+
+
+def factor_bytes(M: int, n: int, block: int, d: int) -> int:
+    """Return the most bytes of a factor of `n` among `M` rows of `d` numbers, and of blocks of `block` rows."""
+    points = 4 * (n + block) * d  # as float64, shifted, and as operands of a product
+    return 8 * (n * n + points + 4 * n * block + 6 * block * block + 8 * M)
 
 
 class PivotedFactor:
@@ -53,10 +59,10 @@ class PivotedFactor:
         points = self._points(numbers)
         H = self._kernel.block(points, points)
         known = self.chosen.size
-        coordinates = np.zeros((0, numbers.size))
+        coordinates: HostArray = np.zeros((0, numbers.size))
         if known:
             K = self._kernel.block(self._points(self.chosen), points)
-            coordinates = solve_triangular(self._factor[:known, :known], K, lower=True, check_finite=False)
+            coordinates = solve_lower(self._factor[:known, :known], K)
             H = H - coordinates.T @ coordinates
         return Block(numbers, H, coordinates, self._least[numbers], self._n - known)
 

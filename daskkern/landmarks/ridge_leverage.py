@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
@@ -12,7 +11,8 @@ from daskkern.backend.tiles import slices
 from daskkern.data.rows import Rows
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
-from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, check_rows_each, distinct, sampled_rows
+from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, check_rows_each, distinct, sample_bytes, sampled_rows
+from daskkern.linalg import factor_lower, solve_lower
 
 _STREAM = 36
 _ROWS = 1024
@@ -60,6 +60,11 @@ class RidgeLeverage(LandmarkSelector):
                 f"alpha={self.alpha!r} was asked of ridge_leverage landmarks; give a positive number or 'auto'"
             )
 
+    def working_bytes(self, n_rows: int, n: int, d: int, itemsize: int) -> int:
+        M = min(n_rows, self.rows_each * n)
+        matrices = 2 * n * n + 2048 * n + 4 * n * _ROWS  # the next dictionary beside the last one
+        return sample_bytes(n_rows, M, d, itemsize) + 8 * (matrices + 4 * (n + _ROWS) * d + 8 * M)
+
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
         rng = generator(seed, _STREAM)
         X, numbers = sampled_rows(rows, self.rows_each * n, rng)
@@ -98,7 +103,12 @@ class _Dictionary:
             self._points = X[J].astype(np.float64)
             K = kernel.block(self._points, self._points)
             K[np.diag_indices(J.size)] += mu * A + np.finfo(np.float64).eps * J.size * K.diagonal().mean()
-            self._factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+            if not factor_lower(K):
+                raise DataError(
+                    f"the {kernel.name} kernel is not positive definite on the rows, so that they have no leverage "
+                    "scores; choose another rule"
+                )
+            self._lower = K
 
     def scores(self, rows: slice, diagonal: HostArray) -> HostArray:
         """Return the scores of the rows `rows` of X, between 0 and 1, never 0 where the kernel is not."""
@@ -106,7 +116,7 @@ class _Dictionary:
         for part in slices(left.size, _ROWS) if self._J.size else []:
             X = self._X[rows.start + part.start : rows.start + part.stop].astype(np.float64)
             K = self._kernel.block(self._points, X)
-            left[part] -= (K * cho_solve(self._factor, K, check_finite=False)).sum(axis=0)
+            left[part] -= (solve_lower(self._lower, K) ** 2).sum(axis=0)
         return np.clip(left, np.finfo(np.float64).eps * diagonal[rows], self._mu) / self._mu
 
 

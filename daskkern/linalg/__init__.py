@@ -1,7 +1,7 @@
 """Linear algebra: lazy kernel matrices and Gram sums, leading eigenpairs, sharded factorisations."""
 
 from daskkern.linalg.deal import Deal, column_blocks, even_slices
-from daskkern.linalg.dense import solve_positive_definite
+from daskkern.linalg.dense import factor_lower, solve_lower, solve_positive_definite
 from daskkern.linalg.eigen import Eigenpairs, top_eigenpairs
 from daskkern.linalg.lazy import lazy_gram_sum, lazy_kernel_matrix
 from daskkern.linalg.projection import DealtFactor, NotPositiveDefiniteError, dealt_factor
@@ -18,8 +18,10 @@ __all__ = [
     "column_blocks",
     "dealt_factor",
     "even_slices",
+    "factor_lower",
     "lazy_gram_sum",
     "lazy_kernel_matrix",
+    "solve_lower",
     "solve_positive_definite",
     "symmetric_eigen",
     "top_eigenpairs",

@@ -1,28 +1,37 @@
-"""One BLAS call that NumPy has no name for."""
+"""A product that is subtracted in place, on several threads at once."""
+
+import threading
 
 import numpy as np
-from scipy.linalg import get_blas_funcs
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.tiles import slices
+
+_ROWS = 512  # of a product that is on its way: in float32 and with 500 columns it stays in a core's L2
+
+_local = threading.local()
 
 
 def subtract_product(out: Array, left: Array, right: Array) -> None:
-    """Subtract ``left @ right`` from `out`, in place: with BLAS's own accumulation where the layout allows it.
+    """Subtract ``left @ right`` from `out`, in place.
 
-    The plain form writes the product and reads it again, which costs a third of the time of tall, thin factors.
+    On the host by parts of 512 rows, so that the product is read again from cache. BLAS could accumulate by itself,
+    but SciPy's wrappers of it hold the interpreter's lock, and NumPy's product does not: two threads are twice as fast.
     """
-    if _accumulates(out, left, right):
-        gemm = get_blas_funcs("gemm", (out, left, right))
-        # The transposes of row-major arrays are what BLAS calls column-major: out^T -= right^T left^T.
-        if right.flags.c_contiguous:
-            gemm(-1.0, right.T, left.T, beta=1.0, c=out.T, overwrite_c=True)
-        else:
-            gemm(-1.0, right, left.T, beta=1.0, c=out.T, trans_a=True, overwrite_c=True)
-    else:
+    if not isinstance(out, np.ndarray):
         out -= left @ right
+        return
+    product = _scratch(min(_ROWS, out.shape[0]), out.shape[1], out.dtype)
+    for part in slices(out.shape[0], _ROWS):
+        here = product[: part.stop - part.start]
+        np.matmul(left[part], right, out=here)
+        out[part] -= here
 
 
-def _accumulates(out: Array, left: Array, right: Array) -> bool:
-    if not isinstance(out, np.ndarray) or not out.flags.c_contiguous or not out.size:
-        return False
-    return left.flags.c_contiguous and (right.flags.c_contiguous or right.flags.f_contiguous) and left.shape[1] > 0
+def _scratch(n_rows: int, width: int, dtype: np.dtype) -> HostArray:
+    """Return an array of this thread that is used again."""
+    held = getattr(_local, "numbers", None)
+    nbytes = n_rows * width * dtype.itemsize
+    if held is None or held.nbytes < nbytes:
+        held = _local.numbers = np.empty(nbytes, np.uint8)
+    return held[:nbytes].view(dtype).reshape(n_rows, width)

@@ -37,14 +37,14 @@ def solve_positive_definite(A: FloatArray, b: FloatArray, shift: float, threads:
         used = shift + (unit * 10.0 ** (attempt - 1) if attempt else 0.0)
         A[np.arange(p), np.arange(p)] = diagonal + used
         with library_threads(threads):
-            if _factor(A):
+            if factor_lower(A):
                 return _solve(A, b), used
         _restore(A)
     raise NotPositiveDefiniteError(f"the matrix with a jitter of {used:.1e} is not positive definite")
 
 
-def _factor(A: FloatArray) -> bool:
-    """Write L of ``A = L L^T`` over the lower half of A; return whether there is one. The upper half stays."""
+def factor_lower(A: FloatArray) -> bool:
+    """Write L of ``A = L L^T`` over the lower half of A (p, p); return whether there is one. The upper half stays."""
     p = A.shape[0]
     for block in slices(p, _BLOCK):
         corner, failed = scipy.linalg.lapack.dpotrf(A[block, block], lower=1, clean=0)
@@ -68,14 +68,19 @@ def _eliminate(A: FloatArray, block: slice, corner: FloatArray) -> None:
         A[rows, block.stop : rows.stop] -= change
 
 
-def _solve(L: FloatArray, b: FloatArray) -> FloatArray:
-    """Return ``(L L^T)^-1 b`` from the lower half of L."""
+def solve_lower(L: FloatArray, b: FloatArray) -> FloatArray:
+    """Return ``L^-1 b`` (p, c) from the lower half of L (p, p)."""
     x = np.array(b, np.float64)
-    blocks = slices(L.shape[0], _BLOCK)
-    for block in blocks:
+    for block in slices(L.shape[0], _BLOCK):
         x[block] -= L[block, : block.start] @ x[: block.start]
         x[block] = scipy.linalg.solve_triangular(L[block, block], x[block], lower=True, check_finite=False)
-    for block in reversed(blocks):
+    return x
+
+
+def _solve(L: FloatArray, b: FloatArray) -> FloatArray:
+    """Return ``(L L^T)^-1 b`` from the lower half of L."""
+    x = solve_lower(L, b)
+    for block in reversed(slices(L.shape[0], _BLOCK)):
         x[block] -= L[block.stop :, block].T @ x[block.stop :]
         x[block] = scipy.linalg.solve_triangular(L[block, block], x[block], trans=1, lower=True, check_finite=False)
     return x

@@ -1,14 +1,14 @@
 """The solver of ``K_ZZ t = h`` that exact projections need: a Cholesky factor, partly inverted, dealt by columns.
 
-The centres are dealt to the ranks in blocks, and neighbouring blocks make at most four groups
+The centres are dealt to the ranks in blocks, and neighbouring blocks make two groups
 (:class:`daskkern.linalg.deal.Deal`). One right-looking sweep factors ``K_ZZ + jitter = L L^T`` and inverts the
 diagonal blocks L_gg of the groups on the way: at step k the owner of block k factors its panel and broadcasts it, and
 every rank updates its later columns of the matrix and its earlier columns of the group's inverse. The inverse
-overwrites what nobody needs any more. Work is ``p^3 / (3 W)`` for the factor and a sixteenth of that for the inverses,
+overwrites what nobody needs any more. Work is ``p^3 / (3 W)`` for the factor and a quarter of that for the inverses,
 memory p^2 / (2 W) numbers a rank.
 
 A solve goes through the groups, forwards with L and backwards with L^T. Each group costs two allreduces of its share
-of (p, c) numbers in either direction, and all its work is products.
+of (p, c) numbers forwards and two allgathers backwards, and all its work is products.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -71,11 +71,11 @@ class DealtFactor:
         gone = xp.zeros_like(y)  # what the columns before a group took from the rest, as far as they are this rank's
         for rows, pieces in groups:
             self._forward(rows, pieces, h, y, gone, comm)
-        x = xp.zeros_like(y)
+        x = xp.zeros(y.shape, h.dtype)
         for rows, pieces in reversed(groups):
             self._backward(rows, pieces, y, x, comm)
         parts = [x[piece.columns] for _, pieces in groups for piece in pieces]
-        return xp.concatenate(parts).astype(h.dtype) if parts else xp.zeros_like(h)
+        return xp.concatenate(parts) if parts else xp.zeros_like(h)
 
     def _forward(self, rows: slice, pieces: list[_Piece], h: Array, y: Array, gone: Array, comm: Communicator) -> None:
         """Find the `rows` of ``y = L^-1 h`` on every rank."""
@@ -94,18 +94,34 @@ class DealtFactor:
 
     def _backward(self, rows: slice, pieces: list[_Piece], y: Array, x: Array, comm: Communicator) -> None:
         """Find the `rows` of ``x = L^-T y``: on every rank, but for the last that are found."""
-        xp = namespace_of(y)
-        given, found = xp.zeros_like(y[rows]), xp.zeros_like(y[rows])
-        for piece in pieces:
-            later = multiply_transposed(piece.below, x[rows.stop :].astype(piece.below.dtype), xp)
-            given[_within(piece.columns, rows)] = y[piece.columns] - later
-        given = comm.allreduce(given) if rows.stop < self.deal.p else y[rows]
+        given = y[rows].astype(x.dtype)
+        if rows.stop < self.deal.p:
+            for piece in pieces:
+                later = multiply_transposed(piece.below, x[rows.stop :], namespace_of(y))
+                given[_within(piece.columns, rows)] = y[piece.columns] - later
+            self._share(rows, pieces, given, comm)
+        found = x[rows]
         for piece in pieces:
             at = piece.columns.start - rows.start
-            found[_within(piece.columns, rows)] = multiply_transposed(
-                piece.inverse, given[at:].astype(piece.inverse.dtype), xp
-            )
-        x[rows] = comm.allreduce(found) if rows.start else found
+            found[_within(piece.columns, rows)] = multiply_transposed(piece.inverse, given[at:], namespace_of(y))
+        if rows.start:
+            self._share(rows, pieces, found, comm)
+
+    def _share(self, rows: slice, pieces: list[_Piece], values: Array, comm: Communicator) -> None:
+        """Put the other ranks' columns into `values`, the `rows` of a vector, where this rank's are right."""
+        if comm.size == 1:
+            return
+        xp = namespace_of(values)
+        own = [values[_within(piece.columns, rows)] for piece in pieces]
+        parts = comm.allgather(xp.concatenate(own) if own else values[:0])
+        inside = [(k, block) for k, block in enumerate(self.deal.blocks) if rows.start <= block.start < rows.stop]
+        for rank, part in enumerate(parts):
+            edge = 0
+            for k, block in inside:
+                if k % comm.size == rank:
+                    width = block.stop - block.start
+                    values[_within(block, rows)] = xp.asarray(part[edge : edge + width])
+                    edge += width
 
     def _groups(self) -> Iterator[tuple[slice, list[_Piece]]]:
         """Yield the rows of each group and the rank's panels in it."""

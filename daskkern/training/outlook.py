@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, RandomFeatures
+from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
 from daskkern.data.plan import BatchPlan
 from daskkern.data.sweep import SweepPlan
 from daskkern.errors import SpecError
+from daskkern.landmarks import parse_selector
 from daskkern.losses import Squared
 from daskkern.preconditioners import MOST_DIRECTIONS, CovarianceState, EigenProState
 from daskkern.solvers import PCG, EigenPro, NystromSGD, Solver, check_fit
@@ -208,6 +209,17 @@ def numbers_per_row(source: Source) -> int:
     return 4 * entries + 4 if entries else source.info.n_features
 
 
+def _choosing_bytes(source: Source, settings: FitSettings, summary: PreparedSummary) -> int:
+    """Return the bytes that the choice of landmarks takes beside them."""
+    basis = settings.basis
+    if not isinstance(basis, Landmarks | NystromFeatures) or (
+        isinstance(basis, Landmarks) and basis.points is not None
+    ):
+        return 0
+    selector, itemsize = parse_selector(basis.selector), np.dtype(settings.dtype).itemsize
+    return selector.working_bytes(summary.n, summary.p, numbers_per_row(source), itemsize)
+
+
 def most_window_rows(plan: BatchPlan | SweepPlan) -> int:
     """Return the most rows of a window, in whole chunks; of a batch where there are no windows."""
     if isinstance(plan, SweepPlan):
@@ -263,6 +275,7 @@ def plan_for(
             row_products=solver.row_products,
             moving=solver.moving_bytes(summary.p, source.info.n_features, np.dtype(settings.dtype).itemsize),
             explicit=explicit,
+            choosing=_choosing_bytes(source, settings, summary),
         ),
         budget,
         device_budget or 0,
