@@ -7,7 +7,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.tiles import slices
 
-_ROWS = 512  # of a product that is on its way: in float32 and with 500 columns it stays in a core's L2
+ROWS = 512  # of a product that is on its way: in float32 and with 500 columns it stays in a core's L2
 
 _local = threading.local()
 
@@ -21,8 +21,8 @@ def subtract_product(out: Array, left: Array, right: Array) -> None:
     if not isinstance(out, np.ndarray):
         out -= left @ right
         return
-    product = _scratch(min(_ROWS, out.shape[0]), out.shape[1], out.dtype)
-    for part in slices(out.shape[0], _ROWS):
+    product = _scratch(min(ROWS, out.shape[0]), out.shape[1], out.dtype)
+    for part in slices(out.shape[0], ROWS):
         here = product[: part.stop - part.start]
         np.matmul(left[part], right, out=here)
         out[part] -= here

@@ -22,14 +22,11 @@ import scipy.linalg
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.backend.tiles import for_each, within
+from daskkern.backend.tiles import for_each, slices, within
 from daskkern.errors import DaskkernError
 from daskkern.kernels.products import multiply, multiply_transposed
-from daskkern.linalg.blas import subtract_product
+from daskkern.linalg.blas import ROWS, subtract_product
 from daskkern.linalg.deal import Deal
-
-_ROWS = 512  # of a panel that one thread takes at once
-
 
 Item = TypeVar("Item")
 
@@ -167,19 +164,14 @@ def dealt_factor(
         On every rank alike, when the matrix with this jitter is not numerically positive definite.
     """
     own = dict(zip(deal.own, panels, strict=True))
-    blocks = deal.blocks
+    blocks, factored = deal.blocks, FactoredPanels(own, deal, jitter, comm, dtype, xp)
     for group in deal.groups:
         end = blocks[group.stop - 1].stop
         for k in range(group.start, group.stop):
-            block = blocks[k]
+            block, panel = blocks[k], factored.take(k)
             width = block.stop - block.start
-            panel = comm.broadcast(xp.asarray(factored_panel(own.get(k), deal, block, jitter, dtype)), k % deal.size)
-            if not bool(xp.isfinite(panel[:width]).all()):
-                raise NotPositiveDefiniteError(
-                    f"K_ZZ with a jitter of {jitter:.1e} is not positive definite at column {block.start}"
-                )
             top, rest = panel[:width], panel[width:]
-            inside = rest[: end - block.stop]
+            inside, ahead = rest[: end - block.stop], factored.lead(k, rest)
 
             def update(
                 j: int, k: int = k, block: slice = block, top: Array = top, rest: Array = rest, inside: Array = inside
@@ -191,16 +183,59 @@ def dealt_factor(
                 else:
                     _start_inverse(own[j], top, rest, inside.shape[0])
 
-            each_panel([j for j in deal.own if j >= group.start], update, xp)
+            each_panel([j for j in deal.own if j >= group.start and j != ahead], update, xp)
     return DealtFactor(deal, tuple(panels), jitter)
 
 
-def factored_panel(mine: Array | None, deal: Deal, block: slice, jitter: float, dtype: str) -> Array:
-    """Return the panel of this block where it lives: inv(L_kk) on top (its width rows), L below; else a buffer."""
-    width = block.stop - block.start
-    if mine is None:
-        return np.empty((deal.p - block.start, width), dtype)
-    return _factor(mine, width, jitter)
+class FactoredPanels:
+    """The factored panels of all ranks one after the other: inv(L_kk) on top (its width rows), L below.
+
+    A rank makes its panel and sends it before the rest of the step before, so that the others do not wait for it.
+
+    Parameters
+    ----------
+    own : dict
+        Of numbers of blocks to this rank's panels ``K[k0:, block k]`` that are not factored.
+    """
+
+    def __init__(
+        self, own: dict[int, Array], deal: Deal, jitter: float, comm: Communicator, dtype: str, xp: ModuleType
+    ) -> None:
+        self._own, self._deal, self._jitter = own, deal, jitter
+        self._comm, self._dtype, self._xp = comm, dtype, xp
+        self._ahead: Array | None = None
+
+    def take(self, k: int) -> Array:
+        """Return panel k. Every rank takes all panels, in order, and updates its own with each."""
+        panel, self._ahead = self._share(k) if self._ahead is None else self._ahead, None
+        block = self._deal.blocks[k]
+        if not bool(self._xp.isfinite(panel[: block.stop - block.start]).all()):
+            raise NotPositiveDefiniteError(
+                f"the matrix with a jitter of {self._jitter:.1e} is not positive definite at column {block.start}"
+            )
+        return panel
+
+    def lead(self, k: int, rest: Array) -> int | None:
+        """Update panel k + 1 with `rest`, L of panel k, and send it; return k + 1 where it was this rank's to do."""
+        j = k + 1
+        if self._comm.size == 1 or j not in self._own:
+            return None
+        panel, width = self._own[j], self._deal.blocks[j].stop - self._deal.blocks[j].start
+        square = rest[:width].T  # the blocks are neighbours: rest begins where panel k + 1 does
+
+        def rows(part: slice) -> None:
+            subtract_product(panel[part], rest[part], square)
+
+        each_panel(slices(panel.shape[0], ROWS if self._xp is np else panel.shape[0]), rows, self._xp)
+        self._ahead = self._share(j)
+        return j
+
+    def _share(self, k: int) -> Array:
+        block, mine = self._deal.blocks[k], self._own.get(k)
+        width = block.stop - block.start
+        made = np.empty((self._deal.p - block.start, width), self._dtype) if mine is None else None
+        panel = self._xp.asarray(_factor(mine, width, self._jitter) if made is None else made)
+        return self._comm.broadcast(panel, k % self._deal.size)
 
 
 def _factor(panel: Array, width: int, jitter: float) -> Array:
@@ -219,7 +254,7 @@ def _factor(panel: Array, width: int, jitter: float) -> Array:
     def rows(part: slice) -> None:
         xp.matmul(panel[part], top, out=out[part])
 
-    each_panel(within(slice(width, panel.shape[0]), _ROWS if xp is np else panel.shape[0]), rows, xp)
+    each_panel(within(slice(width, panel.shape[0]), ROWS if xp is np else panel.shape[0]), rows, xp)
     return out
 
 

@@ -17,10 +17,9 @@ from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.kernels.products import multiply, multiply_transposed
 from daskkern.linalg.deal import Deal
 from daskkern.linalg.projection import (
-    NotPositiveDefiniteError,
+    FactoredPanels,
     downdate,
     each_panel,
-    factored_panel,
     lower_inverse,
 )
 
@@ -128,16 +127,13 @@ def cholesky(
     """
     own = dict(zip(deal.own, panels, strict=True))
     panels.clear()
-    whole, corners = [], []
+    whole, corners, factored = [], [], FactoredPanels(own, deal, jitter, comm, dtype, xp)
     for k, block in enumerate(deal.blocks):
-        made = factored_panel(own.pop(k, None), deal, block, jitter, dtype)
-        panel = comm.broadcast(xp.asarray(made), k % deal.size)
-        width = block.stop - block.start
-        if not bool(xp.isfinite(panel[:width]).all()):
-            raise NotPositiveDefiniteError(
-                f"the matrix with a jitter of {jitter:.1e} is not positive definite at column {block.start}"
-            )
+        panel, width = factored.take(k), block.stop - block.start
         whole.append(panel)
+        own.pop(k, None)
+        if (ahead := factored.lead(k, panel[width:])) is not None:
+            del own[ahead]
         corner = lower_inverse(to_host(panel[:width]).astype(np.float64))
         corners.append(xp.asarray(corner.astype(dtype)))
 

@@ -203,9 +203,9 @@ def factor_bytes(p: int, ranks: int, itemsize: int) -> int:
 
 
 def factor_setup_bytes(p: int, d: int, ranks: int, itemsize: int, threads: int) -> int:
-    """Return what the factorisation needs beside the panels: all centres, a panel in the making and one in transit."""
+    """Return what the factorisation needs beside the panels: all centres, a panel in the making, others in transit."""
     width = block_width(p, ranks)
-    transit = (1 + (ranks > 1)) * p * width * itemsize + 4 * width * width * 8
+    transit = (1 + 2 * (ranks > 1)) * p * width * itemsize + 4 * width * width * 8
     return p * d * itemsize + block_bytes(p, width, d, itemsize, threads) + transit
 
 

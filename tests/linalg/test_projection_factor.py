@@ -133,7 +133,7 @@ def test_a_matrix_that_is_not_positive_definite_is_refused_on_every_rank_alike(s
 
     sentences = set(run_threads(size, work, timeout_s=20))
     assert len(sentences) == 1
-    assert "K_ZZ with a jitter of 0.0e+00 is not positive definite at column" in sentences.pop()
+    assert "the matrix with a jitter of 0.0e+00 is not positive definite at column" in sentences.pop()
 
 
 def test_jitter_makes_equal_centres_solvable() -> None:
