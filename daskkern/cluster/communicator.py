@@ -14,12 +14,15 @@ from distributed.comm.addressing import get_address_host
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
+from daskkern.backend.tiles import slices
 from daskkern.cluster.mailbox import Mailbox
 from daskkern.cluster.post import Post
 from daskkern.cluster.sums import WAYS, Way, children, parent, way_of_sum
 from daskkern.cluster.wire import owned
 
 _LOG = logging.getLogger("daskkern.collectives")
+_PIECE = 1 << 20
+"""Bytes of a broadcast that travel together: such arrays are made of memory that a rank has used before."""
 
 
 class DaskCommunicator(Communicator):
@@ -84,20 +87,26 @@ class DaskCommunicator(Communicator):
         return [namespace_of(array).asarray(owned(part)) for part in parts]
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
-        """Return rank `root`'s array on every rank. It goes down a binomial tree."""
+        """Return rank `root`'s array on every rank, there without a copy.
+
+        It goes down a binomial tree in pieces of 1 MB, which are taken and handed on while others are under way.
+        """
         self._mailbox.check()
         if not 0 <= root < self.size:
             raise ValueError(f"broadcast from rank {root} was asked, but there are {self.size} ranks")
-        host = to_host(array)
-        self._post.begin()
-        place = (self.rank - root) % self.size
-        if place:
-            above = (parent(place) + root) % self.size
-            (received,) = self._post.take([above], "broadcast", patience=place.bit_count() / 20)
-            self._post.same(root, received, host, "broadcast")
-            host = received
-        self._post.push([(below + root) % self.size for below in children(place, self.size)], "broadcast", host)
-        return namespace_of(array).asarray(owned(host))
+        place, host = (self.rank - root) % self.size, to_host(array)
+        above = [(parent(place) + root) % self.size] if place else []
+        below = [(child + root) % self.size for child in children(place, self.size)]
+        operation = f"broadcast of {host.dtype} {host.shape}"
+        whole = np.empty(host.shape, host.dtype) if place else np.ascontiguousarray(host)
+        flat = whole.reshape(-1)
+        for piece in slices(flat.size, _PIECE // flat.itemsize) or [slice(0, 0)]:
+            self._post.begin()
+            for part in self._post.take(above, operation, patience=place.bit_count() / 20):
+                self._post.same(above[0], part, flat[piece], operation)
+                flat[piece] = part
+            self._post.push(below, operation, flat[piece])
+        return namespace_of(array).asarray(whole) if place else array
 
     def barrier(self) -> None:
         self._meet("barrier", None, "collective_timeout_s")
