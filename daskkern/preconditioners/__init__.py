@@ -11,7 +11,7 @@ from daskkern.preconditioners.covariance import (
 )
 from daskkern.preconditioners.eigenpro import EigenProPart, EigenProState, SpectrumSettings, eigenpro_state, usable
 from daskkern.preconditioners.falkon import FalkonPart
-from daskkern.preconditioners.low_rank import LowRankPart, low_rank_part, nystrom_factor
+from daskkern.preconditioners.low_rank import LowRankPart, Unconditioned, low_rank_part, nystrom_factor
 from daskkern.preconditioners.nystrom import NystromPart, NystromState, nystrom_state
 from daskkern.preconditioners.step_bounds import batch_norm_bound
 
@@ -28,6 +28,7 @@ __all__ = [
     "NystromPart",
     "NystromState",
     "SpectrumSettings",
+    "Unconditioned",
     "batch_norm_bound",
     "column_statistics",
     "covariance_state",

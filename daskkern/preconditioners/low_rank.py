@@ -60,6 +60,16 @@ class LowRankPart:
         return [made[k] for k in range(len(parts))]
 
 
+@dataclass(frozen=True)
+class Unconditioned:
+    """In place of a preconditioner: 1."""
+
+    def solve(self, v: Array, comm: Communicator) -> Array:
+        """Return `v` itself."""
+        del comm
+        return v
+
+
 def low_rank_part(features: Array, ridge: float, comm: Communicator) -> LowRankPart:
     """Return the preconditioner from this rank's features (n_r, s), for ``K + ridge``. Every rank must call it."""
     xp = namespace_of(features)

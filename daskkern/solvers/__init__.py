@@ -14,6 +14,7 @@ from daskkern.solvers.direct import Direct
 from daskkern.solvers.doubly_sgd import DoublySGD
 from daskkern.solvers.eigenpro import EigenPro
 from daskkern.solvers.falkon import Falkon
+from daskkern.solvers.miso import MISO
 from daskkern.solvers.norma import Norma
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.pairing import check_pair
@@ -34,6 +35,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     PCG,
     SGD,
     SDCA,
+    MISO,
     Pegasos,
     Norma,
     SAG,
@@ -74,6 +76,7 @@ def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:
 __all__ = [
     "AMM",
     "BSGD",
+    "MISO",
     "PCG",
     "SAG",
     "SARAH",

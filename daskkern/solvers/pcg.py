@@ -21,9 +21,11 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import multiply_transposed
 from daskkern.errors import SpecError
 from daskkern.losses import Squared
-from daskkern.preconditioners import LowRankPart
+from daskkern.preconditioners import LowRankPart, Unconditioned
 from daskkern.solvers.base import Batch, Problem, Solver, is_whole
 from daskkern.solvers.snapshot import Shard, Snapshot
+
+PRECONDITIONERS = ("nystrom", "random_features", "none")
 
 
 @dataclass(frozen=True)
@@ -32,14 +34,14 @@ class PCGSetup:
 
     Attributes
     ----------
-    part : LowRankPart
+    part : LowRankPart or Unconditioned
     y, root : (n_r, c) and (n_r, 1) float64
         Encoded targets and W^(1/2) of the rank's own columns.
     ids : tuple of (n_k,) int64
         The columns of each rank, in their order.
     """
 
-    part: LowRankPart
+    part: LowRankPart | Unconditioned
     y: Array
     root: Array
     ids: tuple[IntArray, ...]
@@ -71,7 +73,8 @@ class PCG(Solver[PCGRun]):
 
     Parameters
     ----------
-    preconditioner : {"nystrom", "random_features"}
+    preconditioner : {"nystrom", "random_features", "none"}
+        "none" is kernel conjugate gradient: many more iterations, which end early for a smoother model.
     rank : int or "auto"
         s: landmarks, or random features, of the preconditioner; "auto" is 1,000, or a quarter of the rows if fewer.
     """
@@ -84,15 +87,16 @@ class PCG(Solver[PCGRun]):
     rank: int | str = "auto"
 
     def __post_init__(self) -> None:
-        if self.preconditioner not in ("nystrom", "random_features"):
-            raise SpecError(
-                f"preconditioner={self.preconditioner!r} was asked of PCG; choose 'nystrom' or 'random_features'"
-            )
+        if self.preconditioner not in PRECONDITIONERS:
+            known = ", ".join(PRECONDITIONERS)
+            raise SpecError(f"preconditioner={self.preconditioner!r} was asked of PCG; choose one of {known}")
         if self.rank != "auto" and not is_whole(self.rank, least=2):
             raise SpecError(f"rank={self.rank!r} was asked of PCG; give 2 or more, or 'auto'")
 
     def size(self, n_rows: int) -> int:
-        """Return s, even, for `n_rows` rows."""
+        """Return s, even, for `n_rows` rows; 0 without a preconditioner."""
+        if self.preconditioner == "none":
+            return 0
         s = min(1000, n_rows // 4) if self.rank == "auto" else min(int(self.rank), n_rows)
         return max(2, s // 2 * 2)
 

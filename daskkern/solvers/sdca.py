@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray
+from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import to_host
 from daskkern.errors import SpecError
@@ -93,9 +93,11 @@ class SDCA(Solver[SDCARun]):
 
     def __post_init__(self) -> None:
         if not self.tol >= 0:
-            raise SpecError(f"tol={self.tol!r} was asked of SDCA; give a number of 0 or more")
+            raise SpecError(f"tol={self.tol!r} was asked of {type(self).__name__}; give a number of 0 or more")
         if not is_whole(self.gap_every, 1):
-            raise SpecError(f"gap_every={self.gap_every!r} was asked of SDCA; give a whole number of at least 1")
+            raise SpecError(
+                f"gap_every={self.gap_every!r} was asked of {type(self).__name__}; give a whole number of at least 1"
+            )
 
     def sweeps(self, epoch: int, loss: Loss) -> int:
         del loss
@@ -105,7 +107,7 @@ class SDCA(Solver[SDCARun]):
         del comm
         if not problem.alpha > 0:
             raise SpecError(
-                f"solver sdca was asked with alpha={problem.alpha}, and its dual needs a penalty; give alpha > 0"
+                f"solver {self.name} was asked with alpha={problem.alpha}, and its dual needs a penalty; give alpha > 0"
             )
         return SDCARun(zeros(problem), no_rows(problem))
 
@@ -114,7 +116,6 @@ class SDCA(Solver[SDCARun]):
             return self._measure(problem, state, batch, comm)
         setup: ColumnSetup = problem.extra
         n, loss = setup.n_rows, problem.loss
-        assert isinstance(loss, Dual)
         numbers = batch_numbers(problem, batch, comm, (state.v,), state.u)
         (z,), u, y, weight = numbers.scores, numbers.kept, numbers.y, numbers.weight
         before = weighted_loss(problem.loss, z, y, weight)
@@ -124,7 +125,7 @@ class SDCA(Solver[SDCARun]):
         change = np.zeros_like(z)
         for i in shuffled(batch.size, setup.seed, _STREAM, state.step):
             row = slice(i, i + 1)
-            new = loss.dual_step(z[row], u[row], y[row], Q[row])
+            new = self.risen(loss, z[row], u[row], y[row], Q[row])
             change[row] = (new - u[row]) * scale[row]
             z += numbers.gram[i][:, None] * change[row]
             u[row] = new
@@ -136,6 +137,12 @@ class SDCA(Solver[SDCARun]):
             measuring = self.sweeps(state.epoch + 1, problem.loss) > 1
             run = replace(run, measuring=measuring, total=0.0, gap=-1.0, epoch=state.epoch + (not measuring))
         return run, before
+
+    def risen(self, loss: Loss, z: FloatArray, u: FloatArray, y: FloatArray, Q: FloatArray) -> FloatArray:
+        """Return the dual variables (1, c) of a row after its step, from its scores z and those before, u."""
+        assert isinstance(loss, Dual)
+        new: FloatArray = loss.dual_step(z, u, y, Q)
+        return new
 
     def _measure(self, problem: Problem, state: SDCARun, batch: Batch, comm: Communicator) -> tuple[SDCARun, float]:
         """Add the terms of the gap of a batch; the model stays."""

@@ -265,7 +265,7 @@ def plan_for(
             device="cpu" if device_budget is None else "gpu",
             auto_batch=isinstance(settings.batch_size, str),
             span=summary.span,
-            sketch=solver.size(summary.n) if isinstance(solver, PCG) else 0,
+            sketch=max(1, solver.size(summary.n)) if isinstance(solver, PCG) else 0,
             by_rows=solver.deals != "columns",
             dense=0 if solver.deals != "nothing" else 1 if all_rows else 2,
             newton=solver.deals == "rows" and not isinstance(settings.loss, Squared),

@@ -16,7 +16,7 @@ from daskkern.errors import DataError
 from daskkern.features import FourierFeatures
 from daskkern.linalg import LowerFactor, NotPositiveDefiniteError, cholesky, column_blocks
 from daskkern.losses import Squared
-from daskkern.preconditioners import FalkonPart, low_rank_part, nystrom_factor
+from daskkern.preconditioners import FalkonPart, Unconditioned, low_rank_part, nystrom_factor
 from daskkern.solvers import PCG
 from daskkern.solvers.direct import DirectSetup
 from daskkern.solvers.falkon import FalkonSetup
@@ -69,6 +69,10 @@ def pcg_setup(
     weight = prepared.targets.weight(own)
     root = np.ones((columns.ids.size, 1)) if weight is None else np.sqrt(weight.astype(np.float64))
     X, s = to_device(points, xp), solver.size(n)
+    y = xp.asarray(prepared.targets.encode(own.y).astype(np.float64))
+    ids = tuple(basis.split(rank, comm.size).ids for rank in range(comm.size))
+    if solver.preconditioner == "none":
+        return PCGSetup(Unconditioned(), y, xp.asarray(root), ids)
     if solver.preconditioner == "random_features":
         features = FourierFeatures(basis.kernel, s, settings.seed)(X)
     else:
@@ -78,8 +82,6 @@ def pcg_setup(
         features = _nystrom_features(basis, X, to_device(S, xp), xp)
     features = (features * xp.asarray(root)).astype(settings.dtype)
     part = low_rank_part(features, n * settings.alpha, comm)
-    y = xp.asarray(prepared.targets.encode(own.y).astype(np.float64))
-    ids = tuple(basis.split(rank, comm.size).ids for rank in range(comm.size))
     return PCGSetup(part, y, xp.asarray(root), ids)
 
 

@@ -19,7 +19,7 @@ from daskkern import (
     NystromFeatures,
     RandomFeatures,
 )
-from daskkern.solvers import AMM, BSGD, SAG, SARAH, SDCA, SGD, SOLVERS, SVRG, EigenPro, Pegasos, parse_solver
+from daskkern.solvers import AMM, BSGD, MISO, SAG, SARAH, SDCA, SGD, SOLVERS, SVRG, EigenPro, Pegasos, parse_solver
 
 ALPHA = 1e-3
 ESTIMATORS: dict[str, KernelClassifier | KernelRegressor] = {
@@ -28,6 +28,7 @@ ESTIMATORS: dict[str, KernelClassifier | KernelRegressor] = {
     "pegasos": KernelClassifier("linear", "hinge", Linear(), Pegasos(), ALPHA, 10),
     "sdca": KernelClassifier("gaussian:median", "hinge", NystromFeatures(30), SDCA(), ALPHA),
     "sdca, regression": KernelRegressor("gaussian:median", "squared", AllRows(), SDCA(), ALPHA, 40, dtype="float64"),
+    "miso": KernelRegressor("gaussian:median", "huber:1", RandomFeatures(60), MISO(), ALPHA, 40),
     "sag": KernelRegressor("linear", "squared", Linear(), SAG(), ALPHA, 40),
     "svrg": KernelClassifier("linear", "logistic", Linear(), SVRG(), ALPHA),
     "sarah": KernelClassifier("linear", "logistic", Linear(), SARAH(), ALPHA),

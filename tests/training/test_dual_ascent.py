@@ -1,6 +1,7 @@
 """SDCA: the iterates of the sequential method, the duality gap as a certificate, and the answers of liblinear."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from daskkern.errors import SpecError
 from daskkern.estimators import KernelClassifier
 from daskkern.events import Event, OptimalityMeasured
 from daskkern.kernels import Laplacian
-from daskkern.losses import Dual, EpsilonInsensitive, Hinge, Logistic, Loss, MulticlassHinge, Squared
+from daskkern.losses import Dual, EpsilonInsensitive, Hinge, Huber, Logistic, Loss, MulticlassHinge, Squared
 from daskkern.monitor.lines import line_of
-from daskkern.solvers import SDCA
+from daskkern.solvers import MISO, SDCA
 from daskkern.solvers.row_memory import shuffled
 from daskkern.solvers.sdca import _STREAM
 from daskkern.testing import naive
@@ -65,6 +66,27 @@ def test_the_iterates_are_those_of_the_sequential_method(loss: Loss, basis: Basi
     expected, _ = _sequential(fit, 2)
     for ranks in (1, 3):
         np.testing.assert_allclose(fit.scores(fit.results(ranks)), expected, atol=1e-9)
+
+
+def test_miso_takes_the_same_steps_where_the_loss_is_a_parabola() -> None:
+    fits = [
+        Fit.of(
+            _source(weighted=True, regression=True),
+            FitSettings(
+                Laplacian(3.0), Squared(), RandomFeatures(30), solver, ALPHA, max_epochs=2, batch_size=32,
+                dtype="float64", device="cpu", fit_intercept=False,
+            ),
+        )
+        for solver in (SDCA(0.0), MISO(0.0))
+    ]  # fmt: skip
+    np.testing.assert_allclose(*(fit.scores(fit.results(1)) for fit in fits), rtol=1e-12, atol=1e-12)
+
+
+def test_miso_needs_no_conjugate() -> None:
+    assert MISO().sweeps(5, Huber(0.5)) == 2  # a pass for the gap
+    assert MISO().sweeps(5, SimpleNamespace(name="mine")) == 1  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="a smooth gradient"):
+        KernelClassifier("linear", "hinge", Linear(), MISO(), ALPHA).fit(np.eye(4), [0, 1, 0, 1])
 
 
 @pytest.mark.parametrize("loss", [Hinge(), Squared(), MulticlassHinge()], ids=lambda loss: loss.name)

@@ -18,6 +18,7 @@ from daskkern.events import EpochFinished, Event, FitResumed
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge, encode
 from daskkern.solvers import (
+    MISO,
     PCG,
     SAG,
     SARAH,
@@ -79,6 +80,7 @@ TABLE = {
     "direct, linear": Row(Direct(), Squared(), Linear(), 1, 1e-13, regression=True, ranks=(1,)),
     "pcg": Row(PCG(), Squared(), AllRows(), 30, 1e-12, regression=True, batch_size=50),
     "pcg, random features": Row(PCG("random_features"), Squared(), AllRows(), 60, 1e-12),
+    "pcg, none": Row(PCG("none"), Squared(), AllRows(), 90, 1e-10, regression=True, batch_size=50),
     "falkon, squared hinge": Row(Falkon(newton_passes=10), SquaredHinge(), epochs=12, gap=1e-7),
     "sgd, all rows": Row(SGD(averaging=0.0), Logistic(), AllRows(), 200, 1e-4, stochastic=True),
     "sgd, random features": Row(SGD(), SquaredHinge(), RandomFeatures(60), 60, 1e-3, batch_size=10, stochastic=True),
@@ -88,6 +90,9 @@ TABLE = {
     "sdca, random features": Row(SDCA(tol=0), SquaredHinge(), RandomFeatures(60), 60, 1e-6, 30, stochastic=True),
     "sdca, nystrom features": Row(SDCA(tol=0), Logistic(), NystromFeatures(40), 40, 1e-7, 30, stochastic=True),
     "sdca, linear": Row(SDCA(tol=0), MultinomialLogistic(), Linear(), 20, 2e-4, batch_size=65, stochastic=True),
+    "miso, all rows": Row(MISO(tol=0), Squared(), AllRows(), 60, 1e-9, regression=True, stochastic=True),
+    "miso, random features": Row(MISO(tol=0), SquaredHinge(), RandomFeatures(60), 60, 1e-6, 30, stochastic=True),
+    "miso, linear": Row(MISO(tol=0), MultinomialLogistic(), Linear(), 30, 1e-3, batch_size=65, stochastic=True),
     "sgd, growing": Row(SGD(averaging=0.0, growth=2.0), Logistic(), Linear(), 60, 1e-5, 30, stochastic=True),
     "pegasos, all rows": Row(Pegasos(), SquaredHinge(), AllRows(), 60, 1e-2, 30, stochastic=True),
     "pegasos, random features": Row(Pegasos(3), Logistic(), RandomFeatures(60), 90, 1e-2, 30, stochastic=True),
