@@ -9,7 +9,7 @@ over two ranks took three times as long for it.
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 _TRIM, _MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
@@ -69,7 +69,6 @@ def _glibc() -> ctypes.CDLL | None:
 def _libc() -> ctypes.CDLL | None:
     try:
         libc = ctypes.CDLL(None)
-        named: tuple[Callable[..., int], ...] = (libc.mallopt, libc.malloc_trim, libc.gnu_get_libc_version)
-    except (OSError, AttributeError, TypeError):  # another C library, another system
+    except (OSError, TypeError):  # another system
         return None
-    return libc if all(named) else None
+    return libc if all(hasattr(libc, name) for name in ("mallopt", "malloc_trim", "gnu_get_libc_version")) else None

@@ -36,8 +36,8 @@ class EigenProProjector:
         Column numbers of each batch, the same on every rank.
     epochs : int
     weights : (p, 1) array or None
-        Sample weights of all centres, where the preconditioner has them: its step is safe for the weighted problem
-        only, whose solution is the same.
+        Weights of all centres, where the preconditioner has them - those of the samples, and those with which landmarks
+        stand for all rows: its step is safe for the weighted problem only, whose solution is the same.
     """
 
     part: KernelPart

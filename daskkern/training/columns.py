@@ -176,6 +176,9 @@ def _iterative(
     weight = None
     if prepared.indices is not None:  # the user's own points have none
         weight = prepared.targets.weight(take(rows, prepared.indices, Fields.y | Fields.weight))
+    if prepared.importance is not None:  # at most 1: the step is for the largest weight of a row
+        share = (prepared.importance / prepared.importance.max())[:, None].astype(task.settings.dtype)
+        weight = share if weight is None else share * weight
     batches = tuple(np.array_split(order, count))
     weights = None if weight is None else xp.asarray(weight)
     return EigenProProjector(part, points, state, preconditioner, batches, weights=weights)

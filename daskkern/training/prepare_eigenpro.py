@@ -75,7 +75,9 @@ def prepare_eigenpro(
     own = chosen.points if chosen.indices is None else None
     window = 1 if is_all(settings) else projection_window(solver, p, rows.n_features, plan.batch_size)
     stages = tuple(clock.stages)
-    return Prepared(basis, chosen.indices, own, S, state, targets, plan, window, validation, stages, sampling)
+    return Prepared(
+        basis, chosen.indices, own, S, state, targets, plan, window, validation, stages, sampling, chosen.weights
+    )
 
 
 def _subsample(rows: Rows, settings: FitSettings, chosen: LandmarkSet, s: int) -> tuple[IntArray, HostArray]:

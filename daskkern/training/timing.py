@@ -12,7 +12,8 @@ from daskkern.training.row_timing import newton_parts, setup_parts, sweep_parts
 
 Parts = tuple[tuple[str, float], ...]
 
-_COLLECTIVE_S = 1.5e-3  # two ranks on one host, a message of 80 kB: not measured, the ranks do not run yet
+_COLLECTIVE_S = 1e-3  # two ranks on one host that compute in between: not measured, the ranks do not run yet
+_OF_PROJECTION = 4 * GROUPS - 3  # collectives of an exact one
 _CALLS = 10  # products of a step that are too small to take any time but that of the call
 _EPOCHS_OF_PROJECTOR = 2
 _EIGSH_PRODUCTS = 60
@@ -176,7 +177,7 @@ def _epoch(name: str, z: Sizes, rates: Rates, *, fresh: bool, rows: bool, disk: 
         parts.append(("projection", projections * once * ns))
     parts.append(("calls", steps * _CALLS * rates.call_s))
     if z.ranks > 1:
-        parts.append(("collectives", (2 * steps + projections) * _COLLECTIVE_S))
+        parts.append(("collectives", (2 * steps + _OF_PROJECTION * projections) * _COLLECTIVE_S))
     return _stage(name, parts, z.n * rates.row_s * rows, disk, z.threads)
 
 

@@ -1,17 +1,23 @@
 """Ridge leverage scores: against their definition, the odds that follow, and the weights that undo them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daskkern import KernelClassifier, KernelRegressor, Landmarks
 from daskkern.arrays import HostArray
 from daskkern.backend.random import generator
 from daskkern.data.array_rows import ArrayRows
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Gaussian, Linear
-from daskkern.landmarks import RidgeLeverage
+from daskkern.landmarks import RidgeLeverage, ridge_leverage
+from daskkern.landmarks.base import distinct
 from daskkern.landmarks.ridge_leverage import _inclusion, _systematic
+from daskkern.solvers import EigenPro
 
 KERNEL = Gaussian(1.0)
 
@@ -84,3 +90,44 @@ def test_what_cannot_be_is_refused() -> None:
             RidgeLeverage(alpha)
     with pytest.raises(DataError, match="the linear kernel is 0 on the rows"):
         RidgeLeverage().select(ArrayRows(np.zeros((5, 2)), dtype=np.float64), Linear(), 2, 0)
+
+
+def test_sparse_and_dense_rows_have_the_same_landmarks() -> None:
+    X = scipy.sparse.random(200, 30, 0.2, "csr", np.float64, np.random.default_rng(3))
+    found = [RidgeLeverage().select(ArrayRows(rows, dtype=np.float64), KERNEL, 20, 0) for rows in (X, X.toarray())]
+    np.testing.assert_array_equal(found[0].indices, found[1].indices)
+    np.testing.assert_allclose(found[0].weights, found[1].weights, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("solver", "loss"),
+    [
+        ("falkon", "squared"),
+        ("falkon", "logistic"),
+        ("eigenpro", "squared_hinge"),
+        (EigenPro(projection="eigenpro"), "squared"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("rule", ["ridge_leverage", "rp_cholesky", "incomplete_cholesky"])
+def test_models_on_chosen_landmarks_learn(rule: str, solver: Any, loss: str) -> None:
+    rng = np.random.default_rng(5)
+    X, wave = _rows(700), rng.standard_normal(3)
+    y = np.sin(2 * X @ wave) > 0
+    model = KernelClassifier(Gaussian(1.0), loss, Landmarks(150, rule), solver, 1e-6, 10, device="cpu").fit(X, y)
+    uniform = KernelClassifier(Gaussian(1.0), loss, Landmarks(150), solver, 1e-6, 10, device="cpu").fit(X, y)
+    assert model.score(X, y) > max(0.85, uniform.score(X, y) - 0.02)
+
+
+def test_falkon_knows_the_weights_of_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = _rows()
+    y = np.sin(X @ np.array([1.0, 2.0, -1.0]))
+    losses = {}
+    for weighted in (True, False):
+        if not weighted:
+            monkeypatch.setattr(ridge_leverage, "distinct", lambda points, indices, weights: distinct(points, indices))
+        model = KernelRegressor(
+            KERNEL, "squared", Landmarks(60, RidgeLeverage()), "falkon", 1e-4, 3, dtype="float64", device="cpu"
+        ).fit(X, y)
+        losses[weighted] = model.history_[-1].loss
+    assert losses[True] < losses[False]  # nearer to the minimum after as many iterations
