@@ -9,7 +9,7 @@ from daskkern.data.array_rows import ArrayRows
 from daskkern.kernels import Gaussian
 from daskkern.landmarks import SELECTORS
 
-N_ROWS, D, N = 30_000, 40, 1200
+N_ROWS, D, N = 12_000, 40, 600
 
 
 @pytest.mark.parametrize("name", [name for name in SELECTORS if name != "stratified"])
