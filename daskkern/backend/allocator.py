@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 _TRIM, _MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
 _USUAL_MMAP = 128 << 10
-KEPT, LARGEST = 16 << 20, 2 << 20
+KEPT, LARGEST = 4 << 20, 3 << 19
 """Bytes: what a thread's heap keeps at its end unused, and the arrays that come from heaps."""
 
 
@@ -32,7 +32,7 @@ class ReusedMemory:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Within the context, let freed arrays of up to 2 MB be used again."""
+        """Within the context, let freed arrays of up to 1.5 MB be used again."""
         with self._lock:
             self._users += 1
             if self._users == 1:
