@@ -12,7 +12,7 @@ from daskkern.kernels import native
 Items = tuple[tuple[str, int], ...]
 
 INTERPRETER = 288 << 20
-"""Python with NumPy, SciPy, Zarr and Dask's worker, before a fit and after some hours of one, and what the allocator keeps."""
+"""Python with NumPy, SciPy, Zarr and Dask's worker, before a fit and after hours of one, with what malloc keeps."""
 THREAD = 12 << 20  # a thread's stack and its buffers in BLAS
 _NORM_ROWS = 4096  # rows whose squares are summed at once
 _GROUPS, _BLOCK_COLUMNS = 16, 512  # most partial sums of a product; columns that are one block when none are given
