@@ -38,7 +38,7 @@ def test_a_matrix_that_does_not_fit_is_refused_with_its_bytes():
     [
         (lambda: Falkon(newton_passes=0), "newton_passes=0"),
         (lambda: Falkon(path_start=-1.0), "path_start=-1.0"),
-        (lambda: PCG("incomplete_cholesky"), "'nystrom' or 'random_features'"),
+        (lambda: PCG("incomplete_cholesky"), "choose one of nystrom, random_features, none"),
         (lambda: PCG(rank=1), "rank=1"),
         (lambda: FourierFeatures(Linear(), 10, 0), "linear kernel"),
         (lambda: FourierFeatures(Gaussian(1.0), 5, 0), "even number"),
