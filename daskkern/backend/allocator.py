@@ -55,13 +55,14 @@ def _set(kept: int, largest: int) -> None:
 def _put_back() -> None:
     if (libc := _glibc()) is not None:
         libc.mallopt(_MMAP, _USUAL_MMAP)
-        libc.mallopt(_TRIM, int(os.environ["MALLOC_TRIM_THRESHOLD_"]))
+        libc.mallopt(_TRIM, min(int(os.environ["MALLOC_TRIM_THRESHOLD_"]), 2**31 - 1))
         libc.malloc_trim(0)
 
 
 def _glibc() -> ctypes.CDLL | None:
     """Return glibc, where its thresholds are to be set."""
-    if not os.environ.get("MALLOC_TRIM_THRESHOLD_", "").isdigit() or "MALLOC_MMAP_THRESHOLD_" in os.environ:
+    chosen = "MALLOC_MMAP_THRESHOLD_" in os.environ or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
+    if chosen or not os.environ.get("MALLOC_TRIM_THRESHOLD_", "").isdigit():
         return None
     return _libc()
 

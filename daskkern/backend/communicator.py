@@ -44,6 +44,9 @@ class Communicator(ABC):
     def allgather(self, array: Array) -> Sequence[Array]:
         """Return the arrays of all ranks, in rank order. Shapes may differ in the first axis."""
 
+    sends_ahead: bool = False
+    """Whether the root of a broadcast goes on at once: it may then send what others will only take later."""
+
     @abstractmethod
     def broadcast(self, array: Array, root: int = 0) -> Array:
         """Return rank `root`'s array on every rank. The others pass an array of the same shape and dtype."""

@@ -60,6 +60,7 @@ class TimedCommunicator(Communicator):
 
     def __init__(self, inner: Communicator) -> None:
         self.rank, self.size, self.timeout_s = inner.rank, inner.size, inner.timeout_s
+        self.sends_ahead = inner.sends_ahead
         self._inner = inner
         self.begin()
 

@@ -47,6 +47,8 @@ class DaskCommunicator(Communicator):
         How to take all sums, the same on all ranks; None chooses.
     """
 
+    sends_ahead = True
+
     def __init__(self, worker: Worker, mailbox: Mailbox, timeout_s: float, way: Way | None = None) -> None:
         self.rank = mailbox.membership.rank
         self.size = mailbox.membership.size

@@ -13,6 +13,7 @@ Epperly, Tropp and Webber, "Embrace rejection: kernel matrix approximation by ac
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.errors import DataError
 from daskkern.kernels import Kernel
 from daskkern.linalg import solve_lower
 
@@ -46,6 +47,10 @@ class PivotedFactor:
         self._kernel, self._X, self._n = kernel, X, n
         self._factor = np.empty((n, n))
         self.bounds: HostArray = np.maximum(kernel.diagonal(X).astype(np.float64), 0)
+        if not np.isfinite(self.bounds).all():
+            raise DataError(
+                f"the {kernel.name} kernel overflows on the rows; scale the features (ingest with --scale standard)"
+            )
         self._least = max(10 * float(np.finfo(X.dtype).eps), 1e-12) * self.bounds
         self.chosen: IntArray = np.zeros(0, np.int64)
 

@@ -55,9 +55,9 @@ class RidgeLeverage(LandmarkSelector):
 
     def __post_init__(self) -> None:
         check_rows_each(self.rows_each, self.name)
-        if self.alpha != "auto" and (isinstance(self.alpha, str) or not 0 < self.alpha < np.inf):
+        if self.alpha != "auto" and (isinstance(self.alpha, str) or not 0 < self.alpha < 1):
             raise SpecError(
-                f"alpha={self.alpha!r} was asked of ridge_leverage landmarks; give a positive number or 'auto'"
+                f"alpha={self.alpha!r} was asked of ridge_leverage landmarks; give a number between 0 and 1, or 'auto'"
             )
 
     def working_bytes(self, n_rows: int, n: int, d: int, itemsize: int) -> int:
@@ -70,7 +70,9 @@ class RidgeLeverage(LandmarkSelector):
         X, numbers = sampled_rows(rows, self.rows_each * n, rng)
         n, order = min(n, numbers.size), rng.permutation(numbers.size)
         X, numbers = X[order], numbers[order]
-        odds = _inclusion(self._scores(kernel, X, n, rng), n)
+        scores = self._scores(kernel, X, n, rng)
+        n = min(n, int(np.count_nonzero(scores)))  # rows where the kernel is 0 say nothing
+        odds = _inclusion(scores, n)
         chosen = rng.permutation(_systematic(odds, n, rng))
         return distinct(X[chosen], numbers[chosen], n / numbers.size / odds[chosen])
 
@@ -78,6 +80,10 @@ class RidgeLeverage(LandmarkSelector):
         """Return the scores of all rows at the last penalty of the path."""
         M, diagonal = X.shape[0], kernel.diagonal(X).astype(np.float64)
         size = float(diagonal.mean())
+        if not np.isfinite(size):
+            raise DataError(
+                f"the {kernel.name} kernel overflows on the rows; scale the features (ingest with --scale standard)"
+            )
         if not size > 0:
             raise DataError(f"the {kernel.name} kernel is 0 on the rows; look at the data")
         penalty, last = size, _LEAST * size if self.alpha == "auto" else float(self.alpha) * size

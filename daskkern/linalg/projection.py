@@ -190,7 +190,7 @@ def dealt_factor(
 class FactoredPanels:
     """The factored panels of all ranks one after the other: inv(L_kk) on top (its width rows), L below.
 
-    A rank makes its panel and sends it before the rest of the step before, so that the others do not wait for it.
+    Where a root need not wait for the others, a rank makes its panel and sends it before the rest of the step before.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class FactoredPanels:
     def lead(self, k: int, rest: Array) -> int | None:
         """Update panel k + 1 with `rest`, L of panel k, and send it; return k + 1 where it was this rank's to do."""
         j = k + 1
-        if self._comm.size == 1 or j not in self._own:
+        if not self._comm.sends_ahead or j not in self._own:
             return None
         panel, width = self._own[j], self._deal.blocks[j].stop - self._deal.blocks[j].start
         square = rest[:width].T  # the blocks are neighbours: rest begins where panel k + 1 does

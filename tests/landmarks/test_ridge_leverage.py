@@ -14,7 +14,7 @@ from daskkern.backend.random import generator
 from daskkern.data.array_rows import ArrayRows
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Gaussian, Linear
-from daskkern.landmarks import RidgeLeverage, ridge_leverage
+from daskkern.landmarks import RidgeLeverage, parse_selector, ridge_leverage
 from daskkern.landmarks.base import distinct
 from daskkern.landmarks.ridge_leverage import _inclusion, _systematic
 from daskkern.solvers import EigenPro
@@ -85,8 +85,10 @@ def test_all_rows_may_be_wanted() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    for alpha in (0, -1.0, float("inf"), float("nan"), "small"):
-        with pytest.raises(SpecError, match="was asked of ridge_leverage landmarks; give a positive number or 'auto'"):
+    for alpha in (0, 1, -1.0, float("inf"), float("nan"), "small"):
+        with pytest.raises(
+            SpecError, match="was asked of ridge_leverage landmarks; give a number between 0 and 1, or 'auto'"
+        ):
             RidgeLeverage(alpha)
     with pytest.raises(DataError, match="the linear kernel is 0 on the rows"):
         RidgeLeverage().select(ArrayRows(np.zeros((5, 2)), dtype=np.float64), Linear(), 2, 0)
@@ -131,3 +133,18 @@ def test_falkon_knows_the_weights_of_landmarks(monkeypatch: pytest.MonkeyPatch) 
         ).fit(X, y)
         losses[weighted] = model.history_[-1].loss
     assert losses[True] < losses[False]  # nearer to the minimum after as many iterations
+
+
+def test_rows_where_the_kernel_is_zero_are_no_landmarks() -> None:
+    X = _rows(40)
+    X[[3, 17]] = 0
+    chosen = RidgeLeverage().select(ArrayRows(X, dtype=np.float64), Linear(), 60, 0)
+    assert chosen.points.shape == (38, 3)
+    assert np.isfinite(chosen.weights).all()
+
+
+@pytest.mark.parametrize("rule", ["ridge_leverage", "rp_cholesky", "incomplete_cholesky"])
+def test_kernels_that_overflow_are_refused(rule: str) -> None:
+    X = np.full((20, 2), 1e30, np.float32) * np.arange(1, 21, dtype=np.float32)[:, None]
+    with np.errstate(all="ignore"), pytest.raises(DataError, match="overflows on the rows; scale the features"):
+        parse_selector(rule).select(ArrayRows(X, dtype=np.float32), Linear(), 5, 0)
