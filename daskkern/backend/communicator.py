@@ -5,7 +5,7 @@ single-process program; threads, Dask's comms and NCCL give the same numbers fro
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -39,6 +39,14 @@ class Communicator(ABC):
     @abstractmethod
     def allreduce(self, array: Array) -> Array:
         """Return the sum of `array` over all ranks: same shape and dtype everywhere."""
+
+    def begin_allreduce(self, array: Array) -> Callable[[], Array]:
+        """Begin :meth:`allreduce`, and return what ends it: work may come between the two, other collectives not.
+
+        Where messages travel beside work they are under way meanwhile; elsewhere the sum is taken at once.
+        """
+        total = self.allreduce(array)
+        return lambda: total
 
     @abstractmethod
     def allgather(self, array: Array) -> Sequence[Array]:

@@ -118,6 +118,12 @@ class TimedCommunicator(Communicator):
     def allreduce(self, array: Array) -> Array:
         return self._timed(lambda: self._inner.allreduce(array), array)
 
+    def begin_allreduce(self, array: Array) -> Callable[[], Array]:
+        """Return what ends the sum; only that is counted as a collective, and what comes before it as work."""
+        settle(array)
+        finish = self._inner.begin_allreduce(array)
+        return lambda: self._timed(finish)
+
     def allgather(self, array: Array) -> Sequence[Array]:
         return self._timed(lambda: self._inner.allgather(array), array)
 

@@ -5,7 +5,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from distributed import Worker
@@ -71,13 +71,17 @@ class DaskCommunicator(Communicator):
         self._mailbox.check()
 
     def allreduce(self, array: Array) -> Array:
+        return self.begin_allreduce(array)()
+
+    def begin_allreduce(self, array: Array) -> Callable[[], Array]:
         self._mailbox.check()
         host = to_host(array)
         way = self.way or way_of_sum(self.size, host.nbytes, self._n_hosts)
         if way not in self._ways:
             _LOG.debug("rank %d of %d: sums of %d bytes go by %s", self.rank, self.size, host.nbytes, way)
         self._ways[way] += 1
-        return namespace_of(array).asarray(WAYS[way](self._post, host))
+        finish = WAYS[way](self._post, host)
+        return lambda: namespace_of(array).asarray(finish())
 
     def allgather(self, array: Array) -> Sequence[Array]:
         self._mailbox.check()

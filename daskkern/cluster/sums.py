@@ -3,6 +3,8 @@
 All add in rank order, ``((x_0 + x_1) + x_2) + ...``, whatever order the messages arrive in. So they give the same
 bits on every rank and in every run, those of the communicators of one process. A ring, or a tree that adds on the way,
 would add in another order; here a tree carries the terms to the root, and the sum back.
+
+A way begins a sum and returns what ends it. Those of few ranks send what they can at the beginning.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +18,8 @@ from daskkern.cluster.post import Post
 from daskkern.cluster.wire import owned
 
 Way: TypeAlias = Literal["alone", "mutual", "star", "tree", "segments"]
+
+Finish: TypeAlias = Callable[[], HostArray]
 
 _OPERATION = "allreduce"
 _SHARED_BYTES = 2_000_000
@@ -40,34 +44,60 @@ def way_of_sum(size: int, nbytes: int, n_hosts: int) -> Way:
     return "tree" if size >= _TREE_RANKS else "star"
 
 
-def alone(post: Post, host: HostArray) -> HostArray:
+def alone(post: Post, host: HostArray) -> Finish:
     """Return a copy: there is nobody else."""
-    return owned(host)
+    del post
+    return lambda: owned(host)
 
 
-def mutual(post: Post, host: HostArray) -> HostArray:
+def mutual(post: Post, host: HostArray) -> Finish:
     """Every rank pushes its array to all others, and all add. One crossing; W (W - 1) messages."""
-    return add(post, post.exchange(_OPERATION, host), host)
+    post.begin()
+    post.push(post.peers, _OPERATION, host)
+
+    def finish() -> HostArray:
+        parts = post.take(post.peers, _OPERATION)
+        parts.insert(post.rank, host)
+        return add(post, parts, host)
+
+    return finish
 
 
-def star(post: Post, host: HostArray) -> HostArray:
+def star(post: Post, host: HostArray) -> Finish:
     """All push to rank 0, which adds and pushes the sum to each. Two crossings; rank 0 takes and sends W - 1 arrays."""
     post.begin()
-    if post.rank == 0:
-        total = add(post, [host, *post.take(post.peers, _OPERATION)], host)
-        post.push(post.peers, _OPERATION, total)
-        return total
-    post.push([0], _OPERATION, host)
-    (total,) = post.take([0], _OPERATION, patience=1.0)
-    post.same(0, total, host, _OPERATION)
-    return owned(total)
+    if post.rank:
+        post.push([0], _OPERATION, host)
+
+    def finish() -> HostArray:
+        if post.rank == 0:
+            total = add(post, [host, *post.take(post.peers, _OPERATION)], host)
+            post.push(post.peers, _OPERATION, total)
+            return total
+        (total,) = post.take([0], _OPERATION, patience=1.0)
+        post.same(0, total, host, _OPERATION)
+        return owned(total)
+
+    return finish
 
 
-def tree(post: Post, host: HostArray) -> HostArray:
+def tree(post: Post, host: HostArray) -> Finish:
     """Terms go up a binomial tree to rank 0, which adds, and the sum goes down it.
 
     Rank 0 takes W - 1 arrays in log2 W messages and sends log2 W; a message waits for at most log2 W others on its way.
     """
+    return lambda: _by_tree(post, host)
+
+
+def segments(post: Post, host: HostArray) -> Finish:
+    """Each rank adds one segment of the array, of which all others push it their part, and pushes the sum to all.
+
+    Two crossings; every rank sends and takes ``2 (W - 1) / W`` arrays, in 2 (W - 1) messages.
+    """
+    return lambda: _by_segments(post, host)
+
+
+def _by_tree(post: Post, host: HostArray) -> HostArray:
     post.begin()
     below, above = children(post.rank, post.size), parent(post.rank)
     # The ranks below one are those that follow it: (rank, rank + 1, ...) is the order in which they come.
@@ -86,11 +116,7 @@ def tree(post: Post, host: HostArray) -> HostArray:
     return total
 
 
-def segments(post: Post, host: HostArray) -> HostArray:
-    """Each rank adds one segment of the array, of which all others push it their part, and pushes the sum to all.
-
-    Two crossings; every rank sends and takes ``2 (W - 1) / W`` arrays, in 2 (W - 1) messages.
-    """
+def _by_segments(post: Post, host: HostArray) -> HostArray:
     flat = np.ravel(host)
     cuts = [flat.size * rank // post.size for rank in range(post.size + 1)]
     pieces = [flat[low:high] for low, high in pairwise(cuts)]
@@ -105,7 +131,7 @@ def segments(post: Post, host: HostArray) -> HostArray:
     return np.concatenate(sums).reshape(host.shape)
 
 
-WAYS: dict[Way, Callable[[Post, HostArray], HostArray]] = {
+WAYS: dict[Way, Callable[[Post, HostArray], Finish]] = {
     "alone": alone,
     "mutual": mutual,
     "star": star,

@@ -78,9 +78,9 @@ class RidgeLeverage(LandmarkSelector):
 
     def _scores(self, kernel: Kernel, X: HostArray, n: int, rng: np.random.Generator) -> HostArray:
         """Return the scores of all rows at the last penalty of the path."""
-        M, diagonal = X.shape[0], kernel.diagonal(X).astype(np.float64)
+        M, diagonal = X.shape[0], _diagonal(kernel, X)
         size = float(diagonal.mean())
-        if not np.isfinite(size):
+        if not np.isfinite(diagonal.astype(X.dtype)).all():
             raise DataError(
                 f"the {kernel.name} kernel overflows on the rows; scale the features (ingest with --scale standard)"
             )
@@ -134,6 +134,12 @@ def _next(
     J, counts = np.unique(rng.choice(odds.size, size=size, p=odds), return_counts=True)
     share = odds.size / X.shape[0]
     return _Dictionary(kernel, X, J.astype(np.int64), share * size * odds[J] / counts, mu)
+
+
+def _diagonal(kernel: Kernel, X: HostArray) -> HostArray:
+    """Return ``k(x, x)`` in float64, from rows in float64 as in the blocks: so that differences are exact."""
+    parts = [kernel.diagonal(X[part].astype(np.float64)) for part in slices(X.shape[0], _ROWS)]
+    return np.concatenate(parts)
 
 
 def _inclusion(scores: HostArray, n: int) -> HostArray:

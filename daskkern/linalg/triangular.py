@@ -74,6 +74,15 @@ class LowerFactor:
             out[block.stop :] += multiply(panel[width:], part, xp)
         return out
 
+    def transposed_times(self, u: Array) -> Array:
+        """Return ``L^T u`` for `u` (p, c)."""
+        xp = namespace_of(u)
+        out = xp.empty_like(u)
+        for (block, panel, width), corner in zip(self._steps(), self.corners, strict=True):
+            out[block] = multiply_transposed(corner, u[block].astype(panel.dtype), xp)
+            out[block] += multiply_transposed(panel[width:], u[block.stop :].astype(panel.dtype), xp)
+        return out
+
     def gram_panels(self, deal: Deal, scale: Array) -> list[Array]:
         """Return this rank's panels ``(L^T D L)[j0:, block j]``, D the diagonal `scale` (p, 1).
 

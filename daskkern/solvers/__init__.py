@@ -5,6 +5,7 @@ from typing import Any
 
 from daskkern.errors import SpecError
 from daskkern.losses import Loss
+from daskkern.solvers.adagrad import AdaGrad
 from daskkern.solvers.amm import AMM
 from daskkern.solvers.askotch import ASkotch
 from daskkern.solvers.base import Batch, Certificate, Problem, Solver
@@ -17,6 +18,7 @@ from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.miso import MISO
 from daskkern.solvers.norma import Norma
 from daskkern.solvers.nystrom_sgd import NystromSGD
+from daskkern.solvers.nytro import NYTRO
 from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.pcg import PCG
 from daskkern.solvers.pegasos import Pegasos
@@ -31,9 +33,11 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     EigenPro,
     NystromSGD,
     Falkon,
+    NYTRO,
     Direct,
     PCG,
     SGD,
+    AdaGrad,
     SDCA,
     MISO,
     Pegasos,
@@ -77,6 +81,7 @@ __all__ = [
     "AMM",
     "BSGD",
     "MISO",
+    "NYTRO",
     "PCG",
     "SAG",
     "SARAH",
@@ -85,6 +90,7 @@ __all__ = [
     "SOLVERS",
     "SVRG",
     "ASkotch",
+    "AdaGrad",
     "Batch",
     "BlockCD",
     "Certificate",

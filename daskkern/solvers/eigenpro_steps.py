@@ -1,6 +1,7 @@
 """The steps of EigenPro over kernel columns, and the state that they change; see :mod:`daskkern.solvers.eigenpro`."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -190,9 +191,13 @@ def step_window(
     loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
     dealt = problem.part.columns.blocks
-    pulled = multiply_transposed(phi, g, xp, dealt) * (1 / m)  # K_ZB g / m
+    pulled = xp.empty((phi.shape[1], g.shape[1]), problem.dtype)  # K_ZB g / m: first of S, whose sum is then under way
+    head = setup.head_blocks
+    pulled[:n_head] = multiply_transposed(phi[:, :n_head], g, xp, head) * (1 / m)
     residual = pulled[:n_head] + problem.alpha * state.at_S if problem.alpha else pulled[:n_head]
-    projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
+    finish = comm.begin_allreduce(setup.part.project(residual, head))
+    pulled[n_head:] = multiply_transposed(phi[:, n_head:], g, xp, _after(dealt, n_head)) * (1 / m)
+    projected = finish().astype(problem.dtype)  # r
     working = state.working * shrink
     working[:n_head] += eta * setup.part.apply(projected, setup.head_blocks)
     correction = multiply(setup.damped, projected, xp, dealt)
@@ -217,6 +222,11 @@ def step_window(
         state.slow,
     )
     return run, loss
+
+
+def _after(blocks: Sequence[slice], edge: int) -> list[slice]:
+    """Return the blocks from `edge` on, counted from there."""
+    return [slice(block.start - edge, block.stop - edge) for block in blocks if block.start >= edge]
 
 
 def _with_batch(

@@ -30,9 +30,9 @@ from daskkern.errors import DataError, SpecError
 from daskkern.linalg import LowerFactor
 from daskkern.losses import Curved, Loss, Squared
 from daskkern.preconditioners import FalkonPart
-from daskkern.solvers.base import Batch, Problem, Solver, is_whole, loss_and_gradient, smoothness_of
+from daskkern.solvers.base import Batch, Problem, Solver, is_whole, smoothness_of
 from daskkern.solvers.cg import System
-from daskkern.solvers.rows import double_product, pullback
+from daskkern.solvers.rows import double_product, gradient_of_rows, told_loss
 from daskkern.solvers.snapshot import Snapshot
 
 
@@ -217,21 +217,9 @@ def _begin_sweep(setup: FalkonSetup, state: FalkonRun) -> FalkonRun:
 def _gradient(problem: Problem, setup: FalkonSetup, state: FalkonRun, batch: Batch) -> FalkonRun:
     """Add the gradient and the loss of the rank's rows at u."""
     assert state.sums is not None
-    xp = namespace_of(state.u)
-    f = xp.zeros(batch.y.shape, problem.dtype)
-    if state.epoch == 0 and state.before is None:  # the model is 0
-        loss, g = loss_and_gradient(problem, f, batch)
-        pulled = pullback(setup.whole, batch, g)
-    else:
-
-        def slope(scores: Array, rows: slice) -> Array:
-            f[rows] = scores
-            gradient = problem.loss.gradient(f[rows], batch.y[rows])
-            return gradient if batch.weight is None else gradient * batch.weight[rows]
-
-        pulled = double_product(setup.whole, batch, state.v, slope)
-        loss, _ = loss_and_gradient(problem, f, batch)
-    sums = xp.concatenate([state.sums[:-1] + pulled, state.sums[-1:] + loss])
+    is_zero = state.epoch == 0 and state.before is None
+    pulled, loss, f = gradient_of_rows(problem, setup.whole, batch, None if is_zero else state.v)
+    sums = namespace_of(state.u).concatenate([state.sums[:-1] + pulled, state.sums[-1:] + loss])
     scores = () if setup.inner is not None else (*state.scores, f)
     return replace(state, sums=sums, scores=scores, at=state.at + 1)
 
@@ -298,7 +286,6 @@ def _iterate(problem: Problem, setup: FalkonSetup, state: FalkonRun, pulled: Arr
 
 def _tell(state: FalkonRun, batch: Batch) -> tuple[FalkonRun, float]:
     """Return a sum of losses that makes the mean of the epoch so far the loss as last known."""
-    seen = state.seen + batch.size
-    amount = state.loss * seen - state.told
     ended = state.sums is None and state.sweep == 0
-    return replace(state, told=0.0 if ended else state.told + amount, seen=0 if ended else seen), amount
+    told, seen, amount = told_loss(state.loss, state.told, state.seen, batch, ended=ended)
+    return replace(state, told=told, seen=seen), amount

@@ -14,7 +14,7 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.basis import KernelPart
 from daskkern.errors import SpecError
 from daskkern.kernels.products import multiply_blocks, multiply_transposed
-from daskkern.solvers.base import Batch
+from daskkern.solvers.base import Batch, Problem, loss_and_gradient
 
 Between = Callable[[Array, slice], Array]
 """From scores (k, c) and the rows of the batch that they belong to, to an array of the same shape."""
@@ -53,6 +53,37 @@ def pullback(part: KernelPart, batch: Batch, g: Array) -> Array:
         else:
             total += part.pullback(_rows(batch)[rows], g[rows])
     return total
+
+
+def gradient_of_rows(problem: Problem, part: KernelPart, batch: Batch, V: Array | None) -> tuple[Array, float, Array]:
+    """Return ``sum_i k(Z, x_i) loss'_i`` (p, c) float64 over the rank's rows, their summed loss, and their scores.
+
+    `V` are the model's coefficients (p, c); None for the model 0, of which no score is computed.
+    """
+    xp = namespace_of(batch.y)
+    f = xp.zeros(batch.y.shape, problem.dtype)
+    if V is None:
+        loss, g = loss_and_gradient(problem, f, batch)
+        return pullback(part, batch, g), loss, f
+
+    def slope(scores: Array, rows: slice) -> Array:
+        f[rows] = scores
+        gradient = problem.loss.gradient(f[rows], batch.y[rows])
+        return gradient if batch.weight is None else gradient * batch.weight[rows]
+
+    pulled = double_product(part, batch, V, slope)
+    loss, _ = loss_and_gradient(problem, f, batch)
+    return pulled, loss, f
+
+
+def told_loss(loss: float, told: float, seen: int, batch: Batch, *, ended: bool) -> tuple[float, int, float]:
+    """Return the sum of losses told in this epoch, its rows so far, and what to tell of `batch`.
+
+    A sum that makes the mean of the epoch so far `loss`, the mean over all rows as last known; `ended` with its epoch.
+    """
+    seen += batch.size
+    amount = loss * seen - told
+    return (0.0, 0, amount) if ended else (told + amount, seen, amount)
 
 
 def _rows(batch: Batch) -> Array:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
-from daskkern.backend.communicator import Communicator
-from daskkern.backend.namespace import namespace_of, to_device
+from daskkern.backend.communicator import Communicator, allgather_rows
+from daskkern.backend.namespace import is_sparse, namespace_of, to_device
 from daskkern.backend.random import generator
 from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows import Fields, Rows, take
@@ -41,6 +41,28 @@ def own_rows(rows: Rows, prepared: Prepared, columns: Columns) -> HostArray:
     X = take(rows, prepared.indices[columns.ids], Fields.X).X
     assert X is not None
     return X
+
+
+def every_point(points: HostArray, prepared: Prepared, comm: Communicator, xp: ModuleType) -> Array:
+    """Return the points of all ranks' columns (p, d), in their order, from the rank's own. Every rank must call it.
+
+    They are read from the store once on all ranks together: scattered rows take whole chunks where these are packed.
+    """
+    basis = prepared.basis
+    ranks = [basis.split(rank, comm.size) for rank in range(comm.size)]
+    if is_sparse(points):
+        order = np.argsort(np.concatenate([columns.ids for columns in ranks]))
+        return allgather_rows(to_device(points, xp), comm)[xp.asarray(order)]
+    whole = xp.empty((basis.n_columns, points.shape[1]), points.dtype)
+    for rank, columns in enumerate(ranks):
+        for block in columns.blocks:
+            mine = (
+                points[block]
+                if rank == comm.rank
+                else np.empty((block.stop - block.start, points.shape[1]), points.dtype)
+            )
+            whole[columns.ids[block]] = comm.broadcast(xp.asarray(mine), rank)
+    return whole
 
 
 def feature_columns(r: int, rank: int, size: int) -> tuple[slice, tuple[slice, ...]]:
@@ -119,17 +141,16 @@ def _eigenpro_setup(
     damped = times_directions(columns.blocks)
     projector: Projector
     if is_exact(solver, basis.n_columns):
-        projector = _exact(prepared, rows, comm, xp, task)
+        projector = _exact(prepared, points, comm, xp, task)
     else:
         projector = _iterative(prepared, state, rows, preconditioner, part, to_device(points, xp), task, xp)
     return EigenProSetup(state, preconditioner, damped, projector, prepared.window, heads)
 
 
-def _exact(prepared: Prepared, rows: Rows, comm: Communicator, xp: ModuleType, task: Any) -> DealtFactor:
+def _exact(prepared: Prepared, points: HostArray, comm: Communicator, xp: ModuleType, task: Any) -> DealtFactor:
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis = prepared.basis
-    every = np.arange(basis.n_columns)
-    Z = to_device(own_rows(rows, prepared, Columns(every, 0, ())), xp)
+    Z = every_point(points, prepared, comm, xp)
     deal = column_blocks(basis.n_columns, comm.rank, comm.size, basis.head.size)
     eps = float(np.finfo(task.settings.dtype).eps)
     scale = float(basis.kernel.diagonal(Z).mean())

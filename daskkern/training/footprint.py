@@ -53,6 +53,8 @@ class Sizes:
         Columns of a preconditioner of low rank over all rows.
     by_rows, newton : bool
         Each rank has all columns and its share of every batch; it also keeps scores of its rows.
+    factors : int
+        Triangular factors that each rank has whole, where rows are dealt.
     units : bool
         The columns are the features themselves.
     row_numbers : int
@@ -94,6 +96,7 @@ class Sizes:
     entries: int = 0
     by_rows: bool = False
     newton: bool = False
+    factors: int = 2
     dense: int = 0
     sketch: int = 0
     units: bool = False

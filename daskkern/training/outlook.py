@@ -12,7 +12,7 @@ from daskkern.errors import SpecError
 from daskkern.landmarks import parse_selector
 from daskkern.losses import Squared
 from daskkern.preconditioners import MOST_DIRECTIONS, CovarianceState, EigenProState
-from daskkern.solvers import PCG, EigenPro, NystromSGD, Solver, check_fit
+from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD, Solver, check_fit
 from daskkern.training.columns import is_exact
 from daskkern.training.features import is_stored
 from daskkern.training.keeping import unkept
@@ -268,7 +268,8 @@ def plan_for(
             sketch=max(1, solver.size(summary.n)) if isinstance(solver, PCG) else 0,
             by_rows=solver.deals != "columns",
             dense=0 if solver.deals != "nothing" else 1 if all_rows else 2,
-            newton=solver.deals == "rows" and not isinstance(settings.loss, Squared),
+            newton=isinstance(solver, Falkon) and not isinstance(settings.loss, Squared),
+            factors=2 if isinstance(solver, Falkon) else 1,
             units=isinstance(settings.basis, Linear | DoublyStochastic),
             drawn=settings.basis.block if isinstance(settings.basis, DoublyStochastic) else 0,
             row_numbers=solver.row_numbers,

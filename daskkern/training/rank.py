@@ -23,7 +23,7 @@ from daskkern.data.rows import Rows
 from daskkern.data.sweep import SweepPlan
 from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
 from daskkern.preconditioners import ColumnStatistics
-from daskkern.solvers import PCG, Direct, Falkon, Problem
+from daskkern.solvers import NYTRO, PCG, Direct, Falkon, Problem
 from daskkern.training.columns import column_setup, own_rows, solver_setup
 from daskkern.training.commits import Commit, latest_of_all
 from daskkern.training.epochs import REGROUPING, Epochs
@@ -194,8 +194,8 @@ def _setup(
     xp: ModuleType,
 ) -> Any:
     """Return what the solver needs on this rank."""
-    if isinstance(task.settings.solver, Falkon):
-        return falkon_setup(task, prepared, rows, part, comm, xp)
+    if isinstance(task.settings.solver, Falkon | NYTRO):
+        return falkon_setup(task, prepared, rows, part, points, comm, xp)
     if isinstance(task.settings.solver, Direct):
         return direct_setup(task, prepared, part, to_device(points, xp))
     if isinstance(task.settings.solver, PCG):

@@ -41,7 +41,7 @@ def row_items(z: Sizes) -> tuple[Items, Items]:
     if z.dense:
         host["matrix"] = z.p * z.p * (8 * z.dense + b * (z.dense - 1)) + 8 * _BESIDE * z.p
     else:
-        device["triangular factors"] = 2 * triangle_bytes(z.p, z.ranks, b)
+        device["triangular factors"] = z.factors * triangle_bytes(z.p, z.ranks, b)
     device["coefficients"] = _VECTORS * z.p * padded(z.c) * 8
     device["one batch"] = _batch(z, m)
     device["tiles"] = z.threads * (_STRIPE + workspace_bytes(1, z.d, b)) if z.device == "cpu" else m * z.p * b

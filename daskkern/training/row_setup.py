@@ -17,11 +17,11 @@ from daskkern.features import FourierFeatures
 from daskkern.linalg import LowerFactor, NotPositiveDefiniteError, cholesky, column_blocks
 from daskkern.losses import Squared
 from daskkern.preconditioners import FalkonPart, Unconditioned, low_rank_part, nystrom_factor
-from daskkern.solvers import PCG
+from daskkern.solvers import PCG, Falkon
 from daskkern.solvers.direct import DirectSetup
 from daskkern.solvers.falkon import FalkonSetup
 from daskkern.solvers.pcg import PCGSetup
-from daskkern.training.columns import kernel_panel, own_rows
+from daskkern.training.columns import every_point, kernel_panel
 from daskkern.training.prepared import Prepared
 
 _JITTERS = 5
@@ -30,13 +30,18 @@ _STRIP = 4096
 
 
 def falkon_setup(
-    task: Any, prepared: Prepared, rows: Rows, part: KernelPart, comm: Communicator, xp: ModuleType
+    task: Any,
+    prepared: Prepared,
+    rows: Rows,
+    part: KernelPart,
+    points: HostArray,
+    comm: Communicator,
+    xp: ModuleType,
 ) -> FalkonSetup:
-    """Return what Falkon needs on this rank, whose own columns are `part`. Every rank must call it."""
+    """Return what Falkon and NYTRO need on a rank; its own columns are `part`, at `points`. Every rank must call it."""
     basis, dtype, p = prepared.basis, task.settings.dtype, prepared.basis.n_columns
-    every = basis.split(0, 1)
-    Z = to_device(own_rows(rows, prepared, every), xp)
-    whole = part if comm.size == 1 else basis.part(every, Z)
+    Z = every_point(points, prepared, comm, xp)
+    whole = part if comm.size == 1 else basis.part(basis.split(0, 1), Z)
     lower = _lower(prepared, Z, comm, dtype, xp)
     weights, targets = _at_landmarks(prepared, rows)
     scale = np.ones((p, 1), dtype) if weights is None else weights
@@ -47,7 +52,8 @@ def falkon_setup(
         None if targets is None else xp.asarray(targets),
     )
     # The squared loss bends the same everywhere: one factor serves all iterations.
-    inner = factors.inner(1.0, task.settings.alpha, comm) if isinstance(task.settings.loss, Squared) else None
+    once = isinstance(task.settings.solver, Falkon) and isinstance(task.settings.loss, Squared)
+    inner = factors.inner(1.0, task.settings.alpha, comm) if once else None
     return FalkonSetup(whole, prepared.plan.n_rows, factors, inner)
 
 

@@ -67,9 +67,9 @@ def test_all_ways_give_the_bits_of_a_loop_in_rank_order(size: int, way: Way, sha
     posts = couriers(size, seed=seed)
 
     def twice(rank: int) -> HostArray:
-        first = WAYS[way](posts[rank], parts[rank])
+        first = WAYS[way](posts[rank], parts[rank])()
         assert first.flags.writeable
-        return np.stack([first, WAYS[way](posts[rank], first)])
+        return np.stack([first, WAYS[way](posts[rank], first)()])
 
     expected = parts[0].copy()
     for part in parts[1:]:
@@ -109,7 +109,7 @@ def test_a_broadcast_reaches_all_with_few_messages_of_the_root(size: int, root: 
 
 def test_rank_0_of_a_tree_sends_to_few() -> None:
     posts = couriers(8)
-    together(8, lambda rank: WAYS["tree"](posts[rank], np.ones(4)))
+    together(8, lambda rank: WAYS["tree"](posts[rank], np.ones(4))())
     assert posts[0].messages == 3
     assert sum(post.messages for post in posts) == 14
 
@@ -123,7 +123,7 @@ def test_a_rank_that_does_not_come_is_named_by_all(way: Way) -> None:
         if rank == missing:
             return
         try:
-            WAYS[way](posts[rank], np.ones(4))
+            WAYS[way](posts[rank], np.ones(4))()
         except CommunicatorClosedError as error:
             said.append(str(error))
             posts[rank].abort(f"rank {rank} failed: {error}")
@@ -146,7 +146,7 @@ def test_ranks_that_pass_different_arrays_are_told(way: Way, other: HostArray) -
 
     def work(rank: int) -> None:
         try:
-            WAYS[way](posts[rank], other if rank == 5 else np.ones(4))
+            WAYS[way](posts[rank], other if rank == 5 else np.ones(4))()
         except CommunicatorClosedError as error:
             said.append(str(error))
             posts[rank].abort(str(error))

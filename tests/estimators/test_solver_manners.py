@@ -19,7 +19,22 @@ from daskkern import (
     NystromFeatures,
     RandomFeatures,
 )
-from daskkern.solvers import AMM, BSGD, MISO, SAG, SARAH, SDCA, SGD, SOLVERS, SVRG, EigenPro, Pegasos, parse_solver
+from daskkern.solvers import (
+    AMM,
+    BSGD,
+    MISO,
+    NYTRO,
+    SAG,
+    SARAH,
+    SDCA,
+    SGD,
+    SOLVERS,
+    SVRG,
+    AdaGrad,
+    EigenPro,
+    Pegasos,
+    parse_solver,
+)
 
 ALPHA = 1e-3
 ESTIMATORS: dict[str, KernelClassifier | KernelRegressor] = {
@@ -29,6 +44,8 @@ ESTIMATORS: dict[str, KernelClassifier | KernelRegressor] = {
     "sdca": KernelClassifier("gaussian:median", "hinge", NystromFeatures(30), SDCA(), ALPHA),
     "sdca, regression": KernelRegressor("gaussian:median", "squared", AllRows(), SDCA(), ALPHA, 40, dtype="float64"),
     "miso": KernelRegressor("gaussian:median", "huber:1", RandomFeatures(60), MISO(), ALPHA, 40),
+    "nytro": KernelClassifier("gaussian:median", "logistic", Landmarks(30), NYTRO(), ALPHA, 40),
+    "adagrad": KernelRegressor("linear", "squared", Linear(), AdaGrad(l1=1e-4), ALPHA, 40),
     "sag": KernelRegressor("linear", "squared", Linear(), SAG(), ALPHA, 40),
     "svrg": KernelClassifier("linear", "logistic", Linear(), SVRG(), ALPHA),
     "sarah": KernelClassifier("linear", "logistic", Linear(), SARAH(), ALPHA),

@@ -1,0 +1,132 @@
+"""AdaGrad: a step of its own for every coefficient, with an L1 penalty where a sparse model is wanted.
+
+Over explicit features, with g the gradient of a batch and of the ridge penalty in the coefficients,
+
+    G_j <- G_j + g_j^2 ,   h_j = theta eta r / (G_j)^(1/2) ,   w_j <- soft(w_j - h_j g_j, h_j l1) ,
+
+``soft(x, t) = sign(x) max(|x| - t, 0)``. It minimises ``(1/n) sum w loss + (alpha/2) |w|^2 + l1 sum_j |w_j|``. Features
+that are seldom met keep long steps, and steps shrink like 1 / t^(1/2) by themselves. eta is the constant step of SGD
+(:mod:`daskkern.solvers.sgd`) and r the root mean square of the first gradient, so that the first change is as long as
+SGD's whatever the scale of features and targets.
+
+Distributed by columns: one allreduce of (m, c) numbers a step, and one number once.
+
+References
+----------
+Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 2011,
+diagonal matrices with composite mirror descent, section 5.1. Where we differ: the scale of the steps, as above.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.communicator import Communicator, SerialCommunicator
+from daskkern.backend.namespace import namespace_of
+from daskkern.errors import SpecError
+from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, loss_and_gradient, smoothness_of
+from daskkern.solvers.columns import ColumnSetup, partial_scores, pull
+from daskkern.solvers.snapshot import Shard, Snapshot
+
+
+@dataclass(frozen=True)
+class AdaGradRun:
+    """The state of a run.
+
+    Attributes
+    ----------
+    w, squares : (p_r, c) arrays
+        Coefficients, and G, the sums of their squared gradients.
+    average : TailAverage
+    length : float
+        ``theta eta r``; 0 before the first gradient that is not 0.
+    steps : int
+        Steps so far.
+    """
+
+    w: Array
+    squares: Array
+    average: TailAverage
+    length: float = 0.0
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class AdaGrad(Solver[AdaGradRun]):
+    """AdaGrad over explicit features.
+
+    Parameters
+    ----------
+    theta : float
+        Multiplies the steps.
+    l1 : float
+        Penalty on the absolute values of all coefficients, that of a constant feature included: many end as exact 0.
+    averaging : float
+        Share of the run, at its end, whose iterates are averaged; 0 returns the last, which has more zeros.
+    """
+
+    name: ClassVar[str] = "adagrad"
+    bases: ClassVar[tuple[str, ...]] = ("random features", "nystrom features", "linear")
+
+    theta: float = 1.0
+    l1: float = 0.0
+    averaging: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.theta < np.inf:
+            raise SpecError(f"theta={self.theta!r} was asked of AdaGrad; give a positive number")
+        if not 0 <= self.l1 < np.inf:
+            raise SpecError(f"l1={self.l1!r} was asked of AdaGrad; give a penalty of 0 or more")
+        if not 0 <= self.averaging <= 1:
+            raise SpecError(f"averaging={self.averaging!r} was asked of AdaGrad; give a share between 0 and 1")
+
+    def init(self, problem: Problem, comm: Communicator) -> AdaGradRun:
+        del comm
+        zero = problem.part.namespace.zeros((problem.part.columns.ids.size, problem.n_outputs), problem.dtype)
+        start = problem.averaging_start(self.averaging) if self.averaging else problem.n_steps + 1
+        return AdaGradRun(zero, zero, TailAverage(max(start, 1)))
+
+    def step(self, problem: Problem, state: AdaGradRun, batch: Batch, comm: Communicator) -> tuple[AdaGradRun, float]:
+        scores = comm.allreduce(partial_scores(problem, batch, state.w))
+        loss, slope = loss_and_gradient(problem, scores.astype(problem.dtype), batch)
+        g = pull(problem, batch, slope) * (1 / batch.size)
+        if problem.alpha:
+            g += problem.alpha * state.w
+        length = state.length or self._length(problem, batch, g, comm)
+        squares, steps = state.squares + g * g, state.steps + 1
+        xp = namespace_of(g)
+        roots = xp.sqrt(squares)
+        h = xp.where(roots > 0, length / xp.where(roots > 0, roots, 1), 0).astype(problem.dtype)
+        w = state.w - h * g
+        if self.l1:
+            w = xp.sign(w) * xp.maximum(xp.abs(w) - h * self.l1, 0)
+        return AdaGradRun(w, squares, state.average.add(steps, w), length, steps), loss
+
+    def _length(self, problem: Problem, batch: Batch, g: Array, comm: Communicator) -> float:
+        """Return ``theta eta r`` for the first gradient, the same on every rank."""
+        setup: ColumnSetup = problem.extra
+        xp = namespace_of(g)
+        sums = comm.allreduce(xp.asarray([(g.astype(np.float64) ** 2).sum(), float(g.size)]))
+        eta = setup.statistics.step_size(batch.size, smoothness_of(problem.loss), problem.alpha)
+        return self.theta * eta * float(xp.sqrt(sums[0] / sums[1]))
+
+    def finish(self, problem: Problem, state: AdaGradRun, comm: Communicator) -> Array:
+        del problem, comm
+        return state.average.value(state.w)
+
+    def snapshot(self, problem: Problem, state: AdaGradRun) -> Snapshot:
+        ids = problem.part.columns.ids
+        shards = {"w": Shard(ids, state.w), "squares": Shard(ids, state.squares), **state.average.shards(ids)}
+        return Snapshot(shards, numbers={"length": state.length, "steps": state.steps, **state.average.numbers()})
+
+    def restore(self, problem: Problem, saved: Snapshot) -> AdaGradRun:
+        fresh = self.init(problem, SerialCommunicator())
+        xp, ids = namespace_of(fresh.w), problem.part.columns.ids
+        w, squares = (xp.asarray(saved.rows(name, ids)) for name in ("w", "squares"))
+        average = fresh.average.restored(saved, ids, xp)
+        return replace(
+            fresh, w=w, squares=squares, average=average, length=float(saved.numbers["length"]),
+            steps=int(saved.numbers["steps"]),
+        )  # fmt: skip
