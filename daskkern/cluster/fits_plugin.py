@@ -8,9 +8,7 @@ Handlers answer at once; nothing here waits for a worker or a client. The plugin
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -20,6 +18,7 @@ from daskkern.cluster.admission import Place
 from daskkern.cluster.fit_book import FitBook
 from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, FitRecord, checked
 from daskkern.cluster.protocol import PROTOCOL
+from daskkern.cluster.silent_workers import TICK_MS, SilentWorkers
 from daskkern.errors import ClusterError
 
 PLUGIN_NAME = f"daskkern_fits_{PROTOCOL}"
@@ -34,11 +33,6 @@ _ABSENT_S = 60.0
 _HUNG_S = 60.0
 """A worker that conducts a detached fit, and of which nothing was heard for so long, is given up."""
 _HOLD_S = 10.0
-_RESTART_S = 60.0
-_TICK_MS = 500
-_HELD_UP_S = 1.0
-"""From when on it counts that this loop was held up; a shorter time is no reason to hear nothing of a worker."""
-_HOLD_UPS = 100
 _LOSSES = 20
 _ERROR = 20_000
 """Characters that are kept of why a fit failed."""
@@ -75,7 +69,7 @@ class FitsPlugin(SchedulerPlugin):
         self._book = FitBook()
         self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
         self._conductors: dict[str, str] = {}
-        self._restarts: set[asyncio.Task[None]] = set()
+        self._silent = SilentWorkers(scheduler)
         self._names = {address: str(worker.name) for address, worker in scheduler.workers.items()}
         handlers: dict[str, Callable[..., Any]] = {
             "ask": self._ask,
@@ -92,9 +86,7 @@ class FitsPlugin(SchedulerPlugin):
             "drop": self._drop,
         }
         scheduler.handlers.update({question(verb): handler for verb, handler in handlers.items()})
-        self._ticked = time.time()
-        self._hold_ups: deque[tuple[float, float]] = deque(maxlen=_HOLD_UPS)  # when one ended, and its seconds
-        self._clocks = [PeriodicCallback(self._sweep, _SWEEP_MS), PeriodicCallback(self._tick, _TICK_MS)]
+        self._clocks = [PeriodicCallback(self._sweep, _SWEEP_MS), PeriodicCallback(self._silent.tick, TICK_MS)]
         for clock in self._clocks:
             clock.start()
 
@@ -251,31 +243,14 @@ class FitsPlugin(SchedulerPlugin):
         return ""
 
     async def _drop(self, address: str, silence_s: float, unused: bool = False) -> bool:
-        """Remove a worker that hangs from the cluster, so that Dask computes again what it held, and have its nanny
-        start another. False when it was heard of, when it is the scheduler that was slow, or with `unused` when a fit
-        holds it: how long it may be silent is the matter of that fit."""
+        """Remove a worker that hangs, see :meth:`SilentWorkers.drop`; with `unused` none that a fit holds: how long it
+        may be silent is the matter of that fit."""
         worker = self._scheduler.workers.get(address)
-        if worker is None:
-            return True
-        if unused and str(worker.name) in self._book.admission.busy:
+        if unused and worker is not None and str(worker.name) in self._book.admission.busy:
             return False
-        now = time.time()
-        others = [other for other in self._scheduler.workers.values() if other is not worker]
-        cut_off = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
-        if cut_off or self._was_held_up(now, silence_s) or now - worker.last_seen < silence_s:
-            return False
-        nanny = worker.nanny
-        await self._scheduler.remove_worker(address, stimulus_id=f"daskkern-hung-{now}")
-        if nanny:
-            self._restarts.add(restart := asyncio.create_task(self._restart(nanny)))
-            restart.add_done_callback(self._restarts.discard)
-        return True
+        return await self._silent.drop(address, silence_s)
 
     # -- the rest
-
-    async def _restart(self, nanny: str) -> None:
-        with suppress(OSError, TimeoutError):  # its host may be cut off; Dask logs it
-            await asyncio.wait_for(self._scheduler.rpc(nanny).restart(reason="daskkern-hung"), _RESTART_S)
 
     def _settle(self, record: FitRecord, finish: str) -> None:
         """Note how a detached fit ended that did not say so itself."""
@@ -306,20 +281,6 @@ class FitsPlugin(SchedulerPlugin):
         """Return whether the task of its supervisor waits or runs."""
         tasks = [self._scheduler.tasks.get(key) for key, other in self._supervisors.items() if other == fit]
         return any(task is not None and task.state not in ("memory", "erred") for task in tasks)
-
-    def _was_held_up(self, now: float, silence_s: float) -> bool:
-        """Return whether this loop was held up for long in the last `silence_s`: then it is no wonder that nothing was
-        heard."""
-        long_s = max(_HELD_UP_S, silence_s / 5)
-        since_then = (now, now - self._ticked)  # the clock may be the last to hear that the loop goes on
-        return any(now - ended < silence_s and took > long_s for ended, took in (since_then, *self._hold_ups))
-
-    def _tick(self) -> None:
-        """Note when this loop was held up."""
-        now = time.time()
-        if now - self._ticked > _HELD_UP_S:
-            self._hold_ups.append((now, now - self._ticked))
-        self._ticked = now
 
     async def _sweep(self) -> None:
         """Free what belongs to clients that are silent, and give up workers that hang while they conduct a fit."""

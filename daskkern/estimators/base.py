@@ -150,6 +150,11 @@ class KernelEstimator(BaseEstimator):
             )
         earlier: Carried | None = getattr(self, "_carried", None)
         if earlier is None and hasattr(self, "model_"):
+            if self.stop_reason_ == "max_seconds":
+                raise SpecError(
+                    "partial_fit was called after a call that max_seconds ended before its state was kept; begin anew "
+                    "with fit and more seconds"
+                )
             raise SpecError(
                 f"partial_fit was called on a model of {self.model_.nbytes:,} bytes, too large to be kept in a rank's "
                 "memory for other rows; fit with warm_start=True goes on with the same rows"

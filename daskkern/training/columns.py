@@ -48,20 +48,18 @@ def every_point(points: HostArray, prepared: Prepared, comm: Communicator, xp: M
 
     They are read from the store once on all ranks together: scattered rows take whole chunks where these are packed.
     """
-    basis = prepared.basis
+    basis, d = prepared.basis, points.shape[1]
+    if prepared.points is not None:
+        return to_device(prepared.points, xp)
     ranks = [basis.split(rank, comm.size) for rank in range(comm.size)]
     if is_sparse(points):
         order = np.argsort(np.concatenate([columns.ids for columns in ranks]))
         return allgather_rows(to_device(points, xp), comm)[xp.asarray(order)]
-    whole = xp.empty((basis.n_columns, points.shape[1]), points.dtype)
+    whole = xp.empty((basis.n_columns, d), points.dtype)
     for rank, columns in enumerate(ranks):
         for block in columns.blocks:
-            mine = (
-                points[block]
-                if rank == comm.rank
-                else np.empty((block.stop - block.start, points.shape[1]), points.dtype)
-            )
-            whole[columns.ids[block]] = comm.broadcast(xp.asarray(mine), rank)
+            like = points[block] if rank == comm.rank else np.empty((block.stop - block.start, d), points.dtype)
+            whole[xp.asarray(columns.ids[block])] = comm.broadcast(xp.asarray(like), rank)
     return whole
 
 

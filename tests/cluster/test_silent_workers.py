@@ -61,9 +61,9 @@ def test_a_silent_worker_is_removed() -> None:
 def test_a_scheduler_that_was_held_up_blames_nobody(silence_s: float, held_up_s: float) -> None:
     for noticed in (False, True):
         plugin = _plugin(silence_s + 1)
-        plugin._ticked = time.time() - held_up_s
+        plugin._silent.ticked = time.time() - held_up_s
         if noticed:
-            plugin._tick()
+            plugin._silent.tick()
         assert not _drop(plugin, silence_s)
         assert "silent" in plugin._scheduler.workers
 
@@ -71,7 +71,7 @@ def test_a_scheduler_that_was_held_up_blames_nobody(silence_s: float, held_up_s:
 def test_what_held_the_scheduler_up_before_or_for_a_moment_does_not_count() -> None:
     plugin = _plugin(20.0)
     now = time.time()
-    plugin._hold_ups += [(now - 16.0, 10.0), (now - 1.0, 2.0)]
+    plugin._silent.hold_ups += [(now - 16.0, 10.0), (now - 1.0, 2.0)]
     assert _drop(plugin, 15.0)
 
 

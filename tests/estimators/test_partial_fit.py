@@ -265,3 +265,10 @@ def test_rows_of_another_kind_are_refused(tmp_path: Path) -> None:
     bad = KernelRegressor(Gaussian(2.0), basis=Landmarks(20), device="cpu").partial_fit(X[:100], X[:100, 3])
     with pytest.raises((DataError, ValueError), match="NaN"):
         bad.partial_fit(X[:100], np.full(100, np.nan))
+
+
+def test_a_call_whose_state_was_not_kept_in_time_says_so() -> None:
+    model = _classifier(max_seconds=1e-9).fit(X[:600], Y[:600])
+    model._carried = None
+    with pytest.raises(SpecError, match="max_seconds ended before its state was kept"):
+        model.partial_fit(X[:600], Y[:600])

@@ -1,0 +1,62 @@
+"""Which workers the scheduler removes because nothing was heard of them, and when that is its own fault."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import asyncio
+import time
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+_RESTART_S = 60.0
+TICK_MS = 500
+_HELD_UP_S = 1.0
+"""From when on it counts that this loop was held up; a shorter time is no reason to hear nothing of a worker."""
+_HOLD_UPS = 100
+
+
+class SilentWorkers:
+    """Removes workers that hang from `scheduler`, on its event loop. :meth:`tick` must be called every `TICK_MS`."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._restarts: set[asyncio.Task[None]] = set()
+        self.ticked = time.time()
+        self.hold_ups: deque[tuple[float, float]] = deque(maxlen=_HOLD_UPS)  # when one ended, and its seconds
+
+    async def drop(self, address: str, silence_s: float) -> bool:
+        """Remove a worker that hangs from the cluster, so that Dask computes again what it held, and have its nanny
+        start another. False when it was heard of, or when it is the scheduler that was slow."""
+        worker = self._scheduler.workers.get(address)
+        if worker is None:
+            return True
+        now = time.time()
+        others = [other for other in self._scheduler.workers.values() if other is not worker]
+        cut_off = bool(others) and all(now - other.last_seen > silence_s / 3 for other in others)
+        if cut_off or self._was_held_up(now, silence_s) or now - worker.last_seen < silence_s:
+            return False
+        nanny = worker.nanny
+        await self._scheduler.remove_worker(address, stimulus_id=f"daskkern-hung-{now}")
+        if nanny:
+            self._restarts.add(restart := asyncio.create_task(self._restart(nanny)))
+            restart.add_done_callback(self._restarts.discard)
+        return True
+
+    def tick(self) -> None:
+        """Note when this loop was held up."""
+        now = time.time()
+        if now - self.ticked > _HELD_UP_S:
+            self.hold_ups.append((now, now - self.ticked))
+        self.ticked = now
+
+    def _was_held_up(self, now: float, silence_s: float) -> bool:
+        """Return whether this loop was held up for long in the last `silence_s`: then it is no wonder that nothing was
+        heard."""
+        long_s = max(_HELD_UP_S, silence_s / 5)
+        since_then = (now, now - self.ticked)  # the clock may be the last to hear that the loop goes on
+        return any(now - ended < silence_s and took > long_s for ended, took in (since_then, *self.hold_ups))
+
+    async def _restart(self, nanny: str) -> None:
+        with suppress(OSError, TimeoutError):  # its host may be cut off; Dask logs it
+            await asyncio.wait_for(self._scheduler.rpc(nanny).restart(reason="daskkern-hung"), _RESTART_S)
