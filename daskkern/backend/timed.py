@@ -119,7 +119,12 @@ class TimedCommunicator(Communicator):
         return self._timed(lambda: self._inner.allreduce(array), array)
 
     def begin_allreduce(self, array: Array) -> Callable[[], Array]:
-        """Return what ends the sum; only that is counted as a collective, and what comes before it as work."""
+        """Return what ends the sum; only that is counted as a collective, and what comes before it as work.
+
+        Where the sum is taken at once it is counted as any other.
+        """
+        if type(self._inner).begin_allreduce is Communicator.begin_allreduce:
+            return super().begin_allreduce(array)
         settle(array)
         finish = self._inner.begin_allreduce(array)
         return lambda: self._timed(finish)

@@ -152,8 +152,8 @@ class KernelEstimator(BaseEstimator):
         if earlier is None and hasattr(self, "model_"):
             if self.stop_reason_ == "max_seconds":
                 raise SpecError(
-                    "partial_fit was called after a call that max_seconds ended before its state was kept; begin anew "
-                    "with fit and more seconds"
+                    "partial_fit was called after a call that max_seconds ended, and its state was not kept: there was "
+                    f"no time, or {self.model_.nbytes:,} bytes are too many; begin anew with fit and more seconds"
                 )
             raise SpecError(
                 f"partial_fit was called on a model of {self.model_.nbytes:,} bytes, too large to be kept in a rank's "

@@ -64,6 +64,8 @@ def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequ
 
     `columns` are for BLAS what the rows are in :func:`multiply`.
     """
+    if not left.shape[1]:
+        return xp.zeros((0, right.shape[1]), right.dtype)
     if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp):
         parts = columns if columns and xp is np else [slice(None)]
         return xp.concatenate([tiles.multiply_transposed(left[:, part], right, xp) for part in parts])

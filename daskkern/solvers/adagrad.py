@@ -6,8 +6,8 @@ Over explicit features, with g the gradient of a batch and of the ridge penalty 
 
 ``soft(x, t) = sign(x) max(|x| - t, 0)``. It minimises ``(1/n) sum w loss + (alpha/2) |w|^2 + l1 sum_j |w_j|``. Features
 that are seldom met keep long steps, and steps shrink like 1 / t^(1/2) by themselves. eta is the constant step of SGD
-(:mod:`daskkern.solvers.sgd`) and r the root mean square of the first gradient, so that the first change is as long as
-SGD's whatever the scale of features and targets.
+(:mod:`daskkern.solvers.sgd`) and r the root mean square of the first gradient where it is not 0, so that the first
+change is as long as SGD's whatever the scale of features and targets.
 
 Distributed by columns: one allreduce of (m, c) numbers a step, and one number once.
 
@@ -29,6 +29,8 @@ from daskkern.errors import SpecError
 from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, loss_and_gradient, smoothness_of
 from daskkern.solvers.columns import ColumnSetup, partial_scores, pull
 from daskkern.solvers.snapshot import Shard, Snapshot
+
+_NEVER = 2**53
 
 
 @dataclass(frozen=True)
@@ -85,32 +87,39 @@ class AdaGrad(Solver[AdaGradRun]):
     def init(self, problem: Problem, comm: Communicator) -> AdaGradRun:
         del comm
         zero = problem.part.namespace.zeros((problem.part.columns.ids.size, problem.n_outputs), problem.dtype)
-        start = problem.averaging_start(self.averaging) if self.averaging else problem.n_steps + 1
-        return AdaGradRun(zero, zero, TailAverage(max(start, 1)))
+        start = max(problem.averaging_start(self.averaging), 1) if self.averaging else _NEVER
+        return AdaGradRun(zero, zero, TailAverage(start))
 
     def step(self, problem: Problem, state: AdaGradRun, batch: Batch, comm: Communicator) -> tuple[AdaGradRun, float]:
         scores = comm.allreduce(partial_scores(problem, batch, state.w))
         loss, slope = loss_and_gradient(problem, scores.astype(problem.dtype), batch)
         g = pull(problem, batch, slope) * (1 / batch.size)
         if problem.alpha:
-            g += problem.alpha * state.w
+            g += float(problem.alpha) * state.w
         length = state.length or self._length(problem, batch, g, comm)
-        squares, steps = state.squares + g * g, state.steps + 1
+        squares, steps = g * g, state.steps + 1
+        squares += state.squares
         xp = namespace_of(g)
-        roots = xp.sqrt(squares)
-        h = xp.where(roots > 0, length / xp.where(roots > 0, roots, 1), 0).astype(problem.dtype)
-        w = state.w - h * g
+        h = xp.sqrt(squares)  # in place from here on: a wide model is as large as a rank's memory allows
+        h[h == 0] = np.inf
+        xp.divide(length, h, out=h)
+        g *= h
+        w = state.w - g
         if self.l1:
-            w = xp.sign(w) * xp.maximum(xp.abs(w) - h * self.l1, 0)
+            h *= float(self.l1)
+            size = xp.abs(w)
+            size -= h
+            w = xp.copysign(xp.maximum(size, 0, out=size), w)
         return AdaGradRun(w, squares, state.average.add(steps, w), length, steps), loss
 
     def _length(self, problem: Problem, batch: Batch, g: Array, comm: Communicator) -> float:
-        """Return ``theta eta r`` for the first gradient, the same on every rank."""
+        """Return ``theta eta r`` for the first gradient that is not 0, the same on every rank."""
         setup: ColumnSetup = problem.extra
         xp = namespace_of(g)
-        sums = comm.allreduce(xp.asarray([(g.astype(np.float64) ** 2).sum(), float(g.size)]))
+        own = [float((g.astype(np.float64) ** 2).sum()), float((g != 0).sum())]
+        square, count = (float(total) for total in comm.allreduce(xp.asarray(own)))
         eta = setup.statistics.step_size(batch.size, smoothness_of(problem.loss), problem.alpha)
-        return self.theta * eta * float(xp.sqrt(sums[0] / sums[1]))
+        return float(self.theta * eta * np.sqrt(square / count)) if count else 0.0
 
     def finish(self, problem: Problem, state: AdaGradRun, comm: Communicator) -> Array:
         del problem, comm

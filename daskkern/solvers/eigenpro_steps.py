@@ -191,12 +191,14 @@ def step_window(
     loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
     dealt = problem.part.columns.blocks
-    pulled = xp.empty((phi.shape[1], g.shape[1]), problem.dtype)  # K_ZB g / m: first of S, whose sum is then under way
-    head = setup.head_blocks
-    pulled[:n_head] = multiply_transposed(phi[:, :n_head], g, xp, head) * (1 / m)
+    # K_ZB g / m; where there is something to send, of S first: its sum is under way while the rest is computed.
+    first = n_head if comm.size > 1 and xp is np else phi.shape[1]
+    pulled = multiply_transposed(phi[:, :first], g, xp, dealt[: len(dealt) - len(_after(dealt, first))]) * (1 / m)
     residual = pulled[:n_head] + problem.alpha * state.at_S if problem.alpha else pulled[:n_head]
-    finish = comm.begin_allreduce(setup.part.project(residual, head))
-    pulled[n_head:] = multiply_transposed(phi[:, n_head:], g, xp, _after(dealt, n_head)) * (1 / m)
+    finish = comm.begin_allreduce(setup.part.project(residual, setup.head_blocks))
+    if first < phi.shape[1]:
+        rest = multiply_transposed(phi[:, first:], g, xp, _after(dealt, first)) * (1 / m)
+        pulled = xp.concatenate([pulled, rest])
     projected = finish().astype(problem.dtype)  # r
     working = state.working * shrink
     working[:n_head] += eta * setup.part.apply(projected, setup.head_blocks)

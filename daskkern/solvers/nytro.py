@@ -26,6 +26,7 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
+from daskkern.backend.random import generator
 from daskkern.errors import DataError, SpecError
 from daskkern.losses import Smooth
 from daskkern.solvers.base import Batch, Problem, Solver, smoothness_of
@@ -33,6 +34,9 @@ from daskkern.solvers.falkon import FalkonSetup
 from daskkern.solvers.rows import gradient_of_rows, told_loss
 from daskkern.solvers.snapshot import Snapshot
 
+_STREAM = 64
+_ROUNDING = 1e-6
+_NUMBERS = ("eta", "objective", "halved", "loss", "told", "seen")
 _POWER_ITERATIONS = 20
 _SAFETY = 1.25
 """By how much the largest eigenvalue among the rows may exceed that among the landmarks before a step is halved."""
@@ -52,6 +56,8 @@ class NytroRun:
         The last u whose objective did not rise, and its gradient.
     objective : float
         That of `best`; infinite before the first pass.
+    halved : bool
+        The last u was rejected, and the one under way is not known to be better than `best`.
     sums : (p + 1, c) array or None
         Of the rank's rows so far in this pass; None between passes.
     v : (p, c) array or None
@@ -67,6 +73,7 @@ class NytroRun:
     best: Array
     slope: Array
     objective: float = np.inf
+    halved: bool = False
     sums: Array | None = None
     v: Array | None = None
     loss: float = 0.0
@@ -121,12 +128,13 @@ class NYTRO(Solver[NytroRun]):
         del comm
         setup: FalkonSetup = problem.extra
         own = namespace_of(state.u).asarray(problem.part.columns.ids)
-        return setup.part.lower.solve_transposed(state.u)[own].astype(problem.dtype)
+        u = state.best if state.halved else state.u
+        return setup.part.lower.solve_transposed(u)[own].astype(problem.dtype)
 
     def snapshot(self, problem: Problem, state: NytroRun) -> Snapshot | None:
         if state.sums is not None:
             return None
-        numbers = {name: float(getattr(state, name)) for name in ("eta", "objective", "loss", "told", "seen")}
+        numbers = {name: float(getattr(state, name)) for name in _NUMBERS}
         return Snapshot({}, {name: getattr(state, name) for name in ("u", "best", "slope")}, numbers)
 
     def restore(self, problem: Problem, saved: Snapshot) -> NytroRun:
@@ -136,7 +144,7 @@ class NYTRO(Solver[NytroRun]):
             raise DataError("a saved state does not fit this NYTRO: its coefficients have another shape")
         u, best, slope = (xp.asarray(saved.whole[name]) for name in ("u", "best", "slope"))
         return NytroRun(
-            u, numbers["eta"], best, slope, numbers["objective"],
+            u, numbers["eta"], best, slope, numbers["objective"], bool(numbers["halved"]),
             loss=numbers["loss"], told=numbers["told"], seen=int(numbers["seen"]),
         )  # fmt: skip
 
@@ -146,19 +154,24 @@ def _descend(problem: Problem, setup: FalkonSetup, state: NytroRun, comm: Commun
     total = comm.allreduce(state.sums)
     loss = float(total[-1, 0]) / setup.n_rows
     objective = loss + problem.alpha / 2 * float((state.u * state.u).sum())
-    state = replace(state, sums=None, v=None, loss=loss)
-    if not objective <= state.objective * (1 + 1e-9):
+    state = replace(state, sums=None, v=None)
+    if state.objective < np.inf and not objective <= state.objective * (1 + _ROUNDING):
         eta = state.eta / 2
-        return replace(state, eta=eta, u=state.best - eta * state.slope)
+        return replace(state, eta=eta, u=state.best - eta * state.slope, halved=True)
     slope = setup.part.lower.solve(total[:-1]) / setup.n_rows + problem.alpha * state.u
-    return replace(state, u=state.u - state.eta * slope, best=state.u, slope=slope, objective=objective)
+    u = state.u - state.eta * slope
+    return replace(state, u=u, best=state.u, slope=slope, objective=objective, loss=loss, halved=False)
 
 
 def _top_eigenvalue(setup: FalkonSetup) -> float:
-    """Return the largest eigenvalue of ``T D T^T / p``: with D the weights, of the covariance among the landmarks."""
-    lower, xp = setup.part.lower, namespace_of(setup.part.weights)
-    scale = setup.part.weights.astype(np.float64) / setup.part.deal.p
-    v, top = xp.ones((setup.part.deal.p, 1)), 0.0
+    """Return the largest eigenvalue of ``T D T^T / p``: with D the weights, of the covariance among the landmarks.
+
+    Landmarks that all have weight 0 count alike.
+    """
+    lower, p, xp = setup.part.lower, setup.part.deal.p, namespace_of(setup.part.weights)
+    weights = setup.part.weights.astype(np.float64)
+    scale = (weights if bool((weights > 0).any()) else xp.ones_like(weights)) / p
+    v, top = xp.asarray(generator(0, _STREAM).standard_normal((p, 1))), 1.0
     for _ in range(_POWER_ITERATIONS):
         v = lower.transposed_times(scale * lower.times(v / xp.sqrt((v * v).sum())))
         top = float(xp.sqrt((v * v).sum()))

@@ -17,7 +17,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.estimators.inputs import array_source
 from daskkern.events import BatchFinished
 from daskkern.kernels import Gaussian
-from daskkern.solvers import BSGD, SGD, EigenPro, NystromSGD, Pegasos
+from daskkern.solvers import BSGD, SGD, AdaGrad, EigenPro, NystromSGD, Pegasos
 from daskkern.training.commits import Commit
 from daskkern.training.fit import fit
 
@@ -34,6 +34,7 @@ WAYS: dict[str, tuple[Any, Any, float]] = {
     "nystrom_sgd": (Landmarks(100), NystromSGD(mode="streamed"), 0.0),
     "sgd, linear": (Linear(), SGD(averaging=0.0), 1e-4),
     "sgd, features": (RandomFeatures(100), SGD(averaging=0.0), 1e-4),
+    "adagrad": (Linear(), AdaGrad(l1=1e-3), 1e-4),
     "pegasos": (NystromFeatures(80), Pegasos(averaging=0.0), 1e-4),
 }
 
@@ -54,6 +55,14 @@ def test_calls_with_the_same_rows_are_the_epochs_of_a_fit(basis: Any, solver: An
     assert (parts.landmarks_ != whole.landmarks_).sum() == 0
     assert [epoch.epoch for epoch in parts.history_] == [1, 2, 3]
     assert parts.n_iter_ == 3
+
+
+def test_adagrad_averages_nothing_unasked_whatever_the_calls() -> None:
+    model = _classifier(Linear(), AdaGrad(l1=0.05), 0.0)
+    for rows in (400, 400, 400, 120):
+        model.partial_fit(X[:rows], Y[:rows])
+    assert "mean" not in Commit.from_bytes(model._carried.commit).snapshot.shards
+    assert 0 < (model.dual_coef_ == 0).mean() < 1
 
 
 def test_a_stream_of_rows_trains_as_well_as_all_of_them() -> None:
@@ -270,5 +279,5 @@ def test_rows_of_another_kind_are_refused(tmp_path: Path) -> None:
 def test_a_call_whose_state_was_not_kept_in_time_says_so() -> None:
     model = _classifier(max_seconds=1e-9).fit(X[:600], Y[:600])
     model._carried = None
-    with pytest.raises(SpecError, match="max_seconds ended before its state was kept"):
+    with pytest.raises(SpecError, match="max_seconds ended, and its state was not kept"):
         model.partial_fit(X[:600], Y[:600])

@@ -28,9 +28,11 @@ from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
 from daskkern.models import KernelModel, load_model, save_model
 from daskkern.solvers import (
     BSGD,
+    NYTRO,
     PCG,
     SDCA,
     SGD,
+    AdaGrad,
     ASkotch,
     BlockCD,
     Direct,
@@ -76,6 +78,8 @@ CASES = {
     "nystrom_sgd": Case(Landmarks(40), NystromSGD(), SquaredHinge()),
     "falkon": Case(Landmarks(40), Falkon(), Squared()),
     "falkon, logistic": Case(Landmarks(40), Falkon(), Logistic()),
+    "nytro": Case(Landmarks(40), NYTRO(), Logistic()),
+    "adagrad": Case(RandomFeatures(40), AdaGrad(l1=1e-3), Squared()),
     "doubly_sgd": Case(DoublyStochastic(16), DoublySGD(), Logistic()),
     "askotch": Case(AllRows(), ASkotch(), Squared()),
     "block_cd": Case(AllRows(), BlockCD(), Squared()),
@@ -86,7 +90,15 @@ CASES = {
     "sdca": Case(AllRows(), SDCA(), Squared()),
     "sgd": Case(RandomFeatures(40), SGD(), Squared()),
 }
-DEALT = ("eigenpro, all rows", "eigenpro 4, exact", "eigenpro 4, iterative", "nystrom_sgd", "falkon", "doubly_sgd")
+DEALT = (
+    "eigenpro, all rows",
+    "eigenpro 4, exact",
+    "eigenpro 4, iterative",
+    "nystrom_sgd",
+    "falkon",
+    "doubly_sgd",
+    "nytro",
+)
 
 
 def _source(far: bool) -> ArraySource:

@@ -93,6 +93,12 @@ def test_a_rank_without_columns_has_empty_products() -> None:
     assert products.multiply(nothing.T, np.zeros((40, 1), np.float32), np, ()).shape == (0, 1)
 
 
+def test_a_part_of_a_block_without_columns_pulls_nothing() -> None:
+    block = np.ones((64, 10), np.float32)
+    for part in (slice(0, 0), slice(10, 10)):
+        assert products.multiply_transposed(block[:, part], np.ones((64, 3), np.float32), np).shape == (0, 3)
+
+
 def test_threads_do_not_change_a_bit() -> None:
     K, V, G = _operands(700, 5000, 10, "float32")
     blocks = [slice(start, start + 500) for start in range(0, 5000, 500)]

@@ -142,6 +142,16 @@ def test_more_ranks_than_columns_still_make_the_model() -> None:
     np.testing.assert_allclose(fit.scores(fit.results(3)), alone, rtol=0, atol=1e-9)
 
 
+def test_ranks_without_columns_of_the_subsample_and_with_no_others_make_the_model() -> None:
+    fit = Fit.of(_source(), replace(_settings(Landmarks(60), EigenPro(subsample=30)), batch_size=65))
+    columns = [fit.prepared.basis.split(rank, 12) for rank in range(12)]
+    assert any(each.n_head == 0 for each in columns)
+    assert any(each.n_head == each.ids.size for each in columns)
+    alone = fit.scores(fit.results(1))
+    for ranks in (3, 12):
+        np.testing.assert_allclose(fit.scores(fit.results(ranks)), alone, rtol=0, atol=1e-8 * np.abs(alone).max())
+
+
 def test_every_rank_ends_alike_and_the_events_tell_the_story() -> None:
     fit = Fit.of(_source(regression=True), _settings(AllRows(), EigenPro(), Squared()))
     events: list[Event] = []
