@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from distributed import Client
+from distributed.core import Status
 from figures import Run, add, today
 from products.machine import describe_machine, versions
 from sklearn.datasets import load_digits
@@ -138,10 +139,13 @@ def faults(client: Client, seconds: float, every_s: float, hangs: float, seed: i
 
 
 def _pids(client: Client) -> list[int]:
-    """Return the workers' processes, without asking the workers: one may hang."""
+    """Return the processes of workers that run, without asking them: one may hang.
+
+    A nanny gives up a worker that dies while it is being started: soon there would be none.
+    """
     cluster: Any = client.cluster
     processes = [worker.process for worker in cluster.workers.values()]
-    return [process.pid for process in processes if process is not None and process.pid is not None]
+    return [process.pid for process in processes if process is not None and process.status == Status.running]
 
 
 def soak(

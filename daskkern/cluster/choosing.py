@@ -15,10 +15,13 @@ from distributed import Client
 from distributed.protocol import pickle
 
 from daskkern.cluster.membership import (
+    NOTICE_S,
+    BrokenOffError,
     address_of,
     answer_of_scheduler,
     answers_of,
     check_any,
+    has_left,
     live_workers,
     unreachable,
 )
@@ -61,8 +64,9 @@ def choose_workers(
             alive = live_workers(client)
         try:
             return _checked(client, alive, n_ranks, workers, code)
-        except ClusterError:
-            if last or live_workers(client).keys() == alive.keys():
+        except ClusterError as error:
+            patience = NOTICE_S if isinstance(error, BrokenOffError) else 0.0
+            if last or (not has_left(client, alive, patience) and live_workers(client).keys() == alive.keys()):
                 raise
             # A worker went while it was asked: what it said, or did not say, is of no interest any more.
     raise AssertionError("unreachable")
@@ -184,7 +188,8 @@ def _check_answer(who: str, answer: object) -> None:
             f"{who} cannot import daskkern ({answer}); install daskkern=={ours} in its environment and restart it"
         )
     if not isinstance(answer, _Answer):
-        raise ClusterError(f"{who} cannot be asked about daskkern: {answer!r}; restart it")
+        kind = BrokenOffError if isinstance(answer, OSError) else ClusterError
+        raise kind(f"{who} cannot be asked about daskkern: {answer!r}; restart it")
     if answer.version != ours:
         raise ClusterError(
             f"{who} has daskkern {answer.version} and this process has {ours}; "

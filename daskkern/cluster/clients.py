@@ -19,6 +19,7 @@ from distributed.comm.core import FatalCommClosedError, connect
 from distributed.security import Security
 
 from daskkern.backend.current import current
+from daskkern.cluster.connecting import connected
 from daskkern.errors import ClusterError, SpecError
 
 ClusterLike: TypeAlias = Any
@@ -100,7 +101,7 @@ def client_at(address: str, timeout_s: float = _CONNECT_S, security: Security | 
     # the default, and Dask would wait for it in every later computation.
     try:
         _knock(address, timeout_s, security)
-        client = Client(address, timeout=timeout_s, security=security, set_as_default=False)
+        client = connected(lambda: Client(address, timeout=timeout_s, security=security, set_as_default=False))
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
         raise ClusterError(_refusal(address, error, encrypts=security is not None)) from error
     with client, current(client):

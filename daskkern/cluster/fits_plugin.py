@@ -257,6 +257,7 @@ class FitsPlugin(SchedulerPlugin):
         task = self._scheduler.tasks.get(record.task)
         if finish == "erred":
             text = "" if task is None else str(task.exception_text or "")
+            text = text or "workers were lost under it again and again"
             record.end(FAILED, f"its task failed: {text}; see its worker's log, and fit again with resume")
         elif finish == "forgotten":
             record.end(CANCELLED)

@@ -4,17 +4,26 @@
 # distributed is annotated in part.
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from distributed import Client
+from distributed.comm.core import CommClosedError
 
 from daskkern.cluster.protocol import handler
 from daskkern.errors import ClusterError
 
 ANSWER_S = 15.0
+_LOOK_S = 0.1
+NOTICE_S = 2.0
+"""How long the scheduler may take to hear that a worker is gone whose connection broke."""
 _RUN_S = 120.0
 """How long a scheduler or a worker may take to answer a question."""
+
+
+class BrokenOffError(ClusterError):
+    """The connection to a process broke while it was asked: it is gone, which the scheduler may not know yet."""
 
 
 def ask_scheduler(client: Client, question: str, **arguments: Any) -> Any:
@@ -40,6 +49,20 @@ def live_workers(client: Client) -> dict[str, Mapping[str, Any]]:
     """
     workers: dict[str, Mapping[str, Any]] = ask_scheduler(client, "identity", n_workers=-1)["workers"]
     return {address: worker for address, worker in workers.items() if worker["status"] in ("running", "paused")}
+
+
+def has_left(client: Client, addresses: Collection[str], patience_s: float = 0.0) -> bool:
+    """Return whether one of the workers has left the cluster; at once when one has, else after `patience_s`.
+
+    Who asks a worker that was just killed may hear of it before the scheduler does.
+    """
+    until = time.monotonic() + patience_s
+    while True:
+        if not live_workers(client).keys() >= set(addresses):
+            return True
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_LOOK_S)
 
 
 def check_any(client: Client, alive: Mapping[str, Mapping[str, Any]]) -> None:
@@ -68,7 +91,7 @@ def run_on(
     Raises
     ------
     ClusterError
-        Naming the first worker that did not answer in time.
+        Naming the first worker that did not answer in time, or was lost (BrokenOffError).
     Exception
         What the function raised on a worker.
     """
@@ -76,6 +99,8 @@ def run_on(
     for worker, answer in answers.items():
         if isinstance(answer, TimeoutError):
             raise ClusterError(f"worker {worker} does not answer in {timeout_s:g} s; restart it, and fit again")
+        if isinstance(answer, CommClosedError):
+            raise BrokenOffError(f"worker {worker} was lost while it was asked ({answer}); fit again") from answer
         if isinstance(answer, BaseException):
             raise answer
     return answers

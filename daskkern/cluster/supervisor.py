@@ -15,8 +15,10 @@ from typing import Any, TypeAlias
 
 from distributed import Client, Worker, get_client, get_worker, secede
 
+from daskkern.cluster.connecting import connected
 from daskkern.cluster.epoch import Epoch, GangOrder, Outcome
 from daskkern.cluster.members import Members, Pulse
+from daskkern.cluster.membership import NOTICE_S, BrokenOffError, has_left
 from daskkern.cluster.rank import RankMain
 from daskkern.errors import ClusterError, DaskkernError, MemoryBudgetError
 from daskkern.events import Event, WorkersJoined, WorkersLost, to_message
@@ -56,7 +58,7 @@ def payloads_for(payload: Any, size: int) -> tuple[Any, ...]:
 def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Reform | None) -> GangReport:
     """Run a fit to its end. The body of the supervisor's task."""
     secede()
-    worker, client = get_worker(), get_client()
+    worker, client = get_worker(), connected(get_client)
     members = Members(worker, client, order.fit, order.allowed, order.most, Pulse(order.silence_s, worker.address))
     watch = _Watch(worker, client, order, members, rank_main, payload, reform)
     try:
@@ -154,6 +156,8 @@ class _Watch:
             except Exception as error:  # a worker that goes while it is asked shows in many ways
                 if last:
                     raise ClusterError(f"the workers that are left cannot be asked: {error}; see their logs") from error
+                if isinstance(error, BrokenOffError):
+                    has_left(self._client, picked, NOTICE_S)
             else:
                 break
         return picked

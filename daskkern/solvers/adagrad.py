@@ -109,7 +109,7 @@ class AdaGrad(Solver[AdaGradRun]):
             h *= float(self.l1)
             size = xp.abs(w)
             size -= h
-            w = xp.copysign(xp.maximum(size, 0, out=size), w)
+            w = xp.where(w < 0, -1, 1).astype(problem.dtype) * xp.maximum(size, 0)
         return AdaGradRun(w, squares, state.average.add(steps, w), length, steps), loss
 
     def _length(self, problem: Problem, batch: Batch, g: Array, comm: Communicator) -> float:

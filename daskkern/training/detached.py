@@ -15,12 +15,13 @@ from dataclasses import asdict, dataclass, replace
 
 from distributed import Client, get_worker, secede
 
+from daskkern.cluster.connecting import connected
 from daskkern.cluster.fits import CANCELLED, FAILED, FINISHED, FitCard, new_card
 from daskkern.cluster.fits_client import ask_fits
 from daskkern.cluster.gang import GangSettings
 from daskkern.cluster.hung import equip, usable_workers
 from daskkern.cluster.lease import check_alone
-from daskkern.cluster.membership import live_workers, run_on
+from daskkern.cluster.membership import NOTICE_S, BrokenOffError, has_left, live_workers, run_on
 from daskkern.data.atomic import check_destination
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
@@ -128,8 +129,12 @@ def conduct(order: Order) -> None:
     """Run a detached fit to its end, and say how it ended. The body of its task."""
     secede()
     worker = get_worker()
-    client = Client(worker.scheduler.address, security=worker.security, timeout=_CONNECT_S, set_as_default=False)
-    with client:
+    address, security = worker.scheduler.address, worker.security
+
+    def connect() -> Client:
+        return Client(address, security=security, timeout=_CONNECT_S, set_as_default=False)
+
+    with connected(connect) as client:
         if _is_done(order):
             _finish(order, client, interrupted=False)
             return
@@ -200,16 +205,27 @@ def _check_place(client: Client, what: str, place: str) -> None:
     """Refuse a folder that a worker cannot write to, or that is not the same on all of them. URLs are not tried."""
     if "://" in place:
         return
-    folder, name = os.path.dirname(place), f".daskkern-probe-{uuid.uuid4().hex[:8]}"
-    workers = list(live_workers(client))
-    probe = os.path.join(folder, name)
-    found = run_on(client, workers[:1], _write_probe, probe) | run_on(client, workers[1:], _see_probe, probe)
-    run_on(client, workers[:1], _remove_probe, probe)
-    for worker, problem in found.items():
+    for worker, problem in _tried(client, place).items():
         if problem:
             raise ClusterError(
                 f"worker {worker} cannot write the {what} to {place}: {problem}; give a place that all workers share"
             )
+
+
+def _tried(client: Client, place: str) -> dict[str, str]:
+    """Return what each worker has against `place`, "" for nothing; asked again where one goes meanwhile."""
+    probe = os.path.join(os.path.dirname(place), f".daskkern-probe-{uuid.uuid4().hex[:8]}")
+    for last in (False, False, True):
+        workers = list(live_workers(client))
+        try:
+            found = run_on(client, workers[:1], _write_probe, probe) | run_on(client, workers[1:], _see_probe, probe)
+            run_on(client, workers[:1], _remove_probe, probe)
+        except BrokenOffError:
+            if last or not has_left(client, workers, NOTICE_S):
+                raise
+        else:
+            return found
+    raise AssertionError("unreachable")
 
 
 def _write_probe(probe: str) -> str:

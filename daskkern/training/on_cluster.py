@@ -15,13 +15,14 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.current import current
 from daskkern.backend.task_names import task_name
+from daskkern.cluster.connecting import connected
 from daskkern.cluster.desk import Desk, Regroup
 from daskkern.cluster.fits import FitCard
 from daskkern.cluster.fits_client import ask_fits
 from daskkern.cluster.gang import GangSettings, run_gang
 from daskkern.cluster.hung import usable_workers
 from daskkern.cluster.lease import Lease, admitted, narrowed, renewed
-from daskkern.cluster.membership import ask_scheduler, live_workers
+from daskkern.cluster.membership import NOTICE_S, BrokenOffError, ask_scheduler, has_left, live_workers
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
 from daskkern.training.features import features_for
@@ -100,11 +101,11 @@ def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[
             return lease, stage(lease)
         except FitCancelledError:
             raise
-        except Exception:  # a worker that goes while it is asked shows in many ways
+        except Exception as error:  # a worker that goes while it is asked shows in many ways
             with suppress(ClusterError):
                 for address in lease.addresses:
                     ask_fits(client, "drop", address=address, silence_s=gang.silence_s)
-            if last or live_workers(client).keys() >= set(lease.addresses):
+            if last or not has_left(client, lease.addresses, NOTICE_S if isinstance(error, BrokenOffError) else 0.0):
                 raise
             lease = renewed(client, lease, gang)
     raise AssertionError("unreachable")
@@ -181,7 +182,7 @@ def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool, b
 
     Not ``worker_client``, which rejoins the pool at its end and waits for a free thread.
     """
-    client = get_client()
+    client = connected(get_client)
     secede()
     # The subsample that K_SS is made of travels in the graph once a block row: a few megabytes, and meant.
     quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})

@@ -1,0 +1,52 @@
+"""Workers that are lost while they are asked, and clients that connect at that moment."""
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from daskkern.cluster.connecting import connected
+from daskkern.cluster.fits import FAILED, FitCard, FitRecord
+from daskkern.cluster.fits_plugin import FitsPlugin
+from daskkern.cluster.membership import BrokenOffError, has_left, live_workers, run_on
+from daskkern.testing.cluster import local_cluster
+
+pytestmark = [pytest.mark.timeout(60)]
+
+
+@pytest.mark.cluster
+def test_a_worker_that_dies_while_it_is_asked_is_told_from_one_that_cannot() -> None:
+    with local_cluster(2) as client:
+        workers = list(live_workers(client))
+        assert not has_left(client, workers, 0.2)
+        with pytest.raises(BrokenOffError, match=rf"worker {workers[0]} was lost while it was asked"):
+            run_on(client, workers[:1], os._exit, 1)
+        assert has_left(client, workers, 20.0)
+
+
+def test_a_client_that_the_scheduler_greets_with_other_news_connects_again() -> None:
+    tries: list[int] = []
+
+    def connect() -> Any:
+        tries.append(1)
+        assert len(tries) == 3  # as Dask's client has it
+        return "client"
+
+    assert connected(connect) == "client"
+
+    def never() -> Any:
+        raise AssertionError
+
+    with pytest.raises(AssertionError):
+        connected(never)
+
+
+def test_a_task_that_failed_without_a_text_lost_its_workers() -> None:
+    record = FitRecord(FitCard(fit="f", name="eigenpro"))
+    record.task = "t"
+    plugin: Any = FitsPlugin()
+    plugin._scheduler = SimpleNamespace(tasks={"t": SimpleNamespace(exception_text="")})
+    plugin._settle(record, "erred")
+    assert record.state == FAILED
+    assert "workers were lost under it again and again" in record.error
