@@ -71,6 +71,7 @@ class AdaGrad(Solver[AdaGradRun]):
 
     name: ClassVar[str] = "adagrad"
     bases: ClassVar[tuple[str, ...]] = ("random features", "nystrom features", "linear")
+    auto_batch: ClassVar[int | None] = 64
 
     theta: float = 1.0
     l1: float = 0.0

@@ -79,6 +79,9 @@ class SGD(Solver[SGDRun]):
 
     name: ClassVar[str] = "sgd"
     bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
+    # Steps grow no longer from a few rows on, where one large eigenvalue rules. More rows take hardly more time and
+    # leave far less noise: adult, 20 epochs with 64 rows 15.3% in 14 s, one epoch with 2 rows 40% in 30 s.
+    auto_batch: ClassVar[int | None] = 64
 
     schedule: str = "auto"
     theta: float = 1.0
