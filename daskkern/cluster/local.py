@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+import dask
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
@@ -36,6 +37,11 @@ class Connection:
     client: Client
     dashboard_link: str
     kind: Kind
+
+
+PATIENT = {"distributed.deploy.lost-worker-timeout": "1 day"}
+"""Dask's local clusters end a worker for good that is away when this time after a loss is over, 15 s unless told: also
+one that was lost again meanwhile, and whose nanny is just starting it."""
 
 
 @contextmanager
@@ -93,6 +99,7 @@ def connect(
             address = scheduler if scheduler_file is None else scheduler_file_address(scheduler_file)
             client, kind = stack.enter_context(client_at(str(address), timeout_s, security)), _ATTACHED
         else:
+            stack.enter_context(dask.config.set(PATIENT))
             cluster, kind = _start(workers, gpus, memory_limit, threads_per_worker, debug)
             stack.callback(_close, cluster)
             client = stack.enter_context(_client(cluster, timeout_s))

@@ -15,9 +15,12 @@ import psutil
 from distributed import Client, LocalCluster, Nanny
 from distributed.core import Status
 
+from daskkern.cluster.local import PATIENT
+
 _SETTLE_S = 15.0
 _MARK = "DASKKERN_TEST_CLUSTER"
 _SETTINGS = {
+    **PATIENT,
     "distributed.comm.timeouts.connect": "10s",
     "distributed.admin.tick.interval": "200ms",  # idle workers leave the cores to the test
     "distributed.scheduler.work-stealing": False,

@@ -15,6 +15,7 @@ import dask
 import pytest
 import ranks
 from distributed import Client
+from distributed.core import Status
 
 from daskkern.cluster import local
 from daskkern.cluster.gang import run_gang
@@ -42,6 +43,20 @@ def test_the_cluster_is_closed_when_the_command_fails() -> None:
     with pytest.raises(KeyboardInterrupt), connect(workers=1):
         raise KeyboardInterrupt
     wait_until(lambda: {process.pid for process in child_processes()} <= before, what="the end of the workers")
+
+
+def test_a_worker_that_is_lost_twice_comes_back_twice() -> None:
+    with connect(workers=1) as connection:
+        workers = connection.client.cluster.workers
+        first, begun = workers[0].process.pid, time.monotonic()
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: workers[0].process.status == Status.running and workers[0].process.pid != first, 30)
+        time.sleep(max(0.0, begun + 14.0 - time.monotonic()))
+        second = workers[0].process.pid
+        os.kill(second, signal.SIGKILL)
+        time.sleep(3.0)  # Dask looks 15 s after the first loss
+        wait_until(lambda: 0 in workers and workers[0].process.pid != second, 30, what="a third worker")
+        connection.client.wait_for_workers(1, timeout=30)
 
 
 def test_a_busy_dashboard_port_is_no_matter() -> None:
