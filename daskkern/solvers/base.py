@@ -130,14 +130,17 @@ class Solver(ABC, Generic[State]):
     """Rows of an automatic batch; None derives them from the data: half of where steps grow no longer."""
     needs_rows: ClassVar[bool] = False
     """Whether steps need the rows of a batch beside its kernel block."""
-    row_numbers: ClassVar[int] = 0
-    """How many numbers of each output are kept for every training row, dealt to the ranks."""
     row_products: ClassVar[bool] = False
     """Whether steps need the inner products of a batch's rows."""
     each_row_once: ClassVar[bool] = False
     """Whether a pass must meet every row once, so that rows cannot be drawn in another proportion."""
     moves: ClassVar[bool] = False
     """Whether the solver finds the points of its columns itself: see :meth:`points`. It runs on one rank."""
+
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers of each output are kept for every training row, dealt to the ranks."""
+        return 0
 
     @property
     def scores_each(self) -> int:

@@ -74,9 +74,9 @@ class BSGD(Solver[BSGDRun]):
     ----------
     strategy : {"auto", "removal", "projection", "merging"}
         What is done about a point too many. "removal" costs one kernel column of the batch, "projection" a
-        factorisation of order n^3, "merging" a line search for each of n pairs; it needs the Gaussian kernel, where a
-        point on the line between two has the largest inner product with their sum. "auto" merges with a Gaussian
-        kernel, and removes with others.
+        factorisation of order n^3, "merging" a look at n pairs; it needs the Gaussian kernel, where a point on the line
+        between two has the largest inner product with their sum. "auto" merges with a Gaussian kernel, and removes
+        with others.
     """
 
     name: ClassVar[str] = "bsgd"
@@ -128,7 +128,7 @@ class BSGD(Solver[BSGDRun]):
         return scipy.sparse.csr_matrix(kept) if state.sparse else kept
 
     def moving_bytes(self, p: int, d: int, itemsize: int) -> int:
-        matrices = 4 * (p + 1) ** 2 * 8 if self.strategy == "projection" else 0
+        matrices = 0 if self.strategy == "removal" else 4 * ((p + 1) ** 2 + (p + 1) * d) * 8  # of merging, in float64
         return 5 * (p + 1) * d * itemsize + matrices  # the state, its successor, and either prepared
 
     def finish(self, problem: Problem, state: BSGDRun, comm: Communicator) -> Array:

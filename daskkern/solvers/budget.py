@@ -3,7 +3,7 @@
 References
 ----------
 Wang, Crammer and Vucetic, "Breaking the curse of kernelization: budgeted stochastic gradient descent for large-scale
-SVM training", JMLR 2012 (removal, projection, merging by a golden section).
+SVM training", JMLR 2012 (removal, projection; merging is in :mod:`daskkern.solvers.merging`).
 """
 
 import numpy as np
@@ -13,10 +13,12 @@ from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.namespace import to_host
 from daskkern.kernels import Points
 from daskkern.solvers.base import Batch, Problem
+from daskkern.solvers.merging import LogKernel, best_merge, logarithm, merged
 from daskkern.solvers.row_by_row import Sequence
 
-_GOLDEN = (5**0.5 - 1) / 2
-_SEARCH_STEPS = 20  # of the golden section: h is known to 1e-4
+_HELD = 8
+"""Support points, for each row of a batch, up to which the kernel between all of them is held when points are merged:
+a product of matrices then, with less work than a product for every merge."""
 
 
 class BudgetedRows:
@@ -41,6 +43,8 @@ class BudgetedRows:
         np.fill_diagonal(gram, self._kernel.diagonal(X))
         weight = None if batch.weight is None else to_host(batch.weight)
         self.rows = Sequence(scores, gram, to_host(batch.y), weight)
+        held = strategy == "merging" and len(points) <= _HELD * batch.size
+        self._logs = LogKernel(self._kernel, self.points, X, prepared.shift) if held else None
 
     def meet(self, i: int, shrink: float, eta: float) -> None:
         """Make the step of row i, and put the model back on its budget."""
@@ -52,6 +56,8 @@ class BudgetedRows:
             return
         place = self._free()[0]
         self.points[place], self.coef[place] = self._X[i], delta[0]
+        if self._logs is not None:
+            self._logs.put(place, i)
         if not self._free().size:
             {"removal": self._remove, "projection": self._project, "merging": self._merge}[self._strategy]()
 
@@ -86,53 +92,34 @@ class BudgetedRows:
     def _merge(self) -> None:
         """Merge the point of the least term with the one that makes the model change least."""
         i = self._least()
-        kappa = self._kernel.block(self.points[i : i + 1], self._prepared(self.points))[0].astype(np.float64)
-        h, lost = best_merges(self.coef[i], self.coef, np.minimum(kappa, 1.0))
-        lost[i] = np.inf
-        j = int(lost.argmin())
-        point = (h[j] * self.points[i] + (1 - h[j]) * self.points[j]).astype(self.points.dtype)
-        coef = self.coef[i] * kappa[j] ** ((1 - h[j]) ** 2) + self.coef[j] * kappa[j] ** (h[j] ** 2)
+        logs = self._logs_with(i)
+        j, h = best_merge(self.coef[i], self.coef, logs, i)
+        coef = merged(self.coef[i], self.coef[j], float(logs[j]), h)
         self._drop([i, j])
-        self.points[i], self.coef[i] = point, coef
-        self.rows.scores += self._columns(self.points[i : i + 1]) * coef
+        self.points[i], self.coef[i] = h * self.points[i] + (1 - h) * self.points[j], coef
+        if self._logs is not None:
+            self._logs.merge(i, j, h)
+        self.rows.scores += self._columns([i]) * coef
 
     def _drop(self, places: list[int]) -> None:
         """Take the terms at `places` out of the model."""
-        self.rows.scores -= self._columns(self.points[places]) @ self.coef[places]
+        self.rows.scores -= self._columns(places) @ self.coef[places]
         self.coef[places] = 0
 
-    def _columns(self, points: HostArray) -> FloatArray:
-        """Return the kernel values of the batch's rows with some points."""
-        values: FloatArray = self._kernel.block(self._left, self._prepared(points)).astype(np.float64)
+    def _columns(self, places: list[int]) -> FloatArray:
+        """Return the kernel values of the batch's rows with the points at `places`."""
+        if self._logs is not None:
+            return np.exp(self._logs.rows[:, places])
+        values: FloatArray = self._kernel.block(self._left, self._prepared(self.points[places])).astype(np.float64)
         return values
+
+    def _logs_with(self, i: int) -> FloatArray:
+        """Return the logarithms of a Gaussian kernel between point i and all."""
+        if self._logs is not None:
+            return self._logs.points[i]
+        return logarithm(self._kernel.block(self.points[i : i + 1], self._prepared(self.points))[0].astype(np.float64))
 
     def _prepared(self, rows: HostArray) -> Points:
         like = self._problem.part.points
         shift = None if like.shift is None else to_host(like.shift)
         return self._kernel.points(rows, shift, precision=like.precision)
-
-
-def best_merges(a: FloatArray, others: FloatArray, kappa: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return where on the line between two points of a Gaussian kernel their terms merge best, and what is lost.
-
-    The terms have coefficients a (c,) and `others` (k, c), and the points the kernel values `kappa` (k,). The merged
-    point is ``h x + (1 - h) x_other``: its coefficient ``a kappa^((1-h)^2) + a_other kappa^(h^2)`` makes the change of
-    the model least, and lost (k,) is its squared norm. Golden sections find a local optimum, which for coefficients of
-    opposite signs may be an end of the line.
-    """
-    square, squares, cross = float(a @ a), (others**2).sum(axis=1), others @ a
-
-    def kept(h: FloatArray) -> FloatArray:
-        near, far = kappa ** ((1 - h) ** 2), kappa ** (h**2)
-        return square * near**2 + 2 * cross * near * far + squares * far**2
-
-    low, high = np.zeros_like(kappa), np.ones_like(kappa)
-    for _ in range(_SEARCH_STEPS):
-        first, second = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        left = kept(first) > kept(second)
-        low, high = np.where(left, low, first), np.where(left, second, high)
-    choices = np.stack([(low + high) / 2, np.zeros_like(kappa), np.ones_like(kappa)])
-    values = np.stack([kept(h) for h in choices])
-    best = values.argmax(axis=0)
-    columns = np.arange(len(kappa))
-    return choices[best, columns], square + squares + 2 * cross * kappa - values[best, columns]

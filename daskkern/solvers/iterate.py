@@ -23,6 +23,7 @@ from daskkern.solvers.base import Problem
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 WEIGHTS = ("uniform", "linear")
+_ALL = slice(None)
 _LEAST_SCALE = 0.5
 """Below it the scale is multiplied in: the two terms of a mean grow like 1 / scale, and cancel."""
 
@@ -130,38 +131,38 @@ class Iterate:
             self.v[...] *= self.scale
         return replace(self, scale=1.0, since=0.0)
 
-    def last(self) -> Array:
-        """Return the coefficients, a copy."""
-        return self.v * self.scale
+    def last(self, where: IntArray | slice = _ALL) -> Array:
+        """Return the coefficients of the columns `where`, a copy."""
+        return self.v[where] * self.scale
 
-    def mean(self) -> Array:
-        """Return the mean of the iterates, a copy; the last one before averaging has begun."""
+    def mean(self, where: IntArray | slice = _ALL) -> Array:
+        """Return the mean of the iterates at the columns `where`, a copy; the last one before averaging has begun."""
         if self.total is None or self.lag is None:
-            return self.last()
-        return (self.total + (self.since * self.v - self.lag)) * (1 / self.weight)
+            return self.last(where)
+        return (self.total[where] + (self.since * self.v[where] - self.lag[where])) * (1 / self.weight)
 
-    def shards(self, ids: IntArray) -> dict[str, Shard]:
-        """Return the arrays, whose rows are numbered by `ids`, for a snapshot."""
+    def shards(self, ids: IntArray, prefix: str = "") -> dict[str, Shard]:
+        """Return the arrays, whose rows are numbered by `ids`, for a snapshot, under names with `prefix`."""
         arrays = {"v": self.v, "total": self.total, "lag": self.lag}
-        return {name: Shard(ids, array) for name, array in arrays.items() if array is not None}
+        return {prefix + name: Shard(ids, array) for name, array in arrays.items() if array is not None}
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers, for a snapshot."""
         names = ("scale", "step", "since", "weight")
         return {name: getattr(self, name) for name in names} | {"averaged_from": self.averaging.start}
 
-    def restored(self, saved: Snapshot, ids: IntArray, xp: ModuleType) -> "Iterate":
+    def restored(self, saved: Snapshot, ids: IntArray, xp: ModuleType, prefix: str = "") -> "Iterate":
         """Return the iterate as a snapshot has it. A mean that began elsewhere than this run's is begun anew."""
         numbers = saved.numbers
         run = replace(
-            self, v=xp.asarray(saved.rows("v", ids)), scale=float(numbers["scale"]), step=int(numbers["step"])
+            self, v=xp.asarray(saved.rows(prefix + "v", ids)), scale=float(numbers["scale"]), step=int(numbers["step"])
         )
-        if numbers["averaged_from"] != self.averaging.start or "total" not in saved.shards:
+        if numbers["averaged_from"] != self.averaging.start or prefix + "total" not in saved.shards:
             return run
         return replace(
             run,
-            total=xp.asarray(saved.rows("total", ids)),
-            lag=xp.asarray(saved.rows("lag", ids)),
+            total=xp.asarray(saved.rows(prefix + "total", ids)),
+            lag=xp.asarray(saved.rows(prefix + "lag", ids)),
             since=float(numbers["since"]),
             weight=float(numbers["weight"]),
         )

@@ -39,6 +39,8 @@ class MISO(SDCA):
         is known; 0 never ends it.
     gap_every : int
         Epochs from one gap to the next. It takes one more pass over the rows.
+    averaging : float
+        Share of the run, at its end, whose iterates are averaged; 0 returns the last.
     """
 
     name: ClassVar[str] = "miso"

@@ -81,13 +81,16 @@ class Norma(Solver[NormaRun]):
     name: ClassVar[str] = "norma"
     bases: ClassVar[tuple[str, ...]] = ("all rows",)
     auto_batch: ClassVar[int | None] = 128
-    row_numbers: ClassVar[int] = 2
     row_products: ClassVar[bool] = True
 
     schedule: str = "inverse_root"
     theta: float = 1.0
     truncation: int | None = None
     averaging: float = 0.0
+
+    @property
+    def row_numbers(self) -> int:
+        return 2
 
     def __post_init__(self) -> None:
         if self.schedule not in ("inverse_root", "constant"):

@@ -96,7 +96,6 @@ class SAG(Solver[SAGRun]):
     bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
     ability: ClassVar[tuple[type[Any], str] | None] = (Smooth, "a smooth gradient")
     auto_batch: ClassVar[int | None] = 128
-    row_numbers: ClassVar[int] = 1
     row_products: ClassVar[bool] = True
     each_row_once: ClassVar[bool] = True
 
@@ -104,6 +103,10 @@ class SAG(Solver[SAGRun]):
     steps: str = "auto"
     order: str = "uniform"
     tol: float = 1e-5
+
+    @property
+    def row_numbers(self) -> int:
+        return 1
 
     def __post_init__(self) -> None:
         for name, value, known in (

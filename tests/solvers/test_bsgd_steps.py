@@ -13,8 +13,8 @@ from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import Hinge, Logistic, Loss
 from daskkern.solvers import BSGD, Pegasos, Problem
-from daskkern.solvers.budget import best_merges
 from daskkern.solvers.columns import ColumnSetup
+from daskkern.solvers.merging import LogKernel, best_merge
 
 
 def _problem(task: Task, budget: int) -> Problem:
@@ -103,7 +103,8 @@ def test_points_too_many_are_removed_as_by_a_loop(strategy: str, accuracy: float
 def test_a_merge_loses_least_and_knows_what(a: list[float], b: list[float], kappa: float) -> None:
     x, z = np.zeros((1, 1)), np.array([[np.sqrt(-2 * np.log(kappa))]])
     one, other = np.array(a), np.array([b])
-    h, lost = best_merges(one, other, np.array([kappa]))
+    j, best = best_merge(one, np.array([a, b]), np.log([1.0, kappa]), 0)
+    assert j == 1  # the other one
     grid = np.linspace(0, 1, 41)
 
     def change(h: float) -> float:
@@ -112,10 +113,37 @@ def test_a_merge_loses_least_and_knows_what(a: list[float], b: list[float], kapp
         terms = np.vstack([one, other[0], -coef])
         return float(np.trace(terms.T @ Gaussian(1.0).block(points.copy(), points) @ terms))
 
-    assert lost[0] == pytest.approx(change(float(h[0])), abs=1e-9)
-    assert lost[0] <= float(one @ one) * (1 - kappa**2) + 1e-9  # no more than a projection on the other point
-    if one @ other[0] >= 0 and kappa > np.exp(-2):  # nearer ones have one best point
-        assert lost[0] <= min(change(float(step)) for step in grid) + 1e-4
+    assert change(best) <= min(change(float(step)) for step in grid) + 1e-4 * float(one @ one + other[0] @ other[0])
+    assert change(best) <= float(one @ one) * (1 - kappa**2) + 1e-9  # no more than a projection on the other point
+
+
+def test_the_pair_that_loses_least_is_merged() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        points, coef = rng.standard_normal((12, 2)), rng.standard_normal((12, 3))
+        K = Gaussian(1.0).block(points.copy(), points)
+        grid = np.linspace(0, 1, 401)[:, None]
+        kept = [
+            (((coef[0] * K[0, j] ** ((1 - grid) ** 2)) + coef[j] * K[0, j] ** (grid**2)) ** 2).sum(axis=1).max()
+            for j in range(1, 12)
+        ]
+        lost = (coef[1:] ** 2).sum(axis=1) + 2 * coef[1:] @ coef[0] * K[0, 1:] - kept
+        assert best_merge(coef[0], coef, np.log(K[0]), 0)[0] == 1 + lost.argmin()
+
+
+def test_kernel_values_follow_points_that_are_replaced() -> None:
+    rng = np.random.default_rng(1)
+    kernel, X, points = Gaussian(np.array([0.5, 2.0, 1.0])), rng.standard_normal((6, 3)), rng.standard_normal((5, 3))
+    logs = LogKernel(kernel, points, X, None)
+    points[2] = X[4]
+    logs.put(2, 4)
+    points[1] = 0.3 * points[1] + 0.7 * points[2]
+    logs.merge(1, 2, 0.3)
+    points[0] = X[0]
+    logs.put(0, 0)
+    assert_allclose(np.exp(logs.points), kernel.block(points.copy(), points), rtol=1e-12)
+    assert_allclose(np.exp(logs.rows), kernel.block(X, points), rtol=1e-12)
+    assert_allclose(logs.points.diagonal(), 0, atol=0)
 
 
 def test_few_points_classify_as_well_as_all_unless_they_are_only_removed() -> None:

@@ -1,5 +1,6 @@
 """SDCA: the iterates of the sequential method, the duality gap as a certificate, and the answers of liblinear."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -27,9 +28,11 @@ from daskkern.training.settings import FitSettings
 ALPHA = 1e-2
 
 
-def _fit(loss: Loss, basis: BasisSpec, epochs: int, tol: float = 0.0, gap_every: int = 1, batch_size: int = 32) -> Fit:
+def _fit(
+    loss: Loss, basis: BasisSpec, epochs: int, tol: float = 0.0, gap_every: int = 1, averaging: float = 0.0
+) -> Fit:
     settings = FitSettings(
-        Laplacian(3.0), loss, basis, SDCA(tol, gap_every), ALPHA, max_epochs=epochs, batch_size=batch_size,
+        Laplacian(3.0), loss, basis, SDCA(tol, gap_every, averaging), ALPHA, max_epochs=epochs, batch_size=32,
         dtype="float64", device="cpu", fit_intercept=False,
     )  # fmt: skip
     return Fit.of(_source(weighted=True, regression="regression" in loss.tasks), settings)
@@ -42,8 +45,8 @@ def _inner_products(fit: Fit) -> HostArray:
     return phi @ phi.T
 
 
-def _sequential(fit: Fit, epochs: int) -> tuple[HostArray, HostArray]:
-    """Return scores and dual variables after `epochs`, one row at a time."""
+def _path(fit: Fit, epochs: int) -> Iterator[tuple[HostArray, HostArray]]:
+    """Yield scores and dual variables after each batch of `epochs`, one row at a time."""
     K, plan, loss = _inner_products(fit), fit.prepared.plan, fit.settings.loss
     assert isinstance(loss, Dual)
     y = fit.prepared.targets.encode(fit.source.y)
@@ -56,7 +59,27 @@ def _sequential(fit: Fit, epochs: int) -> tuple[HostArray, HostArray]:
                 z = K[[i]] @ (weight[:, None] * u) / (ALPHA * n)
                 u[[i]] = loss.dual_step(z, u[[i]], y[[i]], np.array([[weight[i] * K[i, i] / (ALPHA * n)]]))
             step += 1
-    return K @ (weight[:, None] * u) / (ALPHA * n), u
+            yield K @ (weight[:, None] * u) / (ALPHA * n), u.copy()
+
+
+def _sequential(fit: Fit, epochs: int) -> tuple[HostArray, HostArray]:
+    """Return scores and dual variables after `epochs`."""
+    return list(_path(fit, epochs))[-1]
+
+
+def _mean(fit: Fit, epochs: int, averaging: float) -> tuple[HostArray, HostArray]:
+    """Return the means of scores and dual variables over the last share of `epochs`."""
+    path = list(_path(fit, epochs))
+    last = path[round(len(path) * (1 - averaging)) - 1 :]
+    return np.mean([scores for scores, _ in last], axis=0), np.mean([u for _, u in last], axis=0)
+
+
+@pytest.mark.parametrize("basis", [AllRows(), RandomFeatures(30), Linear()], ids=lambda basis: basis.name)
+def test_the_last_iterates_are_averaged(basis: BasisSpec) -> None:
+    fit = _fit(Hinge(), basis, 3, gap_every=3, averaging=0.5)
+    expected, _ = _mean(fit, 3, 0.5)
+    for ranks in (1, 3):
+        np.testing.assert_allclose(fit.scores(fit.results(ranks)), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("loss", [Hinge(), Logistic(), MulticlassHinge()], ids=lambda loss: loss.name)
@@ -89,15 +112,16 @@ def test_miso_needs_no_conjugate() -> None:
         KernelClassifier("linear", "hinge", Linear(), MISO(), ALPHA).fit(np.eye(4), [0, 1, 0, 1])
 
 
+@pytest.mark.parametrize("averaging", [0.0, 0.5])
 @pytest.mark.parametrize("loss", [Hinge(), Squared(), MulticlassHinge()], ids=lambda loss: loss.name)
-def test_the_gap_is_primal_minus_dual(loss: Loss) -> None:
+def test_the_gap_is_primal_minus_dual(loss: Loss, averaging: float) -> None:
     assert isinstance(loss, Dual)
-    fit = _fit(loss, AllRows(), 3)
+    fit = _fit(loss, AllRows(), 3, averaging=averaging)
     events: list[Event] = []
     fit.results(2, listen=events.append)
     told = [event for event in events if isinstance(event, OptimalityMeasured)]
     assert [event.epoch for event in told] == [1, 2, 3]
-    scores, u = _sequential(fit, 3)
+    scores, u = _mean(fit, 3, averaging)
     y, weight = fit.prepared.targets.encode(fit.source.y), fit.source.weight / fit.source.weight.mean()
     norm = float((weight[:, None] * u * scores).sum()) / (ALPHA * len(y))
     primal = float(np.mean(weight * loss.value(scores, y))) + ALPHA / 2 * norm
@@ -159,6 +183,8 @@ def test_what_has_no_dual_is_refused() -> None:
         SDCA(tol=-1)
     with pytest.raises(SpecError, match="gap_every=0 was asked"):
         SDCA(gap_every=0)
+    with pytest.raises(SpecError, match="averaging=2 was asked of SDCA"):
+        SDCA(averaging=2)
 
 
 def test_sparse_rows_give_the_model_of_dense_ones() -> None:
