@@ -1,7 +1,7 @@
 """Random features that are drawn again whenever they are used: a model of any number of them is numbers only."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +22,20 @@ from daskkern.kernels.spectral import in_row_coordinates, seen_features, spectra
 _STREAM = 83
 MOST_DRAWN = 1 << 24
 """Most columns: numbers that float32 tells apart."""
+KEPT_BYTES = 1 << 26
+"""Bytes of weights that points keep for their next product; those beyond are drawn again, at three times the cost of a
+product with batches of 128 rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnPoints(Points):
+    """Column numbers, with the weights of the first whole pieces that a product asked for: at most KEPT_BYTES.
+
+    They are `owner`'s, and of no use to another kernel.
+    """
+
+    owner: Kernel | None = None
+    kept: dict[int, Points] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,7 +114,9 @@ class Drawn(Kernel):
         like = self._neuron.points(xp.zeros((1, self.n_features), Z.dtype), precision=precision)
         side = Side(numbers, None, None, None)
         cuts = cut_blocks(Z.shape[0], blocks)
-        return Points(Z.shape[0], self.n_features, Z.dtype, None, cuts, side, parts=(like,), precision=precision)
+        return DrawnPoints(
+            Z.shape[0], self.n_features, Z.dtype, None, cuts, side, parts=(like,), precision=precision, owner=self
+        )
 
     def left(self, X: Array, right: Points) -> Left:
         return self._neuron.left(X, right.parts[0])
@@ -147,13 +163,20 @@ class Drawn(Kernel):
         """Yield each piece of the columns with its weights, without columns at its ends whose rows of `A` are 0."""
         assert right.side is not None
         numbers, like = right.side.rows, right.parts[0]
+        kept = right.kept if isinstance(right, DrawnPoints) and right.owner is self else {}
         xp = module_of(self._like(right))
         for cut in right.blocks:
             run = cut if A is None else _without_zeros(cut, A)
             if run.start == run.stop:
                 continue
-            rows = self._weights_of(numbers[run]).astype(right.dtype)
-            yield run, self._neuron.points(xp.asarray(rows), precision=like.precision)
+            points = kept.get(cut.start) if run == cut else None
+            if points is None:
+                rows = self._weights_of(numbers[run]).astype(right.dtype)
+                points = self._neuron.points(xp.asarray(rows), precision=like.precision)
+                held = sum(each.size for each in kept.values()) + points.size
+                if run == cut and held * self.n_features * right.dtype.itemsize <= KEPT_BYTES:
+                    kept[cut.start] = points
+            yield run, points
 
     def _weights_of(self, numbers: HostArray) -> FloatArray:
         """Return the weights (k, d) of columns."""

@@ -43,6 +43,7 @@ class BudgetedRows:
         np.fill_diagonal(gram, self._kernel.diagonal(X))
         weight = None if batch.weight is None else to_host(batch.weight)
         self.rows = Sequence(scores, gram, to_host(batch.y), weight)
+        self._square: FloatArray = np.array(self._kernel.diagonal(self.points), np.float64)  # k(x, x)
         held = strategy == "merging" and len(points) <= _HELD * batch.size
         self._logs = LogKernel(self._kernel, self.points, X, prepared.shift) if held else None
 
@@ -55,7 +56,7 @@ class BudgetedRows:
         if not delta.any():
             return
         place = self._free()[0]
-        self.points[place], self.coef[place] = self._X[i], delta[0]
+        self.points[place], self.coef[place], self._square[place] = self._X[i], delta[0], self.rows.gram[i, i]
         if self._logs is not None:
             self._logs.put(place, i)
         if not self._free().size:
@@ -66,7 +67,7 @@ class BudgetedRows:
 
     def _least(self) -> int:
         """Return the point whose term has the least norm."""
-        return int(((self.coef**2).sum(axis=1) * self._kernel.diagonal(self.points)).argmin())
+        return int((np.einsum("kc,kc->k", self.coef, self.coef) * self._square).argmin())
 
     def _remove(self) -> None:
         self._drop([self._least()])
@@ -75,7 +76,7 @@ class BudgetedRows:
         """Remove a point, and change the coefficients of the others so that the model changes least."""
         j = self._least()
         K = self._kernel.block(self.points, self._prepared(self.points)).astype(np.float64)
-        np.fill_diagonal(K, self._kernel.diagonal(self.points))
+        np.fill_diagonal(K, self._square)
         rest = np.delete(np.arange(len(K)), j)
         inner = K[np.ix_(rest, rest)]
         jitter = len(K) * float(np.finfo(self.points.dtype).eps) * float(np.trace(inner)) / len(rest)

@@ -44,6 +44,7 @@ class MISO(SDCA):
     """
 
     name: ClassVar[str] = "miso"
+    averaging: float | str = 0.0
     ability: ClassVar[tuple[type[Any], str] | None] = (Smooth, "a smooth gradient")
 
     def sweeps(self, epoch: int, loss: Loss) -> int:

@@ -6,6 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +228,8 @@ class _Watch:
         elif isinstance(event, EpochFinished):
             self._seconds += event.seconds
             score = event.validation_score
-            error = 1 - score if self._counts else max(0.0, 1 - score) ** 0.5
-            self.points.append((round(self._seconds, 3), error))
+            if not isnan(score):  # as it is for an epoch that the budget cut
+                error = 1 - score if self._counts else max(0.0, 1 - score) ** 0.5
+                self.points.append((round(self._seconds, 3), error))
         if self._told is not None:
             self._told(self._name, event)

@@ -74,15 +74,15 @@ EXPLICIT = (
     System(
         "doubly_ridge", "doubly stochastic gradients: new random features with every batch, drawn again when needed",
         "Dai et al., NeurIPS 2014", _RANDOM,
-        DoublySGD(), DoublyStochastic(64), alpha=1e-5, batch_size=64, max_epochs=20,
+        DoublySGD(), DoublyStochastic(16), alpha=1e-5, batch_size=64, max_epochs=20,
     ),
     System(
         "doubly_svm", "doubly stochastic gradients for a support vector machine", "Dai et al., NeurIPS 2014", _RANDOM,
-        DoublySGD(), DoublyStochastic(64), "hinge", None, alpha=1e-5, batch_size=64, max_epochs=20,
+        DoublySGD(), DoublyStochastic(16), "hinge", None, alpha=1e-5, batch_size=64, max_epochs=20,
     ),
     System(
         "doubly_logistic", "doubly stochastic gradients for logistic regression", "Dai et al., NeurIPS 2014", _RANDOM,
-        DoublySGD(), DoublyStochastic(64), "logistic", None, alpha=1e-5, batch_size=64, max_epochs=20,
+        DoublySGD(), DoublyStochastic(16), "logistic", None, alpha=1e-5, batch_size=64, max_epochs=20,
     ),
     System(
         "n_pegasos", "Pegasos on Nystrom features", "Pfahler and Morik, ECML PKDD 2018", _KERNEL,
@@ -94,7 +94,7 @@ EXPLICIT = (
     ),
     System(
         "asset", "averaged SGD for a support vector machine on Nystrom features", "Lee and Wright, 2011", _KERNEL,
-        SGD("inverse_root", averaging=0.5), _NF, "hinge", None, alpha=1e-6, batch_size=8, max_epochs=20,
+        SGD("inverse_root", 16.0, averaging=0.5), _NF, "hinge", None, alpha=1e-6, batch_size=8, max_epochs=20,
     ),
     System(
         "llsvm", "a linear support vector machine on Nystrom features of k-means landmarks",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS
 from daskkern.kernels import native
+from daskkern.kernels.drawn import KEPT_BYTES
 
 Items = tuple[tuple[str, int], ...]
 
@@ -234,6 +235,7 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     device["coefficients"] = 10 * z.own * padded(z.c) * z.itemsize
     if z.drawn:  # products take a piece of them at a time
         device["coefficients"] = 6 * z.own * z.c * z.itemsize
+        device["drawn features"] = min(KEPT_BYTES, z.own * z.d * z.itemsize) + points_bytes(z.drawn, z.d, z.itemsize)
     if z.sketch:
         # Vectors of own rows and of all, and the features with what they are made of.
         device["coefficients"] += (12 * z.own + 2 * z.n) * padded(z.c) * 8

@@ -189,6 +189,28 @@ def test_products_skip_coefficients_of_zero() -> None:
     assert asked == [1]
 
 
+def test_weights_of_the_first_pieces_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.kernels.drawn.KEPT_BYTES", 2 * 16 * 6 * 8 + 100)
+    blocks: list[int] = []
+
+    class Watched(Drawn):
+        def weights(self, number: int) -> HostArray:
+            blocks.append(number)
+            return super().weights(number)
+
+    X, A = np.random.default_rng(0).standard_normal((5, 6)), np.random.default_rng(1).standard_normal((48, 2))
+    kernel, cuts = Watched(Gaussian(2.0), 5, 8, 6), [slice(0, 16), slice(16, 32), slice(32, 48)]
+    points = kernel.points(np.arange(48.0)[:, None], blocks=cuts)
+    first = kernel.matvec(X, points, A)
+    assert blocks == [0, 1, 2, 3, 4, 5]
+    np.testing.assert_array_equal(kernel.matvec(X, points, A), first)
+    assert blocks[6:] == [4, 5]  # the third piece did not fit
+    np.testing.assert_allclose(first, Drawn(Gaussian(2.0), 5, 8, 6).block(X, points) @ A, atol=1e-13)
+    later = A.copy()
+    later[:8] = 0  # a piece in part: drawn for itself
+    np.testing.assert_allclose(kernel.matvec(X, points, later), kernel.block(X, points) @ later, atol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -82,6 +82,11 @@ def test_the_last_iterates_are_averaged(basis: BasisSpec) -> None:
         np.testing.assert_allclose(fit.scores(fit.results(ranks)), expected, atol=1e-9)
 
 
+def test_losses_with_kinks_are_averaged() -> None:
+    assert SDCA().averaged_share(Hinge()) == 0.5
+    assert SDCA().averaged_share(Squared()) == 0
+
+
 @pytest.mark.parametrize("loss", [Hinge(), Logistic(), MulticlassHinge()], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("basis", [AllRows(), RandomFeatures(30), Linear()], ids=lambda basis: basis.name)
 def test_the_iterates_are_those_of_the_sequential_method(loss: Loss, basis: BasisSpec) -> None:
@@ -185,6 +190,8 @@ def test_what_has_no_dual_is_refused() -> None:
         SDCA(gap_every=0)
     with pytest.raises(SpecError, match="averaging=2 was asked of SDCA"):
         SDCA(averaging=2)
+    with pytest.raises(SpecError, match=r"averaging='all' was asked of SDCA.*or 'auto'"):
+        SDCA(averaging="all")
 
 
 def test_sparse_rows_give_the_model_of_dense_ones() -> None:
