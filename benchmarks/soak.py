@@ -1,6 +1,6 @@
 """Fits without end on a cluster whose workers die at random: nothing may be lost, and every answer must be right.
 
-Several clients submit fits, attached and detached, for any number of workers, with every solver; meanwhile workers are
+Several clients submit fits, attached and detached, for any number of workers, by five solvers; meanwhile workers are
 killed (-9), and now and then stopped (SIGSTOP). Each model's scores are compared with those of an undisturbed fit.
 Writes a file of figures: faults, fits, how often gangs were formed anew, and how long fits took.
 """
@@ -29,10 +29,11 @@ from sklearn.datasets import load_digits
 
 import daskkern
 from daskkern import AllRows, Landmarks
+from daskkern.basis import DoublyStochastic
 from daskkern.cluster.gang import GangSettings
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
-from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster, worker_pids
 from daskkern.training.detached import submit
 from daskkern.training.fit import fit
@@ -47,6 +48,8 @@ CASES = {
     "eigenpro, landmarks": (Landmarks(200), EigenPro(window=3)),
     "eigenpro, all rows": (AllRows(), EigenPro()),
     "nystrom_sgd": (Landmarks(150), NystromSGD(mode="streamed")),
+    "falkon": (Landmarks(150), Falkon()),
+    "doubly_sgd": (DoublyStochastic(32), DoublySGD()),
 }
 
 WHAT = {"fits": "n_fits", "faults": "n_faults", "gangs_formed_anew_of_the_last_fits": "n_gangs_formed_anew"}
@@ -74,7 +77,7 @@ class Ground:
 
 def settings_for(case: str) -> FitSettings:
     basis, solver = CASES[case]
-    return FitSettings(Gaussian(1.5), SquaredHinge(), basis, solver, max_epochs=10, batch_size=64, device="cpu")
+    return FitSettings(Gaussian(1.5), SquaredHinge(), basis, solver, 1e-4, max_epochs=10, batch_size=64, device="cpu")
 
 
 def prepare(folder: Path) -> Ground:
