@@ -117,8 +117,8 @@ class DoublyStochastic:
     """Random features that grow with the steps: ``f(x) = sum_t sum_j phi(x; w_tj) a_tj``, a block of them a step.
 
     The features of a block approximate the kernel by themselves, and those of all steps more and more nearly. They are
-    drawn again from the seed whenever they are used: the trained model holds coefficients, and no features. For
-    Gaussian, Laplacian, Matern, Cauchy and arc-cosine kernels.
+    drawn again from the seed when they are used, but for the first 64 MiB of them: a stored model has coefficients and
+    no features. For Gaussian, Laplacian, Matern, Cauchy and arc-cosine kernels.
 
     Parameters
     ----------

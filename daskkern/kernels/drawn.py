@@ -25,16 +25,20 @@ MOST_DRAWN = 1 << 24
 KEPT_BYTES = 1 << 26
 """Bytes of weights that points keep for their next product; those beyond are drawn again, at three times the cost of a
 product with batches of 128 rows."""
+_PADDED = 256
+"""Columns by which a prepared piece may be longer."""
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnPoints(Points):
-    """Column numbers, with the weights of the first whole pieces that a product asked for: at most KEPT_BYTES.
+    """Column numbers, with the weights of the first whole pieces once a product has asked for them.
 
-    They are `owner`'s, and of no use to another kernel.
+    Pieces are kept up to column `keeps`, at most KEPT_BYTES. They are `owner`'s, and of no use to another kernel.
+    Threads may share the points: an entry of `kept` is the same whoever makes it.
     """
 
     owner: Kernel | None = None
+    keeps: int = 0
     kept: dict[int, Points] = field(default_factory=dict)
 
 
@@ -43,7 +47,8 @@ class Drawn(Kernel):
     """Columns in blocks of random features, no kernel; its points are column numbers, (p, 1).
 
     Column number j is feature ``j % width`` of block ``j // width``, whose weights come from (seed, block number) by a
-    counter-based generator: the same on every machine, and never stored. The inner product of the features of a block
+    counter-based generator: the same on every machine, and no part of a model. Prepared points keep those of their first
+    columns, up to KEPT_BYTES, from one product to the next. The inner product of the features of a block
     is an unbiased estimate of the kernel: every block is a sample of its own.
 
     Parameters
@@ -115,8 +120,9 @@ class Drawn(Kernel):
         side = Side(numbers, None, None, None)
         cuts = cut_blocks(Z.shape[0], blocks)
         return DrawnPoints(
-            Z.shape[0], self.n_features, Z.dtype, None, cuts, side, parts=(like,), precision=precision, owner=self
-        )
+            Z.shape[0], self.n_features, Z.dtype, None, cuts, side, parts=(like,), precision=precision,
+            owner=self, keeps=_keeps(cuts, self.n_features * Z.dtype.itemsize),
+        )  # fmt: skip
 
     def left(self, X: Array, right: Points) -> Left:
         return self._neuron.left(X, right.parts[0])
@@ -163,7 +169,8 @@ class Drawn(Kernel):
         """Yield each piece of the columns with its weights, without columns at its ends whose rows of `A` are 0."""
         assert right.side is not None
         numbers, like = right.side.rows, right.parts[0]
-        kept = right.kept if isinstance(right, DrawnPoints) and right.owner is self else {}
+        own = isinstance(right, DrawnPoints) and right.owner is self
+        kept, keeps = (right.kept, right.keeps) if isinstance(right, DrawnPoints) and own else ({}, 0)
         xp = module_of(self._like(right))
         for cut in right.blocks:
             run = cut if A is None else _without_zeros(cut, A)
@@ -173,8 +180,7 @@ class Drawn(Kernel):
             if points is None:
                 rows = self._weights_of(numbers[run]).astype(right.dtype)
                 points = self._neuron.points(xp.asarray(rows), precision=like.precision)
-                held = sum(each.size for each in kept.values()) + points.size
-                if run == cut and held * self.n_features * right.dtype.itemsize <= KEPT_BYTES:
+                if run == cut and cut.stop <= keeps:
                     kept[cut.start] = points
             yield run, points
 
@@ -197,6 +203,17 @@ class Drawn(Kernel):
         degrees = ("step", "relu", "relu2")
         activation = degrees[self.kernel.degree] if isinstance(self.kernel, ArcCosine) else "fourier"
         return Neuron(activation, self.width)
+
+
+def _keeps(cuts: Sequence[slice], column_bytes: int) -> int:
+    """Return up to which column the pieces `cuts` are within KEPT_BYTES."""
+    stop, columns = 0, 0
+    for cut in cuts:
+        columns += cut.stop - cut.start + _PADDED
+        if columns * column_bytes > KEPT_BYTES:
+            break
+        stop = cut.stop
+    return stop
 
 
 def _without_zeros(cut: slice, A: Array) -> slice:

@@ -29,7 +29,7 @@ from daskkern.backend.namespace import is_sparse, to_host
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Gaussian, Kernel
 from daskkern.solvers.base import Batch, Problem, Solver
-from daskkern.solvers.budget import BudgetedRows
+from daskkern.solvers.budget import MOST_HELD, BudgetedRows
 from daskkern.solvers.columns import needed_rows
 from daskkern.solvers.row_by_row import steps_ahead
 from daskkern.solvers.snapshot import Snapshot
@@ -128,7 +128,8 @@ class BSGD(Solver[BSGDRun]):
         return scipy.sparse.csr_matrix(kept) if state.sparse else kept
 
     def moving_bytes(self, p: int, d: int, itemsize: int) -> int:
-        matrices = 0 if self.strategy == "removal" else 4 * ((p + 1) ** 2 + (p + 1) * d) * 8  # of merging, in float64
+        held = self.strategy == "projection" or (self.strategy != "removal" and p < MOST_HELD)
+        matrices = 4 * (p + 1) ** 2 * 8 if held else 0
         return 5 * (p + 1) * d * itemsize + matrices  # the state, its successor, and either prepared
 
     def finish(self, problem: Problem, state: BSGDRun, comm: Communicator) -> Array:

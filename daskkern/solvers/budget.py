@@ -17,8 +17,9 @@ from daskkern.solvers.merging import LogKernel, best_merge, logarithm, merged
 from daskkern.solvers.row_by_row import Sequence
 
 _HELD = 8
-"""Support points, for each row of a batch, up to which the kernel between all of them is held when points are merged:
-a product of matrices then, with less work than a product for every merge."""
+MOST_HELD = 1025
+"""Support points, for each row of a batch and in all, up to which the kernel between all of them is held when points
+are merged: one product of matrices takes less time than small ones for every merge."""
 
 
 class BudgetedRows:
@@ -44,8 +45,7 @@ class BudgetedRows:
         weight = None if batch.weight is None else to_host(batch.weight)
         self.rows = Sequence(scores, gram, to_host(batch.y), weight)
         self._square: FloatArray = np.array(self._kernel.diagonal(self.points), np.float64)  # k(x, x)
-        held = strategy == "merging" and len(points) <= _HELD * batch.size
-        self._logs = LogKernel(self._kernel, self.points, X, prepared.shift) if held else None
+        self._logs: LogKernel | None = None  # from the first merge on
 
     def meet(self, i: int, shrink: float, eta: float) -> None:
         """Make the step of row i, and put the model back on its budget."""
@@ -92,6 +92,8 @@ class BudgetedRows:
 
     def _merge(self) -> None:
         """Merge the point of the least term with the one that makes the model change least."""
+        if self._logs is None and len(self.points) <= min(_HELD * len(self._X), MOST_HELD):
+            self._logs = self._held()
         i = self._least()
         logs = self._logs_with(i)
         j, h = best_merge(self.coef[i], self.coef, logs, i)
@@ -114,11 +116,16 @@ class BudgetedRows:
         values: FloatArray = self._kernel.block(self._left, self._prepared(self.points[places])).astype(np.float64)
         return values
 
+    def _held(self) -> LogKernel:
+        """Return the kernel between all points and rows, to be kept up to date."""
+        right, block = self._prepared(self.points), self._kernel.block
+        return LogKernel(block(self.points, right), block(self._left, right), self.rows.gram)
+
     def _logs_with(self, i: int) -> FloatArray:
         """Return the logarithms of a Gaussian kernel between point i and all."""
         if self._logs is not None:
             return self._logs.points[i]
-        return logarithm(self._kernel.block(self.points[i : i + 1], self._prepared(self.points))[0].astype(np.float64))
+        return logarithm(self._kernel.block(self.points[i : i + 1], self._prepared(self.points))[0])
 
     def _prepared(self, rows: HostArray) -> Points:
         like = self._problem.part.points

@@ -54,7 +54,7 @@ class Averaging:
 
 def check_averaging(share: float, weights: str, solver: str) -> None:
     """Raise SpecError for settings without a meaning."""
-    if not 0 <= share <= 1:
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
         raise SpecError(f"averaging={share!r} was asked of {solver}; give a share between 0 and 1")
     if weights not in WEIGHTS:
         raise SpecError(f"average_weights={weights!r} was asked of {solver}; choose one of {', '.join(WEIGHTS)}")
@@ -77,6 +77,9 @@ class Iterate:
         The sum of the weighted iterates up to the last fold, and ``sum_j S_j d_j`` since; None before the first.
     since, weight : float
         S since the last fold, and the sum of all weights.
+    begun : int or None
+        The step from which the mean was taken in a run that ended at another step than this one, where that was
+        another: it stays the mean until the next step, which begins it anew.
     """
 
     v: Array
@@ -87,6 +90,7 @@ class Iterate:
     lag: Array | None = None
     since: float = 0.0
     weight: float = 0.0
+    begun: int | None = None
 
     @classmethod
     def zero(cls, problem: Problem, averaging: Averaging) -> "Iterate":
@@ -115,6 +119,8 @@ class Iterate:
 
     def passed(self) -> "Iterate":
         """Return the iterate when its step is done: it enters the mean."""
+        if self.begun is not None:
+            return replace(self, total=None, lag=None, since=0.0, weight=0.0, begun=None).passed()
         step = self.step + 1
         weight = self.averaging.weight(step)
         if not weight:
@@ -149,18 +155,21 @@ class Iterate:
     def numbers(self) -> dict[str, float]:
         """Return the numbers, for a snapshot."""
         names = ("scale", "step", "since", "weight")
-        return {name: getattr(self, name) for name in names} | {"averaged_from": self.averaging.start}
+        start = self.averaging.start if self.begun is None else self.begun
+        return {name: getattr(self, name) for name in names} | {"averaged_from": start}
 
     def restored(self, saved: Snapshot, ids: IntArray, xp: ModuleType, prefix: str = "") -> "Iterate":
-        """Return the iterate as a snapshot has it. A mean that began elsewhere than this run's is begun anew."""
+        """Return the iterate as a snapshot has it. A mean that began elsewhere than this run's ends with a step."""
         numbers = saved.numbers
         run = replace(
             self, v=xp.asarray(saved.rows(prefix + "v", ids)), scale=float(numbers["scale"]), step=int(numbers["step"])
         )
-        if numbers["averaged_from"] != self.averaging.start or prefix + "total" not in saved.shards:
+        if prefix + "total" not in saved.shards:
             return run
+        begun = int(numbers["averaged_from"])
         return replace(
             run,
+            begun=None if begun == self.averaging.start else begun,
             total=xp.asarray(saved.rows(prefix + "total", ids)),
             lag=xp.asarray(saved.rows(prefix + "lag", ids)),
             since=float(numbers["since"]),

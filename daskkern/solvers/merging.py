@@ -20,7 +20,6 @@ from math import exp
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray
-from daskkern.kernels import Kernel
 
 _GOLDEN = (5**0.5 - 1) / 2
 _GRID = np.linspace(0, 1, 17)
@@ -39,11 +38,9 @@ class LogKernel:
         Between rows and the points.
     """
 
-    def __init__(self, kernel: Kernel, points: HostArray, X: HostArray, shift: HostArray | None) -> None:
-        points, X = points.astype(np.float64), X.astype(np.float64)
-        right = kernel.points(points, shift)
-        self.points, self.rows = logarithm(kernel.block(points, right)), logarithm(kernel.block(X, right))
-        self._among = logarithm(kernel.block(X, kernel.points(X, shift)))
+    def __init__(self, points: HostArray, rows: HostArray, among: HostArray) -> None:
+        """Take the kernel values of points with points (k, k), of rows with points (m, k), of rows with rows (m, m)."""
+        self.points, self.rows, self._among = logarithm(points), logarithm(rows), logarithm(among)
 
     def put(self, place: int, row: int) -> None:
         """Let the point at `place` be one of the rows."""
@@ -61,9 +58,9 @@ class LogKernel:
         self.rows[:, place] = rows
 
 
-def logarithm(values: FloatArray) -> FloatArray:
-    """Return the logarithms of kernel values, those of 0 as large as that of the least number."""
-    logs: FloatArray = np.log(np.clip(values, _TINY, 1))
+def logarithm(values: HostArray) -> FloatArray:
+    """Return the logarithms (float64) of kernel values, those of 0 as large as that of the least number."""
+    logs: FloatArray = np.log(np.clip(values.astype(np.float64), _TINY, 1))
     return logs
 
 

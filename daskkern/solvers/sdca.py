@@ -52,7 +52,7 @@ class SDCARun:
 
     `v` (p_r, c) are the coefficients, `u` (n_r, c) float64 the dual variables of the rank's rows, both written in place
     and averaged over the same steps. `measuring` is true in the pass that takes the gap, whose `total` grows; `gap` is
-    the last epoch's, or -1. `first` is the loss of the model 0.
+    the last epoch's, or -1. `first` is the loss of the model 0. `model` is the mean of `v` during that pass.
     """
 
     v: Iterate
@@ -62,6 +62,7 @@ class SDCARun:
     first: float = 0.0
     total: float = 0.0
     gap: float = -1.0
+    model: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -173,15 +174,16 @@ class SDCA(Solver[SDCARun]):
         kept = np.zeros((batch.size, problem.n_outputs))
         local, here = setup.rows.find(batch.positions)
         kept[here] = state.u.mean(local)
-        scores = partial_scores(problem, batch, state.v.mean())
+        model = state.v.mean() if state.model is None else state.model
+        scores = partial_scores(problem, batch, model)
         both = to_host(comm.allreduce(problem.part.namespace.concatenate([scores, like(kept, problem)], axis=1)))
         z, u = both[:, : problem.n_outputs], both[:, problem.n_outputs :]
         y, weight = targets_of(batch), weight_of(batch)
         value = weighted_loss(problem.loss, z, y, weight)
         total = state.total + value + float(weight[:, 0] @ (loss.conjugate(-u, y) + (u * z).sum(axis=1)))
-        run = replace(state, total=total)
+        run = replace(state, total=total, model=model)
         if batch.last:
-            run = replace(run, measuring=False, gap=max(total / setup.n_rows, 0.0), epoch=state.epoch + 1)
+            run = replace(run, model=None, measuring=False, gap=max(total / setup.n_rows, 0.0), epoch=state.epoch + 1)
         return run, value
 
     def certificate(self, problem: Problem, state: SDCARun) -> Certificate | None:

@@ -63,7 +63,8 @@ class Sizes:
     row_products : bool
         Inner products of a batch's rows are held.
     drawn : int
-        Columns of a block of random features that is drawn again whenever it is used; 0 where columns are held.
+        Columns of a block of random features that are drawn when they are used, and of which the first are kept; 0
+        where columns are held.
     explicit : bool
         Columns are explicit features, whose covariance is what a preconditioner is made of.
     moving : int
@@ -235,7 +236,7 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     device["coefficients"] = 10 * z.own * padded(z.c) * z.itemsize
     if z.drawn:  # products take a piece of them at a time
         device["coefficients"] = 6 * z.own * z.c * z.itemsize
-        device["drawn features"] = min(KEPT_BYTES, z.own * z.d * z.itemsize) + points_bytes(z.drawn, z.d, z.itemsize)
+        device["drawn features"] = KEPT_BYTES if z.entries else min(KEPT_BYTES, points_bytes(z.own, z.d, z.itemsize))
     if z.sketch:
         # Vectors of own rows and of all, and the features with what they are made of.
         device["coefficients"] += (12 * z.own + 2 * z.n) * padded(z.c) * 8

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -189,8 +190,17 @@ def test_products_skip_coefficients_of_zero() -> None:
     assert asked == [1]
 
 
+def test_threads_share_drawn_points() -> None:
+    kernel = Drawn(Gaussian(1.0), 0, 2, 6)
+    points = kernel.points(np.arange(600.0)[:, None], blocks=[slice(k, k + 2) for k in range(0, 600, 2)])
+    expected = Drawn(Gaussian(1.0), 0, 2, 6).block(X, kernel.points(np.arange(600.0)[:, None]))
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: kernel.block(X, points), range(8)):
+            np.testing.assert_array_equal(found, expected)
+
+
 def test_weights_of_the_first_pieces_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.kernels.drawn.KEPT_BYTES", 2 * 16 * 6 * 8 + 100)
+    monkeypatch.setattr("daskkern.kernels.drawn.KEPT_BYTES", 2 * (16 + 256) * 6 * 8 + 100)
     blocks: list[int] = []
 
     class Watched(Drawn):

@@ -134,7 +134,7 @@ def test_the_pair_that_loses_least_is_merged() -> None:
 def test_kernel_values_follow_points_that_are_replaced() -> None:
     rng = np.random.default_rng(1)
     kernel, X, points = Gaussian(np.array([0.5, 2.0, 1.0])), rng.standard_normal((6, 3)), rng.standard_normal((5, 3))
-    logs = LogKernel(kernel, points, X, None)
+    logs = LogKernel(kernel.block(points.copy(), points), kernel.block(X, points), kernel.block(X.copy(), X))
     points[2] = X[4]
     logs.put(2, 4)
     points[1] = 0.3 * points[1] + 0.7 * points[2]
@@ -166,6 +166,21 @@ def test_support_points_survive_interruptions(strategy: str) -> None:
     task, solver = hinge_task(c=2, epochs=2), BSGD(strategy)
     for one, other in zip(_fit(task, 8, solver, broken=True), _fit(task, 8, solver), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_large_budgets_hold_no_matrix() -> None:
+    few, many = (BSGD().moving_bytes(p, 28, 4) for p in (1000, 20_000))
+    assert few > 1000**2 * 8
+    assert many == BSGD("removal").moving_bytes(20_000, 28, 4)
+
+
+@pytest.mark.parametrize("held", [0, 1000])
+def test_merging_is_the_same_whether_the_kernel_is_held(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = hinge_task(c=2, weighted=True, epochs=2)
+    expected = _fit(task, 9, BSGD())
+    monkeypatch.setattr("daskkern.solvers.budget.MOST_HELD", held)
+    for one, other in zip(_fit(task, 9, BSGD()), expected, strict=True):
+        assert_allclose(one, other, rtol=0, atol=1e-8)
 
 
 def test_sparse_rows_make_sparse_points() -> None:

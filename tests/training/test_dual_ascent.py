@@ -82,6 +82,20 @@ def test_the_last_iterates_are_averaged(basis: BasisSpec) -> None:
         np.testing.assert_allclose(fit.scores(fit.results(ranks)), expected, atol=1e-9)
 
 
+def test_a_fit_that_converged_keeps_its_mean_when_more_epochs_are_asked() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 4))
+    y = X[:, 0] + 0.5 * rng.standard_normal(120) > 0
+    model = KernelClassifier(
+        "gaussian:2", "hinge", RandomFeatures(40), SDCA(tol=0.05, gap_every=1), 1e-2, 20, batch_size=16, warm_start=True
+    ).fit(X, y)
+    before = model.decision_function(X)
+    assert model.n_iter_ < 20
+    assert model.n_iter_ > 10  # the mean has begun
+    after = model.set_params(max_epochs=40).fit(X, y).decision_function(X)
+    np.testing.assert_array_equal(after, before)
+
+
 def test_losses_with_kinks_are_averaged() -> None:
     assert SDCA().averaged_share(Hinge()) == 0.5
     assert SDCA().averaged_share(Squared()) == 0
@@ -190,6 +204,8 @@ def test_what_has_no_dual_is_refused() -> None:
         SDCA(gap_every=0)
     with pytest.raises(SpecError, match="averaging=2 was asked of SDCA"):
         SDCA(averaging=2)
+    with pytest.raises(SpecError, match="averaging=None was asked of SDCA"):
+        SDCA(averaging=None)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match=r"averaging='all' was asked of SDCA.*or 'auto'"):
         SDCA(averaging="all")
 
