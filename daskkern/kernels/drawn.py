@@ -47,8 +47,8 @@ class Drawn(Kernel):
     """Columns in blocks of random features, no kernel; its points are column numbers, (p, 1).
 
     Column number j is feature ``j % width`` of block ``j // width``, whose weights come from (seed, block number) by a
-    counter-based generator: the same on every machine, and no part of a model. Prepared points keep those of their first
-    columns, up to KEPT_BYTES, from one product to the next. The inner product of the features of a block
+    counter-based generator: the same on every machine, and no part of a model. Prepared points keep those of their
+    first columns, up to KEPT_BYTES, from one product to the next. The inner product of the features of a block
     is an unbiased estimate of the kernel: every block is a sample of its own.
 
     Parameters
