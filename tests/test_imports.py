@@ -29,7 +29,20 @@ FLOORS = {
     "__main__": 14,
     "testing": 15,
 }
-OPTIONAL = {"cupy", "cupyx", "dask_cuda", "rmm", "ucxx", "matplotlib", "pandas", "h5py", "obstore", "moto", "werkzeug"}
+OPTIONAL = {
+    "cupy",
+    "cupyx",
+    "dask_cuda",
+    "kvikio",
+    "rmm",
+    "ucxx",
+    "matplotlib",
+    "pandas",
+    "h5py",
+    "obstore",
+    "moto",
+    "werkzeug",
+}
 OPTIONAL |= {"prometheus_client", "selenium"}
 PAGE = "daskkern.monitor.dashboard"  # made with bokeh, which only a scheduler that shows it imports
 SPARED = {"scipy"}  # needed for training, but a saved model of dense points is served without it

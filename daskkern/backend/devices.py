@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
+_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,memory.free,driver_version", "--format=csv,noheader,nounits")
 _QUERY_S = 20.0
 _MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU of the machine as its driver shows it."""
+    """One GPU of the machine as its driver shows it; `memory`, and what is `free` of it at this moment, in bytes."""
 
     name: str
     memory: int
+    free: int
     driver: str
 
 
@@ -51,11 +52,16 @@ def gpus(query: tuple[str, ...] = _QUERY) -> tuple[Gpu, ...]:
         asked = subprocess.run(query, capture_output=True, text=True, timeout=_QUERY_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return ()
-    lines = [line.rsplit(",", 2) for line in asked.stdout.splitlines()]
+    lines = [line.rsplit(",", 3) for line in asked.stdout.splitlines()]
     return tuple(
-        Gpu(name.strip(), int(memory) * _MIB if memory.strip().isdigit() else 0, driver.strip())
-        for name, memory, driver in (line for line in lines if len(line) == 3)
+        Gpu(name.strip(), _mebibytes(memory), _mebibytes(free), driver.strip())
+        for name, memory, free, driver in (line for line in lines if len(line) == 4)
     )
+
+
+def _mebibytes(text: str) -> int:
+    """Return the bytes of a number of MiB; 0 for a word, such as that of a device which does not tell."""
+    return int(text) * _MIB if text.strip().isdigit() else 0
 
 
 def cupy_devices() -> CupyDevices:

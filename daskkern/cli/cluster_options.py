@@ -11,7 +11,7 @@ from distributed import Client
 
 from daskkern.cli.console import say
 from daskkern.cluster.clients import Certificates, certificates
-from daskkern.cluster.local import Connection, check_running, connect
+from daskkern.cluster.local import Connection, DevicePool, check_running, connect
 from daskkern.errors import SpecError
 
 
@@ -51,25 +51,25 @@ class ClusterRequest:
             yield connection.client
 
     @contextmanager
-    def client(self, memory_limit: str | int = "auto") -> Iterator[Client | None]:
+    def client(self, device_pool: DevicePool | None = None) -> Iterator[Client | None]:
         """Yield a client of the cluster, which is closed at the end, or None for "in this process"."""
         if self.workers == 0:
             say("running in this process")
             yield None
             return
-        with self.connection(memory_limit) as connection:
+        with self.connection(device_pool) as connection:
             what = {"attached": "cluster", "cpu": "local cluster", "gpu": "local GPU cluster"}[connection.kind]
             say(f"{what} {_address(connection.client)}   dashboard {connection.dashboard_link or 'not served'}")
             yield connection.client
 
     @contextmanager
-    def connection(self, memory_limit: str | int = "auto") -> Iterator[Connection]:
+    def connection(self, device_pool: DevicePool | None = None) -> Iterator[Connection]:
         """Yield a connection to the cluster, without a word: to the named one, or to local workers."""
         with connect(
             self.scheduler,
             self.workers,
             self._gpus(),
-            memory_limit,
+            device_pool=device_pool,
             scheduler_file=self.scheduler_file,
             tls=self.tls,
             debug=self.debug,

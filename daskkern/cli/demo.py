@@ -1,6 +1,7 @@
 """``daskkern demo``: the whole way, on data that ships with scikit-learn."""
 
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -23,6 +24,7 @@ from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
 from daskkern.training.evaluate import score_store
 from daskkern.training.fit import fit
+from daskkern.training.outlook import device_pool
 from daskkern.training.settings import FitSettings
 
 _EPOCHS = 10
@@ -53,8 +55,9 @@ def command(context: click.Context, out: str) -> None:
     settings = FitSettings(
         Gaussian("median"), SquaredHinge(), Landmarks(1000), parse_solver("auto"), max_epochs=_EPOCHS
     )
-    with where.client() as client, progress(_EPOCHS) as listener:
-        result = fit(open_source(str(train)), settings, client=client, listener=listener)
+    rows = open_source(str(train))
+    with where.client(partial(device_pool, rows, settings)) as client, progress(_EPOCHS) as listener:
+        result = fit(rows, settings, client=client, listener=listener)
     save_model(result.model, model)
     finish(result, str(model))
     say("4. Score: daskkern score model.zarr test.zarr")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import click
 
@@ -26,6 +27,7 @@ from daskkern.training.detached import submit
 from daskkern.training.fit import FitResult, fit
 from daskkern.training.keeper import Safety
 from daskkern.training.memory import format_bytes
+from daskkern.training.outlook import device_pool
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import StoreSource, describe
 
@@ -92,7 +94,7 @@ def fit_command(
     label = name or settings.solver.name
     card = replace(new_card(label), source=describe(source), out=whole_out, max_epochs=settings.max_epochs)
     with (
-        where.client() as client,
+        where.client(partial(device_pool, source, settings)) as client,
         dask_report(client, report),
         concluded(client, card),
     ):

@@ -7,9 +7,10 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias
 
 import dask
@@ -19,7 +20,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from daskkern.backend.current import current
 from daskkern.cluster.clients import Certificates, client_at, scheduler_file_address
-from daskkern.errors import ClusterError, SpecError
+from daskkern.errors import ClusterError, DataError, SpecError
 
 _DASHBOARD_PORT = 8787
 _CLOSE_S = 15.0
@@ -39,6 +40,9 @@ class Connection:
     kind: Kind
 
 
+DevicePool: TypeAlias = Callable[[int], int]
+"""From the number of GPUs to the bytes that a worker takes of its GPU at its start."""
+
 PATIENT = {"distributed.deploy.lost-worker-timeout": "1 day"}
 """Dask's local clusters end a worker for good that is away when this time after a loss is over, 15 s unless told: also
 one that was lost again meanwhile, and whose nanny is just starting it."""
@@ -52,6 +56,7 @@ def connect(
     memory_limit: str | int | None = "auto",
     threads_per_worker: int | None = None,
     *,
+    device_pool: DevicePool | None = None,
     scheduler_file: str | None = None,
     tls: Certificates | None = None,
     timeout_s: float = 10.0,
@@ -67,11 +72,14 @@ def connect(
         Worker processes to start; by default one for each core, at most four.
     gpus
         Start one worker for each of so many GPUs, or for each of those with these numbers. "auto" takes all that are
-        found and does without when there are none or dask-cuda is missing; None does not look.
+        found, and starts `workers` when there are none or dask-cuda is missing; None does not look.
     memory_limit
         Memory of one worker, as Dask understands it.
     threads_per_worker
         By default the cores divided by the workers.
+    device_pool
+        Says what a worker takes of its GPU at its start, as a pool of RMM's that CuPy uses and that grows when it must.
+        None, or without RMM, leaves the memory to CuPy's own pool.
     scheduler_file
         Path of the file that a running scheduler wrote, in place of its address.
     tls
@@ -100,7 +108,7 @@ def connect(
             client, kind = stack.enter_context(client_at(str(address), timeout_s, security)), _ATTACHED
         else:
             stack.enter_context(dask.config.set(PATIENT))
-            cluster, kind = _start(workers, gpus, memory_limit, threads_per_worker, debug)
+            cluster, kind = _start(workers, gpus, memory_limit, threads_per_worker, device_pool, debug)
             stack.callback(_close, cluster)
             client = stack.enter_context(_client(cluster, timeout_s))
             client.register_plugin(_IgnoreInterrupt())
@@ -141,15 +149,20 @@ def _client(cluster: Any, timeout_s: float) -> Iterator[Client]:
 
 
 def _start(
-    workers: int | None, gpus: Any, memory_limit: str | int | None, threads_per_worker: int | None, debug: bool
+    workers: int | None,
+    gpus: Any,
+    memory_limit: str | int | None,
+    threads_per_worker: int | None,
+    device_pool: DevicePool | None,
+    debug: bool,
 ) -> tuple[Any, Kind]:
     common = {
         "dashboard_address": _dashboard_address(),
         "memory_limit": memory_limit,
         "silence_logs": logging.WARNING if debug else logging.CRITICAL,
     }
-    if gpus is not None and workers is None:
-        cluster = _gpu_cluster(gpus, threads_per_worker, common)
+    if gpus is not None:
+        cluster = _gpu_cluster(gpus, threads_per_worker, device_pool, common)
         if cluster is not None:
             return cluster, "gpu"
     n_workers = workers or min(CPU_COUNT, 4)
@@ -163,7 +176,9 @@ def _start(
     return cluster, "cpu"
 
 
-def _gpu_cluster(gpus: Any, threads_per_worker: int | None, common: dict[str, Any]) -> Any:
+def _gpu_cluster(
+    gpus: Any, threads_per_worker: int | None, device_pool: DevicePool | None, common: dict[str, Any]
+) -> Any:
     """Return a LocalCUDACluster, or None when `gpus` is "auto" and there can be none."""
     try:
         from dask_cuda import LocalCUDACluster  # optional package
@@ -176,7 +191,14 @@ def _gpu_cluster(gpus: Any, threads_per_worker: int | None, common: dict[str, An
         if max(wanted) >= len(visible):
             raise ClusterError(f"{len(visible)} GPUs were found")
         devices = [visible[number] for number in wanted]
-        return LocalCUDACluster(CUDA_VISIBLE_DEVICES=devices, threads_per_worker=threads_per_worker or 1, **common)
+        return LocalCUDACluster(
+            CUDA_VISIBLE_DEVICES=devices,
+            threads_per_worker=threads_per_worker or 1,
+            **_device_memory(device_pool, len(devices)),
+            **common,
+        )
+    except (SpecError, DataError):  # of the plan
+        raise
     except Exception as error:  # dask-cuda without a driver raises the types of several libraries
         if gpus == "auto":
             return None
@@ -184,6 +206,16 @@ def _gpu_cluster(gpus: Any, threads_per_worker: int | None, common: dict[str, An
             f"{_words(gpus)} were asked and cannot be had ({type(error).__name__}: {error}); install daskkern[cuda12] "
             "or daskkern[cuda13] on a machine with GPUs, or leave out the GPUs to run on the CPU"
         ) from error
+
+
+def _device_memory(device_pool: DevicePool | None, n_gpus: int) -> dict[str, Any]:
+    """Return what dask-cuda is told of the memory of each GPU.
+
+    Nothing of daskkern's is a result of a task on the device, so that dask-cuda has nothing to spill there. For other
+    work on the cluster its own limit stays, four fifths of the device.
+    """
+    pool = 0 if device_pool is None or find_spec("rmm") is None else device_pool(n_gpus)
+    return {"rmm_pool_size": pool, "rmm_allocator_external_lib_list": ["cupy"]} if pool else {}
 
 
 def _visible() -> list[int | str]:

@@ -29,6 +29,8 @@ PURPOSES = {
     "cupy": "computing on NVIDIA GPUs",
     "dask-cuda": "a worker for each GPU",
     "nccl": "sums between GPUs",
+    "rmm": "the memory pool of GPU workers",
+    "kvikio": "kernel blocks between disk and GPU",
 }
 """What each package is for, in a few words."""
 _EXTRAS = {"h5py": "formats", "obstore": "remote", "matplotlib": "plot", "prometheus-client": "metrics"}
@@ -36,6 +38,8 @@ _GPU_PACKAGES = {
     "cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy"),
     "dask-cuda": ("dask-cuda",),
     "nccl": ("nvidia-nccl-cu12", "nvidia-nccl-cu13"),
+    "rmm": ("rmm-cu12", "rmm-cu13"),
+    "kvikio": ("kvikio-cu12", "kvikio-cu13"),
 }
 """By what they are: the names of the distributions, which differ with the version of CUDA."""
 

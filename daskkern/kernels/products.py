@@ -7,13 +7,16 @@ kernel model cancel, and models of 1 and 3 ranks would differ by 1e-3.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from types import ModuleType
 
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend import tiles
+from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import balanced, for_each, slices
+from daskkern.kernels import cuda
 from daskkern.kernels.engines import is_plain
 from daskkern.kernels.native import processor
 
@@ -30,6 +33,9 @@ _STRIP = 64  # rows whose products are summed in the working dtype: they stay in
 _BLOCK = 1024  # columns likewise, where the caller has no blocks
 _WIDTH = 2048  # columns of a unit of a transposed product
 _PANEL = 32
+SHORT = 1 << 25
+"""Entries of a block on a GPU up to which all its parts are multiplied in one launch: with that many, one of cuBLAS's
+for each part takes long enough to hide the next. Not measured on a GPU."""
 
 
 def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | None = None) -> Array:
@@ -54,9 +60,18 @@ def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | 
 
 def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
     """Return ``left @ right`` in float64, summed over column `blocks`. See :func:`daskkern.backend.tiles`."""
+    if _is_short(left, right, blocks, xp):
+        return cuda.block_sums(cuda.device_of(xp), left, right, _table(xp, blocks), turned=False)
     if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp) or not _are_wide(blocks, left):
         return tiles.multiply_blocks(left, right, blocks, xp)
     return _times(left, right, blocks)
+
+
+def multiply_transposed_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
+    """Return ``left.T @ right`` in float64 for `left` (p, r) and `right` (p, c), summed over blocks of their rows."""
+    if _is_short(left, right, blocks, xp):
+        return cuda.block_sums(cuda.device_of(xp), left, right, _table(xp, blocks), turned=True)
+    return tiles.multiply_transposed_blocks(left, right, blocks, xp)
 
 
 def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequence[slice] | None = None) -> Array:
@@ -67,8 +82,9 @@ def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequ
     if not left.shape[1]:
         return xp.zeros((0, right.shape[1]), right.dtype)
     if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp):
-        parts = columns if columns and xp is np else [slice(None)]
-        return xp.concatenate([tiles.multiply_transposed(left[:, part], right, xp) for part in parts])
+        if not columns or xp is not np:
+            return tiles.multiply_transposed(left, right, xp)
+        return np.concatenate([tiles.multiply_transposed(left[:, part], right, xp) for part in columns])
     p, c = left.shape[1], right.shape[1]
     right = np.ascontiguousarray(right)
     out = np.zeros((c, -(-p // _PANEL) * _PANEL))
@@ -80,6 +96,26 @@ def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequ
 
     for_each(slices(p, -(-width // _PANEL) * _PANEL), one)
     return np.ascontiguousarray(out[:, :p].T.astype(right.dtype))
+
+
+def _is_short(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> bool:
+    """Return whether launches would take longer than the product on a GPU."""
+    if xp is np or is_plain() or is_sparse(left) or len(blocks) < 2 or not 0 < left.size <= SHORT:
+        return False
+    few = 0 < right.shape[1] <= cuda.MOST_OUTPUTS
+    same = left.dtype == right.dtype and left.dtype in (np.float32, np.float64)
+    return bool(few and same and left.strides[1] == left.itemsize)
+
+
+def _table(xp: ModuleType, blocks: Sequence[slice]) -> Array:
+    edges = tuple((block.start, block.stop) for block in blocks)
+    return _kept_table(xp, int(xp.cuda.runtime.getDevice()), edges)
+
+
+@lru_cache(64)
+def _kept_table(xp: ModuleType, device: int, edges: tuple[tuple[int, int], ...]) -> Array:
+    """Return what :func:`daskkern.kernels.cuda.block_table` does; a fit has the same blocks in every step."""
+    return cuda.block_table(cuda.device_of(xp), [slice(*edge) for edge in edges])
 
 
 def _times(left: HostArray, right: HostArray, blocks: Sequence[slice]) -> HostArray:

@@ -25,9 +25,8 @@ import scipy.linalg
 
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, namespace_of
-from daskkern.backend.tiles import multiply_transposed_blocks
 from daskkern.errors import DataError
-from daskkern.kernels.products import multiply
+from daskkern.kernels.products import multiply, multiply_transposed_blocks
 from daskkern.linalg import top_eigenpairs
 from daskkern.preconditioners.eigenpro import SpectrumSettings, top_eigenvalue, usable
 from daskkern.preconditioners.stable_steps import StableSteps

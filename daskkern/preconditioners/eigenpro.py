@@ -28,11 +28,10 @@ import scipy.sparse.linalg
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
-from daskkern.backend.tiles import multiply_transposed_blocks
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
 from daskkern.kernels.points import squared_norms
-from daskkern.kernels.products import multiply
+from daskkern.kernels.products import multiply, multiply_transposed_blocks
 from daskkern.linalg import lazy_kernel_matrix, top_eigenpairs
 from daskkern.preconditioners.stable_steps import StableSteps
 

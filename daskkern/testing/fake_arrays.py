@@ -5,7 +5,8 @@ arrays as operands, as values and (stricter than CuPy, which copies them silentl
 """
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial, partialmethod
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,8 @@ METHODS = _words(
     "all any argmax argsort astype clip copy cumsum diagonal dot max mean min nonzero ravel repeat reshape round "
     "searchsorted squeeze sum swapaxes transpose view"
 )
+_VIEWS = frozenset(_words("diagonal empty empty_like ravel reshape squeeze swapaxes transpose view"))
+_counts: list[list[str]] = []
 _BINARY = _words("add sub mul truediv floordiv mod pow matmul and or xor lshift rshift lt le gt ge eq ne")
 
 
@@ -83,6 +86,7 @@ class FakeArray:
 
     def fill(self, value: Any) -> None:
         """Set all entries."""
+        launched("fill")
         self.held.fill(stripped(value))
 
     def __getitem__(self, key: Any) -> "FakeArray":
@@ -91,6 +95,7 @@ class FakeArray:
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, np.ndarray):
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
+        launched("setitem")
         self.held[stripped(key)] = stripped(value)
 
     def __len__(self) -> int:
@@ -146,6 +151,7 @@ class FakeArray:
         return called(work, other, self)
 
     def _in_place(self, work: Callable[[Any, Any], Any], other: Any) -> "FakeArray":
+        launched(work.__name__)
         self.held = work(self.held, stripped(other))
         return self
 
@@ -159,6 +165,24 @@ for _name in _BINARY:
         setattr(FakeArray, f"__r{_name}__", partialmethod(FakeArray._reflected, _work))
     if _name in ("add", "sub", "mul", "truediv", "and", "or"):
         setattr(FakeArray, f"__i{_name}__", partialmethod(FakeArray._in_place, getattr(operator, f"i{_name}")))
+
+
+def launched(name: str) -> None:
+    """Tell those who count that a GPU would have been given work. Views of an array, and memory alone, are none."""
+    if name not in _VIEWS:
+        for names in _counts:
+            names.append(name)
+
+
+@contextmanager
+def launches_counted() -> Iterator[list[str]]:
+    """Yield the names of what a GPU would be given within the context, in their order."""
+    names: list[str] = []
+    _counts.append(names)
+    try:
+        yield names
+    finally:
+        _counts.remove(names)
 
 
 def on_device(value: Any) -> Any:
@@ -189,4 +213,6 @@ def called(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     out = kwargs.get("out")
     with np.errstate(all="ignore"):  # a GPU says nothing
         made = work(*map(stripped, args), **{name: stripped(value) for name, value in kwargs.items()})
+    if not any(made is stripped(array) for array in args if isinstance(array, FakeArray)):  # else: nothing to do
+        launched(work.__name__)
     return out if isinstance(out, FakeArray) else on_device(made)

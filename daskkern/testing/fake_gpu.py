@@ -19,7 +19,7 @@ import numpy as np
 
 from daskkern.kernels.cuda.device import device_of
 from daskkern.testing.cuda_on_host import HostDevice
-from daskkern.testing.fake_arrays import CONSTANTS, CREATORS, NAMES, FakeArray, called, on_device
+from daskkern.testing.fake_arrays import CONSTANTS, CREATORS, NAMES, FakeArray, called, launched, on_device
 
 MEMORY = 8 << 30
 _OPS = {"CUBLAS_OP_N": 0, "CUBLAS_OP_T": 1}
@@ -108,6 +108,7 @@ class _Module:
             held = [argument.held if isinstance(argument, FakeArray) else argument for argument in args]
             if any(isinstance(argument, np.ndarray) for argument in args):
                 raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+            launched(name)
             with self._gpu.lock:
                 self._gpu.host.launch(self._code, name, grid, block[0], held)
 
@@ -142,6 +143,7 @@ class FakeGpu:
         if isinstance(a, FakeArray):
             return a if dtype is None or a.dtype == np.dtype(dtype) else on_device(a.held.astype(dtype))
         self.uploads += 1
+        launched("upload")
         made: FakeArray = on_device(np.array(a, dtype))
         return made
 
@@ -217,6 +219,7 @@ def gemm_ex(
     C: int, Ctype: int, ldc: int, computeType: int, algo: int,
 ) -> None:  # fmt: skip
     """Do what cublasGemmEx does, on tables in column order at addresses; alpha is 1 and beta 0."""
+    launched("gemmEx")
     left = _table(A, Atype, lda, (k, m) if transa else (m, k))
     right = _table(B, Btype, ldb, (n, k) if transb else (k, n))
     out = _table(C, Ctype, ldc, (m, n))

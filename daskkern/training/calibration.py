@@ -1,44 +1,31 @@
 """How fast this process computes and reads: measured in a fraction of a second, through what a fit itself calls."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import ModuleType
 
 import numpy as np
-import scipy.linalg
 from distributed import Client
 
-from daskkern.arrays import Array, FloatArray, HostArray
-from daskkern.backend.concurrency import compute_threads, library_threads
-from daskkern.backend.namespace import namespace_for, settle, to_device
+from daskkern.arrays import FloatArray, HostArray
+from daskkern.backend.namespace import namespace_for
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
-from daskkern.backend.tiles import slices
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks
 from daskkern.data.rows import Fields, Rows
 from daskkern.kernels import Kernel
-from daskkern.kernels.products import multiply_blocks, multiply_transposed
-from daskkern.kernels.rows import module_of
-from daskkern.linalg.blas import subtract_product
-from daskkern.linalg.projection import each_panel
 from daskkern.preconditioners import column_statistics, usable
 from daskkern.solvers import EigenPro, NystromSGD
 from daskkern.training.disk_rates import DiskRates, measure_disk
 from daskkern.training.footprint import Sizes, block_width
-from daskkern.training.kept import new_memory
 from daskkern.training.prepare_columns import column_functions, drawn_columns
 from daskkern.training.scratch import scratch_folder
 from daskkern.training.settings import FitSettings, batch_limit
 from daskkern.training.sources import Source
+from daskkern.training.speeds import fresh_memory, speeds
 
 _ROWS, _COLUMNS = 1024, 4096  # of the block that is timed
-_ENTRIES = 1 << 22
-_FLOPS_SIZE = 768
-_SYMV_SIZE = 2000
-_ENOUGH, _LONG = 0.03, 0.12
 _SAMPLE = 500
-_FRESH_STEP, _FRESH_MOST, _FRESH_SECONDS = 16 << 20, 256 << 20, 0.06
 _STREAM = 71
 
 
@@ -107,23 +94,19 @@ def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: i
     m, p = min(_ROWS, sizes.m, X.shape[0]), min(_COLUMNS, sizes.own, points.shape[0])
     left, Z = _some(X, m), points[:p]
     threads = sizes.threads * ranks_here
-    with compute_threads(threads):
-        call_s, matvec, block, product = _kernel_times(kernel, to_device(left, xp), to_device(Z, xp), sizes.c)
-        factor = _factor_rate(min(block_width(sizes.p, sizes.ranks), 512), settings.dtype, threads, xp)
-    with library_threads(threads):
-        flops64, memory = _library_rates(xp)
+    found = speeds(kernel, left, Z, sizes.c, min(block_width(sizes.p, sizes.ranks), 512), threads, xp)
     disk = measure_disk(scratch_folder(settings)) if with_disk else None
     each = 1e9 * ranks_here / (m * p)
     return Rates(
-        matvec * each,
-        block * each,
-        product * each,
-        factor / ranks_here,
-        flops64 / ranks_here,
-        memory / ranks_here,
-        (_fresh_memory() if xp is np else memory) / ranks_here,  # a GPU's memory pool is as fast as its memory
+        found.matvec * each,
+        found.block * each,
+        found.product * each,
+        found.factor / ranks_here,
+        found.flops64 / ranks_here,
+        found.memory / ranks_here,
+        (fresh_memory() if xp is np else found.memory) / ranks_here,  # a GPU's memory pool is as fast as its memory
         row_s,
-        call_s,
+        found.call,
         _expected_batch(settings, kernel, X, sizes),
         None if disk is None else replace(disk, write=disk.write / ranks_here, read=disk.read / ranks_here),
         time.perf_counter() - begun,
@@ -260,79 +243,3 @@ def _columns(rows: Rows, settings: FitSettings, X: HostArray) -> tuple[Kernel, H
 
 def _some(X: HostArray, count: int) -> HostArray:
     return X[generator(0, _STREAM).integers(0, X.shape[0], count)]
-
-
-def _kernel_times(kernel: Kernel, X: Array, Z: Array, c: int) -> tuple[float, float, float, float]:
-    """Return seconds of a call, of a matvec, of a block, and of both products with a block from memory."""
-    xp = module_of(X)
-    shift = kernel.shift_for(Z)
-    points = kernel.points(Z, None if shift is None else xp.asarray(shift))  # a mapped kernel's own is on the host
-    A, g = xp.ones((Z.shape[0], c), X.dtype), xp.ones((X.shape[0], c), X.dtype)
-    few = slice(0, min(16, X.shape[0]))
-    tiny = kernel.points(Z[:16], None)
-    kernel.matvec(X[few], points, A)  # a compiled engine compiles now
-    # Copies go round, so that a block comes from memory as it does when it was kept.
-    copies = [kernel.block(X, points) for _ in range(2 if X.shape[0] * Z.shape[0] > _ENTRIES // 4 else 1)]
-    cuts = slices(Z.shape[0], max(1, -(-Z.shape[0] // 24)))
-
-    def products() -> Array:
-        block = copies.pop(0)
-        copies.append(block)
-        multiply_blocks(block, A, cuts, xp)
-        return multiply_transposed(block, g, xp)
-
-    return (
-        _time(lambda: kernel.matvec(X[few], tiny, A[:16])),
-        _time(lambda: kernel.matvec(X, points, A)),
-        _time(lambda: kernel.block(X, points)),
-        _time(products),
-    )
-
-
-def _factor_rate(width: int, dtype: str, threads: int, xp: ModuleType) -> float:
-    """Return flops a second of the downdates of a factor, each in a thread of its own on a CPU."""
-    rows = 2048
-    outs = [xp.ones((rows, width), dtype) for _ in range(max(1, threads) if xp is np else 1)]
-    tall, square = xp.ones((rows, width), dtype), xp.ones((width, width), dtype)
-
-    def downdates() -> Array:
-        each_panel(outs, lambda out: subtract_product(out, tall, square), xp)
-        return outs[0]
-
-    seconds = _time(downdates)
-    return 2 * len(outs) * rows * width * width / seconds
-
-
-def _library_rates(xp: ModuleType) -> tuple[float, float]:
-    """Return flops a second in float64, and bytes a second of a symmetric product."""
-    dense = xp.ones((_FLOPS_SIZE, _FLOPS_SIZE))
-    flops = 2 * _FLOPS_SIZE**3 / _time(lambda: dense @ dense)
-    if xp is not np:
-        wide, ones = xp.ones((_SYMV_SIZE, _SYMV_SIZE)), xp.ones((_SYMV_SIZE, 1))
-        return flops, _SYMV_SIZE**2 * 8 / _time(lambda: wide @ ones)
-    symmetric, vector = np.ones((_SYMV_SIZE, _SYMV_SIZE), order="F"), np.ones(_SYMV_SIZE)
-    memory = _SYMV_SIZE**2 * 4 / _time(lambda: scipy.linalg.blas.dsymv(1.0, symmetric, vector, lower=1))
-    return flops, memory
-
-
-def _fresh_memory() -> float:
-    """Return bytes a second of the first use of new memory, over as much as a short time allows."""
-    memory, done, begun = new_memory(_FRESH_MOST, "uint8"), 0, time.perf_counter()
-    while done < _FRESH_MOST and time.perf_counter() - begun < _FRESH_SECONDS:
-        memory[done : done + _FRESH_STEP] = 1
-        done += _FRESH_STEP
-    return done / (time.perf_counter() - begun)
-
-
-def _time(work: Callable[[], Array], least: int = 2) -> float:
-    """Return the mean time of `work` over at least `least` calls and 30 ms: other jobs on the machine count, too.
-
-    A GPU has made what `work` returns before the clock is looked at.
-    """
-    count, begun = 0, time.perf_counter()
-    while True:
-        settle(work())
-        count += 1
-        spent = time.perf_counter() - begun
-        if spent > _LONG or (count >= least and spent > _ENOUGH):
-            return spent / count

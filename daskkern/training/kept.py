@@ -2,7 +2,6 @@
 
 import itertools
 import mmap
-import tempfile
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.namespace import to_host
-from daskkern.errors import SpecError, StoreError
+from daskkern.training.block_files import BlockFile, Moment, block_file
 from daskkern.training.memory import IN_TRANSIT, MemoryPlan
 from daskkern.training.scratch import scratch_folder
 from daskkern.training.settings import FitSettings
@@ -97,53 +96,56 @@ class MemoryBlocks(KeptBlocks):
 
 
 class DiskBlocks(KeptBlocks):
-    """Blocks in one file without a name, which the system removes even when the process is killed.
+    """Blocks in a scratch file.
 
     Blocks are written behind the first epoch and read ahead of the later ones, by one thread: at most three are in
     memory beside the one in use. A disk that fills up ends the keeping, not the fit: what was not written is computed
     again.
+
+    Parameters
+    ----------
+    budget : int
+        Bytes of disk.
+    file : BlockFile
+        Closed with this.
+    xp : module
+        Whose arrays the blocks are.
     """
 
-    def __init__(self, budget: int, folder: str, dtype: str, xp: ModuleType) -> None:
-        self._room = budget // np.dtype(dtype).itemsize
-        self._dtype, self._xp = np.dtype(dtype), xp
-        try:
-            # Without a name where the system can do that, else gone when the file is closed.
-            self._file = tempfile.TemporaryFile(prefix="daskkern-blocks-", dir=folder, buffering=0)  # noqa: SIM115
-        except OSError as error:
-            raise SpecError(
-                f"kernel blocks were to be kept in {folder}, but no file can be made there ({error.strerror}); give "
-                "another --set scratch=FOLDER, or --set keep_blocks=never"
-            ) from None
+    def __init__(self, budget: int, file: BlockFile, xp: ModuleType) -> None:
+        self._room, self._file, self._xp = budget, file, xp
+        self._fits = xp is np or file.on_device  # blocks are computed into the buffers of the file
         self._places: dict[int, tuple[int, tuple[int, int]]] = {}
         self._end = 0
         self._thread = ThreadPoolExecutor(1, "daskkern-blocks")
-        self._writes: deque[tuple[int, HostArray, Future[bool]]] = deque()
+        self._writes: deque[tuple[int, Array, Future[bool]]] = deque()
         self._coming: deque[int] = deque()
-        self._reads: dict[int, Future[HostArray]] = {}
-        self._buffers: list[HostArray] = []
-        self._lent: HostArray | None = None
+        self._reads: dict[int, Future[Array]] = {}
+        self._buffers: deque[tuple[Array, Moment]] = deque()
+        self._lent: Array | None = None
 
     def has(self, index: int) -> bool:
         return index in self._places
 
     def place(self, shape: tuple[int, int]) -> Array | None:
+        self._take_back()
         size = shape[0] * shape[1]
-        if self._end + size > self._room:
+        if size * self._file.dtype.itemsize > self._room:
             return None
         self._settle(_AHEAD)
-        if self._xp is not np:
-            return self._xp.empty(shape, self._dtype)
-        self._lent = self._buffer(size)
+        if not self._fits:
+            return self._xp.empty(shape, self._file.dtype)
+        self._lent = self._buffer(size)[0]
         return self._lent[:size].reshape(shape)
 
     def put(self, index: int, block: Array) -> None:
         buffer = to_host(block).reshape(-1) if self._lent is None else self._lent
         self._lent = None
         self._places[index] = (self._end, block.shape)
-        write = self._thread.submit(self._write, self._end, buffer[: int(block.size)])
+        write = self._thread.submit(self._write, self._end, buffer[: int(block.size)], self._file.moment())
         self._writes.append((index, buffer, write))
-        self._end += int(block.size)
+        self._room -= int(block.nbytes)
+        self._end += -(-int(block.nbytes) // self._file.alignment) * self._file.alignment
 
     def begin(self, order: Sequence[int]) -> None:
         self._settle(0)
@@ -152,16 +154,15 @@ class DiskBlocks(KeptBlocks):
         self._read_ahead()
 
     def get(self, index: int) -> Array:
-        if self._lent is not None:
-            self._buffers.append(self._lent)
+        self._take_back()
         if index in self._coming:
             while self._coming.popleft() != index:
                 pass
         read = self._reads.pop(index, None) or self._submit(index)
         self._read_ahead()
         self._lent = read.result()
-        size, shape = self._size(index), self._places[index][1]
-        return self._xp.asarray(self._lent[:size].reshape(shape))
+        block = self._lent[: self._size(index)].reshape(self._places[index][1])
+        return block if self._fits else self._xp.asarray(block)
 
     def close(self) -> None:
         self._drop_reads()
@@ -173,57 +174,51 @@ class DiskBlocks(KeptBlocks):
         rows, columns = self._places[index][1]
         return rows * columns
 
-    def _buffer(self, size: int) -> HostArray:
-        """Return a buffer of at least `size` numbers, a used one where there is one."""
+    def _take_back(self) -> None:
+        """End the caller's use of the block that was lent."""
+        if self._lent is not None:
+            self._buffers.append((self._lent, self._file.moment()))
+            self._lent = None
+
+    def _buffer(self, size: int) -> tuple[Array, Moment]:
+        """Return a buffer of at least `size` numbers, the one that was used longest ago, and when it is free."""
         while self._buffers:
-            buffer = self._buffers.pop()
+            buffer, free = self._buffers.popleft()
             if buffer.size >= size:
-                return buffer
-        return np.empty(size, self._dtype)
+                return buffer, free
+        return self._file.buffer(size), self._file.moment()
 
     def _read_ahead(self) -> None:
         for index in itertools.islice(self._coming, _AHEAD):
             if index not in self._reads:
                 self._reads[index] = self._submit(index)
 
-    def _submit(self, index: int) -> Future[HostArray]:
-        return self._thread.submit(
-            self._read, self._places[index][0], self._size(index), self._buffer(self._size(index))
-        )
+    def _submit(self, index: int) -> Future[Array]:
+        size = self._size(index)
+        return self._thread.submit(self._read, self._places[index][0], size, *self._buffer(size))
 
     def _drop_reads(self) -> None:
         for read in self._reads.values():
             if not read.cancel():
-                self._buffers.append(read.result())
+                self._buffers.append((read.result(), self._file.moment()))
         self._reads.clear()
 
     def _settle(self, most: int) -> None:
         """Wait until at most `most` blocks are still to be written. A failed one ends the keeping."""
         while len(self._writes) > most:
             index, buffer, write = self._writes.popleft()
-            self._buffers.append(buffer)
+            self._buffers.append((buffer, self._file.moment()))
             if not write.result():
                 del self._places[index]
                 self._room, self.failed = 0, self.failed + 1
 
-    def _write(self, at: int, block: HostArray) -> bool:
-        view = block.data.cast("B")
-        try:
-            self._file.seek(at * self._dtype.itemsize)
-            while view:
-                view = view[self._file.write(view) :]
-        except OSError:
-            return False
-        return True
+    def _write(self, at: int, block: Array, ready: Moment) -> bool:
+        ready()
+        return self._file.write(at, block)
 
-    def _read(self, at: int, size: int, buffer: HostArray) -> HostArray:
-        view = buffer[:size].data.cast("B")
-        self._file.seek(at * self._dtype.itemsize)
-        while view:
-            count = self._file.readinto(view)
-            if not count:
-                raise StoreError("the scratch file of kernel blocks ended early; fit again with keep_blocks='never'")
-            view = view[count:]
+    def _read(self, at: int, size: int, buffer: Array, free: Moment) -> Array:
+        free()
+        self._file.read(at, buffer[:size])
         return buffer
 
 
@@ -241,5 +236,5 @@ def new_memory(count: int, dtype: str) -> HostArray:
 def keep_blocks(plan: MemoryPlan, settings: FitSettings, xp: ModuleType) -> KeptBlocks:
     """Return where this rank keeps its blocks, as planned."""
     if plan.disk:
-        return DiskBlocks(plan.disk, scratch_folder(settings), settings.dtype, xp)
+        return DiskBlocks(plan.disk, block_file(scratch_folder(settings), settings.dtype, xp, plan.direct), xp)
     return MemoryBlocks(plan.kept, settings.dtype, xp)

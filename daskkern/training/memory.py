@@ -41,6 +41,8 @@ class MemoryPlan:
         All rows stay in memory after the first epoch, and nothing is read again.
     rows_on_host : bool
         Kept rows stay in host memory, and each batch is copied to the device when it is used.
+    direct : bool
+        The device has room for blocks that go between it and the disk by themselves.
     budget : int
     device_items, device_budget
         The same for the memory of the device; none on a CPU.
@@ -66,6 +68,7 @@ class MemoryPlan:
     keep: str = "auto"
     sizes: Sizes | None = None
     rows_on_host: bool = False
+    direct: bool = False
 
     @property
     def total(self) -> int:
@@ -82,6 +85,8 @@ class MemoryPlan:
         assert self.sizes is not None
         way = ("blocks to and from disk", IN_TRANSIT * self.sizes.batch_block_bytes)
         moved = replace(self, items=(*self.items, way), kept=0, disk=self.kept_wanted)
+        if self.device_items and self.device_total + way[1] <= self.device_budget:
+            moved = replace(moved, device_items=(*self.device_items, way), direct=True)
         return moved if moved.total <= moved.budget else moved._without_rows()
 
     def with_rows(self) -> "MemoryPlan":

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from daskkern.backend.devices import gpus
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
 from daskkern.data.plan import BatchPlan
 from daskkern.data.sweep import SweepPlan
@@ -16,7 +17,7 @@ from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD, Solver, check_fi
 from daskkern.training.columns import is_exact
 from daskkern.training.features import is_stored
 from daskkern.training.keeping import unkept
-from daskkern.training.memory import MemoryPlan, Sizes, plan_memory
+from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, Sizes, available_memory, plan_memory
 from daskkern.training.prepare import most_validation_rows
 from daskkern.training.prepare_columns import covariance_rows
 from daskkern.training.prepare_eigenpro import default_subsample, projection_window
@@ -126,6 +127,17 @@ def outlook(
         span=span,
     )
     return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
+
+
+def device_pool(source: Source, settings: FitSettings, n_gpus: int) -> int:
+    """Return the bytes that a rank on each of `n_gpus` GPUs of this machine will use of it, kept blocks included.
+
+    An upper bound, and at most what ranks may plan with; the GPU with the least free memory counts. 0 where the driver
+    does not tell.
+    """
+    budget = int(LIMIT_SHARE * min((gpu.free for gpu in gpus()), default=0))
+    plan = outlook(source, settings, n_gpus, 1, available_memory(n_gpus), budget)
+    return min(budget, plan.device_total + plan.kept)
 
 
 def _most_directions(solver: Solver[Any], p: int, s: int, explicit: bool) -> int:

@@ -130,7 +130,7 @@ class TestGPUs:
     def test_a_worker_for_each(self, gpus: Any, devices: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
         monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 3))
-        given = local._gpu_cluster(gpus, None, {"memory_limit": "auto"})
+        given = local._gpu_cluster(gpus, None, None, {"memory_limit": "auto"})
         assert given == {"CUDA_VISIBLE_DEVICES": devices, "threads_per_worker": 1, "memory_limit": "auto"}
 
     @pytest.mark.parametrize(
@@ -143,24 +143,51 @@ class TestGPUs:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
         monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 8))
-        assert local._gpu_cluster(gpus, None, {})["CUDA_VISIBLE_DEVICES"] == devices
+        assert local._gpu_cluster(gpus, None, None, {})["CUDA_VISIBLE_DEVICES"] == devices
         with pytest.raises(ClusterError, match=r"the GPUs 0, 4 were asked .*\d GPUs were found"):
-            local._gpu_cluster((0, 4), None, {})
+            local._gpu_cluster((0, 4), None, None, {})
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         with pytest.raises(ClusterError, match="no GPU was found"):
-            local._gpu_cluster("all", None, {})
+            local._gpu_cluster("all", None, None, {})
 
     @pytest.mark.parametrize(("gpus", "words"), [(4, "4 GPUs were asked"), ((0, 3), "the GPUs 0, 3 were asked")])
     def test_more_than_there_are(self, gpus: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
         monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 3))
         with pytest.raises(ClusterError, match=f"{words} and cannot be had .*3 GPUs were found"):
-            local._gpu_cluster(gpus, None, {})
+            local._gpu_cluster(gpus, None, None, {})
 
     def test_auto_does_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "dask_cuda", None)
-        with connect(gpus="auto", threads_per_worker=1) as connection:
+        with connect(workers=1, gpus="auto", threads_per_worker=1) as connection:
             assert connection.kind == "cpu"
+            assert len(connection.client.scheduler_info()["workers"]) == 1
+
+    def test_auto_comes_before_the_workers_of_a_machine_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
+        monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 1))
+        given, kind = local._start(2, "auto", "auto", None, None, debug=False)
+        assert kind == "gpu"
+        assert given["CUDA_VISIBLE_DEVICES"] == [0]
+
+    @pytest.mark.parametrize("installed", [True, False])
+    def test_the_pool_is_planned_where_rmm_is(self, installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
+        monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 3))
+        monkeypatch.setattr(local, "find_spec", lambda name: object() if installed and name == "rmm" else None)
+        given = local._gpu_cluster("all", None, lambda n_gpus: n_gpus << 30, {})
+        pool = {"rmm_pool_size": 3 << 30, "rmm_allocator_external_lib_list": ["cupy"]}
+        assert given == {"CUDA_VISIBLE_DEVICES": [0, 1, 2], "threads_per_worker": 1, **(pool if installed else {})}
+
+    def test_a_plan_that_fails_is_told_and_not_taken_for_a_missing_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuses(n_gpus: int) -> int:
+            raise SpecError("no such kernel")
+
+        monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
+        monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 1))
+        monkeypatch.setattr(local, "find_spec", lambda name: object())
+        with pytest.raises(SpecError, match="no such kernel"):
+            local._gpu_cluster("auto", None, refuses, {})
 
 
 def test_log_levels_are_restored(cluster2: str) -> None:

@@ -121,7 +121,7 @@ def test_an_optional_package_that_is_not_there_is_no_fault(well: Machine) -> Non
     assert judge(replace(well, packages=(Package("h5py", "HDF5", "", "", "formats", False),))) == ()
 
 
-_GPU = Gpu("NVIDIA H100", 80 << 30, "570.1")
+_GPU = Gpu("NVIDIA H100", 80 << 30, 79 << 30, "570.1")
 
 
 @pytest.mark.parametrize(
@@ -181,11 +181,13 @@ def test_what_many_workers_share_is_one_line(well: Machine) -> None:
 
 def test_the_driver_s_own_tool_is_read(tmp_path: Path) -> None:
     tool = tmp_path / "tool"
-    tool.write_text('#!/bin/sh\necho "NVIDIA H100 80GB HBM3, 81559, 570.1"\necho "GB, 10, [N/A], 570.1"\n')
+    tool.write_text(
+        '#!/bin/sh\necho "NVIDIA H100 80GB HBM3, 81559, 81004, 570.1"\necho "GB, 10, [N/A], [N/A], 570.1"\n'
+    )
     tool.chmod(0o755)
     assert gpus((str(tool),)) == (
-        Gpu("NVIDIA H100 80GB HBM3", 81559 << 20, "570.1"),
-        Gpu("GB, 10", 0, "570.1"),
+        Gpu("NVIDIA H100 80GB HBM3", 81559 << 20, 81004 << 20, "570.1"),
+        Gpu("GB, 10", 0, 0, "570.1"),
     )
     assert gpus(("false",)) == gpus((str(tmp_path / "none"),)) == ()
 

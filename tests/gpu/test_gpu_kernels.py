@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from daskkern.arrays import Array, HostArray
+from daskkern.backend import tiles
 from daskkern.backend.namespace import to_host
 from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian, plain_products
 from daskkern.kernels import cuda as cuda_engine
@@ -49,6 +50,25 @@ def test_scores_equal_their_twin(cupy: ModuleType, kernel: Kernel, dtype: str) -
     _close(cuda_engine.matvec(of, A, None), to_host(expected), dtype)
     expected = twins.scores(what, of.right, of.left, [slice(0, 300)], G)
     _close(cuda_engine.rmatvec(of, G), to_host(expected), dtype)
+
+
+@each_dtype
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("m", "p", "c", "step"), [(1, 70, 1, 32), (300, 1100, 10, 96), (1000, 5000, 32, 192)])
+def test_sums_of_blocks_equal_their_twin_and_the_loop(
+    cupy: ModuleType, m: int, p: int, c: int, step: int, turned: bool, dtype: str
+) -> None:
+    blocks = [slice(start, min(start + step, p)) for start in range(0, p, step)]
+    left, right = _rows(m, p, dtype), cupy.asarray(_rows(p, c, dtype, 1))
+    there = cupy.asarray(np.ascontiguousarray(left.T) if turned else left)
+    device = cuda_engine.device_of(cupy)
+    table = cuda_engine.block_table(device, blocks)
+    found = cuda_engine.block_sums(device, there, right, table, turned=turned)
+    _close(found, to_host(twins.block_sums(cupy.asarray(left), right, blocks)), dtype)
+    multiply = tiles.multiply_transposed_blocks if turned else tiles.multiply_blocks
+    _close(found, to_host(multiply(there, right, blocks, cupy)), dtype)
+    again = cuda_engine.block_sums(device, there, right, table, turned=turned)
+    assert bool((again == found).all())
 
 
 @each_kernel

@@ -19,7 +19,7 @@ from daskkern.linalg import eigen, lazy, lazy_kernel_matrix, symmetric_eigen, to
 from daskkern.losses import Squared
 from daskkern.preconditioners import NystromState, SpectrumSettings, eigenpro_state, nystrom
 from daskkern.solvers import EigenPro, NystromSGD
-from daskkern.training import calibration, prepare_nystrom
+from daskkern.training import prepare_nystrom, speeds
 from daskkern.training.calibration import Rates, calibrate
 from daskkern.training.outlook import outlook
 from daskkern.training.prepare import prepare
@@ -173,8 +173,24 @@ def test_a_calibration_measures_the_device(xp: ModuleType, basis: BasisSpec, mon
     plan = outlook(source, settings, 1, 1, 1 << 30, 1 << 30)
     assert plan.sizes is not None
     settled: list[Any] = []
-    monkeypatch.setattr(calibration, "settle", settled.append)
+    monkeypatch.setattr(speeds, "settle", settled.append)
+    monkeypatch.setattr(speeds, "_known", {})
     rates = calibrate(source, settings, plan.sizes, 1, with_disk=False)
     assert all(isinstance(made, xp.ndarray) for made in settled)
     assert len(settled) > 6
     assert all(getattr(rates, field.name) > 0 for field in fields(Rates) if field.name != "disk")
+
+
+def test_a_gpu_is_measured_once_for_the_same_operands(xp: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speeds, "_known", {})
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    measured = []
+    monkeypatch.setattr(speeds, "_measured", lambda *given: measured.append(given) or object())
+    first = speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, xp)
+    assert speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, xp) is first
+    for kernel, left, outputs in ((Gaussian(3.0), X, 2), (Gaussian(2.0), X[:30], 2), (Gaussian(2.0), X, 3)):
+        assert speeds.speeds(kernel, left, X[:20], outputs, 16, 1, xp) is not first
+    assert len(measured) == 4
+    assert speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, np) is not first  # of a host: anew
+    assert speeds.speeds(Gaussian(2.0), X, X[:20], 2, 16, 1, np) is not first
+    assert len(measured) == 6

@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 
 from daskkern.arrays import Array, HostArray
+from daskkern.backend.tiles import multiply_blocks
 from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian, Points, plain_products
 from daskkern.kernels import cuda as cuda_engine
 from daskkern.kernels.cuda import Operands, block_table, engine, twins
@@ -112,6 +113,35 @@ def test_products_at_every_seam(device: HostDevice, m: int, p: int, d: int, c: i
     _margin_is_untouched(whole)
     np.testing.assert_array_equal(head, out[:, : head.shape[1]])
     _close(out, K, dtype)
+
+
+@each_dtype
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("m", "p", "c", "step"), [(1, 1, 1, 1), (7, 40, 3, 40), (33, 129, 10, 32), (70, 65, 17, 31), (3, 200, 32, 70)]
+)
+def test_sums_of_blocks_equal_their_twin_and_the_loop(
+    device: HostDevice, m: int, p: int, c: int, step: int, turned: bool, dtype: str
+) -> None:
+    whole, table = _guarded((p, m) if turned else (m, p), dtype)
+    table[...] = _rows(*table.shape, dtype)
+    right, blocks = _rows(p, c, dtype, 1), _blocks(p, step)
+    found = cuda_engine.block_sums(device, table, right, block_table(device, blocks), turned=turned)
+    assert found.dtype == np.float64
+    wide = table.T if turned else table
+    _close(found, twins.block_sums(wide, right, blocks), dtype)
+    _close(found, multiply_blocks(np.ascontiguousarray(wide), right, blocks, np), dtype)
+    whole[3:-3, 3:-3] = 12345.0
+    _margin_is_untouched(whole)
+
+
+def test_sums_of_some_blocks_leave_the_others_out(device: HostDevice) -> None:
+    left, right = _rows(5, 90), _rows(90, 2, seed=1)
+    some = [slice(3, 20), slice(40, 41), slice(60, 90)]
+    found = cuda_engine.block_sums(device, left, right, block_table(device, some), turned=False)
+    _close(found, sum(left[:, cut].astype(float) @ right[cut] for cut in some), "float32")
+    nothing = cuda_engine.block_sums(device, left[:0], right, block_table(device, some), turned=False)
+    assert nothing.shape == (0, 2)
 
 
 def test_equal_rows_have_distance_zero(device: HostDevice) -> None:

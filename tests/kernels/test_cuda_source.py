@@ -10,7 +10,16 @@ import pytest
 
 import daskkern.kernels.cuda
 from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian
-from daskkern.kernels.cuda.source import FUNCTIONS, Sizes, constants, source, value_function
+from daskkern.kernels.cuda.source import (
+    FUNCTIONS,
+    SUM_LINES,
+    SUM_THREADS,
+    Sizes,
+    constants,
+    source,
+    sums_source,
+    value_function,
+)
 from daskkern.kernels.formula import PAIR, arccos, exp, log, maximum, program, sqrt
 
 ROWS = np.random.default_rng(0).standard_normal((30, 4))
@@ -56,11 +65,26 @@ def test_sums_and_features_stay_in_registers(kernel: Kernel, itemsize: int, d: i
     assert "0 bytes spill stores, 0 bytes spill loads" in report, report
 
 
+@needs_nvcc
+@pytest.mark.parametrize("itemsize", [4, 8])
+@pytest.mark.parametrize("c", [1, 10, 32])
+@pytest.mark.parametrize("turned", [False, True])
+def test_sums_of_blocks_compile_and_stay_in_registers(itemsize: int, c: int, turned: bool, tmp_path: Path) -> None:
+    report = _compile(sums_source(itemsize, c, turned), tmp_path, "-Xptxas", "-v")
+    assert "warning" not in report
+    spilled = re.search(r"(\d+) bytes spill stores", report)
+    assert spilled is not None
+    assert int(spilled[1]) <= (0 if itemsize == 4 else 32), report  # outside the innermost loop
+
+
 def test_the_files_hold_the_sizes_that_python_launches_with() -> None:
     common, block = (FOLDER / "common.cuh").read_text(), (FOLDER / "block.cu").read_text()
     assert "#define THREADS 128" in common
     assert "#define TILE 64" in block
     assert "#define SIDE 16 " in block  # 16 * 16 threads
+    sums = (FOLDER / "sums.cu").read_text()
+    assert f"#define SQUARE {SUM_LINES}\n" in sums
+    assert f"#define SUM_THREADS {SUM_THREADS} " in sums
 
 
 def test_one_text_serves_every_length_scale() -> None:
@@ -80,4 +104,8 @@ def test_every_operation_of_a_formula_has_its_text() -> None:
 
 
 def test_the_files_are_part_of_the_package() -> None:
-    assert {path.name for path in FOLDER.glob("*.cu*")} == {"common.cuh", *(f"{name}.cu" for name in FUNCTIONS)}
+    assert {path.name for path in FOLDER.glob("*.cu*")} == {
+        "common.cuh",
+        "sums.cu",
+        *(f"{name}.cu" for name in FUNCTIONS),
+    }

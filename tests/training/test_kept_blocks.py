@@ -15,6 +15,7 @@ from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic
 from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training import fit as fitting
+from daskkern.training.block_files import HostFile
 from daskkern.training.calibration import Rates
 from daskkern.training.disk_rates import DiskRates
 from daskkern.training.fit import FitResult, fit
@@ -53,7 +54,9 @@ def _blocks(count: int, seed: int = 0) -> list[np.ndarray]:
 
 
 def _kept(kind: str, budget: int, folder: Path) -> KeptBlocks:
-    return MemoryBlocks(budget, "float32", np) if kind == "memory" else DiskBlocks(budget, str(folder), "float32", np)
+    if kind == "memory":
+        return MemoryBlocks(budget, "float32", np)
+    return DiskBlocks(budget, HostFile(str(folder), np.dtype("float32")), np)
 
 
 def _keep(kept: KeptBlocks, index: int, block: np.ndarray) -> bool:
@@ -115,14 +118,15 @@ def _alive(fd: str) -> bool:
 
 
 def test_a_full_disk_ends_the_keeping_and_not_the_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = DiskBlocks(1 << 20, str(tmp_path), "float32", np)
+    file = HostFile(str(tmp_path), np.dtype("float32"))
+    kept = DiskBlocks(1 << 20, file, np)
     blocks = _blocks(8)
-    write = kept._write
+    write = file.write
 
     def fails_late(at: int, block: np.ndarray) -> bool:
-        return write(at, block) if at < 2 * 77 else False
+        return write(at, block) if at < 2 * 77 * 4 else False
 
-    monkeypatch.setattr(kept, "_write", fails_late)
+    monkeypatch.setattr(file, "write", fails_late)
     stored = [_keep(kept, i, block) for i, block in enumerate(blocks)]
     kept.begin(range(8))
     assert kept.failed
@@ -246,7 +250,7 @@ def test_a_disk_that_was_asked_for_must_have_room(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="scratch folder"):
         disk_room(replace(asked, scratch=str(tmp_path / "absent")))
     with pytest.raises(SpecError, match="no file can be made there"):
-        DiskBlocks(1000, str(tmp_path / "absent"), "float32", np)
+        HostFile(str(tmp_path / "absent"), np.dtype("float32"))
 
 
 def test_a_folder_in_memory_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

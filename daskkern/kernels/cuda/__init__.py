@@ -6,6 +6,7 @@ The kernels are in the ``.cu`` files, where they compile as they are with the Ga
 
 from daskkern.kernels.cuda.device import Device, device_of
 from daskkern.kernels.cuda.engine import (
+    MOST_OUTPUTS,
     WORKSPACE_BYTES,
     Operands,
     block,
@@ -14,12 +15,15 @@ from daskkern.kernels.cuda.engine import (
     matvec,
     rmatvec,
 )
+from daskkern.kernels.cuda.launch import block_sums
 
 __all__ = [
+    "MOST_OUTPUTS",
     "WORKSPACE_BYTES",
     "Device",
     "Operands",
     "block",
+    "block_sums",
     "block_table",
     "device_of",
     "double_product",

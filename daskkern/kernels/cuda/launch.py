@@ -13,10 +13,13 @@ from daskkern.kernels.cuda.source import (
     BLOCK_TILE,
     FUNCTIONS,
     SCORE_THREADS,
+    SUM_LINES,
+    SUM_THREADS,
     Name,
     Sizes,
     constants,
     source,
+    sums_source,
 )
 from daskkern.kernels.formula import Program
 from daskkern.kernels.points import Side
@@ -90,6 +93,32 @@ def apply_profile(device: Device, what: Program, rows: Side, columns: Side, tile
     arguments = [tile, np.int64(m), np.int64(p), np.int64(_stride(tile)), *stats]
     grid = (-(-p // SCORE_THREADS), min(m, _PROFILE_LINES))
     _launch(device, "profile", what, Sizes(tile.itemsize), grid, SCORE_THREADS, arguments)
+
+
+def block_sums(device: Device, left: Array, right: Array, table: Array, *, turned: bool) -> Array:
+    """Return ``left @ right``, or ``left.T @ right`` where it is turned, in float64, block by block: two launches.
+
+    Parameters
+    ----------
+    left : (m, p) array
+        Its rows are contiguous.
+    right : (p, c) array
+        In the dtype of `left`; (m, c) where it is turned. At least one output.
+    table : (blocks, 2) int64
+        Starts and stops of the blocks of the side that is summed, on the device.
+    turned : bool
+    """
+    n_lines, n_blocks, c = left.shape[1 if turned else 0], table.shape[0], right.shape[1]
+    partial = device.xp.empty((n_blocks, n_lines, c), right.dtype)
+    if partial.size:
+        arguments = [
+            left, np.int64(_stride(left)), np.int64(n_lines), table, np.int64(n_blocks),
+            device.xp.ascontiguousarray(right), partial,
+        ]  # fmt: skip
+        grid = (-(-n_lines // SUM_LINES), min(n_blocks, _MOST_ACROSS))
+        text = sums_source(right.itemsize, c, turned)
+        device.launch(text, "block_sums", grid, SUM_THREADS, arguments)
+    return partial.sum(axis=0, dtype=np.float64)
 
 
 def _launch(

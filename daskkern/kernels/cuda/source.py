@@ -14,6 +14,9 @@ FUNCTIONS: dict[Name, str] = {"scores": "scores", "block": "write_block", "profi
 """The file of each kernel, and the kernel's name in it."""
 SCORE_THREADS = 128
 """Threads of a block of `scores` and `profile`: THREADS of common.cuh."""
+SUM_THREADS = 128
+SUM_LINES = 32
+"""Threads of a block of `block_sums`, and the lines that it makes: SUM_THREADS and SQUARE of sums.cu."""
 BLOCK_TILE = 64
 BLOCK_THREADS = 256
 """Rows and columns that a block of `write_block` makes, and its threads: TILE and SIDE * SIDE of block.cu."""
@@ -69,6 +72,14 @@ def source(name: Name, instructions: tuple[Instruction, ...], sizes: Sizes) -> s
     return "\n".join([_prologue(instructions, sizes), _read("common.cuh"), value_function(instructions), _body(name)])
 
 
+@cache
+def sums_source(itemsize: int, n_outputs: int, turned: bool) -> str:
+    """Return the text of ``block_sums``, which knows no formula."""
+    settings = {"DASKKERN_GENERATED": 1, "N_OUTPUTS": n_outputs, "TURNED": int(turned)}
+    lines = [f"#define {name} {value}" for name, value in settings.items()]
+    return "\n".join([_real(itemsize), *lines, _read("sums.cu")])
+
+
 def constants(what: Program, dtype: np.dtype) -> list[np.generic]:
     """Return the program's constants as the last arguments of its kernels."""
     return [dtype.type(value) for value in what.constants]
@@ -107,7 +118,11 @@ def _prologue(instructions: tuple[Instruction, ...], sizes: Sizes) -> str:
         "NUMBERS_ARGUMENTS": "".join(f", n{k}" for k in range(count)),
     }
     lines = [f"#define {name} {value}".rstrip() for name, value in settings.items()]
-    return "\n".join([f"typedef {'float' if sizes.itemsize == 4 else 'double'} real;", *lines])
+    return "\n".join([_real(sizes.itemsize), *lines])
+
+
+def _real(itemsize: int) -> str:
+    return f"typedef {'float' if itemsize == 4 else 'double'} real;"
 
 
 def _body(name: Name) -> str:

@@ -12,7 +12,7 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import slices
 from daskkern.kernels.cuda.launch import blocks_per_group
-from daskkern.kernels.cuda.source import BLOCK_TILE, SCORE_THREADS, Sizes
+from daskkern.kernels.cuda.source import BLOCK_TILE, SCORE_THREADS, SUM_LINES, Sizes
 from daskkern.kernels.formula import Program, evaluate
 from daskkern.kernels.points import Side
 
@@ -51,6 +51,20 @@ def write_block(what: Program, rows: Side, columns: Side) -> Array:
             inner = _inner(rows.rows[part], columns.rows[chunk])
             out[part, chunk] = _values(what, inner, _cut(rows, part), _cut(columns, chunk))
     return out
+
+
+def block_sums(left: Array, right: Array, blocks: Sequence[slice]) -> Array:
+    """Return what ``block_sums`` of sums.cu and the sum over the blocks give: ``left @ right`` (m, c), float64."""
+    total = namespace_of(left).zeros((left.shape[0], right.shape[1]), np.float64)
+    for cut in blocks:
+        sums = namespace_of(left).zeros(total.shape, right.dtype)
+        for start in range(cut.start, cut.stop, SUM_LINES):
+            here = namespace_of(left).zeros(total.shape, right.dtype)
+            for k in range(start, min(start + SUM_LINES, cut.stop)):
+                here += left[:, k, None] * right[k]
+            sums += here
+        total += sums
+    return total
 
 
 def profile(what: Program, rows: Side, columns: Side, inner: Array) -> Array:
