@@ -56,7 +56,7 @@ def compute_threads(n_threads: int) -> Iterator[None]:
             with tile_pool(None):
                 yield
             return
-        with ThreadPoolExecutor(n_threads, "daskkern-tile") as pool, tile_pool(pool):
+        with ThreadPoolExecutor(n_threads - 1, "daskkern-tile") as pool, tile_pool(pool, n_threads):
             yield
 
 

@@ -7,8 +7,9 @@ the other and BLAS does as it likes.
 
 import itertools
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TypeVar
@@ -23,6 +24,9 @@ _LANES = 16  # float32 numbers in the widest vector register; skinny products ru
 
 _PRODUCT_ROWS = 256  # rows of a skinny product's tile: fewer would fall into BLAS's slow path for small matrices
 _PRODUCT_TILES = 16  # and most tiles, because BLAS is slow on short ones
+
+SMALL = 1 << 24
+"""Multiply-adds that take one thread a quarter of a millisecond: to wake another takes about half of that."""
 
 _local = threading.local()
 Tile = TypeVar("Tile")
@@ -51,24 +55,66 @@ def within(part: slice, step: int) -> list[slice]:
 
 
 @contextmanager
-def tile_pool(pool: Executor | None) -> Iterator[None]:
-    """Within the context, this thread's tiles are spread over `pool`; None has this thread work on them alone."""
-    previous = getattr(_local, "pool", None)
-    _local.pool = pool
+def tile_pool(pool: Executor | None, n_threads: int = 1) -> Iterator[None]:
+    """Within the context, this thread's tiles are spread over `n_threads`: itself, and the others of `pool`.
+
+    None has this thread work on them alone.
+    """
+    previous = getattr(_local, "helpers", None)
+    _local.helpers = None if pool is None or n_threads < 2 else (pool, n_threads - 1)
     try:
         yield
     finally:
-        _local.pool = previous
+        _local.helpers = previous
 
 
-def for_each(tiles: Sequence[Tile], work: Callable[[Tile], None]) -> None:
-    """Call `work` on every tile (or whatever stands for one), on the pool of :func:`tile_pool` if there is one."""
-    pool = getattr(_local, "pool", None)
-    if pool is None or len(tiles) == 1:
+def for_each(tiles: Sequence[Tile], work: Callable[[Tile], None], size: float = SMALL) -> None:
+    """Call `work` on every tile (or whatever stands for one), on the pool of :func:`tile_pool` if there is one.
+
+    Parameters
+    ----------
+    tiles : sequence
+        Each is taken by the thread that is free first; so none may need another's result.
+    work : callable
+    size : float
+        About how many multiply-adds all tiles are together: where that is below :data:`SMALL`, the others would begin
+        when this thread is done.
+    """
+    helpers = getattr(_local, "helpers", None)
+    if helpers is None or len(tiles) < 2 or size < SMALL:
         for tile in tiles:
             work(tile)
         return
-    list(pool.map(work, tiles))
+    pool, others = helpers
+    waiting = deque(tiles)
+
+    def take() -> None:
+        while waiting:
+            try:
+                tile = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                work(tile)
+            except BaseException:
+                waiting.clear()
+                raise
+
+    futures = [pool.submit(take) for _ in range(min(others, len(tiles) - 1))]
+    _local.helpers = None  # a tile that is cut again is its thread's own
+    try:
+        take()
+    finally:
+        _local.helpers = helpers
+        _await(futures)
+
+
+def _await(futures: list[Future[None]]) -> None:
+    """Return when none works any more, and raise what one of them raised."""
+    failures = [future.exception() for future in futures if not future.cancel()]
+    for failure in failures:
+        if failure is not None:
+            raise failure
 
 
 def pad_columns(array: Array, xp: ModuleType) -> Array:
@@ -82,6 +128,11 @@ def pad_columns(array: Array, xp: ModuleType) -> Array:
     return np.concatenate([array, np.zeros((array.shape[0], surplus), array.dtype)], axis=1)
 
 
+def skinny_size(block: Array) -> float:
+    """Return what :func:`for_each` takes for a product of `block` with few columns: reading it is what takes time."""
+    return _LANES * float(block.size)
+
+
 def multiply(left: Array, right: Array, xp: ModuleType) -> Array:
     """Return ``left @ right`` for a tall or wide `left` (m, p) and a skinny `right` (p, c), tiled over rows."""
     m, c = left.shape[0], right.shape[1]
@@ -92,7 +143,7 @@ def multiply(left: Array, right: Array, xp: ModuleType) -> Array:
     def one(tile: slice) -> None:
         xp.matmul(left[tile], padded, out=out[tile])
 
-    for_each(balanced(m, rows), one)
+    for_each(balanced(m, rows), one, skinny_size(left))
     return out[:, :c]
 
 
@@ -117,7 +168,7 @@ def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: Modu
         for block in blocks:
             out[tile] += left[tile, block] @ padded[block]
 
-    for_each(rows, one)
+    for_each(rows, one, skinny_size(left))
     return out[:, : right.shape[1]]
 
 
@@ -139,5 +190,5 @@ def multiply_transposed(left: Array, right: Array, xp: ModuleType) -> Array:
     def one(tile: slice) -> None:
         out[:, tile] = padded @ left[:, tile]
 
-    for_each(slices(p, columns), one)
+    for_each(slices(p, columns), one, skinny_size(left))
     return xp.ascontiguousarray(out[:c].T)

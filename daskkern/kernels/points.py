@@ -187,7 +187,7 @@ def squared_norms(X: Array) -> Array:
             for rows in within(group, step):
                 norms[rows] = (X[rows] * X[rows]).sum(axis=1)
 
-    for_each(balanced(X.shape[0], max(1, _NORM_GROUP // d)) if xp is np else [slice(0, X.shape[0])], one)
+    for_each(balanced(X.shape[0], max(1, _NORM_GROUP // d)) if xp is np else [slice(0, X.shape[0])], one, 8.0 * X.size)
     return norms
 
 

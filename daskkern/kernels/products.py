@@ -15,7 +15,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend import tiles
 from daskkern.backend.namespace import is_sparse
-from daskkern.backend.tiles import balanced, for_each, slices
+from daskkern.backend.tiles import balanced, for_each, skinny_size, slices, within
 from daskkern.kernels import cuda
 from daskkern.kernels.engines import is_plain
 from daskkern.kernels.native import processor
@@ -26,12 +26,12 @@ except ImportError:  # llvmlite is missing
     skinny = None  # type: ignore[assignment]
 
 _LEAST_ROWS = 32  # of a block whose columns are dealt to ranks
-_COLUMNS = range(2, 12 + 1)  # one is what BLAS does well, more need a block more than once
+_COLUMNS = range(1, 12 + 1)  # more need a block more than once
 _ROWS = 256  # of a unit of work; more for tall blocks, which are cut into 16 units
 _UNITS = 16
 _STRIP = 64  # rows whose products are summed in the working dtype: they stay in cache
 _BLOCK = 1024  # columns likewise, where the caller has no blocks
-_WIDTH = 2048  # columns of a unit of a transposed product
+_WIDTH = 2048  # columns of a unit of a transposed product: narrower ones read the block in short pieces
 _PANEL = 32
 SHORT = 1 << 25
 """Entries of a block on a GPU up to which all its parts are multiplied in one launch: with that many, one of cuBLAS's
@@ -54,7 +54,7 @@ def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | 
     def one(part: slice) -> None:
         np.matmul(left[part], right, out=out[part])
 
-    for_each(rows, one)
+    for_each(rows, one, skinny_size(left))
     return out
 
 
@@ -71,7 +71,9 @@ def multiply_transposed_blocks(left: Array, right: Array, blocks: Sequence[slice
     """Return ``left.T @ right`` in float64 for `left` (p, r) and `right` (p, c), summed over blocks of their rows."""
     if _is_short(left, right, blocks, xp):
         return cuda.block_sums(cuda.device_of(xp), left, right, _table(xp, blocks), turned=True)
-    return tiles.multiply_transposed_blocks(left, right, blocks, xp)
+    if not left.shape[1] or not _is_compiled(left, right, xp):
+        return tiles.multiply_transposed_blocks(left, right, blocks, xp)
+    return _pulled(left, right, [rows for block in blocks for rows in within(block, _STRIP)])
 
 
 def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequence[slice] | None = None) -> Array:
@@ -85,17 +87,7 @@ def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequ
         if not columns or xp is not np:
             return tiles.multiply_transposed(left, right, xp)
         return np.concatenate([tiles.multiply_transposed(left[:, part], right, xp) for part in columns])
-    p, c = left.shape[1], right.shape[1]
-    right = np.ascontiguousarray(right)
-    out = np.zeros((c, -(-p // _PANEL) * _PANEL))
-    width = -(-p // max(1, min(_UNITS, p // _WIDTH)))
-
-    def one(tile: slice) -> None:
-        for rows in slices(left.shape[0], _STRIP):
-            skinny.pull(left[rows, tile], right[rows], out[:, tile.start :])
-
-    for_each(slices(p, -(-width // _PANEL) * _PANEL), one)
-    return np.ascontiguousarray(out[:, :p].T.astype(right.dtype))
+    return _pulled(left, right, slices(left.shape[0], _STRIP)).astype(right.dtype)
 
 
 def _is_short(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> bool:
@@ -118,6 +110,20 @@ def _kept_table(xp: ModuleType, device: int, edges: tuple[tuple[int, int], ...])
     return cuda.block_table(cuda.device_of(xp), [slice(*edge) for edge in edges])
 
 
+def _pulled(left: HostArray, right: HostArray, strips: Sequence[slice]) -> HostArray:
+    """Return ``left.T @ right`` (p, c) in float64: each of the `strips` of rows in the working dtype."""
+    p, c = left.shape[1], right.shape[1]
+    right = np.ascontiguousarray(right)
+    out = np.zeros((c, -(-p // _PANEL) * _PANEL))
+
+    def one(tile: slice) -> None:
+        skinny.pull(left[:, tile], right, out[:, tile.start :], strips)
+
+    width = -(-p // max(1, min(_UNITS, p // _WIDTH)))
+    for_each(slices(p, -(-width // _PANEL) * _PANEL), one, skinny_size(left))
+    return np.ascontiguousarray(out[:, :p].T)
+
+
 def _times(left: HostArray, right: HostArray, blocks: Sequence[slice]) -> HostArray:
     m, c = left.shape[0], right.shape[1]
     lines = np.ascontiguousarray(right.T)
@@ -127,7 +133,7 @@ def _times(left: HostArray, right: HostArray, blocks: Sequence[slice]) -> HostAr
     def one(tile: slice) -> None:
         skinny.times(left[tile], lines, edges, out[tile])
 
-    for_each(balanced(m, max(_ROWS, -(-m // _UNITS))), one)
+    for_each(balanced(m, max(_ROWS, -(-m // _UNITS))), one, skinny_size(left))
     return out
 
 

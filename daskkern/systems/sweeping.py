@@ -274,5 +274,5 @@ def _errors(grid: Grid, coef: Sequence[FloatArray], rows: Rows, targets: Targets
 def _all_cores() -> Iterator[None]:
     """Within the context, BLAS and tiles use all cores, one after the other."""
     n = cpu_count()
-    with library_threads(n), ThreadPoolExecutor(n, "daskkern-tile") as pool, tile_pool(pool):
+    with library_threads(n), ThreadPoolExecutor(n, "daskkern-tile") as pool, tile_pool(pool, n):
         yield

@@ -18,11 +18,13 @@ from daskkern.backend.concurrency import compute_threads, cpu_count, library_thr
 from daskkern.backend.namespace import namespace_for, namespace_of, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import (
+    SMALL,
     balanced,
     for_each,
     multiply,
     multiply_transposed,
     pad_columns,
+    skinny_size,
     slices,
     tile_pool,
     within,
@@ -79,19 +81,71 @@ def test_padding_adds_zero_columns_up_to_full_lanes() -> None:
 
 def test_a_tile_pool_ends_with_its_context_even_after_a_failure() -> None:
     class Refusing(ThreadPoolExecutor):
-        def map(self, *arguments: object, **settings: object) -> object:  # type: ignore[override]
+        def submit(self, *arguments: object, **settings: object) -> object:  # type: ignore[override]
             raise AssertionError("this pool is over")
 
     left, right = np.ones((300, 4)), np.ones((4, 2))
     with Refusing(1) as pool:
-        with pytest.raises(AssertionError, match="this pool is over"), tile_pool(pool):
-            multiply(left, right, np)
+        with pytest.raises(AssertionError, match="this pool is over"), tile_pool(pool, 2):
+            for_each([1, 2], print)
         np.testing.assert_array_equal(multiply(left, right, np), left @ right)
+
+
+def test_tiles_are_taken_by_this_thread_and_the_others() -> None:
+    taken: dict[int, str] = {}
+    together = threading.Barrier(3, timeout=20)
+
+    def work(tile: int) -> None:
+        together.wait()
+        taken[tile] = threading.current_thread().name
+        for_each([0, 1], lambda part: taken.setdefault(10 * tile + part, threading.current_thread().name))
+
+    with compute_threads(3):
+        for_each([1, 2, 3], work)
+        assert len({taken[tile] for tile in (1, 2, 3)}) == 3
+        assert all(taken[10 * tile + part] == taken[tile] for tile in (1, 2, 3) for part in (0, 1))
+        alone: list[str] = []
+        for_each([1, 2, 3], lambda tile: alone.append(threading.current_thread().name), size=SMALL - 1)
+        assert alone == [threading.current_thread().name] * 3
+
+
+@pytest.mark.parametrize("bad", ["here", "there"])
+def test_a_failure_ends_the_rest_and_is_raised_whoever_met_it(bad: str) -> None:
+    met, main = threading.Event(), threading.current_thread()
+    begun: list[int] = []
+
+    def work(tile: int) -> None:
+        begun.append(tile)
+        if (threading.current_thread() is main) == (bad == "here"):
+            met.set()
+            raise ValueError(f"tile {tile}")
+        assert met.wait(20)
+
+    with compute_threads(2):
+        with pytest.raises(ValueError, match="tile"):
+            for_each(list(range(100)), work)
+        assert len(begun) < 100
+        done: list[int] = []
+        for_each(list(range(10)), done.append)
+        assert sorted(done) == list(range(10))
+
+
+def test_all_tiles_are_done_when_no_other_thread_is_free() -> None:
+    free = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        blocker = pool.submit(free.wait, 20)
+        done: list[int] = []
+        with tile_pool(pool, 2):
+            for_each(list(range(10)), done.append)
+        assert done == list(range(10))
+        free.set()
+        assert blocker.result()
 
 
 def test_threads_of_a_product_do_not_change_its_bits() -> None:
     rng = np.random.default_rng(0)
-    left, right = rng.standard_normal((700, 90)).astype(np.float32), rng.standard_normal((90, 10)).astype(np.float32)
+    left, right = rng.standard_normal((3000, 400)).astype(np.float32), rng.standard_normal((400, 10)).astype(np.float32)
+    assert skinny_size(left) >= SMALL
     results = []
     for threads in (1, 2, 3):
         with compute_threads(threads):

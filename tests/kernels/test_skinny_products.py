@@ -103,7 +103,7 @@ def test_threads_do_not_change_a_bit() -> None:
     K, V, G = _operands(700, 5000, 10, "float32")
     blocks = [slice(start, start + 500) for start in range(0, 5000, 500)]
     alone = products.multiply_blocks(K, V, blocks, np), products.multiply_transposed(K, G, np)
-    with ThreadPoolExecutor(3) as pool, tile_pool(pool):
+    with ThreadPoolExecutor(3) as pool, tile_pool(pool, 4):
         together = products.multiply_blocks(K, V, blocks, np), products.multiply_transposed(K, G, np)
     for a, b in zip(alone, together, strict=True):
         np.testing.assert_array_equal(a, b)

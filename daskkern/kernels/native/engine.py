@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.backend.tiles import balanced, for_each, within
+from daskkern.backend.tiles import SMALL, balanced, for_each, within
 from daskkern.kernels.formula import Program
 from daskkern.kernels.native.invoke import LEAST_ROWS, MOST_ROWS, SPARSE_ROWS, Rows, run_unit, shape_for, tile_rows
 from daskkern.kernels.native.packing import CSRParts, Packed, aligned, pack
@@ -49,7 +49,7 @@ def block_all(what: Program, left: Rows, right: Packed, out: HostArray) -> None:
         made = {"out": out[part].ctypes.data, "out_stride": out.strides[0] // out.itemsize}
         run_unit("block", what, left, right, part, blocks, 1, made)
 
-    for_each(list(itertools.product(*_units(left, right))), unit)
+    for_each(list(itertools.product(*_units(left, right))), unit, _size(left, right))
 
 
 def matvec(what: Program, left: Rows, right: Packed, A: HostArray, head: HostArray | None) -> HostArray:
@@ -70,8 +70,13 @@ def matvec(what: Program, left: Rows, right: Packed, A: HostArray, head: HostArr
             }
         run_unit("scores", what, left, right, part, blocks, c, made)
 
-    for_each(list(itertools.product(parts, enumerate(groups))), unit)
+    for_each(list(itertools.product(parts, enumerate(groups))), unit, _size(left, right))
     return partial[0] if len(groups) == 1 else partial.sum(axis=0)  # in the order of the groups, whoever computed them
+
+
+def _size(left: Rows, right: Packed) -> float:
+    """Return what the tile pool takes for a block: inner products, and a function of each worth 32 multiply-adds."""
+    return float(left.shape[0]) * right.slots * (left.shape[1] + 32)
 
 
 def rmatvec(what: Program, left: Rows, right: Packed, G: HostArray) -> HostArray:
@@ -83,7 +88,7 @@ def rmatvec(what: Program, left: Rows, right: Packed, G: HostArray) -> HostArray
     def unit(blocks: range) -> None:
         run_unit("pull", what, left, right, slice(0, left.shape[0]), blocks, c, _words(out, out.shape[1], G))
 
-    for_each([range(k, k + 1) for k in range(len(right.blocks))], unit)
+    for_each([range(k, k + 1) for k in range(len(right.blocks))], unit, _size(left, right))
     return _by_column(right, out).astype(G.dtype)
 
 
@@ -202,14 +207,17 @@ def _by_slot(right: Packed, A: HostArray) -> HostArray:
 
 
 def _units(left: Rows, right: Packed) -> tuple[list[slice], list[range]]:
-    """Cut the rows, and the blocks where there are few rows. Operands alone decide, so that results do not vary."""
+    """Cut the rows, and the blocks where there are few rows and much to do.
+
+    Operands alone decide, so that results do not vary.
+    """
     if isinstance(left.rows, CSRParts) or right.csr is not None:
         most = SPARSE_ROWS
     else:
         most = MOST_ROWS if left.shape[1] >= WIDE else _UNIT_ROWS
     parts = whole_tiles(left.shape[0], most)
-    wanted = min(len(right.blocks), max(1, -(-_UNITS // max(len(parts), 1))))
-    count = len(right.blocks)
+    count, worth = len(right.blocks), int(2 * _size(left, right) / SMALL)
+    wanted = min(count, max(1, min(worth, -(-_UNITS // max(len(parts), 1)))))
     groups = [range(count * k // wanted, count * (k + 1) // wanted) for k in range(wanted)] if count else []
     return parts, groups
 

@@ -32,6 +32,7 @@ _PACKED_BYTES = 16 << 20
 _KEPT_BYTES = 16 << 20  # workspaces up to this size stay with their thread
 _local = threading.local()
 _Call = ctypes.c_int64 * len(FIELDS)
+_PLACES = {name: place for place, name in enumerate(FIELDS)}
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,10 @@ def run_unit(
         slots = np.zeros(d + 3, np.int64)
         words["slots"] = slots.ctypes.data
     function = compiler.compiled(program, shape, Kind(makes, sparse_rows, sparse_columns))
-    packed = _Call(*(words.get(name, 0) for name in FIELDS))
-    function(ctypes.addressof(packed))
+    call = _Call()
+    for name, word in words.items():
+        call[_PLACES[name]] = word
+    function(ctypes.addressof(call))
 
 
 def _left_words(left: Rows, part: slice) -> dict[str, int]:

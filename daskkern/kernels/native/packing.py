@@ -113,7 +113,7 @@ def pack(
     if isinstance(rows, np.ndarray):
         panels = aligned((total, d, panel), rows.dtype)
         panels[first[-1] :] = 0
-        for_each(_shares(blocks, d), lambda part: _fill_blocks(panels, rows, blocks, first, part))
+        for_each(_shares(blocks, d), lambda part: _fill_blocks(panels, rows, blocks, first, part), 8.0 * rows.size)
     else:
         csr = CSRParts.of(rows)
     squared, norm, inverse = (None if stat is None else _spread(stat, runs, panel, total * panel) for stat in stats)

@@ -8,7 +8,7 @@ Each number of the block is loaded once and meets all columns in registers:
 
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,8 @@ _WORDS = (
     "k", "k_stride", "n_rows", "n_columns", "other", "other_stride", "out", "out_stride", "edges", "n_blocks",
 )  # fmt: skip
 _Call = ctypes.c_int64 * len(_WORDS)
+_K, _ROWS, _OTHER = (_WORDS.index(name) for name in ("k", "n_rows", "other"))
+_NO_EDGES = np.zeros(1, np.int64)
 _lock = threading.RLock()
 _compiled: dict[tuple[str, int, Shape], Callable[[int], None]] = {}
 
@@ -35,19 +37,29 @@ def times(K: HostArray, V: HostArray, edges: IntArray, out: HostArray) -> None:
 
     Sums are taken in the dtype of `K` between two `edges` (blocks + 1,), at least one vector register apart.
     """
-    _run("times", K, V, out, V.shape[0], edges)
+    call = _call(K, V, out, edges)
+    _function("times", V.shape[0], compiler.shape_for(K.itemsize))(ctypes.addressof(call))
 
 
-def pull(K: HostArray, G: HostArray, out: HostArray) -> None:
-    """Add ``G^T K`` to `out` (c, p or more) float64, whose lines are padded to whole registers; `G` is (m, c)."""
-    _run("pull", K, G, out, G.shape[1], np.zeros(1, np.int64))
+def pull(K: HostArray, G: HostArray, out: HostArray, strips: Sequence[slice]) -> None:
+    """Add ``G^T K`` to `out` (c, p or more) float64, whose lines are padded to whole registers; `G` is (m, c).
+
+    Sums are taken in the dtype of `K` over each of the `strips` of rows.
+    """
+    call = _call(K, G, out, _NO_EDGES)
+    function, address = _function("pull", G.shape[1], compiler.shape_for(K.itemsize)), ctypes.addressof(call)
+    first_row, first_factor = call[_K], call[_OTHER]
+    for strip in strips:
+        call[_K] = first_row + strip.start * K.strides[0]
+        call[_OTHER] = first_factor + strip.start * G.strides[0]
+        call[_ROWS] = strip.stop - strip.start
+        function(address)
 
 
-def _run(makes: str, K: HostArray, other: HostArray, out: HostArray, count: int, edges: IntArray) -> None:
+def _call(K: HostArray, other: HostArray, out: HostArray, edges: IntArray) -> "ctypes.Array[ctypes.c_int64]":
     size = K.itemsize
     words = (K.ctypes.data, K.strides[0] // size, *K.shape, other.ctypes.data, other.strides[0] // size)
-    call = _Call(*words, out.ctypes.data, out.strides[0] // out.itemsize, edges.ctypes.data, edges.size - 1)
-    _function(makes, count, compiler.shape_for(size))(ctypes.addressof(call))
+    return _Call(*words, out.ctypes.data, out.strides[0] // out.itemsize, edges.ctypes.data, edges.size - 1)
 
 
 def _function(makes: str, count: int, shape: Shape) -> Callable[[int], None]:
