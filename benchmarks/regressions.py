@@ -37,6 +37,8 @@ KEPT = Path(__file__).resolve().parent / "results-regressions.json"
 SIZES = {"small": (4000, 500, 10), "middling": (16_000, 2000, 50), "wide": (8000, 2000, 784)}
 """Rows, landmarks, features."""
 TINY = {"small": (200, 20, 5)}
+_SPIN_SECONDS = 0.3
+"""BLAS's own threads keep their cores for a while after a product."""
 Times = dict[str, float]
 
 
@@ -94,6 +96,7 @@ def measured(name: str, size: tuple[int, int, int], turns: int, matmul: int) -> 
         for _ in range(turns):
             for way in ways:
                 taken["np.matmul"].append(min(matmul_seconds(matmul) for _ in range(3)))
+                time.sleep(_SPIN_SECONDS)
                 for what, seconds in way().items():
                     taken.setdefault(what, []).append(seconds)
     yardstick = statistics.median(taken.pop("np.matmul"))
