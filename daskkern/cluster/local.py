@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from daskkern.backend.current import current
 from daskkern.cluster.clients import Certificates, client_at, scheduler_file_address
-from daskkern.errors import ClusterError, DataError, SpecError
+from daskkern.errors import ClusterError, SpecError
 
 _DASHBOARD_PORT = 8787
 _CLOSE_S = 15.0
@@ -40,8 +40,17 @@ class Connection:
     kind: Kind
 
 
-DevicePool: TypeAlias = Callable[[int], int]
-"""From the number of GPUs to the bytes that a worker takes of its GPU at its start."""
+@dataclass(frozen=True)
+class Pool:
+    """Bytes that a worker takes of its GPU at its start, and those that it may take at most."""
+
+    initial: int
+    most: int
+
+
+DevicePool: TypeAlias = Callable[[Sequence[int | str]], Pool]
+"""From the GPUs, as CUDA names them, to the pool of a worker on each."""
+
 
 PATIENT = {"distributed.deploy.lost-worker-timeout": "1 day"}
 """Dask's local clusters end a worker for good that is away when this time after a loss is over, 15 s unless told: also
@@ -184,38 +193,57 @@ def _gpu_cluster(
         from dask_cuda import LocalCUDACluster  # optional package
         from dask_cuda.utils import get_n_gpus
 
-        visible = _visible() if "CUDA_VISIBLE_DEVICES" in os.environ else list(range(get_n_gpus()))
-        if not visible:
-            raise ClusterError("no GPU was found")
-        wanted = gpus if isinstance(gpus, tuple) else range(gpus if isinstance(gpus, int) else len(visible))
-        if max(wanted) >= len(visible):
-            raise ClusterError(f"{len(visible)} GPUs were found")
-        devices = [visible[number] for number in wanted]
-        return LocalCUDACluster(
-            CUDA_VISIBLE_DEVICES=devices,
-            threads_per_worker=threads_per_worker or 1,
-            **_device_memory(device_pool, len(devices)),
-            **common,
-        )
-    except (SpecError, DataError):  # of the plan
-        raise
+        devices = _devices(gpus, get_n_gpus)
     except Exception as error:  # dask-cuda without a driver raises the types of several libraries
         if gpus == "auto":
             return None
-        raise ClusterError(
-            f"{_words(gpus)} were asked and cannot be had ({type(error).__name__}: {error}); install daskkern[cuda12] "
-            "or daskkern[cuda13] on a machine with GPUs, or leave out the GPUs to run on the CPU"
-        ) from error
+        raise _refusal(gpus, error) from error
+    memory = _device_memory(device_pool, devices)
+    try:
+        return LocalCUDACluster(
+            CUDA_VISIBLE_DEVICES=devices, threads_per_worker=threads_per_worker or 1, **memory, **common
+        )
+    except Exception as error:
+        raise _refusal(gpus, error) from error
 
 
-def _device_memory(device_pool: DevicePool | None, n_gpus: int) -> dict[str, Any]:
+def _devices(gpus: Any, get_n_gpus: Callable[[], int]) -> list[int | str]:
+    """Return the devices that were asked for, as CUDA names them. Raises ClusterError where there are fewer."""
+    visible = _visible() if "CUDA_VISIBLE_DEVICES" in os.environ else list(range(get_n_gpus()))
+    if not visible:
+        raise ClusterError("no GPU was found")
+    wanted = gpus if isinstance(gpus, tuple) else range(gpus if isinstance(gpus, int) else len(visible))
+    if max(wanted) >= len(visible):
+        raise ClusterError(f"{len(visible)} GPUs were found")
+    return [visible[number] for number in wanted]
+
+
+def _refusal(gpus: Any, error: Exception) -> ClusterError:
+    if gpus == "auto":
+        return ClusterError(
+            f"there are GPUs, and their workers could not be started ({type(error).__name__}: {error}); look at "
+            "daskkern doctor, or give a number of workers to run on the CPU"
+        )
+    return ClusterError(
+        f"{_words(gpus)} were asked and cannot be had ({type(error).__name__}: {error}); install daskkern[cuda12] "
+        "or daskkern[cuda13] on a machine with GPUs, or leave out the GPUs to run on the CPU"
+    )
+
+
+def _device_memory(device_pool: DevicePool | None, devices: list[int | str]) -> dict[str, Any]:
     """Return what dask-cuda is told of the memory of each GPU.
 
     Nothing of daskkern's is a result of a task on the device, so that dask-cuda has nothing to spill there. For other
     work on the cluster its own limit stays, four fifths of the device.
     """
-    pool = 0 if device_pool is None or find_spec("rmm") is None else device_pool(n_gpus)
-    return {"rmm_pool_size": pool, "rmm_allocator_external_lib_list": ["cupy"]} if pool else {}
+    pool = None if device_pool is None or find_spec("rmm") is None else device_pool(devices)
+    if pool is None or not pool.initial:
+        return {}
+    return {
+        "rmm_pool_size": pool.initial,
+        "rmm_maximum_pool_size": pool.most,
+        "rmm_allocator_external_lib_list": ["cupy"],
+    }
 
 
 def _visible() -> list[int | str]:

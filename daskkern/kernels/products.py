@@ -33,9 +33,9 @@ _STRIP = 64  # rows whose products are summed in the working dtype: they stay in
 _BLOCK = 1024  # columns likewise, where the caller has no blocks
 _WIDTH = 2048  # columns of a unit of a transposed product: narrower ones read the block in short pieces
 _PANEL = 32
-SHORT = 1 << 25
-"""Entries of a block on a GPU up to which all its parts are multiplied in one launch: with that many, one of cuBLAS's
-for each part takes long enough to hide the next. Not measured on a GPU."""
+SHORT = 1 << 15
+"""Numbers of a product on a GPU up to which all parts of a block are multiplied in one launch: with more rows or
+outputs, one of cuBLAS's for each part takes long enough to hide the next. Not measured on a GPU."""
 
 
 def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | None = None) -> Array:
@@ -60,16 +60,41 @@ def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | 
 
 def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
     """Return ``left @ right`` in float64, summed over column `blocks`. See :func:`daskkern.backend.tiles`."""
-    if _is_short(left, right, blocks, xp):
+    if _is_short(left, right, left.shape[0], xp):
         return cuda.block_sums(cuda.device_of(xp), left, right, _table(xp, blocks), turned=False)
-    if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp) or not _are_wide(blocks, left):
+    if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp):
         return tiles.multiply_blocks(left, right, blocks, xp)
-    return _times(left, right, blocks)
+    total = np.zeros((left.shape[0], right.shape[1]))
+    for compiled, run in _runs(blocks):  # each block is treated alike, whichever others its rank has
+        columns = slice(run[0].start, run[-1].stop)
+        work = _times if compiled else _in_tiles
+        total += work(left[:, columns], right[columns], [_from(block, columns.start) for block in run])
+    return total
+
+
+def _in_tiles(left: HostArray, right: HostArray, blocks: Sequence[slice]) -> HostArray:
+    return tiles.multiply_blocks(left, right, blocks, np)
+
+
+def _from(block: slice, start: int) -> slice:
+    return slice(block.start - start, block.stop - start)
+
+
+def _runs(blocks: Sequence[slice]) -> list[tuple[bool, list[slice]]]:
+    """Return consecutive blocks together as far as one follows the other and all fill a vector register, or none do."""
+    found: list[tuple[bool, list[slice]]] = []
+    for block in blocks:
+        wide = block.stop - block.start >= _PANEL
+        if found and found[-1][0] == wide and found[-1][1][-1].stop == block.start:
+            found[-1][1].append(block)
+        else:
+            found.append((wide, [block]))
+    return found
 
 
 def multiply_transposed_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
     """Return ``left.T @ right`` in float64 for `left` (p, r) and `right` (p, c), summed over blocks of their rows."""
-    if _is_short(left, right, blocks, xp):
+    if _is_short(left, right, left.shape[1], xp):
         return cuda.block_sums(cuda.device_of(xp), left, right, _table(xp, blocks), turned=True)
     if not left.shape[1] or not _is_compiled(left, right, xp):
         return tiles.multiply_transposed_blocks(left, right, blocks, xp)
@@ -90,13 +115,14 @@ def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequ
     return _pulled(left, right, slices(left.shape[0], _STRIP)).astype(right.dtype)
 
 
-def _is_short(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> bool:
-    """Return whether launches would take longer than the product on a GPU."""
-    if xp is np or is_plain() or is_sparse(left) or len(blocks) < 2 or not 0 < left.size <= SHORT:
+def _is_short(left: Array, right: Array, n_lines: int, xp: ModuleType) -> bool:
+    """Return whether launches would take longer than the product on a GPU, as far as all ranks know it."""
+    if xp is np or is_plain() or is_sparse(left):
         return False
-    few = 0 < right.shape[1] <= cuda.MOST_OUTPUTS
+    c = right.shape[1]
+    few = 0 < c <= cuda.MOST_OUTPUTS and n_lines * c <= SHORT
     same = left.dtype == right.dtype and left.dtype in (np.float32, np.float64)
-    return bool(few and same and left.strides[1] == left.itemsize)
+    return bool(few and same and (left.strides[1] == left.itemsize or not left.size))
 
 
 def _table(xp: ModuleType, blocks: Sequence[slice]) -> Array:

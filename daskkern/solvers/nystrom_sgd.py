@@ -9,6 +9,11 @@ holds its columns of psi, and the conditioner needs no traffic at all.
 References
 ----------
 Pfahler and Morik, "Nystrom-SGD", ECML PKDD 2018, section 5, equation 25 and algorithm 1.
+
+Where we differ: the step follows from batch, loss and the largest ``psi(x)^T P psi(x)`` of a sample of rows. Rows far
+from the rest have more, and a step through one of them would throw its score past the target, farther in every epoch:
+on QM9 with 500 landmarks the loss grew by seven orders of magnitude in ten epochs. So a step that would raise the loss
+of its own batch is shortened to what lowers it most, for one more product with the block and a sum of (m, c) numbers.
 """
 
 from dataclasses import dataclass
@@ -109,7 +114,7 @@ class NystromSGD(Solver[NystromRun]):
         eta = setup.state.step_size(batch.size, smoothness, problem.alpha, self.step_rule)
         eta *= decay(problem.loss, state.step, problem.batches_per_epoch)
         take = _streamed if setup.features is None else _stored
-        w, A, loss = take(problem, setup, state, batch, eta, comm)
+        w, A, loss = take(problem, setup, state, batch, eta, comm, self.step_rule == "auto")
         step = state.step + 1
         return NystromRun(w, A, step, state.average.add(step, A if setup.features is None else w)), loss
 
@@ -174,7 +179,13 @@ def _numbers(problem: Problem) -> IntArray:
 
 
 def _streamed(
-    problem: Problem, setup: NystromSetup, state: NystromRun, batch: Batch, eta: float, comm: Communicator
+    problem: Problem,
+    setup: NystromSetup,
+    state: NystromRun,
+    batch: Batch,
+    eta: float,
+    comm: Communicator,
+    checked: bool,
 ) -> tuple[Array, Array, float]:
     xp = namespace_of(state.A)
     phi = problem.part.block(batch.X) if batch.phi is None else batch.phi
@@ -185,11 +196,22 @@ def _streamed(
     u = comm.allreduce(multiply_transposed_blocks(setup.part.M, pulled, blocks, xp)).astype(problem.dtype)
     u += problem.alpha * state.w
     change = eta * (setup.part.conditioner * u)
-    return state.w - change, state.A - multiply(setup.part.M, change, xp), loss
+    moved = multiply(setup.part.M, change, xp)
+    if checked:
+        ahead = comm.allreduce(multiply_blocks(phi, moved, blocks, xp))
+        share = _safe_share(problem, batch, ahead, (u * change).sum(), (change * change).sum())
+        change, moved = change * share, moved * share
+    return state.w - change, state.A - moved, loss
 
 
 def _stored(
-    problem: Problem, setup: NystromSetup, state: NystromRun, batch: Batch, eta: float, comm: Communicator
+    problem: Problem,
+    setup: NystromSetup,
+    state: NystromRun,
+    batch: Batch,
+    eta: float,
+    comm: Communicator,
+    checked: bool,
 ) -> tuple[Array, Array, float]:
     """As streamed, on this rank's columns of psi, which the trainer hands over as `phi`."""
     if batch.phi is None or setup.features is None:
@@ -198,4 +220,30 @@ def _stored(
     scores = comm.allreduce(multiply_blocks(batch.phi, state.w, setup.blocks, xp)).astype(problem.dtype)
     loss, g = loss_and_gradient(problem, scores, batch)
     u = multiply_transposed(batch.phi, g, xp) * (1 / batch.size) + problem.alpha * state.w
-    return state.w - eta * (setup.part.conditioner[setup.features] * u), state.A, loss
+    change = eta * (setup.part.conditioner[setup.features] * u)
+    if checked:
+        own = xp.stack([(u * change).sum(axis=0), (change * change).sum(axis=0)])
+        whole = comm.allreduce(xp.concatenate([multiply_blocks(batch.phi, change, setup.blocks, xp), own]))
+        change = change * _safe_share(problem, batch, whole[:-2], whole[-2].sum(), whole[-1].sum())
+    return state.w - change, state.A, loss
+
+
+def _safe_share(problem: Problem, batch: Batch, moved: Array, descent: Array, squared: Array) -> Array:
+    """Return by what the change of a step is multiplied: 1, or less where it would raise the loss of its own batch.
+
+    The batch's objective F falls by at least ``t descent - t^2 / 2 Q`` for a share t of the change, with
+    ``Q = L / m sum_i w_i |moved_i|^2 + alpha |change|^2``. Where ``descent < Q / 2`` a whole step could raise F, and
+    ``t = descent / Q`` is what surely lowers it most.
+
+    Parameters
+    ----------
+    moved : (m, c) array
+        What the change takes from the scores of the batch.
+    descent, squared : arrays without dimensions
+        ``sum u change``, u the gradient of F, and ``|change|^2``.
+    """
+    xp = namespace_of(moved)
+    squares = moved * moved if batch.weight is None else moved * moved * batch.weight
+    curvature = smoothness_of(problem.loss) / batch.size * squares.sum() + problem.alpha * squared
+    share = descent / xp.maximum(curvature, np.finfo(np.float64).tiny)
+    return xp.where(2 * share < 1, share, 1.0).astype(problem.dtype)

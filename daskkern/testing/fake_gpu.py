@@ -40,6 +40,7 @@ SIGNATURES = {
     "cuda.Stream.record": ("event",),
     "cuda.Stream.wait_event": ("event",),
     "cuda.Stream.synchronize": (),
+    "cuda.Event": ("block", "disable_timing"),
     "cuda.Event.record": ("stream",),
     "cuda.Event.synchronize": (),
     "cuda.runtime.getDeviceProperties": ("device",),

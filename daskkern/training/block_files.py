@@ -3,7 +3,7 @@
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import ModuleType
 from typing import IO, Any, TypeAlias
 
@@ -22,7 +22,8 @@ _FAILURES = (OSError, RuntimeError)  # what kvikio raises when the system or the
 class BlockFile(ABC):
     """One file without a name, which the system removes even when the process is killed.
 
-    `read` and `write` are for one thread at a time; every other method is for the thread that computes.
+    `read` and `write` are for one thread at a time, which has waited for the buffer's moment; every other method is for
+    the thread that computes.
     """
 
     on_device: bool
@@ -101,28 +102,44 @@ class DirectFile(BlockFile):
     def __init__(self, folder: str, dtype: np.dtype[Any], xp: ModuleType, kvikio: ModuleType) -> None:
         self._file, self.dtype, self._xp = scratch_file(folder), dtype, xp
         self._device = xp.cuda.runtime.getDevice()
-        try:
+        with ExitStack() as opened:
+            opened.callback(self._file.close)
             self._direct = kvikio.CuFile(f"/proc/self/fd/{self._file.fileno()}", "r+")
-        except BaseException:
-            self._file.close()
-            raise
+            opened.callback(self._direct.close)
+            self._probe()
+            self._opened = opened.pop_all()
+
+    def _probe(self) -> None:
+        """Write a page and read it again: what does not go at all shall show before a block is lost."""
+        page = self._xp.ones(_PAGE // self.dtype.itemsize, self.dtype)
+        self.moment()()
+        written = int(self._direct.pwrite(page, page.nbytes, 0).get())
+        back = self._xp.zeros(page.size, self.dtype)
+        self.moment()()
+        read = int(self._direct.pread(back, back.nbytes, 0).get())
+        if written != page.nbytes or read != page.nbytes or not bool((back == page).all()):
+            raise OSError("kvikio does not give back what it was given")
 
     def buffer(self, size: int) -> Array:
         return self._xp.empty(size, self.dtype)
 
     def moment(self) -> Moment:
-        wait: Moment = self._xp.cuda.get_current_stream().record().synchronize
+        event = self._xp.cuda.Event(block=True, disable_timing=True)  # who waits leaves the processor to others
+        event.record(self._xp.cuda.get_current_stream())
+
+        def wait() -> None:
+            self._xp.cuda.runtime.setDevice(self._device)  # of the thread that asks
+            event.synchronize()
+
         return wait
 
     def write(self, at: int, block: Array) -> bool:
-        self._xp.cuda.runtime.setDevice(self._device)  # of this thread
         try:
             return int(self._direct.pwrite(block, block.nbytes, at).get()) == block.nbytes
         except _FAILURES:
             return False
 
     def read(self, at: int, block: Array) -> None:
-        self._xp.cuda.runtime.setDevice(self._device)
         try:
             count = int(self._direct.pread(block, block.nbytes, at).get())
         except _FAILURES as error:
@@ -133,8 +150,7 @@ class DirectFile(BlockFile):
             raise _short()
 
     def close(self) -> None:
-        self._direct.close()
-        self._file.close()
+        self._opened.close()
 
 
 def scratch_file(folder: str) -> IO[bytes]:

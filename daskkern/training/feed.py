@@ -89,7 +89,7 @@ class Feed:
         self._blocks.begin(order)
         if self._blocks.failed and not self._told:
             self._told = True
-            self._emit(StageFinished("kept blocks", 0.0, "the disk is full: what was not written is computed again"))
+            self._emit(StageFinished("kept blocks", 0.0, "the disk took no more: the rest is computed again"))
         kept = self._batches
         if kept is not None and all(index in kept for index in order):
             for index, arrived in begun_ahead(((index, self._begin(kept[index])) for index in order), self._ahead):

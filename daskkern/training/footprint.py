@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS
 from daskkern.kernels import native
 from daskkern.kernels.drawn import KEPT_BYTES
+from daskkern.kernels.products import SHORT
 
 Items = tuple[tuple[str, int], ...]
 
@@ -273,6 +274,8 @@ def _steps(z: Sizes) -> dict[str, int]:
         items["one batch"] += matvec_bytes(z.m, z.drawn, z.d, padded(z.c), b, 0, dealt=True) + features + 16 * own
         return items
     items["one batch"] += z.m * own * b
+    if z.device == "gpu":  # the parts of a product, which are added in the end
+        items["one batch"] += (2 * -(-own // block_width(z.p, z.ranks)) + 2) * min(z.m * padded(z.c), SHORT) * b
     if z.nystrom:
         items["eigenfeatures M"] = own * z.p * b
         return items

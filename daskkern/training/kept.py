@@ -132,7 +132,7 @@ class DiskBlocks(KeptBlocks):
         size = shape[0] * shape[1]
         if size * self._file.dtype.itemsize > self._room:
             return None
-        self._settle(_AHEAD)
+        self._settle(max(0, _AHEAD - len(self._reads)))
         if not self._fits:
             return self._xp.empty(shape, self._file.dtype)
         self._lent = self._buffer(size)[0]
@@ -155,6 +155,7 @@ class DiskBlocks(KeptBlocks):
 
     def get(self, index: int) -> Array:
         self._take_back()
+        self._settle(0)  # there are none, but in an epoch that makes the blocks that an earlier one did not
         if index in self._coming:
             while self._coming.popleft() != index:
                 pass
@@ -165,10 +166,12 @@ class DiskBlocks(KeptBlocks):
         return block if self._fits else self._xp.asarray(block)
 
     def close(self) -> None:
-        self._drop_reads()
         self._thread.shutdown(wait=True, cancel_futures=True)
-        self._file.close()
+        self._reads.clear()
+        self._writes.clear()
         self._buffers.clear()
+        self._lent = None
+        self._file.close()
 
     def _size(self, index: int) -> int:
         rows, columns = self._places[index][1]

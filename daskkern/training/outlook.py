@@ -1,5 +1,6 @@
 """From settings and sizes to the memory plan of a rank: of a fit that is prepared, and of one that has not begun."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from daskkern.backend.devices import gpus
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.cluster.local import Pool
 from daskkern.data.plan import BatchPlan
 from daskkern.data.sweep import SweepPlan
 from daskkern.errors import SpecError
@@ -28,6 +30,7 @@ from daskkern.training.sources import Source
 from daskkern.training.targets import check_loss
 
 _LEAST_BATCH = 16
+_POOL_MARGIN = 1.1  # arrays do not fill a pool without gaps
 
 
 @dataclass(frozen=True)
@@ -129,15 +132,21 @@ def outlook(
     return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
 
 
-def device_pool(source: Source, settings: FitSettings, n_gpus: int) -> int:
-    """Return the bytes that a rank on each of `n_gpus` GPUs of this machine will use of it, kept blocks included.
+def device_pool(source: Source, settings: FitSettings, devices: Sequence[int | str]) -> Pool:
+    """Return what the ranks of a worker on each of these GPUs of this machine will use of it, kept blocks included.
 
-    An upper bound, and at most what ranks may plan with; the GPU with the least free memory counts. 0 where the driver
-    does not tell.
+    An upper bound, and at most what ranks may plan with; the GPU with the least free memory counts. Nothing for a fit
+    on the CPU, and where the driver does not tell.
     """
-    budget = int(LIMIT_SHARE * min((gpu.free for gpu in gpus()), default=0))
-    plan = outlook(source, settings, n_gpus, 1, available_memory(n_gpus), budget)
-    return min(budget, plan.device_total + plan.kept)
+    there = gpus()
+    chosen = [there[k] for k in devices if isinstance(k, int) and k < len(there)]
+    free = min((gpu.free for gpu in (chosen if len(chosen) == len(devices) else there)), default=0)
+    most, n = int(LIMIT_SHARE * free), len(devices)
+    if settings.device == "cpu" or not most:
+        return Pool(0, 0)
+    each = settings.shards_each(n)
+    plan = outlook(source, settings, settings.shards(n), 1, available_memory(n) // each, most // each)
+    return Pool(min(most, int(_POOL_MARGIN * each * (plan.device_total + plan.kept))), most)
 
 
 def _most_directions(solver: Solver[Any], p: int, s: int, explicit: bool) -> int:

@@ -104,7 +104,7 @@ class RowFeed:
         self._blocks.begin([share.index for share in shares])
         if self._blocks.failed and not self._told:
             self._told = True
-            self._emit(StageFinished("kept blocks", 0.0, "the disk is full: what was not written is computed again"))
+            self._emit(StageFinished("kept blocks", 0.0, "the disk took no more: the rest is computed again"))
         pending: deque[tuple[_Share, Future[RowBlock] | None]] = deque()
         with ThreadPoolExecutor(AHEAD, "daskkern-read") as pool:
 

@@ -50,7 +50,8 @@ class Speeds:
     memory: float
 
 
-_known: dict[Hashable, Speeds] = {}
+_KNOWN_SECONDS = 600.0
+_known: dict[Hashable, tuple[float, Speeds | None]] = {}
 _lock = threading.Lock()
 
 
@@ -59,8 +60,8 @@ def speeds(
 ) -> Speeds:
     """Return the speeds of this process's device, which is the host where `xp` is NumPy.
 
-    Those of a GPU are measured once in a process: nobody else slows it down for long, and the next fit on the same
-    worker has them at once. Those of a host are measured anew, because others may use it.
+    Those of a GPU hold for a while in a process, so that the next fits on the same worker have them at once. Those of a
+    host are measured anew, because others use it.
 
     Parameters
     ----------
@@ -75,9 +76,11 @@ def speeds(
         return _measured(kernel, X, Z, n_outputs, width, threads, xp)
     key = (xp, xp.cuda.runtime.getDevice(), repr(kernel), X.dtype, X.shape, Z.shape, n_outputs, width)
     with _lock:  # two tasks at once would slow each other down
-        if key not in _known:
-            _known[key] = _measured(kernel, X, Z, n_outputs, width, threads, xp)
-        return _known[key]
+        measured, found = _known.get(key, (-_KNOWN_SECONDS, None))
+        if found is None or time.monotonic() - measured >= _KNOWN_SECONDS:
+            found = _measured(kernel, X, Z, n_outputs, width, threads, xp)
+            _known[key] = time.monotonic(), found
+        return found
 
 
 def _measured(

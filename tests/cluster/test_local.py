@@ -175,12 +175,27 @@ class TestGPUs:
         monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
         monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 3))
         monkeypatch.setattr(local, "find_spec", lambda name: object() if installed and name == "rmm" else None)
-        given = local._gpu_cluster("all", None, lambda n_gpus: n_gpus << 30, {})
-        pool = {"rmm_pool_size": 3 << 30, "rmm_allocator_external_lib_list": ["cupy"]}
+        given = local._gpu_cluster("all", None, lambda devices: local.Pool(sum(devices) << 30, 9 << 30), {})
+        pool = {
+            "rmm_pool_size": 3 << 30,
+            "rmm_maximum_pool_size": 9 << 30,
+            "rmm_allocator_external_lib_list": ["cupy"],
+        }
         assert given == {"CUDA_VISIBLE_DEVICES": [0, 1, 2], "threads_per_worker": 1, **(pool if installed else {})}
+        nothing = local._gpu_cluster("all", None, lambda devices: local.Pool(0, 0), {})
+        assert nothing == {"CUDA_VISIBLE_DEVICES": [0, 1, 2], "threads_per_worker": 1}
+
+    def test_gpus_that_are_there_and_fail_are_not_passed_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails(**given: Any) -> None:
+            raise RuntimeError("out of memory")
+
+        monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=fails))
+        monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 1))
+        with pytest.raises(ClusterError, match=r"there are GPUs, and .*out of memory.* run on the CPU"):
+            local._gpu_cluster("auto", None, None, {})
 
     def test_a_plan_that_fails_is_told_and_not_taken_for_a_missing_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuses(n_gpus: int) -> int:
+        def refuses(devices: Any) -> local.Pool:
             raise SpecError("no such kernel")
 
         monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))

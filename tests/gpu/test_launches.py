@@ -51,7 +51,7 @@ def _per_step(solver: Solver[Any], basis: BasisSpec) -> Counter[str]:
 
 SOLVERS = {
     "eigenpro": (EigenPro(window=10, averaging=0.0), 130),
-    "nystrom_sgd": (NystromSGD(mode="streamed"), 50),
+    "nystrom_sgd": (NystromSGD(mode="streamed"), 65),
 }
 
 

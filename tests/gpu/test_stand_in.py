@@ -14,9 +14,11 @@ import pytest
 
 from daskkern.backend.devices import cupy_problem
 from daskkern.backend.namespace import namespace_for, namespace_of
-from daskkern.backend.tiles import multiply_blocks, multiply_transposed_blocks, slices
+from daskkern.backend.tiles import slices
 from daskkern.errors import ClusterError, SpecError
-from daskkern.testing.fake_arrays import CONSTANTS, CREATORS, METHODS, NAMES, FakeArray
+from daskkern.kernels import products
+from daskkern.kernels.products import multiply_blocks, multiply_transposed_blocks
+from daskkern.testing.fake_arrays import CONSTANTS, CREATORS, METHODS, NAMES, FakeArray, launches_counted
 from daskkern.testing.fake_gpu import SIGNATURES, FakeGpu, gemm_ex
 
 HOST = np.ones(3)
@@ -60,8 +62,12 @@ def test_numbers_stay_on_the_device_until_they_are_asked_for(cupy_stand_in: Modu
         cupy_stand_in.asarray(np.array(["a"]))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_sums_over_blocks_do_not_depend_on_who_has_them(cupy_stand_in: ModuleType, ranks: int) -> None:
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 6])
+def test_sums_over_blocks_do_not_depend_on_who_has_them(
+    cupy_stand_in: ModuleType, ranks: int, together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "SHORT", 20 * 3 if together else 0)
     rng = np.random.default_rng(0)
     left, right = (rng.standard_normal(shape).astype(np.float32) for shape in ((20, 60), (60, 3)))
     cuts = slices(60, 10)
@@ -73,12 +79,17 @@ def test_sums_over_blocks_do_not_depend_on_who_has_them(cupy_stand_in: ModuleTyp
         here = [slice(cut.start - first, cut.stop - first) for cut in own]
         X, A = (cupy_stand_in.asarray(array) for array in (left[:, first:last], right[first:last]))
         part = multiply_blocks(X, A, here, cupy_stand_in)
-        turned = multiply_transposed_blocks(cupy_stand_in.asarray(left[:, first:last].T.copy()), A, here, cupy_stand_in)
+        with launches_counted() as names:
+            turned = multiply_transposed_blocks(
+                cupy_stand_in.asarray(left[:, first:last].T.copy()), A, here, cupy_stand_in
+            )
+        assert ("block_sums" in names) == together
         assert isinstance(part, FakeArray)
         np.testing.assert_allclose(turned.get(), part.get(), rtol=0, atol=1e-5)
         total += part.get()
-    exact = sum((left[:, cut] @ right[cut]).astype(np.float64) for cut in cuts)
-    np.testing.assert_allclose(total, exact, rtol=0, atol=1e-14)
+    whole = multiply_blocks(*(cupy_stand_in.asarray(array) for array in (left, right)), cuts, cupy_stand_in)
+    np.testing.assert_allclose(total, whole.get(), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(total, left.astype(float) @ right, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("turns", [(0, 0), (0, 1), (1, 0), (1, 1)])

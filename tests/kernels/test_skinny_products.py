@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
-from daskkern.backend.tiles import tile_pool
+from daskkern.backend.tiles import slices, tile_pool
 from daskkern.kernels import plain_products, products
 from daskkern.kernels.native import processor
 from daskkern.linalg import column_blocks
@@ -87,6 +87,22 @@ def test_what_a_rank_holds_does_not_change_a_bit(
                 np.testing.assert_array_equal(part, every[mine])
 
 
+@pytest.mark.parametrize("c", [1, 10])
+@pytest.mark.parametrize(("p", "n_head"), [(760, 0), (2000, 20), (500, 0)], ids=["31 and 32", "narrow head", "narrow"])
+@pytest.mark.parametrize("n_ranks", [2, 3, 7])
+def test_a_sum_over_blocks_is_the_same_whoever_has_them(p: int, n_head: int, n_ranks: int, c: int) -> None:
+    K, V, _ = _operands(64, p, c, "float32")
+
+    def share(rank: int, size: int) -> HostArray:
+        deal = column_blocks(p, rank, size, n_head)
+        mine = deal.columns()
+        return products.multiply_blocks(np.ascontiguousarray(K[:, mine]), V[mine], deal.own_blocks, np)
+
+    whole = share(0, 1)
+    total = sum(share(rank, n_ranks) for rank in range(n_ranks))
+    np.testing.assert_allclose(total, whole, rtol=0, atol=1e-14 * float(np.abs(K).sum(axis=1).max()))
+
+
 def test_a_rank_without_columns_has_empty_products() -> None:
     nothing = np.zeros((40, 0), np.float32)
     assert products.multiply_transposed(nothing, np.zeros((40, 1), np.float32), np, ()).shape == (0, 1)
@@ -120,7 +136,7 @@ def test_what_compiled_code_does_not_take_goes_to_blas(case: str, monkeypatch: p
     if case == "types":
         V, G = V.astype(np.float64), G.astype(np.float64)
     if case == "gaps":
-        narrow = [slice(0, 5), slice(5, 96)]
+        narrow = slices(96, 12)
         _agree(products.multiply_blocks(K, V, narrow, np), K, V, 2e-6)
         return
     if case == "plain":

@@ -9,8 +9,8 @@ from bench import nystrom, scores, toy, train
 
 from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
-from daskkern.losses import LOSSES, Logistic, Loss, Squared
-from daskkern.solvers import NystromSGD
+from daskkern.losses import LOSSES, Logistic, Loss, Squared, SquaredHinge
+from daskkern.solvers import NystromSGD, nystrom_sgd
 from daskkern.testing import naive
 
 each_loss = pytest.mark.parametrize("loss", [loss() for loss in LOSSES.values()], ids=lambda loss: loss.name)
@@ -73,6 +73,28 @@ def test_the_fixed_point_is_the_nystrom_ridge_solution(stored: bool) -> None:
     best, found = naive.nystrom_ridge(K_XZ, K_ZZ, problem.y, 0.05), train(setup, stored=stored)
     at = [naive.objective(problem.loss.value, K_XZ, K_ZZ, a, problem.y, 0.05) for a in (best, found)]
     assert at[1] == pytest.approx(at[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("loss", [Squared(), SquaredHinge()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_beyond_those_of_the_sample_do_not_throw_the_iterates_away(
+    loss: Loss, stored: bool, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = nystrom(toy(loss, epochs=10, alpha=1e-3, weighted=weighted), NystromSGD())
+    setup = replace(setup, state=replace(setup.state, beta=setup.state.beta / 60, top=setup.state.top / 60))
+
+    def objective() -> float:
+        f = scores(setup, train(setup, stored=stored))
+        return float(loss.value(f, setup.toy.y).mean())
+
+    zero = float(loss.value(np.zeros_like(setup.toy.y), setup.toy.y).mean())
+    assert objective() < 0.8 * zero
+    together = train(setup, 3, stored=stored)
+    alone = scores(setup, train(setup, stored=stored))
+    np.testing.assert_allclose(scores(setup, together), alone, rtol=0, atol=1e-9 * np.abs(alone).max())
+    monkeypatch.setattr(nystrom_sgd, "_safe_share", lambda *given: 1.0)
+    assert not objective() < 2 * zero
 
 
 @each_loss

@@ -1,6 +1,7 @@
 """What a GPU worker takes of its GPU at its start: as much as the plan says, of what is free."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from daskkern.backend.devices import Gpu
 from daskkern.basis import Landmarks
 from daskkern.cli.main import main
 from daskkern.cluster import local
+from daskkern.cluster.local import Pool
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
@@ -45,16 +47,29 @@ def test_the_pool_is_what_the_plan_has_on_the_device(store: str, monkeypatch: py
     _gpus(monkeypatch, 70 * GIB, 60 * GIB)
     source = StoreSource.at(store)
     plan = outlook(source, _settings(100), 2, 1, 64 * GIB, int(0.8 * 60 * GIB))
-    assert device_pool(source, _settings(100), 2) == plan.device_total + plan.kept > 0
-    assert device_pool(source, _settings(400), 2) > device_pool(source, _settings(100), 2)
+    pool = device_pool(source, _settings(100), [0, 1])
+    assert pool.initial == int(1.1 * (plan.device_total + plan.kept)) > 0
+    assert pool.most == int(0.8 * 60 * GIB)
+    assert device_pool(source, _settings(400), [0, 1]).initial > pool.initial
+
+
+def test_virtual_ranks_of_one_gpu_are_counted_together(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _gpus(monkeypatch, 70 * GIB)
+    source, settings = StoreSource.at(store), replace(_settings(400), virtual_shards=3)
+    each = outlook(source, settings, 3, 1, 64 * GIB, int(0.8 * 70 * GIB) // 3)
+    assert device_pool(source, settings, [0]).initial == int(1.1 * 3 * (each.device_total + each.kept))
 
 
 def test_the_pool_leaves_what_others_have(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source = StoreSource.at(store)
-    _gpus(monkeypatch, 70 * GIB, 1 << 20)
-    assert device_pool(source, _settings(400), 2) == int(0.8 * (1 << 20))
+    _gpus(monkeypatch, 70 * GIB, 1 << 20, 60 * GIB)
+    least = int(0.8 * (1 << 20))
+    assert device_pool(source, _settings(400), [0, 1]) == Pool(least, least)
+    assert device_pool(source, _settings(400), [0, 2]).most == int(0.8 * 60 * GIB)
+    assert device_pool(source, _settings(400), ["GPU-ab12"]) == Pool(least, least)  # which one is not known
+    assert device_pool(source, replace(_settings(400), device="cpu"), [0]) == Pool(0, 0)
     _gpus(monkeypatch)
-    assert device_pool(source, _settings(400), 2) == 0
+    assert device_pool(source, _settings(400), [0, 1]) == Pool(0, 0)
 
 
 def test_a_fit_of_the_command_line_asks_for_its_pool(
@@ -76,4 +91,5 @@ def test_a_fit_of_the_command_line_asks_for_its_pool(
     assert ended.value.code
     assert "all GPUs were asked and cannot be had (RuntimeError: no device)" in capfd.readouterr().err
     assert 1 << 20 < asked["rmm_pool_size"] < GIB
+    assert asked["rmm_maximum_pool_size"] == int(0.8 * 60 * GIB)
     assert asked["rmm_allocator_external_lib_list"] == ["cupy"]

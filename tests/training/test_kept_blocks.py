@@ -1,7 +1,12 @@
 """Blocks kept in memory and on disk: the same numbers, a bounded room, nothing left behind, and a told choice."""
 
 import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +26,7 @@ from daskkern.training.disk_rates import DiskRates
 from daskkern.training.fit import FitResult, fit
 from daskkern.training.keeping import disk_room, needs_rates, with_blocks
 from daskkern.training.kept import DiskBlocks, KeptBlocks, MemoryBlocks
-from daskkern.training.memory import MemoryPlan, Sizes, plan_memory
+from daskkern.training.memory import IN_TRANSIT, MemoryPlan, Sizes, plan_memory
 from daskkern.training.scratch import is_in_memory, scratch_folder
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import ArraySource, SourceInfo
@@ -99,6 +104,59 @@ def test_no_more_is_kept_than_there_is_room_for(kind: str, tmp_path: Path) -> No
     kept.begin(range(5))
     assert [kept.has(i) for i in range(5)] == [True, True, True, False, False]
     kept.close()
+
+
+class Deferred(HostFile):
+    """The scratch file of a device whose work is queued: nothing is computed or used before somebody waits for it."""
+
+    on_device = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder), np.dtype("float32"))
+        self.n_buffers = self._done = self._queued = 0
+        self._work: deque[Callable[[], None]] = deque()
+        self._lock = threading.RLock()
+
+    def enqueue(self, work: Callable[[], None]) -> None:
+        self._work.append(work)
+        self._queued += 1
+
+    def buffer(self, size: int) -> np.ndarray:
+        self.n_buffers += 1
+        return np.full(size, np.nan, np.float32)
+
+    def moment(self) -> Callable[[], None]:
+        until = self._queued
+
+        def wait() -> None:
+            with self._lock:
+                while self._done < until:
+                    self._work.popleft()()
+                    self._done += 1
+
+        return wait
+
+
+def test_nobody_touches_a_block_before_the_device_is_done_with_it(tmp_path: Path) -> None:
+    blocks, file = [np.full((7, 11), k, np.float32) for k in range(12)], Deferred(tmp_path)
+    kept = DiskBlocks(1 << 20, file, np)
+    for epoch, known in enumerate((4, 8, 12, 12, 12)):  # as a fit that was resumed in the middle of its first epoch
+        order = np.random.default_rng(epoch).permutation(known).tolist()
+        kept.begin(order)
+        for index in order:
+            if kept.has(index):
+                block = kept.get(index)
+                file.enqueue(partial(np.testing.assert_array_equal, block, blocks[index]))
+            else:
+                place = kept.place((7, 11))
+                assert place is not None
+                file.enqueue(partial(np.copyto, place, blocks[index]))
+                kept.put(index, place)
+            if epoch % 2:
+                time.sleep(0.01)  # the thread of the file has read ahead what it may
+    file.moment()()
+    kept.close()
+    assert file.n_buffers <= IN_TRANSIT + 1  # as planned
 
 
 def test_a_scratch_file_has_no_name_and_is_gone_at_the_end(tmp_path: Path) -> None:
