@@ -87,7 +87,7 @@ def connect(
     threads_per_worker
         By default the cores divided by the workers.
     device_pool
-        Says what a worker takes of its GPU at its start, as a pool of RMM's that CuPy uses and that grows when it must.
+        Says what a worker takes of its GPU at its start, as a pool of RMM's that CuPy uses, and how far that may grow.
         None, or without RMM, leaves the memory to CuPy's own pool.
     scheduler_file
         Path of the file that a running scheduler wrote, in place of its address.

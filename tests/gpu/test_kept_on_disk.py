@@ -1,6 +1,5 @@
 """Kernel blocks of a GPU in scratch files: by way of the host, and by kvikio, whose stand-in is as late as may be."""
 
-import importlib.util
 import inspect
 from collections.abc import Iterator
 from dataclasses import replace
@@ -174,10 +173,9 @@ def test_the_plan_has_blocks_on_their_way_on_both_sides() -> None:
 
 
 def test_the_calls_are_those_of_kvikio() -> None:
-    if importlib.util.find_spec("kvikio") is None:
-        pytest.skip("kvikio is not installed; install daskkern[cuda12] or daskkern[cuda13]")
     module: Any = kvikio_module()
-    assert module is not None
+    if module is None:
+        pytest.skip("kvikio is not installed, or its libraries are not; install daskkern[cuda12] or daskkern[cuda13]")
     for name, parameters in SIGNATURES.items():
         called = module
         for part in name.split("."):
