@@ -58,7 +58,7 @@ class Feed:
     ) -> None:
         assert isinstance(prepared.plan, BatchPlan)
         self.plan = prepared.plan
-        self._prepared, self._problem, self._emit = prepared, problem, emit
+        self._prepared, self._problem, self._emit, self._xp = prepared, problem, emit, xp
         self._reading = comm.reading
         self._stored = features is not None
         self._rows = rows
@@ -75,13 +75,20 @@ class Feed:
         self._uploads = Uploads(xp)
         self._on_host = memory.rows_on_host
         self._batches: dict[int, Batch] | None = {} if memory.keeps_rows and not self._stored else None
+        self._memory: Array | None = None
         self._told = False
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the epoch's batches from number `start` of its order on, with their kernel block if one is wanted."""
+        """Yield the epoch's batches from number `start` of its order on, with their kernel block if one is wanted.
+
+        A block is the caller's until the next batch is asked for.
+        """
         n = self.plan.n_batches
-        for sweep in range(start // n, self._solver.sweeps(epoch, self._loss)):
-            yield from self._sweep(epoch + (sweep << _SWEEPS), max(0, start - sweep * n))
+        try:
+            for sweep in range(start // n, self._solver.sweeps(epoch, self._loss)):
+                yield from self._sweep(epoch + (sweep << _SWEEPS), max(0, start - sweep * n))
+        finally:
+            self._memory = None
 
     def _sweep(self, number: int, start: int) -> Iterator[Batch]:
         """Yield the batches of one pass over the rows in the order that has this number."""
@@ -165,12 +172,24 @@ class Feed:
             with self._reading():
                 return self._blocks.get(index)
         part = self._problem.part
-        out = self._blocks.place((batch.size, part.points.size))
+        shape = batch.size, part.points.size
+        out = self._blocks.place(shape)
         if out is None:
-            return part.block(batch.X) if self._whole else None
+            return part.block(batch.X, self._overwritten(shape)) if self._whole else None
         part.block(batch.X, out)
         self._blocks.put(index, out)
         return out
+
+    def _overwritten(self, shape: tuple[int, int]) -> Array:
+        """Return memory for a block in place of the one before.
+
+        What is taken anew comes from the system, which fills it with zeros first: up to a fifth of a step.
+        """
+        size = shape[0] * shape[1]
+        if self._memory is None or self._memory.size < size:
+            self._memory = None  # goes before more is taken
+            self._memory = self._xp.empty(size, self._problem.part.points.dtype)
+        return self._memory[:size].reshape(shape)
 
 
 def close(stream: Iterator[Any]) -> None:
