@@ -65,6 +65,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made here."""
     sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]  # here, because MkDocs puts the path back after the import
     pages = {name: _moved((ROOT / path).read_text(), ROOT / path, name) for name, path in COPIED.items()}
+    pages["changelog.md"] += unreleased()
     pages |= {f"reference/{name}.md": reference_page(name) for name in REFERENCE}
     pages["reference/commands.md"] = commands_page()
     pages["benchmarks.md"] = _moved(
@@ -90,6 +91,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Show the roles of docstrings as code."""
     return _ROLE.sub(r"<code>\1</code>", html)
+
+
+def unreleased() -> str:
+    """Return the changes that no version has yet, by kind."""
+    kinds: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "changes").glob("*.*.md")):
+        kinds.setdefault(path.name.split(".")[1], []).append(path.read_text())
+    parts = (f"\n### {kind.capitalize()}\n\n" + "".join(texts) for kind, texts in sorted(kinds.items()))
+    return "\n## Not in a version yet\n" + "".join(parts)
 
 
 def _heading(path: Path) -> str:

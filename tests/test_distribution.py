@@ -1,6 +1,7 @@
 """The wheel holds every file of the package and nothing else, and everything names one version."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -49,7 +50,31 @@ def test_the_metadata_is_whole(wheel: zipfile.ZipFile) -> None:
 def test_the_version_is_in_one_place() -> None:
     assert "version" not in PROJECT["project"]
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == daskkern.__version__
-    assert f"\n## [{daskkern.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_changes_are_joined_at_a_release(tmp_path: Path) -> None:
+    if find_spec("towncrier") is None:
+        pytest.skip("pip install towncrier")
+    for path in ("pyproject.toml", "CHANGELOG.md"):
+        (tmp_path / path).write_text((ROOT / path).read_text())
+    shutil.copytree(ROOT / "changes", tmp_path / "changes")
+    (tmp_path / "changes" / "one.security.md").write_text("- One more.\n")
+    fragments = [path for path in (tmp_path / "changes").glob("*.md") if path.name != "README.md"]
+    kinds = {kind["directory"]: kind["name"] for kind in PROJECT["tool"]["towncrier"]["type"]}
+    items: dict[str, list[str]] = {}
+    for path in fragments:
+        lines = path.read_text().splitlines()
+        assert all(line.startswith("- ") for line in lines), path
+        items.setdefault(kinds[path.name.split(".")[1]], []).extend(lines)
+    build = [sys.executable, "-m", "towncrier", "build", "--version", "9.8.7", "--date", "2030-01-02", "--yes"]
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    joined = (tmp_path / "CHANGELOG.md").read_text()
+    section = joined[joined.index("\n## [9.8.7] - 2030-01-02\n") :].split("\n## ")[1]
+    found = {part.splitlines()[0]: part.splitlines()[1:] for part in section.split("\n### ")[1:]}
+    for kind, lines in items.items():
+        assert sorted(line for line in found[kind] if line) == sorted(lines)
+    assert not any(path.exists() for path in fragments)
+    assert (tmp_path / "changes" / "README.md").exists()
 
 
 def test_what_a_source_distribution_is_made_of_exists() -> None:

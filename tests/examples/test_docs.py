@@ -12,6 +12,7 @@ PAGES = ("add-a-kernel.md", "add-a-loss.md", "add-a-solver.md", "add-a-landmark-
 TEXTS = (
     "README.md",
     "CHANGELOG.md",
+    *(f"changes/{path.name}" for path in (ROOT / "changes").glob("*")),
     "deploy/README.md",
     "examples/README.md",
     *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*")),
