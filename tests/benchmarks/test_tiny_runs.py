@@ -1,5 +1,6 @@
 """Every script of benchmarks/ runs in its tiny form, and what it writes has the one form."""
 
+import json
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -63,6 +64,19 @@ def _try(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", HERE)
 def test_a_tiny_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _try(name, tmp_path, monkeypatch)
+
+
+@pytest.mark.timeout(120)
+def test_what_asv_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DASKKERN_TINY", "1")
+    tracked = import_module("tracked.ratios").Ratios()
+    found = tracked.setup_cache()
+    assert set(found) == set(tracked.params)
+    for name in ("track_kernel_product", "track_eigenpro_epoch", "track_set_up"):
+        assert all(getattr(tracked, name)(found, size) > 0 for size in tracked.params)
+    settings = json.loads((FOLDER / "asv.conf.json").read_text())
+    assert (FOLDER / settings["benchmark_dir"] / "ratios.py").exists()
+    assert (FOLDER / settings["repo"] / "pyproject.toml").exists()
 
 
 @pytest.mark.parametrize("name", LONGER)

@@ -1,0 +1,1 @@
+"""What asv tracks: benchmarks/asv.conf.json names this folder."""
