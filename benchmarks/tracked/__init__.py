@@ -1,1 +1,1 @@
-"""What asv tracks: benchmarks/asv.conf.json names this folder."""
+"""What asv tracks: asv.conf.json beside this file names this folder."""

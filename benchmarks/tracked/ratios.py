@@ -1,8 +1,8 @@
 """The three fixed sizes of regressions.py for asv, which builds each commit in an environment of its own.
 
     pip install -e ".[bench]"
-    asv continuous --config benchmarks/asv.conf.json --factor 1.25 HEAD~1 HEAD
-    asv run --config benchmarks/asv.conf.json v0.1.0..main && asv publish --config benchmarks/asv.conf.json
+    asv continuous --config benchmarks/tracked/asv.conf.json --factor 1.25 HEAD~1 HEAD
+    asv run --config benchmarks/tracked/asv.conf.json v0.1.0..main && asv publish --config benchmarks/tracked/asv.conf.json
 
 asv's own timings compare seconds of one run with seconds of another, between which machines drift; what is tracked here
 are ratios to np.matmul in the same turns.

@@ -74,9 +74,10 @@ def test_what_asv_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(found) == set(tracked.params)
     for name in ("track_kernel_product", "track_eigenpro_epoch", "track_set_up"):
         assert all(getattr(tracked, name)(found, size) > 0 for size in tracked.params)
-    settings = json.loads((FOLDER / "asv.conf.json").read_text())
-    assert (FOLDER / settings["benchmark_dir"] / "ratios.py").exists()
-    assert (FOLDER / settings["repo"] / "pyproject.toml").exists()
+    folder = FOLDER / "tracked"
+    settings = json.loads((folder / "asv.conf.json").read_text())
+    assert (folder / settings["benchmark_dir"] / "ratios.py").exists()
+    assert (folder / settings["repo"] / "pyproject.toml").exists()
 
 
 @pytest.mark.parametrize("name", LONGER)
