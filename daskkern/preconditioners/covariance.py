@@ -24,7 +24,7 @@ import numpy as np
 import scipy.linalg
 
 from daskkern.arrays import Array, FloatArray, HostArray
-from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.backend.namespace import is_sparse, namespace_of, to_host
 from daskkern.errors import DataError
 from daskkern.kernels.products import multiply, multiply_transposed_blocks
 from daskkern.linalg import top_eigenpairs
@@ -99,6 +99,7 @@ def covariance_state(
 
     Weights are None or have mean about 1. `max_batch` bounds the batch that automatic k aims at; `drawn_S` is what the
     rows of the subsample count in a batch where that is not `w_S`. Dense matrices of the sampled rows, in float64.
+    Features may be on a GPU, where their products are then made; the state is in host memory.
 
     Raises
     ------
@@ -135,23 +136,24 @@ def covariance_state(
 
 
 def gram_of(columns: FeatureBlocks) -> FloatArray:
-    """Return the inner products (s, s) float64 of rows. Raises DataError when they are not finite."""
-    total: FloatArray | None = None
+    """Return the inner products (s, s) float64 of rows, in host memory. Raises DataError when they are not finite."""
+    total: Array | None = None
     for _, phi in columns():
         product = phi @ phi.T
         product = product.toarray() if is_sparse(product) else product
         total = product.astype(np.float64) if total is None else total + product
     assert total is not None
-    if not np.isfinite(total).all():
+    gram: FloatArray = to_host(total)
+    if not np.isfinite(gram).all():
         raise DataError("the columns of the model are not finite on the rows; scale the features")
-    return total
+    return gram
 
 
 def _spread(n_columns: int, columns: FeatureBlocks, directions: FloatArray) -> FloatArray:
     """Return ``Phi^T directions`` (p, k) with its columns made orthonormal, which rounding has left them nearly."""
     E = np.empty((n_columns, directions.shape[1]))
     for part, phi in columns():
-        E[part] = phi.T @ directions
+        E[part] = to_host(phi.T @ _beside(phi, directions))
     if E.size:
         factor = scipy.linalg.cholesky(E.T @ E, check_finite=False)
         E = scipy.linalg.solve_triangular(factor, E.T, trans="T", check_finite=False).T
@@ -160,9 +162,15 @@ def _spread(n_columns: int, columns: FeatureBlocks, directions: FloatArray) -> F
 
 def _projected(columns: FeatureBlocks, E: HostArray) -> FloatArray:
     """Return ``Phi E`` (s, k) float64 of rows."""
-    total: FloatArray | None = None
+    total: Array | None = None
     for part, phi in columns():
-        share = (phi @ E[part]).astype(np.float64)
+        share = (phi @ _beside(phi, E[part])).astype(np.float64)
         total = share if total is None else total + share
     assert total is not None
-    return total
+    found: FloatArray = to_host(total)
+    return found
+
+
+def _beside(phi: Array, matrix: HostArray) -> Array:
+    """Return `matrix` where `phi` is; sparse features are in host memory."""
+    return matrix if is_sparse(phi) else namespace_of(phi).asarray(matrix)

@@ -68,6 +68,8 @@ class Sizes:
         where columns are held.
     explicit : bool
         Columns are explicit features, whose covariance is what a preconditioner is made of.
+    mapped : bool
+        Explicit features are maps of kernel columns, of which whole blocks are held in the set-up.
     moving : int
         Bytes of points that the solver finds itself.
     choosing : int
@@ -107,6 +109,7 @@ class Sizes:
     row_products: bool = False
     moving: int = 0
     explicit: bool = False
+    mapped: bool = False
     drawn: int = 0
     choosing: int = 0
 
@@ -190,9 +193,12 @@ def spectrum_bytes(s: int, q: int, h: int, d: int, itemsize: int, threads: int) 
     return max(inside, outside) + rows + workspace_bytes(threads, d, itemsize)
 
 
-def covariance_bytes(p: int, s: int, q: int, h: int, d: int, itemsize: int) -> int:
-    """Return the bytes of the covariance of `p` features from `s` rows, and of `h` rows held out: in float64."""
-    rows = (s + h) * (d + 2 * min(p, _BLOCK_COLUMNS)) * itemsize
+def covariance_bytes(p: int, s: int, q: int, h: int, d: int, itemsize: int, width: int = _BLOCK_COLUMNS) -> int:
+    """Return the bytes of the covariance of `p` features from `s` rows, and of `h` held out: in float64.
+
+    Features are held for `width` columns at a time.
+    """
+    rows = (s + h) * (d + 2 * min(p, width)) * itemsize
     return 6 * 8 * (s * s + h * h) + 5 * (s + h) * q * 8 + 4 * p * q * 8 + rows
 
 
@@ -310,7 +316,8 @@ def _before_steps(z: Sizes) -> tuple[int, int]:
         made = matvec_bytes(z.own, z.sketch, z.d, z.sketch, b, z.threads) + points_bytes(z.sketch, z.d, b)
         return 0, made + 3 * z.own * z.sketch * 8
     if z.explicit:
-        made = covariance_bytes(z.p, z.s, z.q, min(HELD_OUT, z.n), z.d, b)
+        width = z.p if z.mapped else _BLOCK_COLUMNS
+        made = covariance_bytes(z.p, z.s, z.q, min(HELD_OUT, z.n), z.d, b, width)
         return made + workspace_bytes(z.threads, z.d, b) + chosen * (not z.units), 0
     rows = min(z.own_s if z.all_rows else z.own, block_width(z.p, z.ranks))  # a block of them at a time
     damped = matvec_bytes(rows, z.s, z.d, z.q, b, z.threads) + 2 * z.s * z.q * 8 + points_bytes(z.s, z.d, b)

@@ -297,6 +297,7 @@ def plan_for(
             row_products=solver.row_products,
             moving=solver.moving_bytes(summary.p, source.info.n_features, np.dtype(settings.dtype).itemsize),
             explicit=explicit,
+            mapped=isinstance(settings.basis, NystromFeatures),
             choosing=_choosing_bytes(source, settings, summary),
         ),
         budget,

@@ -1,13 +1,10 @@
 """Before the first step over explicit columns: the columns, what step sizes follow from, and their covariance."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import scipy.sparse
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
-from daskkern.backend.tiles import slices
 from daskkern.basis import (
     AllRows,
     DoublyStochastic,
@@ -27,12 +24,12 @@ from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
 from daskkern.preconditioners import (
     ColumnStatistics,
     CovarianceState,
-    FeatureBlocks,
     column_statistics,
     covariance_state,
     gram_of,
 )
 from daskkern.solvers import EigenPro
+from daskkern.training.feature_blocks import blocks_of
 from daskkern.training.prepare_parts import (
     SUBSAMPLE,
     TARGETS,
@@ -52,7 +49,6 @@ from daskkern.training.targets import Targets
 
 _SAMPLED, _COVARIANCE = 55, 56
 _COVARIANCE_ROWS = 4800
-_BLOCK = 512
 
 
 def prepare_columns(
@@ -84,7 +80,8 @@ def prepare_columns(
     else:
         sample = np.sort(generator(settings.seed, _SAMPLED).permutation(rows.n_rows)[:SUBSAMPLE])
         known = everything or drawn_plan is not None or solver.moves
-        state = sampled_statistics(rows, targets, settings.kernel if known else kernel, points, sample, known)
+        asked = settings.kernel if known else kernel
+        state = sampled_statistics(rows, targets, asked, points, sample, known, settings.device)
         clock.stage(
             "sizes",
             f"largest square {state.beta:.3g}, largest eigenvalue {state.top:.3g}, "
@@ -156,28 +153,20 @@ def _nystrom_columns(chosen: LandmarkSet, settings: FitSettings) -> tuple[Kernel
 
 
 def sampled_statistics(
-    rows: Rows, targets: Targets, kernel: Kernel, points: HostArray, sample: IntArray, everything: bool
+    rows: Rows,
+    targets: Targets,
+    kernel: Kernel,
+    points: HostArray,
+    sample: IntArray,
+    everything: bool,
+    device: str = "cpu",
 ) -> ColumnStatistics:
     """Return the sizes of the rows numbered `sample` in the columns' coordinates."""
     X = features_at(rows, sample)
     weight = flat(targets.weight(take(rows, sample, TARGETS)))
     if everything:
         return column_statistics(kernel.block(X, X), weight)
-    return column_statistics(gram_of(blocks_of(kernel, points, X)), weight)
-
-
-def blocks_of(kernel: Kernel, points: HostArray, X: HostArray) -> FeatureBlocks:
-    """Return what yields the columns of rows `X`, a few at a time: all of them as they are for a linear model."""
-    shift = kernel.shift_for(points)
-
-    def blocks() -> Iterator[tuple[slice, HostArray]]:
-        if isinstance(kernel, Coordinate):
-            yield slice(0, points.shape[0]), kernel.columns(X, kernel.points(points))
-            return
-        for part in slices(points.shape[0], _BLOCK):
-            yield part, kernel.block(X, kernel.points(points[part], shift))
-
-    return blocks
+    return column_statistics(gram_of(blocks_of(kernel, points, X, device)), weight)
 
 
 def covariance_rows(solver: EigenPro, n: int) -> int:
@@ -211,9 +200,9 @@ def prepare_covariance(
         drawn = np.ones(in_S.size) if drawn is None else drawn
     return covariance_state(
         points.shape[0],
-        blocks_of(kernel, points, features_at(rows, in_S)),
+        blocks_of(kernel, points, features_at(rows, in_S), settings.device),
         flat(targets.weight(block)),
-        blocks_of(kernel, points, present(held_out)),
+        blocks_of(kernel, points, present(held_out), settings.device),
         weight_H,
         spectrum_settings(solver, settings.device),
         settings.batch_limit(points.shape[0]),

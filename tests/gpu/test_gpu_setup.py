@@ -8,18 +8,19 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+import scipy.sparse
 
 from daskkern.arrays import HostArray
 from daskkern.backend import namespace
 from daskkern.backend.namespace import free_on_device, namespace_with
-from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures
+from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
 from daskkern.data.schema import Scaling
 from daskkern.kernels import Gaussian, Kernel, Laplacian
 from daskkern.linalg import eigen, lazy, lazy_kernel_matrix, symmetric_eigen, top_eigenpairs
 from daskkern.losses import Squared
-from daskkern.preconditioners import NystromState, SpectrumSettings, eigenpro_state, nystrom
-from daskkern.solvers import EigenPro, NystromSGD
-from daskkern.training import prepare_nystrom, speeds
+from daskkern.preconditioners import CovarianceState, NystromState, SpectrumSettings, eigenpro_state, nystrom
+from daskkern.solvers import SGD, EigenPro, NystromSGD
+from daskkern.training import feature_blocks, prepare_nystrom, speeds
 from daskkern.training.calibration import Rates, calibrate
 from daskkern.training.outlook import outlook
 from daskkern.training.prepare import prepare
@@ -27,7 +28,7 @@ from daskkern.training.settings import FitSettings
 from daskkern.training.sources import ArraySource, SourceInfo
 
 FAR = 300.0
-WORKERS = [lazy, eigen, nystrom, prepare_nystrom]
+WORKERS = [lazy, eigen, feature_blocks, nystrom, prepare_nystrom]
 """Modules whose work goes to a device that has room."""
 
 
@@ -121,6 +122,39 @@ def test_eigenfeatures_are_those_of_the_cpu(xp: ModuleType, used: list[str], dty
     psi = [(K @ state.M)[:, :10] for state in (found, expected)]
     np.testing.assert_allclose(*psi, atol=10 * accuracy * float(np.abs(psi[1]).max()))
     assert set(used) == {"lazy", "nystrom", "prepare_nystrom"}
+
+
+@pytest.mark.parametrize("basis", [RandomFeatures(600), NystromFeatures(30), Linear()])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_covariance_of_features_is_that_of_the_cpu(
+    xp: ModuleType, used: list[str], basis: BasisSpec, sparse: bool
+) -> None:
+    if sparse and not isinstance(basis, Linear):
+        pytest.importorskip("cupyx.scipy.sparse", reason="the stand-in has no sparse matrices; run on a GPU")
+    X: Any = np.random.default_rng(0).standard_normal((300, 8))
+    X = scipy.sparse.csr_matrix(X) if sparse else X
+    source = ArraySource(X, np.ones(300), None, SourceInfo(300, 8, "regression", None, Scaling(), None, 1, True))
+    settings = FitSettings(Gaussian(4.0), Squared(), basis, EigenPro(n_directions=5), dtype="float64")
+    found, expected = (prepare(source, replace(settings, device=device), False).state for device in ("gpu", "cpu"))
+    assert isinstance(found, CovarianceState)
+    assert isinstance(expected, CovarianceState)
+    for name in ("damping", "eigenvalues", "beta", "top"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-7)
+    assert type(found.vectors) is np.ndarray
+    damped = [(state.vectors * state.damping) @ state.vectors.T for state in (found, expected)]
+    np.testing.assert_allclose(*damped, atol=1e-7 * float(np.abs(damped[1]).max()))
+    assert used.count("feature_blocks") == (0 if isinstance(basis, Linear) else 2)  # the subsample; rows held out
+
+
+@pytest.mark.parametrize("basis", [RandomFeatures(600), NystromFeatures(30), Linear()])
+def test_sizes_of_features_are_those_of_the_cpu(xp: ModuleType, used: list[str], basis: BasisSpec) -> None:
+    X = np.random.default_rng(0).standard_normal((300, 8))
+    source = ArraySource(X, X[:, 0], None, SourceInfo(300, 8, "regression", None, Scaling(), None, 1, True))
+    settings = FitSettings(Gaussian(4.0), Squared(), basis, SGD(), dtype="float64")
+    found, expected = (prepare(source, replace(settings, device=device), False).state for device in ("gpu", "cpu"))
+    for name in ("beta", "mean_square", "top"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9)
+    assert used == ([] if isinstance(basis, Linear) else ["feature_blocks"])
 
 
 def _landmarks(source: ArraySource, settings: FitSettings) -> HostArray:

@@ -1,0 +1,36 @@
+"""The columns of sampled rows, some at a time, for what the set-up of explicit features takes of them."""
+
+from collections.abc import Iterator
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.namespace import namespace_with, to_device
+from daskkern.backend.tiles import slices
+from daskkern.kernels import Coordinate, Kernel, Mapped
+from daskkern.preconditioners import FeatureBlocks
+
+_BLOCK = 512
+_SQUARES, _BLOCKS = 4, 3  # held at once: matrices of all pairs of rows; pieces, with what they are made of
+
+
+def blocks_of(kernel: Kernel, points: HostArray, X: HostArray, device: str = "cpu") -> FeatureBlocks:
+    """Return what yields the columns of rows `X` (s, d), a piece of them at a time, as often as it is called.
+
+    Unless `device` is "cpu", they are made on a GPU of this process where there is one with room, and stay there, as
+    do `X` and the points of a piece. A linear model's columns are the rows themselves, in one piece and in host memory.
+    Columns that are maps of kernel values are one piece, too: each takes the kernel at all landmarks.
+    """
+    s, p = X.shape[0], points.shape[0]
+    at_once = p if isinstance(kernel, Coordinate | Mapped) else min(p, _BLOCK)
+    if isinstance(kernel, Coordinate):
+        device = "cpu"
+    numbers = _SQUARES * s * s + _BLOCKS * (s + X.shape[1]) * at_once + s * X.shape[1]
+    xp = namespace_with(device, 8 * numbers)
+    rows, shift = to_device(X, xp), kernel.shift_for(points)
+    shift = None if shift is None else xp.asarray(shift)
+
+    def blocks() -> Iterator[tuple[slice, Array]]:
+        for part in slices(p, at_once):
+            placed = kernel.points(to_device(points[part], xp), shift)
+            yield part, kernel.columns(rows, placed) if isinstance(kernel, Coordinate) else kernel.block(rows, placed)
+
+    return blocks
