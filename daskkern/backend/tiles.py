@@ -34,6 +34,8 @@ Tile = TypeVar("Tile")
 
 def slices(n: int, step: int) -> list[slice]:
     """Cut ``range(n)`` into consecutive slices of at most `step`."""
+    if 0 < n <= step:
+        return [slice(0, n)]  # as most often in small steps
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
@@ -44,6 +46,8 @@ def tile_shape(xp: ModuleType, m: int, p: int) -> tuple[int, int]:
 
 def balanced(n: int, step: int) -> list[slice]:
     """Cut ``range(n)`` into the fewest consecutive slices of at most `step`, of nearly equal length."""
+    if 0 < n <= step:
+        return [slice(0, n)]
     count = -(-n // step)
     edges = [n * k // count for k in range(count + 1)] if count else []
     return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
@@ -51,6 +55,8 @@ def balanced(n: int, step: int) -> list[slice]:
 
 def within(part: slice, step: int) -> list[slice]:
     """Cut the slice `part` into nearly equal slices of at most `step`."""
+    if 0 < part.stop - part.start <= step:
+        return [part]
     return [slice(part.start + cut.start, part.start + cut.stop) for cut in balanced(part.stop - part.start, step)]
 
 

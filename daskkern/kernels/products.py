@@ -44,9 +44,8 @@ def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | 
     On the host, `rows` are what BLAS takes at once, where the rows are dealt to ranks: its last bits depend on how many
     there are.
     """
-    blocks = slices(left.shape[1], _BLOCK)
-    if _is_compiled(left, right, xp) and _are_wide(blocks, left):
-        return _times(left, right, blocks).astype(right.dtype)
+    if _is_compiled(left, right, xp) and left.shape[1] and not 0 < left.shape[1] % _BLOCK < _PANEL:
+        return _times(left, right, slices(left.shape[1], _BLOCK)).astype(right.dtype)
     if rows is None or xp is not np:
         return tiles.multiply(left, right, xp)
     out = np.empty((left.shape[0], right.shape[1]), right.dtype)
@@ -153,7 +152,7 @@ def _pulled(left: HostArray, right: HostArray, strips: Sequence[slice]) -> HostA
 def _times(left: HostArray, right: HostArray, blocks: Sequence[slice]) -> HostArray:
     m, c = left.shape[0], right.shape[1]
     lines = np.ascontiguousarray(right.T)
-    edges = np.array([0, *(block.stop for block in blocks)], np.int64)
+    edges = _edges(tuple(block.stop for block in blocks))
     out = np.zeros((m, c))
 
     def one(tile: slice) -> None:
@@ -163,6 +162,11 @@ def _times(left: HostArray, right: HostArray, blocks: Sequence[slice]) -> HostAr
     return out
 
 
+@lru_cache(256)
+def _edges(stops: tuple[int, ...]) -> "skinny.Edges":
+    return skinny.Edges(np.array([0, *stops], np.int64))
+
+
 def _is_compiled(left: Array, right: Array, xp: ModuleType) -> bool:
     if xp is not np or is_plain() or right.shape[1] not in _COLUMNS:
         return False
@@ -170,11 +174,3 @@ def _is_compiled(left: Array, right: Array, xp: ModuleType) -> bool:
     return bool(
         plain and left.strides[1] == left.itemsize and left.strides[0] > 0 and skinny is not None and processor()
     )
-
-
-def _are_wide(blocks: Sequence[slice], left: HostArray) -> bool:
-    """Return whether every block fills a vector register, and together they are all columns in their order."""
-    starts = [block.start for block in blocks]
-    stops = [block.stop for block in blocks]
-    follow = starts == [0, *stops[:-1]] and stops[-1:] == [left.shape[1]]
-    return follow and all(stop - start >= _PANEL for start, stop in zip(starts, stops, strict=True))

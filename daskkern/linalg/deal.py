@@ -9,13 +9,9 @@ from daskkern.arrays import HostArray
 from daskkern.backend.tiles import balanced
 
 _MAX_BLOCK = 1024
-_MIN_BLOCKS = 24
+_MIN_BLOCKS, _FEW_BLOCKS = 24, 8
 _PANEL = 32  # columns that the widest registers take at once: other edges waste a part of a panel
-GROUPS = 2
-"""Groups of blocks whose diagonal block of a factor is inverted: it costs a quarter of the factor itself.
-
-With g of them a solve takes 4 g - 3 collectives; on landmarks of Fashion-MNIST its errors were the same for 1, 2 and 4.
-"""
+_ONE_GROUP = 2048
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,8 @@ class Deal:
 
     @property
     def groups(self) -> list[slice]:
-        """Consecutive blocks put together into at most two groups, by their numbers: the same on every rank."""
-        return balanced(len(self.blocks), max(1, -(-len(self.blocks) // GROUPS)))
+        """Consecutive blocks put together into groups, by their numbers: the same on every rank."""
+        return balanced(len(self.blocks), max(1, -(-len(self.blocks) // group_count(self.p))))
 
     def columns(self) -> HostArray:
         """Global numbers of this rank's columns, ascending, int64."""
@@ -52,12 +48,31 @@ class Deal:
 def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> Deal:
     """Return the deal of `p` columns, whose first `n_head` make blocks of their own.
 
-    At least 24 blocks of at most 1024 columns; narrower only for more ranks than that. So the blocks, and with them
-    every partial sum, are the same for up to 24 ranks.
+    The blocks, and with them every partial sum, are the same for up to 24 ranks: see :func:`block_width`.
     """
-    width = max(1, min(_MAX_BLOCK, -(-p // _MIN_BLOCKS), -(-p // size)))
+    width = block_width(p, size)
     rest = [slice(n_head + part.start, n_head + part.stop) for part in even_slices(p - n_head, width)]
     return Deal(p, (*even_slices(n_head, width), *rest), rank, size)
+
+
+def group_count(p: int) -> int:
+    """Return the groups of blocks whose diagonal block of a factor of `p` columns is inverted: one up to 2048, or two.
+
+    With g of them inverting costs 1 / g^2 of the factor itself, and a solve takes 4 g - 3 collectives; on landmarks of
+    Fashion-MNIST its errors were the same for 1, 2 and 4.
+    """
+    return 1 if p <= _ONE_GROUP else 2
+
+
+def block_width(p: int, size: int) -> int:
+    """Return the most columns of a block, of `p` columns dealt to `size` ranks.
+
+    At most 1024, so many that there are 24 blocks, or one for each of more ranks. But not below 64 while there are 8
+    blocks: a step over narrower ones is spent on calls, and with 8 ranks and more on messages. With fewer blocks than
+    ranks, the last ranks have no columns.
+    """
+    least = min(2 * _PANEL, -(-p // _FEW_BLOCKS))
+    return max(1, least, min(_MAX_BLOCK, -(-p // _MIN_BLOCKS), -(-p // size)))
 
 
 def even_slices(n: int, width: int) -> list[slice]:

@@ -1,6 +1,6 @@
 """The solver of ``K_ZZ t = h`` that exact projections need: a Cholesky factor, partly inverted, dealt by columns.
 
-The centres are dealt to the ranks in blocks, and neighbouring blocks make two groups
+The centres are dealt to the ranks in blocks, and neighbouring blocks make one group or two
 (:class:`daskkern.linalg.deal.Deal`). One right-looking sweep factors ``K_ZZ + jitter = L L^T`` and inverts the
 diagonal blocks L_gg of the groups on the way: at step k the owner of block k factors its panel and broadcasts it, and
 every rank updates its later columns of the matrix and its earlier columns of the group's inverse. The inverse
@@ -86,8 +86,9 @@ class DealtFactor:
             at = piece.columns.start - rows.start
             found[at:] += multiply(piece.inverse, given[_within(piece.columns, rows)].astype(h.dtype), xp)
         y[rows] = comm.allreduce(found)
-        for piece in pieces:
-            gone[rows.stop :] += multiply(piece.below, y[piece.columns].astype(h.dtype), xp)
+        if rows.stop < self.deal.p:
+            for piece in pieces:
+                gone[rows.stop :] += multiply(piece.below, y[piece.columns].astype(h.dtype), xp)
 
     def _backward(self, rows: slice, pieces: list[_Piece], y: Array, x: Array, comm: Communicator) -> None:
         """Find the `rows` of ``x = L^-T y``: on every rank, but for the last that are found."""

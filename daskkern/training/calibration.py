@@ -14,10 +14,11 @@ from daskkern.backend.task_names import task_name
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks
 from daskkern.data.rows import Fields, Rows
 from daskkern.kernels import Kernel
+from daskkern.linalg import block_width
 from daskkern.preconditioners import column_statistics, usable
 from daskkern.solvers import EigenPro, NystromSGD
 from daskkern.training.disk_rates import DiskRates, measure_disk
-from daskkern.training.footprint import Sizes, block_width
+from daskkern.training.footprint import Sizes
 from daskkern.training.prepare_columns import column_functions, drawn_columns
 from daskkern.training.scratch import scratch_folder
 from daskkern.training.settings import FitSettings, batch_limit

@@ -10,6 +10,7 @@ from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS
 from daskkern.kernels import native
 from daskkern.kernels.drawn import KEPT_BYTES
 from daskkern.kernels.products import SHORT
+from daskkern.linalg import block_width
 
 Items = tuple[tuple[str, int], ...]
 
@@ -18,7 +19,6 @@ INTERPRETER = 288 << 20
 THREAD = 12 << 20  # a thread's stack and its buffers in BLAS
 _NORM_ROWS = 4096  # rows whose squares are summed at once
 _GROUPS, _BLOCK_COLUMNS = 16, 512  # most partial sums of a product; columns that are one block when none are given
-_LEAST_BLOCKS, _WIDEST_BLOCK = 24, 1024  # of the columns that are dealt to ranks
 HELD_OUT = 2000
 _GRAM_ROWS = 4096
 _LANES = 16  # skinny operands are padded to whole vector registers
@@ -138,11 +138,6 @@ class Sizes:
     def blocks_bytes(self) -> int:
         """Bytes of all kernel blocks of a rank."""
         return (self.own_rows * self.p if self.by_rows else self.n * self.own) * self.itemsize
-
-
-def block_width(p: int, ranks: int) -> int:
-    """Return the most columns of a block that is dealt to a rank; see :func:`daskkern.linalg.column_blocks`."""
-    return max(1, min(_WIDEST_BLOCK, -(-p // _LEAST_BLOCKS), -(-p // ranks)))
 
 
 def _share(count: int, p: int, ranks: int) -> int:

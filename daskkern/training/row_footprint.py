@@ -1,12 +1,12 @@
 """The bytes of a rank that has all columns and a share of the rows, item by item; see :mod:`.footprint`."""
 
+from daskkern.linalg import block_width
 from daskkern.training.footprint import (
     INTERPRETER,
     THREAD,
     Items,
     Sizes,
     block_bytes,
-    block_width,
     left_bytes,
     padded,
     points_bytes,

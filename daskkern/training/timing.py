@@ -3,17 +3,16 @@
 from dataclasses import dataclass, replace
 
 from daskkern.data.scattered import GAP
-from daskkern.linalg.deal import GROUPS
+from daskkern.linalg import block_width, group_count
 from daskkern.training.calibration import Rates
 from daskkern.training.disk_rates import DiskRates
-from daskkern.training.footprint import HELD_OUT, Sizes, block_width
+from daskkern.training.footprint import HELD_OUT, Sizes
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.row_timing import newton_parts, setup_parts, sweep_parts
 
 Parts = tuple[tuple[str, float], ...]
 
 _COLLECTIVE_S = 1e-3  # two ranks on one host that compute in between: not measured, the ranks do not run yet
-_OF_PROJECTION = 4 * GROUPS - 3  # collectives of an exact one
 _CALLS = 10  # products of a step that are too small to take any time but that of the call
 _EPOCHS_OF_PROJECTOR = 2
 _EIGSH_PRODUCTS = 60
@@ -142,7 +141,7 @@ def _setup(z: Sizes, rates: Rates, stored: bool) -> Stage:
     if z.exact:
         width = block_width(z.p, z.ranks)
         corners = 4 * z.own * width**2 / rates.flops64
-        flops = z.p**3 / 3 * (1 + 1 / GROUPS**2)
+        flops = z.p**3 / 3 * (1 + 1 / group_count(z.p) ** 2)
         parts.append(("factor", z.p * z.own / 2 * b + flops / z.ranks / rates.factor_flops + corners))
     sample = z.n if z.all_rows else min(z.n, max(z.p, HELD_OUT))
     parts.append(("reading", (4 + z.exact) * _sample_s(z, rates, sample)))
@@ -177,7 +176,7 @@ def _epoch(name: str, z: Sizes, rates: Rates, *, fresh: bool, rows: bool, disk: 
         parts.append(("projection", projections * once * ns))
     parts.append(("calls", steps * _CALLS * rates.call_s))
     if z.ranks > 1:
-        parts.append(("collectives", (2 * steps + _OF_PROJECTION * projections) * _COLLECTIVE_S))
+        parts.append(("collectives", (2 * steps + (4 * group_count(z.p) - 3) * projections) * _COLLECTIVE_S))
     return _stage(name, parts, z.n * rates.row_s * rows, disk, z.threads)
 
 

@@ -1,6 +1,7 @@
 """The register tile: how many numbers a processor works on at once."""
 
 from dataclasses import dataclass
+from functools import cache
 
 CHUNK = 8
 """Panels of a chunk of columns, whose sums are fetched once a chunk."""
@@ -45,6 +46,7 @@ def chunk_panels(*, sparse_columns: bool) -> int:
     return SPARSE_CHUNK if sparse_columns else CHUNK
 
 
+@cache
 def shape_of(itemsize: int, register_bytes: int, avx512: bool) -> Shape:
     """Return the register tile for elements of `itemsize` bytes in registers of 64, 32 or 16 bytes."""
     return Shape(itemsize, register_bytes // itemsize, _ROWS[register_bytes], avx512 and register_bytes == 64)

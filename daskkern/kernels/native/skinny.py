@@ -27,16 +27,20 @@ _WORDS = (
 )  # fmt: skip
 _Call = ctypes.c_int64 * len(_WORDS)
 _K, _ROWS, _OTHER = (_WORDS.index(name) for name in ("k", "n_rows", "other"))
-_NO_EDGES = np.zeros(1, np.int64)
 _lock = threading.RLock()
 _compiled: dict[tuple[str, int, Shape], Callable[[int], None]] = {}
 
 
-def times(K: HostArray, V: HostArray, edges: IntArray, out: HostArray) -> None:
-    """Add ``K V^T`` to `out` (m, c) float64, for rows `V` (c, p).
+class Edges:
+    """Where blocks of columns begin and the last one ends, (blocks + 1,) int64, at least one vector register apart."""
 
-    Sums are taken in the dtype of `K` between two `edges` (blocks + 1,), at least one vector register apart.
-    """
+    def __init__(self, numbers: IntArray) -> None:
+        self._numbers = numbers
+        self.address, self.n_blocks = numbers.ctypes.data, numbers.size - 1
+
+
+def times(K: HostArray, V: HostArray, edges: Edges, out: HostArray) -> None:
+    """Add ``K V^T`` to `out` (m, c) float64, for rows `V` (c, p). Sums are in the dtype of `K` between two `edges`."""
     call = _call(K, V, out, edges)
     _function("times", V.shape[0], compiler.shape_for(K.itemsize))(ctypes.addressof(call))
 
@@ -56,10 +60,13 @@ def pull(K: HostArray, G: HostArray, out: HostArray, strips: Sequence[slice]) ->
         function(address)
 
 
-def _call(K: HostArray, other: HostArray, out: HostArray, edges: IntArray) -> "ctypes.Array[ctypes.c_int64]":
+_NO_EDGES = Edges(np.zeros(1, np.int64))
+
+
+def _call(K: HostArray, other: HostArray, out: HostArray, edges: Edges) -> "ctypes.Array[ctypes.c_int64]":
     size = K.itemsize
     words = (K.ctypes.data, K.strides[0] // size, *K.shape, other.ctypes.data, other.strides[0] // size)
-    return _Call(*words, out.ctypes.data, out.strides[0] // out.itemsize, edges.ctypes.data, edges.size - 1)
+    return _Call(*words, out.ctypes.data, out.strides[0] // out.itemsize, edges.address, edges.n_blocks)
 
 
 def _function(makes: str, count: int, shape: Shape) -> Callable[[int], None]:
