@@ -10,16 +10,23 @@ from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.kernels import Gaussian, Laplacian
-from daskkern.linalg import DealtFactor, NotPositiveDefiniteError, column_blocks, dealt_factor
+from daskkern.linalg import DealtFactor, NotPositiveDefiniteError, block_width, column_blocks, deal, dealt_factor
 from daskkern.linalg.blas import subtract_product
 
 each_size = pytest.mark.parametrize("size", [1, 2, 3])
 
 
+@pytest.fixture(params=[1, 2])
+def groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many groups there are, of few columns as of many."""
+    monkeypatch.setattr(deal, "_ONE_GROUP", 2048 if request.param == 1 else 0)
+    return int(request.param)
+
+
 def _factor(K: HostArray, jitter: float, comm: Communicator) -> DealtFactor:
-    deal = column_blocks(len(K), comm.rank, comm.size)
-    panels = [K[deal.blocks[k].start :, deal.blocks[k]].copy() for k in deal.own]
-    return dealt_factor(panels, deal, jitter, comm)
+    dealt = column_blocks(len(K), comm.rank, comm.size)
+    panels = [K[dealt.blocks[k].start :, dealt.blocks[k]].copy() for k in dealt.own]
+    return dealt_factor(panels, dealt, jitter, comm)
 
 
 def _solve(K: HostArray, h: HostArray, jitter: float, size: int) -> HostArray:
@@ -45,13 +52,13 @@ def _gram(p: int, dtype: str = "float64") -> HostArray:
 @given(p=st.integers(1, 30_000), size=st.integers(1, 9))
 def test_column_blocks_partition_the_columns(p: int, size: int) -> None:
     deals = [column_blocks(p, rank, size) for rank in range(size)]
-    columns = np.concatenate([deal.columns() for deal in deals])
+    columns = np.concatenate([dealt.columns() for dealt in deals])
     np.testing.assert_array_equal(np.sort(columns), np.arange(p))
-    for deal in deals:
-        assert deal.columns().dtype == np.int64
-        assert (np.diff(deal.columns()) > 0).all()
-        assert max(block.stop - block.start for block in deal.blocks) <= 1024
-    held = [deal.columns().size for deal in deals]
+    for dealt in deals:
+        assert dealt.columns().dtype == np.int64
+        assert (np.diff(dealt.columns()) > 0).all()
+        assert max(block.stop - block.start for block in dealt.blocks) <= 1024
+    held = [dealt.columns().size for dealt in deals]
     widest = max(block.stop - block.start for block in deals[0].blocks)
     uneven = 32 * (len(deals[0].blocks) // size + 1)  # blocks differ by a panel
     assert max(held) - min(held) <= widest + uneven
@@ -62,14 +69,18 @@ def test_column_blocks_partition_the_columns(p: int, size: int) -> None:
 def test_the_blocks_do_not_depend_on_the_number_of_ranks(p: int) -> None:
     n_head = p // 3
     blocks = column_blocks(p, 0, 1, n_head).blocks
-    if p >= 97:
-        assert all(column_blocks(p, 0, size, n_head).blocks == blocks for size in range(2, 25))
+    assert all(column_blocks(p, 0, size, n_head).blocks == blocks for size in range(2, 25))
     assert not any(block.start < n_head < block.stop for block in blocks)
+
+
+def test_blocks_are_many_but_not_narrow() -> None:
+    assert [block_width(p, 3) for p in (8, 100, 512, 1000, 1536, 2400, 60_000)] == [1, 13, 64, 64, 64, 100, 1024]
+    assert [block_width(p, 100) for p in (512, 6400, 60_000)] == [64, 64, 600], "one for each rank, if not narrow"
 
 
 @each_size
 @pytest.mark.parametrize("p", [1, 2, 5, 63, 200])
-def test_solve_equals_a_cholesky_solve(size: int, p: int) -> None:
+def test_solve_equals_a_cholesky_solve(size: int, p: int, groups: int) -> None:
     K = _gram(p)
     h = np.random.default_rng(1).standard_normal((p, 3))
     jitter = 1e-6
@@ -78,7 +89,7 @@ def test_solve_equals_a_cholesky_solve(size: int, p: int) -> None:
 
 
 @each_size
-def test_solve_in_single_precision_leaves_a_small_residual(size: int) -> None:
+def test_solve_in_single_precision_leaves_a_small_residual(size: int, groups: int) -> None:
     K = _gram(150, "float32")
     h = np.random.default_rng(1).standard_normal((150, 2)).astype(np.float32)
     t = _solve(K, h, 1e-4, size)
@@ -86,7 +97,7 @@ def test_solve_in_single_precision_leaves_a_small_residual(size: int) -> None:
     assert np.linalg.norm(K @ t + 1e-4 * t - h) < 1e-3 * np.linalg.norm(h)
 
 
-def test_any_number_of_ranks_gives_the_same_solution() -> None:
+def test_any_number_of_ranks_gives_the_same_solution(groups: int) -> None:
     K, h = _gram(97), np.random.default_rng(1).standard_normal((97, 2))
     alone = _solve(K, h, 1e-8, 1)
     for size in (2, 3):
@@ -95,14 +106,16 @@ def test_any_number_of_ranks_gives_the_same_solution() -> None:
 
 @each_size
 @pytest.mark.parametrize("p", [3, 120])
-def test_a_rank_holds_its_columns_of_the_factor_with_the_groups_diagonal_blocks_inverted(size: int, p: int) -> None:
+def test_a_rank_holds_its_columns_of_the_factor_with_the_groups_diagonal_blocks_inverted(
+    size: int, p: int, groups: int
+) -> None:
     K = _gram(p)
     L = np.linalg.cholesky(K + 1e-8 * np.eye(p))
     for factor in run_threads(size, lambda comm: _factor(K, 1e-8, comm)):
-        blocks, groups = factor.deal.blocks, factor.deal.groups
-        assert len(groups) <= 4
-        ends = {k: blocks[group.stop - 1].stop for group in groups for k in range(group.start, group.stop)}
-        starts = {k: blocks[group.start].start for group in groups for k in range(group.start, group.stop)}
+        blocks, parts = factor.deal.blocks, factor.deal.groups
+        assert len(parts) == groups
+        ends = {k: blocks[part.stop - 1].stop for part in parts for k in range(part.start, part.stop)}
+        starts = {k: blocks[part.start].start for part in parts for k in range(part.start, part.stop)}
         for panel, k in zip(factor.panels, factor.deal.own, strict=True):
             block, rows = blocks[k], slice(starts[k], ends[k])
             inverse = np.linalg.inv(L[rows, rows])[block.start - rows.start :, _from(block, rows)]
