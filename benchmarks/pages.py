@@ -17,7 +17,7 @@ NOTES = {
     "results-time-to-error": "Whole seconds are of the process: imports, reading and prediction with the fit.",
     "results-scaling": "GB are of one process, without what was resident before the fit.",
     "results-cpu-2-cores": "`train.zarr` is Fashion-MNIST, 60,000 x 784, `ctrain.zarr` covtype, 464,809 x 54, scaled.",
-    "results-choices": "Error on held-out rows and seconds of the whole fit; one run each on a busy machine.",
+    "results-choices": "Error on held-out rows and seconds of the whole fit; one run each.",
 }
 TITLES = {
     "results-time-to-error": "Time to error, beside other libraries",
