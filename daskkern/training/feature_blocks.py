@@ -23,7 +23,7 @@ def blocks_of(kernel: Kernel, points: HostArray, X: HostArray, device: str = "cp
     at_once = p if isinstance(kernel, Coordinate | Mapped) else min(p, _BLOCK)
     if isinstance(kernel, Coordinate):
         device = "cpu"
-    numbers = _SQUARES * s * s + _BLOCKS * (s + X.shape[1]) * at_once + s * X.shape[1]
+    numbers = _SQUARES * s * s + _BLOCKS * (s + X.shape[1] + points.shape[1]) * at_once + s * X.shape[1]
     xp = namespace_with(device, 8 * numbers)
     rows, shift = to_device(X, xp), kernel.shift_for(points)
     shift = None if shift is None else xp.asarray(shift)

@@ -69,7 +69,7 @@ class Sizes:
     explicit : bool
         Columns are explicit features, whose covariance is what a preconditioner is made of.
     mapped : bool
-        Explicit features are maps of kernel columns, of which whole blocks are held in the set-up.
+        Explicit features are maps of kernel columns, of which whole blocks are held.
     moving : int
         Bytes of points that the solver finds itself.
     choosing : int
@@ -197,6 +197,11 @@ def covariance_bytes(p: int, s: int, q: int, h: int, d: int, itemsize: int, widt
     return 6 * 8 * (s * s + h * h) + 5 * (s + h) * q * 8 + 4 * p * q * 8 + rows
 
 
+def mapped_bytes(p: int, itemsize: int) -> int:
+    """Return the bytes of the p x p eigenproblem of Nystrom features."""
+    return p * p * (6 * 8 + itemsize)
+
+
 def nystrom_bytes(p: int, d: int, itemsize: int, threads: int) -> int:
     """Return the bytes of the two p x p eigenproblems of Nystrom-SGD, and of the Gram sums of two tasks."""
     gram = 2 * (block_bytes(_GRAM_ROWS, p, d, itemsize, 1) + 2 * _GRAM_ROWS * p * itemsize + 2 * p * p * 8)
@@ -228,6 +233,9 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     steps = _steps(z)
     host["own columns"] = z.own * (_UNIT if z.units else z.d * z.itemsize)
     device["own columns, prepared"] = z.own * _UNIT if z.units else points_bytes(z.own, z.d, z.itemsize)
+    if z.mapped:  # of all on every rank's host, and its own twice more
+        host["eigenvectors M"] = (z.p + 2 * z.own) * z.p * z.itemsize
+        device["own columns, prepared"] = points_bytes(z.p, z.d, z.itemsize) + z.own * z.p * z.itemsize
     host["rows read ahead"] = read_bytes(min(z.window_rows, z.n), min(z.chunk_rows, z.n), z.d, z.itemsize)
     if device is not host:
         host["pinned buffers"] = 2 * z.m * (z.d + z.c + 1) * z.itemsize
@@ -274,7 +282,7 @@ def _steps(z: Sizes) -> dict[str, int]:
         features = 4 * z.drawn * z.d * 8 + points_bytes(z.drawn, z.d, b)
         items["one batch"] += matvec_bytes(z.m, z.drawn, z.d, padded(z.c), b, 0, dealt=True) + features + 16 * own
         return items
-    items["one batch"] += z.m * own * b
+    items["one batch"] += z.m * (own + z.p * z.mapped) * b
     if z.device == "gpu":  # the parts of a product, which are added in the end
         items["one batch"] += (2 * -(-own // block_width(z.p, z.ranks)) + 2) * min(z.m * padded(z.c), SHORT) * b
     if z.nystrom:
@@ -313,7 +321,8 @@ def _before_steps(z: Sizes) -> tuple[int, int]:
     if z.explicit:
         width = z.p if z.mapped else _BLOCK_COLUMNS
         made = covariance_bytes(z.p, z.s, z.q, min(HELD_OUT, z.n), z.d, b, width)
-        return made + workspace_bytes(z.threads, z.d, b) + chosen * (not z.units), 0
+        made = max(made, mapped_bytes(z.p, b) * z.mapped)
+        return made + workspace_bytes(z.threads, z.d, b) + (chosen + z.p * z.p * b * z.mapped) * (not z.units), 0
     rows = min(z.own_s if z.all_rows else z.own, block_width(z.p, z.ranks))  # a block of them at a time
     damped = matvec_bytes(rows, z.s, z.d, z.q, b, z.threads) + 2 * z.s * z.q * 8 + points_bytes(z.s, z.d, b)
     factor = factor_setup_bytes(z.p, z.d, z.ranks, b, z.threads) if z.exact else 0

@@ -9,7 +9,7 @@ import scipy.sparse
 
 from daskkern.backend.communicator import SerialCommunicator
 from daskkern.backend.concurrency import compute_threads, library_threads
-from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, RandomFeatures
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, NystromFeatures, RandomFeatures
 from daskkern.data.csr import FeatureRows, is_sparse
 from daskkern.data.schema import Scaling
 from daskkern.events import silent
@@ -17,7 +17,7 @@ from daskkern.kernels import Laplacian
 from daskkern.linalg import column_blocks, dealt_factor
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.preconditioners import SpectrumSettings, eigenpro_state
-from daskkern.solvers import PCG, BlockCD, Direct, DoublySGD, EigenPro, Falkon, NystromSGD, Solver
+from daskkern.solvers import PCG, SGD, BlockCD, Direct, DoublySGD, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training import fit as fitting
 from daskkern.training import footprint
 from daskkern.training.outlook import numbers_per_row
@@ -197,6 +197,8 @@ CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "fit_direct": lambda: _fit(Landmarks(2000), Direct(), n=6000, loss=Squared()),
     "fit_direct_all_rows": lambda: _fit(AllRows(), Direct(), n=3000, loss=Squared()),
     "fit_features": lambda: _fit(RandomFeatures(4000), EigenPro(subsample=1500), n=8000, keep="never"),
+    "fit_mapped": lambda: _fit(NystromFeatures(2500), EigenPro(subsample=1500), n=8000, keep="never"),
+    "fit_mapped_sgd": lambda: _fit(NystromFeatures(2500), SGD(), n=8000, keep="never", alpha=1e-4),
     "fit_doubly": lambda: _fit(DoublyStochastic(512), DoublySGD(), n=6000, alpha=1e-3),
     "fit_block_cd": lambda: _fit(AllRows(), BlockCD(), n=6000, keep="never", loss=Squared(), alpha=1e-3),
     "fit_pcg": lambda: _fit(AllRows(), PCG(), n=6000, keep="never", loss=Squared()),

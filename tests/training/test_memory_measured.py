@@ -31,6 +31,8 @@ NAMES = [
     "fit_direct_all_rows",
     "fit_pcg",
     "fit_features",
+    "fit_mapped",
+    "fit_mapped_sgd",
     pytest.param("fit_doubly", marks=pytest.mark.slow),
     pytest.param("fit_block_cd", marks=pytest.mark.slow),
 ]
