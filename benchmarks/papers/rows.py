@@ -90,6 +90,10 @@ def _epochs(name: str, kernel: Callable[[float], Kernel], eigenpro: int, pegasos
     return row, plain
 
 
+def _half(median: float) -> Kernel:
+    return Gaussian(median / 2)
+
+
 def _asset(size: int, data: str, error: float, seconds: float) -> PaperRow:
     adult = data == "adult"
     return PaperRow(
@@ -98,6 +102,14 @@ def _asset(size: int, data: str, error: float, seconds: float) -> PaperRow:
         SGD("inverse_root", averaging=0.5), 20 if adult else 3, alpha=1e-6, batch_size=8, paper_error=error,
         paper_seconds=seconds, positive=None if adult else 1, takes="1 min" if adult else "4 min",
         differences=(_ADULT if adult else _COVER, f"{_MEDIAN} 1e-6; {20 if adult else 3} epochs of batches of 8."),
+    )  # fmt: skip
+
+
+def _narrow(row: PaperRow, n_epochs: int = 3) -> PaperRow:
+    """Return the row with half the length scale."""
+    return replace(
+        row, key=f"{row.key}-half-{n_epochs}", what=f"{row.what}, half the median distance, {n_epochs} epochs",
+        kernel=with_median(_half), n_epochs=n_epochs, takes="4 min",
     )  # fmt: skip
 
 
@@ -117,7 +129,10 @@ _LINEAR = PaperRow(
 _DOUBLY = PaperRow(
     "doubly-adult", "doubly", "doubly stochastic gradients, Gaussian, hinge, one pass", "Adult", "adult",
     with_median(Gaussian), "hinge", DoublyStochastic(64), DoublySGD(), 1, alpha=1e-5, batch_size=64, paper_error=0.153,
-    differences=(_ADULT, f"{_MEDIAN} 1e-5; blocks of 64 features."), takes="2 min",
+    differences=(_ADULT, f"{_MEDIAN} 1e-5; batches of 64 rows, and as many features: the text does not say how many.",
+                 "One pass is 472 steps here. The error falls with their number, as the rows with 942 and 1,416 show, and"
+                 " hardly depends on alpha from 1e-6 to 1e-4."),
+    takes="2 min",
 )  # fmt: skip
 
 ROWS: tuple[PaperRow, ...] = (
@@ -139,6 +154,8 @@ ROWS: tuple[PaperRow, ...] = (
     *_epochs("Laplacian", Laplacian, 4, 143),
     *_epochs("Cauchy", Cauchy, 7, 78),
     _DOUBLY,
+    replace(_DOUBLY, key="doubly-adult-32", what=f"{_DOUBLY.what}, in batches of 32", batch_size=32),
+    replace(_DOUBLY, key="doubly-adult-3", what=_DOUBLY.what.replace("one pass", "three passes"), n_epochs=3),
     replace(
         _DOUBLY, key="norma-adult", what="NORMA, Gaussian, hinge, one pass", basis=AllRows(), paper_error=0.15,
         solver=Norma("constant", averaging=0.5), alpha=1e-6, batch_size="auto",
@@ -148,6 +165,9 @@ ROWS: tuple[PaperRow, ...] = (
     _asset(1024, "adult", 0.151, 78.0),
     _asset(512, "covtype", 0.182, 697.0),
     _asset(1024, "covtype", 0.165, 2259.0),
+    _narrow(_asset(512, "covtype", 0.182, 697.0)),
+    _narrow(_asset(1024, "covtype", 0.165, 2259.0)),
+    _narrow(_asset(512, "covtype", 0.182, 697.0), n_epochs=15),
     _PEGASOS,
     replace(
         _PEGASOS, key="sdca-adult", what="kernel SDCA, Gaussian, hinge", solver=SDCA(), paper_seconds=4.8,
