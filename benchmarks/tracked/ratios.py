@@ -2,7 +2,8 @@
 
     pip install -e ".[bench]"
     asv continuous --config benchmarks/tracked/asv.conf.json --factor 1.25 HEAD~1 HEAD
-    asv run --config benchmarks/tracked/asv.conf.json v0.1.0..main && asv publish --config benchmarks/tracked/asv.conf.json
+    asv run --config benchmarks/tracked/asv.conf.json v0.1.0..main
+    asv publish --config benchmarks/tracked/asv.conf.json
 
 asv's own timings compare seconds of one run with seconds of another, between which machines drift; what is tracked here
 are ratios to np.matmul in the same turns.
