@@ -28,8 +28,8 @@ _STEP = "The step is daskkern's own, from batch, loss and spectrum; the paper's 
 _MEDIAN = "Length scale and penalty are not in the text: the median distance, and alpha"
 _ADULT = "Adult as 104 columns, 30,162 rows for training and 15,060 for testing, without rows that lack values."
 _FOREST = (
-    "Half the length scale takes a part of the difference away and five times the epochs hardly more; a solver that "
-    "converges ends near it. So the rest is in columns and data, not in steps: theirs that converge have 17.7 and 18.2 %.",
+    "Half the length scale takes a part of the difference away, five times the epochs hardly more.",
+    "A solver that converges ends near: the rest is in columns and data, not in steps. Theirs end at 17.7 and 18.2 %.",
 )
 _COVER = "The second cover type against the others; 464,809 rows for training and 116,203 for testing, standardised."
 
