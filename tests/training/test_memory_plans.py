@@ -57,7 +57,7 @@ def test_more_of_anything_never_needs_less(sizes: Sizes, name: str) -> None:
 def test_more_ranks_never_need_more_each(sizes: Sizes) -> None:
     totals = [plan_memory(replace(sizes, ranks=ranks), 0).total for ranks in (1, 2, 4, 8)]
     assert totals == sorted(totals, reverse=True)
-    if sizes not in (NYSTROM, MAPPED, SMALL):  # their spectrum, which one worker finds alone, is the most that they need
+    if sizes not in (NYSTROM, MAPPED, SMALL):  # their spectrum, which one worker finds alone, is the most of all
         assert totals[-1] < totals[0]
 
 
