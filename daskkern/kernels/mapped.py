@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
-from daskkern.backend.namespace import namespace_of
+from daskkern.backend.namespace import failures_raised, namespace_of, to_host
 from daskkern.backend.tiles import multiply, multiply_transposed
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
@@ -100,16 +100,22 @@ class Mapped(Kernel):
         return multiply_transposed(M.astype(np.float64), pulled, namespace_of(M))
 
 
-def nystrom_map(K: HostArray, tolerance: float) -> HostArray:
-    """Return ``Sigma^(-1/2) V^T`` (r, p) float64 of ``K_ZZ = V Sigma V^T`` (p, p).
+def nystrom_map(K: Array, tolerance: float) -> HostArray:
+    """Return ``Sigma^(-1/2) V^T`` (r, p) float64, in host memory, of ``K_ZZ = V Sigma V^T`` (p, p) on host or GPU.
 
-    Eigenvalues below `tolerance` times the largest are left out. ``phi(x)^T phi(z)`` is the kernel of the projection
-    on the span of the landmarks (Williams and Seeger, "Using the Nystrom method to speed up kernel machines",
-    NIPS 2000).
+    Eigenvalues below `tolerance` times the largest are left out. The largest number of each row is positive: libraries
+    differ in the signs of eigenvectors, and a checkpoint's weights belong to those of the rows. ``phi(x)^T phi(z)`` is
+    the kernel of the projection on the span of the landmarks (Williams and Seeger, "Using the Nystrom method to speed
+    up kernel machines", NIPS 2000).
     """
-    values, vectors = np.linalg.eigh(K)
-    kept = values > tolerance * values[-1]
-    return (vectors[:, kept] / np.sqrt(values[kept])).T[::-1]
+    xp = namespace_of(K)
+    with failures_raised(xp):
+        values, vectors = xp.linalg.eigh(K)
+    dropped = int((values <= tolerance * values[-1]).sum())
+    rows = to_host(vectors[:, dropped:] / xp.sqrt(values[dropped:])).T[::-1]
+    largest = np.abs(rows).argmax(axis=1)[:, None]
+    signed: HostArray = rows * np.sign(np.take_along_axis(rows, largest, axis=1))
+    return signed
 
 
 def _map(points: Points) -> Array:

@@ -4,6 +4,7 @@ import numpy as np
 import scipy.sparse
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.namespace import namespace_with, to_device
 from daskkern.backend.random import generator
 from daskkern.basis import (
     AllRows,
@@ -49,6 +50,7 @@ from daskkern.training.targets import Targets
 
 _SAMPLED, _COVARIANCE = 55, 56
 _COVARIANCE_ROWS = 4800
+_EIGEN_BYTES = 6 * 8  # for each entry of the matrix
 
 
 def prepare_columns(
@@ -144,12 +146,14 @@ def drawn_columns(rows: Rows, settings: FitSettings, basis: DoublyStochastic, n_
 
 
 def _nystrom_columns(chosen: LandmarkSet, settings: FitSettings) -> tuple[Kernel, HostArray]:
-    Z = chosen.points
-    K = settings.kernel.block(Z, Z).astype(np.float64)
-    if not np.isfinite(K).all():
-        raise DataError(f"the {settings.kernel.name} kernel is not finite on the landmarks; scale the features")
+    Z, kernel = chosen.points, settings.kernel
+    xp = namespace_with(settings.device, _EIGEN_BYTES * Z.shape[0] ** 2)
+    placed, shift = to_device(Z, xp), kernel.shift_for(Z)
+    K = kernel.block(placed, kernel.points(placed, None if shift is None else xp.asarray(shift))).astype(np.float64)
+    if not bool(xp.isfinite(K).all()):
+        raise DataError(f"the {kernel.name} kernel is not finite on the landmarks; scale the features")
     M = nystrom_map(K, 10 * float(np.finfo(settings.dtype).eps))
-    return Mapped(settings.kernel, Z), np.ascontiguousarray(M.astype(settings.dtype))
+    return Mapped(kernel, Z), np.ascontiguousarray(M.astype(settings.dtype))
 
 
 def sampled_statistics(

@@ -51,6 +51,17 @@ FUNCTIONS: dict[str, Callable[[], tuple[Kernel, HostArray]]] = {
 }
 
 
+def test_the_map_does_not_depend_on_the_signs_that_a_library_gives_eigenvectors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    K = Gaussian(2.0).block(Z, Z)
+    expected = nystrom_map(K, 1e-10)
+    eigh = np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda K: (eigh(K)[0], eigh(K)[1] * RNG.choice([-1, 1], len(K))))
+    np.testing.assert_array_equal(nystrom_map(K, 1e-10), expected)
+    np.testing.assert_allclose(expected @ K @ expected.T, np.eye(len(expected)), atol=1e-9)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
 def test_products_are_those_of_the_block(name: str, sparse: bool) -> None:
