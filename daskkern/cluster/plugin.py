@@ -4,6 +4,7 @@ Nothing here waits and nothing here raises: a handler files what it got and retu
 can never leave one hanging in a worker's event loop.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from daskkern.errors import ClusterError
 PLUGIN_NAME = f"daskkern_collectives_{PROTOCOL}"
 
 _PROFILE_STEP_MS, _PROFILE_STEPS = 10_000.0, 20
+_TRIES, _PAUSE_S = 4, 0.5
 _LOST_STATES = frozenset({"cancelled", "released", "forgotten", "error"})
 
 
@@ -119,19 +121,29 @@ def _keep_less_profile(worker: Worker) -> None:
 def install(client: Client, timeout_s: float = 30.0) -> bool:
     """Put the plugin on every worker, present and future. Costs one message when it is there already.
 
-    False when one has not answered within `timeout_s`: it hangs. Those that answer have the plugin then.
+    False when one has not answered within `timeout_s`: it hangs. Those that answer have the plugin then, also when
+    another dies meanwhile.
 
     Raises
     ------
     ClusterError
         When a worker's process has loaded another version of the messages.
+    OSError
+        When the scheduler cannot be reached.
     """
     plugin = CollectivesPlugin()
     register = client._register_worker_plugin  # the public method has no deadline, and one worker can hold it up
-    try:
-        client.sync(register, plugin=plugin, name=PLUGIN_NAME, idempotent=True, callback_timeout=timeout_s)
-    except TimeoutError:
-        return False
+    for left in reversed(range(_TRIES)):
+        try:
+            client.sync(register, plugin=plugin, name=PLUGIN_NAME, idempotent=True, callback_timeout=timeout_s)
+        except TimeoutError:
+            return False
+        except OSError:  # a worker that dies while it is asked costs the scheduler's answer to us, or is waited for
+            if not left:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            break
     return True
 
 

@@ -5,11 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed.comm import CommClosedError
 
 from daskkern.cluster.connecting import connected
 from daskkern.cluster.fits import FAILED, FitCard, FitRecord
 from daskkern.cluster.fits_plugin import FitsPlugin
 from daskkern.cluster.membership import BrokenOffError, has_left, live_workers, run_on
+from daskkern.cluster.plugin import install
 from daskkern.testing.cluster import local_cluster
 
 pytestmark = [pytest.mark.timeout(60)]
@@ -40,6 +42,32 @@ def test_a_client_that_the_scheduler_greets_with_other_news_connects_again() -> 
 
     with pytest.raises(AssertionError):
         connected(never)
+
+
+class Scheduler:
+    """A client whose scheduler answers a registration of workers' plugins with what it is told to raise, in turn."""
+
+    def __init__(self, *answers: type[Exception]) -> None:
+        self.answers = list(answers)
+
+    def _register_worker_plugin(self) -> None:
+        raise AssertionError
+
+    def sync(self, function: Any, **arguments: Any) -> dict[str, Any]:
+        assert function == self._register_worker_plugin
+        assert arguments["idempotent"]
+        if self.answers:
+            raise self.answers.pop(0)("Stream is closed")
+        return {}
+
+
+def test_a_worker_that_dies_while_all_get_the_handlers_does_not_end_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.cluster.plugin._PAUSE_S", 0.0)
+    clients: Any = Scheduler(CommClosedError), Scheduler(OSError, CommClosedError), Scheduler(TimeoutError)
+    assert [install(client) for client in clients] == [True, True, False]
+    gone: Any = Scheduler(*[CommClosedError] * 9)
+    with pytest.raises(CommClosedError):
+        install(gone)
 
 
 def test_a_task_that_failed_without_a_text_lost_its_workers() -> None:

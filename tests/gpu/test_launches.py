@@ -11,6 +11,7 @@ import pytest
 from daskkern.basis import BasisSpec, Landmarks
 from daskkern.data.schema import Scaling
 from daskkern.kernels import Gaussian, products
+from daskkern.linalg import deal
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.testing.fake_arrays import launches_counted
@@ -60,6 +61,7 @@ def test_a_step_takes_few_launches_however_many_blocks_there_are(
     cupy_here: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solver, most = SOLVERS[name]
+    monkeypatch.setattr(deal, "_FEW_BLOCKS", BLOCKS)  # as of 1,536 columns and more
     joined = _per_step(solver, Landmarks(P))
     assert joined.total() <= most, joined
     monkeypatch.setattr(products, "SHORT", 0)
