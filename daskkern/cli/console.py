@@ -17,8 +17,8 @@ OUT = Console(highlight=False, soft_wrap=True)
 OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 
-class Interrupted(Exception):
-    """The end of a command that was interrupted and has saved what there was; its words say where that is."""
+class InterruptedFitError(Exception):
+    """A fit was interrupted and has saved its model so far; the message says where the progress is."""
 
 
 def say(line: str = "") -> None:
@@ -84,7 +84,7 @@ def run(command: Callable[[], object], debug: bool) -> int:
         return _fail(error.format_message(), WRONG_USE, debug)
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted; nothing was written", INTERRUPTED, debug)
-    except Interrupted as end:
+    except InterruptedFitError as end:
         return _fail(str(end), INTERRUPTED, debug)
     except SpecError as error:
         return _fail(str(error), WRONG_USE, debug)
