@@ -48,8 +48,9 @@ def interrupted(folder: Path, out: str, epochs: int, workers: int) -> None:
         seen += process.stderr.readline()
     os.kill(process.pid, signal.SIGINT)
     told, rest = process.communicate(timeout=60)
-    assert process.returncode == 0, seen + rest
-    assert "go on with --resume: the progress is in" in told
+    assert process.returncode == 130, seen + rest
+    assert "interrupted: the model so far is in" in told
+    assert "daskkern: error: interrupted; go on with --resume: the progress is in" in rest
 
 
 @pytest.mark.cluster
