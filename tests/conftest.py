@@ -11,10 +11,35 @@ from hypothesis import settings
 from daskkern.testing.cluster import child_processes, local_cluster, wait_until
 from daskkern.testing.object_server import ObjectServer, object_server
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
-settings.load_profile("untimed")
+# No deadline: a busy machine is no failure. Fixed examples: a clone's tests never fail by chance.
+settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("fresh", deadline=None, derandomize=False)
+_FRESH_RUNS = 10
 
 _CLUSTERS = {"client2", "client3", "_no_process_is_left"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Run the laws on the same examples every time, and on new ones in runs that ask for slow tests."""
+    settings.load_profile("fresh" if _slow(config) else "fixed")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Repeat each law in runs of slow tests: every repetition draws other examples."""
+    if _slow(metafunc.config) and hasattr(metafunc.function, "hypothesis"):
+        metafunc.fixturenames.append("fresh_run")
+        runs = [pytest.param(run, marks=pytest.mark.slow) for run in range(_FRESH_RUNS)]
+        metafunc.parametrize("fresh_run", runs, ids=lambda run: f"fresh{run}", scope="session")
+
+
+@pytest.fixture(scope="session")
+def fresh_run(request: pytest.FixtureRequest) -> int:
+    """Number of a repetition of a law."""
+    return int(request.param)
+
+
+def _slow(config: pytest.Config) -> bool:
+    return str(config.getoption("markexpr")).strip() == "slow"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

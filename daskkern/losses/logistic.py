@@ -7,8 +7,9 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.losses.base import Loss
 from daskkern.losses.elementwise import EDGE, entropy, sigmoid, within
 
-_MOST_STEPS = 60
-_LAST_STEP = 1e-8  # Newton's steps square their error: the next one would be of 1e-16
+_MOST_STEPS = 300
+_LAST_NEWTON_STEP = 1e-8  # Newton's steps square their error: the next one would be of 1e-16
+_ROUNDING = 4e-16
 
 
 class Logistic(Loss):
@@ -47,20 +48,33 @@ class Logistic(Loss):
         return within(entropy(inside) + entropy(1 - inside), (t >= -EDGE) & (t <= 1 + EDGE))
 
     def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
-        """Return the maximiser by Newton steps on minus the margin, kept within bounds that bisection narrows."""
-        xp = namespace_of(z)
+        """Return the maximiser: the root of one monotone equation a score, by bracketed Newton steps.
+
+        With ``t = y u``, ``x`` minus the margin after the step and ``v = sigmoid(x)`` it is ``x + y z + Q (v - t) = 0``.
+        """
         t, margin = y * u, y * z
-        # The margin after the step is margin + Q (v - t) with v = sigmoid(-margin after the step).
-        low, high = -margin - Q * (1 - t), -margin + Q * t
-        inner = xp.clip(t, 1e-300, 1 - 1e-16)
-        x = xp.clip(xp.log(inner) - xp.log1p(-inner), low, high)
-        for _ in range(_MOST_STEPS):
-            v = sigmoid(x)
-            excess = x + margin + Q * (v - t)
-            low, high = xp.where(excess < 0, x, low), xp.where(excess > 0, x, high)
-            newton = x - excess / (1 + Q * v * (1 - v))
-            following = xp.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
-            moved, x = xp.abs(following - x), following
-            if (moved <= _LAST_STEP * (1 + xp.abs(x))).all():
-                break
-        return y * sigmoid(x)
+        return y * sigmoid(_root(margin, t, Q))
+
+
+def _root(margin: Array, t: Array, Q: Array) -> Array:
+    """Return x with ``x + margin + Q (sigmoid(x) - t) = 0``.
+
+    A step is bisection where Newton's leaves the bracket or does not halve the step before it, as in rtsafe of
+    Press et al., "Numerical Recipes", section 9.4: either kind halves something, so that the steps are bounded.
+    """
+    xp = namespace_of(margin)
+    low, high = -margin - Q * (1 - t), -margin + Q * t
+    inner = xp.clip(t, 1e-300, 1 - 1e-16)
+    x = xp.clip(xp.log(inner) - xp.log1p(-inner), low, high)
+    step = high - low
+    for _ in range(_MOST_STEPS):
+        v = sigmoid(x)
+        excess = x + margin + Q * (v - t)
+        low, high = xp.where(excess < 0, x, low), xp.where(excess > 0, x, high)
+        newton = x - excess / (1 + Q * v * (1 - v))
+        trusted = (newton >= low) & (newton <= high) & (2 * xp.abs(newton - x) <= step)
+        following = xp.where(trusted, newton, (low + high) / 2)
+        step, x = xp.abs(following - x), following
+        if (step <= xp.where(trusted, _LAST_NEWTON_STEP, 0) + _ROUNDING * xp.abs(x)).all():
+            break
+    return x

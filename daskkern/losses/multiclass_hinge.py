@@ -37,12 +37,15 @@ class MulticlassHinge(Loss):
         return xp.where(inside, (p * y).sum(axis=1) - 1, xp.inf)
 
     def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
-        return y - _simplex(y - u + (1 - y + z) / Q)
+        margins = 1 - y + z
+        # The projection ignores a common offset; divided by a small Q it would drown the differences.
+        return y - _simplex(y - u + (margins - margins.max(axis=1, keepdims=True)) / Q)
 
 
 def _simplex(v: Array) -> Array:
     """Return the nearest points of the simplex to the rows of `v` (m, c) (Duchi et al., ICML 2008)."""
     xp = namespace_of(v)
+    v = v - v.max(axis=1, keepdims=True)  # of the same projection, which is then exact near the largest
     down = -xp.sort(-v, axis=1)
     excess = (xp.cumsum(down, axis=1) - 1) / xp.arange(1, v.shape[1] + 1)
     last = (down > excess).sum(axis=1) - 1

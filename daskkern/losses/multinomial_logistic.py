@@ -11,6 +11,7 @@ from daskkern.losses.elementwise import EDGE, entropy, wright_omega
 
 _MOST_STEPS = 60
 _LAST_STEP = 1e-8  # Newton's steps square their error: the next one would be of 1e-16
+_ROUNDING = 4e-16
 
 
 class MultinomialLogistic(Loss):
@@ -64,7 +65,7 @@ class MultinomialLogistic(Loss):
             terms = wright_omega(a - nu)
             step = (terms.sum(axis=1, keepdims=True) - Q) / (terms / (1 + terms)).sum(axis=1, keepdims=True)
             nu = nu + step
-            if (np.abs(step) <= _LAST_STEP * (1 + np.abs(nu))).all():
+            if (np.abs(step) <= _LAST_STEP + _ROUNDING * np.abs(nu)).all():
                 break
         p = wright_omega(a - nu)
         return y - p / p.sum(axis=1, keepdims=True)
