@@ -50,7 +50,7 @@ class Logistic(Loss):
     def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
         """Return the maximiser: the root of one monotone equation a score, by bracketed Newton steps.
 
-        With ``t = y u``, ``x`` minus the margin after the step and ``v = sigmoid(x)`` it is ``x + y z + Q (v - t) = 0``.
+        With ``t = y u``, x minus the margin after the step and ``v = sigmoid(x)``: ``x + y z + Q (v - t) = 0``.
         """
         t, margin = y * u, y * z
         return y * sigmoid(_root(margin, t, Q))
