@@ -107,11 +107,15 @@ class EpochTimed:
 
 @dataclass(frozen=True)
 class FitFinished:
-    """The fit ended. `reason` is one of "max_epochs", "max_seconds", "early_stopping", "converged", "interrupted"."""
+    """The fit ended. `reason` is one of "max_epochs", "max_seconds", "early_stopping", "converged", "interrupted".
+
+    `best_epoch` is the epoch whose model is returned, where early stopping chose one; else 0.
+    """
 
     reason: str
     epochs: int
     seconds: float
+    best_epoch: int = 0
 
 
 @dataclass(frozen=True)

@@ -162,14 +162,15 @@ def finish(result: FitResult, out: str) -> None:
     said = {
         "interrupted": "interrupted: the model so far",
         "max_seconds": "the time is over: the model so far",
-        "early_stopping": "stopped early: the best epoch's model",
+        "early_stopping": "stopped early: the model",
         "converged": "converged: the model",
     }
     rest = sum(seconds) / max(len(seconds), 1)
     say(f"{len(seconds)} epochs, {rest:.2g} s each on average")
     if result.times:
         say(where_time_went(result.times))
-    say(f"{said.get(result.finished.reason, 'the model')} is in {out} ({size})")
+    best = f" of epoch {result.finished.best_epoch}, the best one," if result.finished.best_epoch else ""
+    say(f"{said.get(result.finished.reason, 'the model')}{best} is in {out} ({size})")
 
 
 def where_time_went(times: Sequence[EpochTimed]) -> str:

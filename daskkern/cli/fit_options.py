@@ -46,6 +46,7 @@ class FitOptions:
     device: str | None = None
     class_weight: str | None = None
     early_stopping: bool | None = None
+    monitor: str | None = None
     memory: str | None = None
     keep_blocks: str | None = None
     disk: str | None = None
@@ -77,6 +78,9 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--class-weight", help="'balanced', or nothing."),
         click.option("--sampling", help="Rows of batches: uniform, weighted or balanced by class.  [default: uniform]"),
         click.option("--early-stopping", is_flag=True, default=None, help="Stop when validation no longer improves."),
+        click.option(
+            "--monitor", help="What early stopping watches: loss, score, or auto by the loss.  [default: auto]"
+        ),
         click.option("--virtual-shards", type=int, metavar="N", help="The same bits on any number of workers up to N."),
         click.option("--max-seconds", type=float, help="End with the model so far when this time is over."),
         click.option("--memory", help="Budget of one rank, such as 4GB; a fit over it is refused before it starts."),
@@ -123,7 +127,6 @@ class FitRequest:
     def _plain(self, task: str | None) -> FitSettings:
         """Return the settings where no system was named."""
         get = self.values.get
-        early = EarlyStopping() if as_flag("early_stopping", get("early_stopping", False)) else None
         return FitSettings(
             kernel=parse_kernel(str(get("kernel", "laplacian:10"))),
             loss=parse_loss(str(get("loss", "squared" if task == "regression" else "squared_hinge"))),
@@ -137,7 +140,7 @@ class FitRequest:
             precision=None if get("precision") is None else str(get("precision")),
             device=str(get("device", "auto")),
             class_weight=get("class_weight"),
-            early_stopping=early,
+            early_stopping=_early_stopping(self.values),
             memory_budget=as_budget(get("memory")),
             keep_blocks=str(get("keep_blocks", "auto")),
             disk_budget=as_budget(get("disk")),
@@ -153,7 +156,7 @@ class FitRequest:
         named = "solver" in self.values  # without one, settings of a solver are those of the system's
         left = {key: value for key, value in self.values.items() if named or not key.startswith("solver.")}
         given = replace(self, values={key: value for key, value in left.items() if key != "system"})._plain(task)
-        names = {"epochs": "max_epochs", "memory": "memory_budget", "disk": "disk_budget"}
+        names = {"epochs": "max_epochs", "memory": "memory_budget", "disk": "disk_budget", "monitor": "early_stopping"}
         changed = {names.get(key, key) for key in self.values if key in FitOptions.__dataclass_fields__}
         takes = {item.name for item in fields(FitSettings)} - {"basis", "solver"}
         settings = replace(own, **{name: getattr(given, name) for name in changed & takes})
@@ -207,6 +210,14 @@ def _known(values: dict[str, Any], where: str) -> dict[str, Any]:
         if key not in names and not key.startswith("solver."):
             raise SpecError(f"{where} names {key!r}, which is no option of a fit; known are {', '.join(sorted(names))}")
     return values
+
+
+def _early_stopping(values: Mapping[str, Any]) -> EarlyStopping | None:
+    if as_flag("early_stopping", values.get("early_stopping", False)):
+        return EarlyStopping(monitor=str(values.get("monitor", "auto")))
+    if "monitor" in values:
+        raise SpecError(f"--monitor {values['monitor']} was given without --early-stopping; give both, or neither")
+    return None
 
 
 def _solver(name: str, values: Mapping[str, Any]) -> Solver[Any]:

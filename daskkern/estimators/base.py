@@ -55,7 +55,7 @@ class KernelEstimator(BaseEstimator):
         """Return the parameters as checked settings. SpecError names a wrong one."""
         early = None
         if self.early_stopping:
-            early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol)
+            early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol, self.monitor)
         return FitSettings(
             kernel=as_kernel(self.kernel),
             loss=parse_loss(self.loss),
@@ -175,6 +175,7 @@ class KernelEstimator(BaseEstimator):
         self.landmark_indices_ = result.indices
         self.n_features_in_ = result.model.n_features
         self.n_iter_ = result.finished.epochs
+        self.best_epoch_ = result.finished.best_epoch or result.finished.epochs
         self.history_ = result.history
         self.stop_reason_ = result.finished.reason
 

@@ -55,7 +55,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         Passes over the rows.
     batch_size : int or "auto"
     early_stopping : bool
-        Stop when the accuracy on validation rows no longer improves, and return the best epoch's model.
+        Stop when validation rows no longer improve (see `monitor`), and return the best epoch's model.
     random_state : int, RandomState or None
         With an int, the same data give the same model, whatever the number of workers, up to rounding.
     client : distributed.Client, str, path, cluster or None
@@ -91,6 +91,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     callbacks : sequence of callables or None
         Told of every event of a fit (:mod:`daskkern.events`), such as the loggers of :mod:`daskkern.monitor.loggers`.
         An exception of one ends the fit.
+    monitor : "auto", "loss" or "score"
+        What early stopping watches on the validation rows: the mean loss, or accuracy. "auto" is the loss for
+        "logistic" and "multinomial_logistic", whose probabilities accuracy says little of, and else accuracy.
 
     Attributes
     ----------
@@ -104,6 +107,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     model_ : KernelModel
     n_iter_ : int
         Epochs run.
+    best_epoch_ : int
+        The epoch whose model this is, from 1: the best one with early stopping, else the last.
     n_features_in_ : int
     stop_reason_ : str
         "max_epochs", "max_seconds", "early_stopping", "converged" or "interrupted".
@@ -137,6 +142,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         max_seconds: float | None = None,
         virtual_shards: int | None = None,
         callbacks: Sequence[Listener] | None = None,
+        monitor: str = "auto",
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -164,6 +170,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.max_seconds = max_seconds
         self.virtual_shards = virtual_shards
         self.callbacks = callbacks
+        self.monitor = monitor
 
     def fit(
         self,

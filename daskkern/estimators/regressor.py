@@ -38,7 +38,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         "squared", "huber", "absolute", "quantile", "epsilon_insensitive" or "squared_epsilon_insensitive". A parameter
         follows the name: "huber:0.5". Lengths are in units of the targets' standard deviation.
     early_stopping : bool
-        Stop when R2 on validation rows no longer improves, and return the best epoch's model.
+        Stop when validation rows no longer improve (see `monitor`), and return the best epoch's model.
     validation_fraction, n_iter_no_change, tol
         Of early stopping.
     fit_intercept : bool
@@ -53,12 +53,14 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
     callbacks : sequence of callables or None
         Told of every event of a fit (:mod:`daskkern.events`), such as the loggers of :mod:`daskkern.monitor.loggers`.
         An exception of one ends the fit.
+    monitor : "auto", "loss" or "score"
+        What early stopping watches on the validation rows: the mean loss, or R2, which "auto" stands for.
 
     Attributes
     ----------
     dual_coef_ : (p, t) array
         For targets in units of their standard deviation; ``model_.target_scale`` holds it.
-    landmarks_, landmark_indices_, history_, model_, n_iter_, n_features_in_, stop_reason_
+    landmarks_, landmark_indices_, history_, model_, n_iter_, best_epoch_, n_features_in_, stop_reason_
         As in :class:`daskkern.KernelClassifier`.
     """
 
@@ -90,6 +92,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         max_seconds: float | None = None,
         virtual_shards: int | None = None,
         callbacks: Sequence[Listener] | None = None,
+        monitor: str = "auto",
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -117,6 +120,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self.max_seconds = max_seconds
         self.virtual_shards = virtual_shards
         self.callbacks = callbacks
+        self.monitor = monitor
 
     def fit(
         self,

@@ -102,12 +102,11 @@ class Recorder:
         """Leave out the ranks that a gang of `size` does not have."""
         self._ranks = {rank: report for rank, report in self._ranks.items() if rank < size}
 
-    def complete(self, epochs: Sequence[EpochFinished], reason: str, n_epochs: int) -> None:
+    def complete(self, epochs: Sequence[EpochFinished], reason: str, n_epochs: int, best_epoch: int = 0) -> None:
         """Put in what rank 0 knows and was not heard: events of a gang that broke up may be lost."""
         told = {epoch.epoch: epoch for epoch in self.epochs} | {epoch.epoch: epoch for epoch in epochs}
         self.epochs = [told[number] for number in sorted(told)]
-        if (self.finished.reason, self.finished.epochs) != (reason, n_epochs):
-            self.finished = FitFinished(reason, n_epochs, self.finished.seconds)
+        self.finished = FitFinished(reason, n_epochs, self.finished.seconds, best_epoch)
 
     def history(self, setup_s: float) -> History:
         """Return what was noted, of a fit whose set-up took `setup_s` before it said that it started."""

@@ -43,6 +43,8 @@ class Ended:
     history: tuple[EpochFinished, ...] = ()
     points: HostArray | None = None
     """Its columns' points, where the solver finds them itself."""
+    best_epoch: int = 0
+    """The epoch whose coefficients these are, where early stopping chose one; else 0."""
 
 
 @dataclass(eq=False)
@@ -84,7 +86,7 @@ class Epochs:
         """
         early = self.settings.early_stopping
         if early is not None and self.validation is not None:
-            self.patience = Patience(early.patience, early.tol)
+            self.patience = Patience(early.patience, early.tol, early.watches_loss(self.settings.loss))
         self._whole = state, position = self._begin(saved)
         self.comm.begin()
         while not position.reason:
@@ -97,7 +99,8 @@ class Epochs:
         reason = stopped if self._wished.stop else position.reason or REGROUPING
         begun = position.epoch - 1 if position.reason else position.epoch
         coef, points = self._result(state)
-        return Ended(coef, begun, reason, position.epochs, points)
+        best_epoch = 0 if self.patience is None else self.patience.best_epoch
+        return Ended(coef, begun, reason, position.epochs, points, best_epoch)
 
     @property
     def _solver(self) -> Solver[Any]:

@@ -127,7 +127,8 @@ def fit(
             )
             gang = gang or GangSettings()
             results, prepared = fit_on(connected, source, settings, validation, history, gang, safety, card, before)
-    history.complete(results[0].history, results[0].reason, results[0].epochs)
+    first = results[0]
+    history.complete(first.history, first.reason, first.epochs, first.best_epoch)
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
     kept = history.history(sum(stage.seconds for stage in prepared.stages))

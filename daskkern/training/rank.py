@@ -87,6 +87,8 @@ class RankResult:
     """The last commit as bytes, from rank 0, where it was wanted back."""
     history: tuple[EpochFinished, ...] = ()
     """The epochs that were run whole, from rank 0: of events, one may be missing when a gang broke up."""
+    best_epoch: int = 0
+    """The epoch whose coefficients these are, where early stopping chose one; else 0."""
 
 
 def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Regroup:
@@ -163,11 +165,13 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
         ended = epochs.run(saved)
     if ended.reason == REGROUPING:
         return Regroup()
-    desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started))
+    desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch))
     saved_bytes = keeper.last if comm.rank == 0 else None
     history = ended.history if comm.rank == 0 else ()
     points = points if ended.points is None else ended.points
-    return RankResult(columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason, saved_bytes, history)
+    return RankResult(
+        columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason, saved_bytes, history, ended.best_epoch
+    )
 
 
 def _averaged_from(settings: FitSettings, saved: Commit | None) -> int | None:

@@ -12,7 +12,7 @@ from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Linear
 from daskkern.data.schema import ClassLabel
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, spec_or_name
-from daskkern.losses import Loss
+from daskkern.losses import Loss, Probabilistic
 from daskkern.solvers import Solver
 
 BATCH_ELEMENTS = 1 << 26
@@ -21,6 +21,7 @@ and with it the model - does not depend on the machine or the number of workers.
 MAX_BATCH = 16_384
 KEEP_WAYS = ("auto", "memory", "disk", "never")
 SAMPLING_WAYS = ("uniform", "weighted", "balanced")
+MONITORS = ("auto", "loss", "score")
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,24 @@ class EarlyStopping:
     patience : int
         Epochs without an improvement by `tol` after which to stop.
     tol : float
-        In units of the score: accuracy, or R2.
+        In units of what is watched: the mean loss, accuracy or R2.
+    monitor : "auto", "loss" or "score"
+        What is watched on the validation rows: the mean loss, or accuracy (R2 of a regression). "auto" is the loss
+        where scores have a reading as probabilities, which accuracy says little of, and else the score.
     """
 
     fraction: float = 0.1
     patience: int = 3
     tol: float = 1e-4
+    monitor: str = "auto"
+
+    def watches_loss(self, loss: Loss) -> bool:
+        """Return True where a fit with `loss` watches the mean loss."""
+        return self.monitor == "loss" or (self.monitor == "auto" and isinstance(loss, Probabilistic))
 
     def __post_init__(self) -> None:
+        if self.monitor not in MONITORS:
+            raise SpecError(f"early stopping got monitor={self.monitor!r}; expected one of {', '.join(MONITORS)}")
         if not 0 < self.fraction < 1 or self.patience < 1 or not self.tol >= 0:
             raise SpecError(
                 f"early stopping with fraction {self.fraction}, patience {self.patience} and tol {self.tol} was asked; "

@@ -100,16 +100,24 @@ def check_comparable(validation: Source, source: Source) -> None:
 
 
 class Patience:
-    """Remembers the best coefficients, and when to stop waiting for better ones."""
+    """Remembers the best coefficients, and when to stop waiting for better ones.
 
-    def __init__(self, patience: int, tol: float) -> None:
+    With `on_loss` the best epoch is the one of least mean loss, else the one of highest score.
+    """
+
+    def __init__(self, patience: int, tol: float, on_loss: bool) -> None:
         self.best: Array | None = None
-        self._patience, self._tol = patience, tol
+        self._patience, self._tol, self._on_loss = patience, tol, on_loss
         self._best_score, self._best_epoch = -np.inf, 0
 
     @property
+    def best_epoch(self) -> int:
+        """The epoch of the best coefficients, from 1; 0 before the first."""
+        return self._best_epoch
+
+    @property
     def mark(self) -> tuple[float, int] | None:
-        """The best score so far and the epoch that had it, or None before the first."""
+        """The best score so far (minus the mean loss, where that is watched) and its epoch; None before the first."""
         return None if self.best is None else (float(self._best_score), self._best_epoch)
 
     def restore(self, best: Array, score: float, epoch: int) -> None:
@@ -118,7 +126,8 @@ class Patience:
 
     def exhausted(self, watched: Watched, epoch: int, coef: Array) -> bool:
         """Take note of an epoch and return whether it was one too many without an improvement."""
-        score = watched.score if watched.score == watched.score else -watched.loss  # R2 of equal targets is not defined
+        undefined = watched.score != watched.score  # R2 of equal targets
+        score = -watched.loss if self._on_loss or undefined else watched.score
         if score > self._best_score + self._tol or self.best is None:
             self.best, self._best_score, self._best_epoch = coef, score, epoch
         return epoch - self._best_epoch >= self._patience
