@@ -178,7 +178,9 @@ def test_one_rank_that_is_asked_to_stop_stops_them_all() -> None:
 
 def test_early_stopping_returns_the_best_epoch_on_every_rank() -> None:
     settings = replace(
-        _settings(AllRows(), EigenPro(averaging=0.0)), early_stopping=EarlyStopping(0.2, patience=1), max_epochs=30
+        _settings(AllRows(), EigenPro(averaging=0.0)),
+        early_stopping=EarlyStopping(0.2, 1, monitor="score"),
+        max_epochs=30,
     )
     fit = Fit.of(_source(), settings)
     events: list[Event] = []
