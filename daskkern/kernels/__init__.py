@@ -6,6 +6,7 @@ from daskkern.kernels.base import Kernel, Points, plain_products
 from daskkern.kernels.callable_kernel import CallableKernel
 from daskkern.kernels.cauchy import Cauchy
 from daskkern.kernels.coordinate import Coordinate
+from daskkern.kernels.diagnosis import Diagnosis, diagnose
 from daskkern.kernels.drawn import MOST_DRAWN, Drawn
 from daskkern.kernels.gaussian import Gaussian
 from daskkern.kernels.inverse_polynomial import InversePolynomial
@@ -28,6 +29,7 @@ __all__ = [
     "CallableKernel",
     "Cauchy",
     "Coordinate",
+    "Diagnosis",
     "Drawn",
     "Gaussian",
     "InversePolynomial",
@@ -48,6 +50,7 @@ __all__ = [
     "Sum",
     "agreed_dtype",
     "check_precision",
+    "diagnose",
     "from_spec",
     "nystrom_map",
     "parse_kernel",

@@ -28,6 +28,7 @@ from daskkern.kernels.points import (
     squared_norms,
 )
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
+from daskkern.kernels.rounding import Rounding, rounding_of
 from daskkern.kernels.rows import as_rows, module_of, rows_dtype
 
 __all__ = ["Kernel", "Points", "plain_products"]
@@ -97,6 +98,11 @@ class Kernel(ABC):
     def shift_for(self, Z: Array) -> Array | None:
         """Return the point to subtract from all rows before products with `Z`, or None. See :func:`pick_shift`."""
         return pick_shift(as_rows(Z), self.transform) if self.is_shift_invariant else None
+
+    def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
+        """Return the error that values of rows like `Z` (p, d) have when distances are computed in `dtype`."""
+        Z = as_rows(Z)
+        return rounding_of(self.program, Z, self.shift_for(Z), self.transform, dtype)
 
     def points(
         self,

@@ -141,7 +141,7 @@ def make_side(rows: Array, what: Program, *, left: bool) -> Side:
     if wanted & {"squared_distance", "distance", "cosine", "norms"}:
         sums = _in_range(squared_norms(rows), left)
         xp = namespace_of(sums)
-        slack = 2 * (4 + rows.shape[1] ** 0.5 / 4) * float(xp.finfo(rows.dtype).eps)
+        slack = slack_of(rows.shape[1], rows.dtype)
         if wanted & {"squared_distance", "distance"}:
             squared = sums * (1 - slack) if left and what.cuts_off else sums
         if wanted & {"cosine", "norms"}:
@@ -150,6 +150,11 @@ def make_side(rows: Array, what: Program, *, left: bool) -> Side:
             if left and what.cuts_angles:
                 inverse *= 1 + slack
     return Side(rows, squared, norm, inverse)
+
+
+def slack_of(d: int, dtype: Any) -> float:
+    """Return the error of squared distances of d features, in units of the squared norms. See :func:`make_side`."""
+    return 2 * (4 + d**0.5 / 4) * float(np.finfo(dtype).eps)
 
 
 def _in_range(squared: Array, left: bool) -> Array:

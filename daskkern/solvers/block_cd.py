@@ -19,6 +19,7 @@ from typing import ClassVar
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.errors import DataError
+from daskkern.kernels import diagnose
 from daskkern.linalg import NotPositiveDefiniteError, solve_positive_definite
 from daskkern.losses import Squared
 from daskkern.solvers.base import Batch, Problem, Solver
@@ -55,8 +56,10 @@ class BlockCD(Solver[BlockRun]):
         try:
             change, _ = solve_positive_definite(block.gram, block.residual, block.shift, threads_for(batch.size))
         except NotPositiveDefiniteError as error:
+            why = diagnose(problem.part.kernel, batch.X, problem.dtype, "rows", "take another length scale")
             raise DataError(
-                f"a block of {batch.size} rows cannot be solved ({error}); take a larger alpha, or dtype float64"
+                f"a block of {batch.size} rows cannot be solved ({error}): {why.found}; {why.remedy}, take a larger "
+                "alpha, or dtype float64"
             ) from None
         return BlockRun(add_block(problem, batch, block, state.a, change)), block.loss
 

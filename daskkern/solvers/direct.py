@@ -20,6 +20,7 @@ from daskkern.backend.namespace import to_host
 from daskkern.backend.tiles import for_each, slices
 from daskkern.basis import KernelPart
 from daskkern.errors import DataError, SpecError
+from daskkern.kernels import diagnose
 from daskkern.linalg import NotPositiveDefiniteError, solve_positive_definite
 from daskkern.losses import Squared
 from daskkern.solvers.base import Batch, Problem, Solver
@@ -93,7 +94,7 @@ class Direct(Solver[DirectRun]):
         state = _fill(setup, state, batch) if setup.centres is None else _add(setup, state, batch)
         if not batch.last:
             return state, 0.0
-        state, loss = _solve(problem, setup, state)
+        state, loss = _solve(problem, setup, state, batch)
         return state, loss * setup.n_rows
 
     def finish(self, problem: Problem, state: DirectRun, comm: Communicator) -> Array:
@@ -145,7 +146,7 @@ def _add(setup: DirectSetup, state: DirectRun, batch: Batch) -> DirectRun:
     return replace(state, square=state.square + float((weight * y**2).sum()))
 
 
-def _solve(problem: Problem, setup: DirectSetup, state: DirectRun) -> tuple[DirectRun, float]:
+def _solve(problem: Problem, setup: DirectSetup, state: DirectRun, batch: Batch) -> tuple[DirectRun, float]:
     """Return the state with the solution, and the mean training loss."""
     n, A, b = setup.n_rows, state.matrix, state.right
     coef: FloatArray
@@ -163,10 +164,18 @@ def _solve(problem: Problem, setup: DirectSetup, state: DirectRun) -> tuple[Dire
             penalty = penalise(coef) + shift * float((coef * coef).sum())
             loss = 0.5 * (state.square / n - float((coef * b).sum()) - penalty)
     except NotPositiveDefiniteError as error:
-        raise DataError(
-            f"the normal equations cannot be factored ({error}); take a larger alpha, or dtype float64"
-        ) from None
+        raise DataError(_unsolved(setup, batch, problem.dtype, str(error))) from None
     return replace(state, matrix=np.zeros((0, 0)), coef=coef), max(0.0, loss)
+
+
+def _unsolved(setup: DirectSetup, batch: Batch, dtype: str, error: str) -> str:
+    """Return the sentence for normal equations without a factor."""
+    known, remedy = f"the normal equations cannot be factored ({error})", "take a larger alpha, or dtype float64"
+    if setup.orthonormal or batch.X is None:
+        return f"{known}; {remedy}"
+    rows, named = (batch.X, "rows") if setup.centres is None else (setup.centres, "landmarks")
+    why = diagnose(setup.whole.kernel, rows, dtype, named, "take another length scale")
+    return f"{known}: {why.found}; {why.remedy}, {remedy}"
 
 
 def _penalty(setup: DirectSetup, centres: Array, alpha: float, A: FloatArray) -> Callable[[FloatArray], float]:

@@ -13,6 +13,7 @@ from daskkern.backend.random import generator
 from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
+from daskkern.kernels import diagnose
 from daskkern.linalg import DealtFactor, NotPositiveDefiniteError, column_blocks, dealt_factor
 from daskkern.preconditioners import ColumnStatistics, CovarianceState, EigenProState, NystromState
 from daskkern.solvers import EigenPro
@@ -161,9 +162,10 @@ def _exact(prepared: Prepared, points: HostArray, comm: Communicator, xp: Module
             return dealt_factor(panels, deal, jitter, comm, task.settings.dtype, xp)
         except NotPositiveDefiniteError as error:
             last = error
+    why = diagnose(basis.kernel, Z, task.settings.dtype, otherwise="take another length scale")
     raise DataError(
         f"the {basis.n_columns} landmarks are too dependent under the {basis.kernel.name} kernel for a factor "
-        f"({last}); take fewer landmarks, another length scale, or "
+        f"({last}): {why.found}; {why.remedy}, take fewer landmarks, or "
         "EigenPro(projection='eigenpro') (--set solver.projection=eigenpro)"
     )
 

@@ -15,7 +15,7 @@ from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.tiles import for_each, slices
 from daskkern.data.rows import Rows
 from daskkern.errors import DataError
-from daskkern.kernels import Kernel
+from daskkern.kernels import Kernel, diagnose
 from daskkern.kernels.formula import Expression, Pair, evaluate
 from daskkern.kernels.radial import RadialKernel
 from daskkern.losses import decode
@@ -86,7 +86,7 @@ class Grid:
         DataError
             When the landmarks are too dependent under the kernel.
         """
-        lower = _lower(self.kernels[k].block(self.Z, self.Z).astype(np.float64))
+        lower = _lower(self.kernels[k], self.Z)
         gram = sums.gram / n
         gram += np.tril(gram, -1).T
         half = scipy.linalg.solve_triangular(lower, gram, lower=True, check_finite=False)
@@ -117,8 +117,9 @@ class Grid:
         return blocks
 
 
-def _lower(K: FloatArray) -> FloatArray:
-    """Return the Cholesky factor of `K` with as little jitter as it needs."""
+def _lower(kernel: Kernel, Z: HostArray) -> FloatArray:
+    """Return the Cholesky factor of K_ZZ with as little jitter as it needs."""
+    K = kernel.block(Z, Z).astype(np.float64)
     jitter = float(np.finfo(np.float64).eps) * len(K) * float(np.diag(K).max())
     for attempt in range(_JITTERS):
         try:
@@ -127,7 +128,11 @@ def _lower(K: FloatArray) -> FloatArray:
             return lower
         except scipy.linalg.LinAlgError:
             continue
-    raise DataError(f"the {len(K)} landmarks are too dependent for a factor; take fewer, or shorter length scales")
+    why = diagnose(kernel, Z, Z.dtype, otherwise="take shorter length scales")
+    raise DataError(
+        f"the {len(K)} landmarks are too dependent under the {kernel.name} kernel for a factor: {why.found}; "
+        f"{why.remedy}, or take fewer landmarks"
+    )
 
 
 @dataclass(eq=False)

@@ -14,6 +14,7 @@ from daskkern.basis import AllRows, Columns, KernelBasis, KernelPart, Landmarks
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
 from daskkern.features import FourierFeatures
+from daskkern.kernels import diagnose
 from daskkern.linalg import LowerFactor, NotPositiveDefiniteError, cholesky, column_blocks
 from daskkern.losses import Squared
 from daskkern.preconditioners import FalkonPart, Unconditioned, low_rank_part, nystrom_factor
@@ -119,9 +120,10 @@ def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: Mod
             return cholesky(panels, deal, jitter, comm, dtype, xp)
         except NotPositiveDefiniteError as error:
             last = error
+    why = diagnose(basis.kernel, Z, dtype, otherwise="take another length scale")
     raise DataError(
-        f"the {p} landmarks are too dependent under the {basis.kernel.name} kernel for a factor ({last}); take fewer "
-        "landmarks, another length scale, or dtype float64"
+        f"the {p} landmarks are too dependent under the {basis.kernel.name} kernel for a factor ({last}): {why.found}; "
+        f"{why.remedy}, take fewer landmarks, or dtype float64"
     )
 
 

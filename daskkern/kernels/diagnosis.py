@@ -1,0 +1,123 @@
+"""Why a matrix of kernel values has no factor: what of the rows and the length scale makes it singular, in numbers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray, HostArray
+from daskkern.backend.namespace import is_sparse, to_host
+from daskkern.errors import SpecError
+from daskkern.kernels.base import Kernel
+from daskkern.kernels.radial import RadialKernel
+from daskkern.kernels.rows import as_rows
+
+_SAMPLE = 1024
+_CLOSE = 0.999
+_DOMINATES = 100.0
+_MOST_DENSE = 1 << 26
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found, and what helps; each a clause of a sentence."""
+
+    found: str
+    remedy: str
+
+
+def diagnose(kernel: Kernel, Z: Array, dtype: Any, rows: str = "landmarks", otherwise: str = "") -> Diagnosis:
+    """Return why the kernel matrix of `Z` (p, d), made in `dtype`, has no Cholesky factor.
+
+    Rows that repeat others, a feature that decides all distances, a length scale that is large against the distances,
+    and one so small that values in `dtype` are rounding, in this order; all that apply are found. `otherwise` is the
+    remedy where none does. Values are looked at between at most 1,024 of the rows.
+    """
+    sample = _sample(Z)
+    if not np.isfinite(sample).all():
+        return Diagnosis(f"some {rows} have features that are not finite", "impute or drop them")
+    looked_for = _repeated(Z, rows), _dominated(sample), _flat(kernel, sample, rows), _rounded(kernel, sample, dtype)
+    causes = [cause for cause in looked_for if cause is not None]
+    if not causes:
+        return Diagnosis(f"the median kernel value of two {rows} is {_median(kernel, sample):.3g}", otherwise)
+    remedies = dict.fromkeys(cause.remedy for cause in causes)
+    return Diagnosis(", ".join(cause.found for cause in causes), ", ".join(remedies))
+
+
+def _sample(Z: Array) -> FloatArray:
+    Z = as_rows(Z)
+    some = Z[:: max(1, -(-Z.shape[0] // _SAMPLE))]
+    dense = to_host(some.toarray() if is_sparse(some) else some)
+    made: FloatArray = dense.astype(np.float64)
+    return made
+
+
+def _repeated(Z: Array, rows: str) -> Diagnosis | None:
+    if is_sparse(Z) and Z.shape[0] * Z.shape[1] > _MOST_DENSE:
+        return None
+    dense: HostArray = np.ascontiguousarray(to_host(Z.toarray() if is_sparse(Z) else Z)) + 0.0  # -0.0 is 0.0
+    keys = dense.view(np.dtype((np.void, dense.dtype.itemsize * dense.shape[1])))[:, 0]
+    repeated = len(keys) - np.unique(keys).size
+    if not repeated:
+        return None
+    return Diagnosis(f"{repeated} of the {len(keys)} {rows} repeat others", f"take distinct {rows}")
+
+
+def _dominated(sample: FloatArray) -> Diagnosis | None:
+    spread = sample.std(axis=0)
+    varying = np.flatnonzero(spread > 0)
+    if varying.size < 2:
+        return None
+    widest = int(spread.argmax())
+    others = float(np.median(spread[varying[varying != widest]]))
+    if spread[widest] < _DOMINATES * others:
+        return None
+    return Diagnosis(
+        f"feature {widest} has a standard deviation of {spread[widest]:.3g}, {spread[widest] / others:.3g} times the "
+        "median of the others, and decides all distances",
+        "scale the features (--scale standard)",
+    )
+
+
+def _flat(kernel: Kernel, sample: FloatArray, rows: str) -> Diagnosis | None:
+    median = _median(kernel, sample)
+    if not median > _CLOSE:
+        return None
+    return Diagnosis(
+        f"the median kernel value of two {rows} is 1 - {1 - median:.2g}{_scales(kernel, sample)}",
+        "take a shorter length scale",
+    )
+
+
+def _rounded(kernel: Kernel, sample: FloatArray, dtype: Any) -> Diagnosis | None:
+    try:
+        rounding = kernel.rounding(sample, dtype)
+    except SpecError:  # a Python function has no formula
+        return None
+    if rounding.is_passable:
+        return None
+    return Diagnosis(
+        f"values in {np.dtype(dtype)} are wrong by up to {rounding.error:.2g}: rows spread over "
+        f"{rounding.spread:.3g}{_scales(kernel, sample)}",
+        "take a longer length scale" + (" or dtype float64" if np.dtype(dtype) == np.float32 else ""),
+    )
+
+
+def _median(kernel: Kernel, sample: FloatArray) -> float:
+    """Return the median value between distinct rows, in units of those of rows with themselves."""
+    upper = np.triu_indices(len(sample), 1)
+    if not upper[0].size:
+        return 0.0
+    values, diagonal = kernel.block(sample, sample), np.asarray(kernel.diagonal(sample))
+    scale = np.sqrt(np.abs(diagonal[upper[0]] * diagonal[upper[1]]))
+    found = values[upper][scale > 0] / scale[scale > 0]
+    return float(np.median(found)) if found.size else 0.0
+
+
+def _scales(kernel: Kernel, sample: FloatArray) -> str:
+    """Return the length scale and the median distance, where the kernel has one number of each."""
+    if not isinstance(kernel, RadialKernel) or isinstance(kernel.length_scale, tuple | str):
+        return ""
+    gaps = kernel.transform(sample) - kernel.transform(np.roll(sample, 1, axis=0))
+    distance = float(np.median(np.sqrt((gaps * gaps).sum(axis=1))))
+    return f" (length scale {kernel.length_scale:.3g}, median distance {distance:.3g})"

@@ -1,0 +1,108 @@
+"""What is said of rows whose kernel matrix has no factor."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from daskkern import KernelClassifier
+from daskkern.basis import AllRows, Landmarks
+from daskkern.errors import DataError
+from daskkern.kernels import CallableKernel, Gaussian, Kernel, Laplacian, Linear, diagnose
+from daskkern.solvers import BlockCD, Direct, EigenPro, Falkon
+from daskkern.training.grid import Grid, Sums
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((300, 6)).astype(np.float32)
+
+
+def test_repeated_rows_are_counted() -> None:
+    Z = np.concatenate([X, X[:40], -0.0 * X[:1], 0.0 * X[:2]])
+    for rows in (Z, sparse.csr_matrix(Z)):
+        why = diagnose(Gaussian(3.0), rows, np.float32)
+        assert why.found == "42 of the 343 landmarks repeat others"
+        assert why.remedy == "take distinct landmarks"
+
+
+def test_a_feature_that_decides_all_distances_is_named() -> None:
+    Z = X.copy()
+    Z[:, 4] *= 2000
+    why = diagnose(Gaussian(1e4), Z, np.float64)
+    assert why.found.startswith("feature 4 has a standard deviation of 1.9")
+    assert "times the median of the others, and decides all distances" in why.found
+    assert "scale the features" in why.remedy
+
+
+def test_a_length_scale_that_is_too_long_is_told_with_the_median_distance() -> None:
+    why = diagnose(Gaussian(1e3), X, np.float32)
+    assert why.found.startswith("the median kernel value of two landmarks is 1 - ")
+    assert "(length scale 1e+03, median distance 3.28)" in why.found
+    assert why.remedy == "take a shorter length scale"
+
+
+def test_values_that_the_dtype_cannot_hold_are_told_with_their_error() -> None:
+    why = diagnose(Laplacian(10.0), 1e5 * X, np.float32, "rows")
+    assert why.found.startswith("values in float32 are wrong by up to 1: rows spread over 4.01e+05")
+    assert "(length scale 10, median distance 3.28e+05)" in why.found
+    assert why.remedy == "take a longer length scale or dtype float64"
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(2.0), 3.0 * Gaussian([1.0, 2, 3, 4, 5, 6]), Linear()], ids=repr)
+def test_rows_without_a_flaw_give_the_median_value_and_the_other_remedy(kernel: Kernel) -> None:
+    why = diagnose(kernel, X, np.float32, otherwise="pray")
+    assert why.found.startswith("the median kernel value of two landmarks is ")
+    assert why.remedy == "pray"
+
+
+def test_a_python_function_is_diagnosed_too() -> None:
+    kernel = CallableKernel(lambda X, Z: np.ones((X.shape[0], Z.shape[0]), X.dtype))
+    assert "is 1 - 0" in diagnose(kernel, X, np.float32).found
+
+
+def test_infinite_features_are_the_first_cause() -> None:
+    Z = X.copy()
+    Z[3, 1] = np.inf
+    assert diagnose(Gaussian(), Z, np.float32).found == "some landmarks have features that are not finite"
+
+
+@pytest.mark.parametrize("solver", [EigenPro(projection="exact"), Falkon()], ids=lambda solver: solver.name)
+def test_a_fit_whose_landmarks_have_no_factor_says_why(
+    solver: EigenPro | Falkon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daskkern.training.columns._JITTERS", 1)
+    monkeypatch.setattr("daskkern.training.row_setup._JITTERS", 1)
+    points = np.linspace(0, 1e-4, 250)[:, None] * np.ones(3)
+    kernel = CallableKernel(_indefinite)
+    model = KernelClassifier(kernel, "squared", Landmarks(points=points), solver, max_epochs=1)
+    with pytest.raises(
+        DataError, match=r"landmarks are too dependent under the callable kernel.*: .*median kernel value"
+    ):
+        model.fit(X[:, :3], X[:, 0] > 0)
+
+
+@pytest.mark.parametrize(
+    ("basis", "solver", "alpha", "rows"),
+    [
+        (Landmarks(50), Direct(), 100.0, "landmarks"),
+        (AllRows(), Direct(), 1e-9, "rows"),
+        (AllRows(), BlockCD(), 1e-9, "rows"),
+    ],
+    ids=["landmarks", "all rows", "block"],
+)
+def test_normal_equations_without_a_factor_say_why(
+    basis: object, solver: Direct | BlockCD, alpha: float, rows: str
+) -> None:
+    model = KernelClassifier(CallableKernel(_indefinite), "squared", basis, solver, alpha=alpha, max_epochs=1)
+    with pytest.raises(DataError, match=f"median kernel value of two {rows} is .*take a larger alpha"):
+        model.fit(X[:, :3], X[:, 0] > 0)
+
+
+def test_a_grid_says_why_its_landmarks_have_no_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.training.grid._JITTERS", 0)
+    nothing = Sums(np.eye(300), np.ones((300, 1)))
+    with pytest.raises(DataError, match=r"under the gaussian kernel for a factor: .*1 - .*take a shorter length scale"):
+        Grid((Gaussian(1e3),), X).solutions(0, nothing, 300, [1e-6])
+
+
+def _indefinite(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    distance = np.abs(X[:, None, 0] - Z[None, :, 0])
+    return (1 - distance**4 - 0.5 * (distance > 0)).astype(X.dtype) * -1 + 2 * (distance == 0).astype(X.dtype)
