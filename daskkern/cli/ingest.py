@@ -42,12 +42,17 @@ from daskkern.errors import SpecError
 @click.option(
     "--index-base", type=click.IntRange(0, 1), help="First feature number in SVMLight files.  [default: guess]"
 )
-@click.option("--categorical", default="refuse", show_default=True, help="Columns of text: refuse, onehot or ordinal.")
+@click.option(
+    "--categorical",
+    default="auto",
+    show_default=True,
+    help="Columns of text: refuse, onehot or ordinal; auto is onehot for columns that look like categories.",
+)
 @click.option(
     "--missing",
-    default="refuse",
+    default="auto",
     show_default=True,
-    help="Missing feature values: refuse, mean, most_frequent or constant (0).",
+    help="Missing feature values: refuse, mean, most_frequent or constant (0); auto is mean in tables with gaps.",
 )
 @click.option("--like", metavar="STORE", help="Give the rows the columns, encoding, scaling and classes of this store.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Start N local workers that read in parallel.")

@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeAlias
 
 from daskkern.errors import SpecError
 
-CategoricalChoice: TypeAlias = Literal["refuse", "onehot", "ordinal"]
-MissingChoice: TypeAlias = Literal["refuse", "mean", "most_frequent", "constant"]
+CategoricalChoice: TypeAlias = Literal["auto", "refuse", "onehot", "ordinal"]
+MissingChoice: TypeAlias = Literal["auto", "refuse", "mean", "most_frequent", "constant"]
 ColumnKind: TypeAlias = Literal["number", "onehot", "ordinal"]
 
-CATEGORICAL_CHOICES: tuple[CategoricalChoice, ...] = ("refuse", "onehot", "ordinal")
-MISSING_CHOICES: tuple[MissingChoice, ...] = ("refuse", "mean", "most_frequent", "constant")
+CATEGORICAL_CHOICES: tuple[CategoricalChoice, ...] = ("auto", "refuse", "onehot", "ordinal")
+MISSING_CHOICES: tuple[MissingChoice, ...] = ("auto", "refuse", "mean", "most_frequent", "constant")
 _KINDS: tuple[ColumnKind, ...] = ("number", "onehot", "ordinal")
 
 

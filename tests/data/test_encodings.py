@@ -149,20 +149,78 @@ def test_what_a_like_store_decides_cannot_be_asked(tmp_path: Path, people: pd.Da
     (tmp_path / "d.svm").write_text("1 1:2\n2 1:3\n")
     with pytest.raises(SpecError, match="--missing mean was asked of sparse rows"):
         ingest(tmp_path / "d.svm", tmp_path / "t", missing="mean")
-    with pytest.raises(SpecError, match="categorical 'hash' was asked; choose one of refuse, onehot, ordinal"):
+    with pytest.raises(SpecError, match="categorical 'hash' was asked; choose one of auto, refuse, onehot, ordinal"):
         go(source, tmp_path / "t", categorical="hash")
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_the_default_refuses_texts_and_gaps(tmp_path: Path, people: pd.DataFrame, left: Left, kind: str) -> None:
+def test_texts_and_gaps_are_refused_on_request(tmp_path: Path, people: pd.DataFrame, left: Left, kind: str) -> None:
     source = save(people, tmp_path / "d", kind)
     with pytest.raises(DataError, match=r"row \d+ of .* has no value in column 'age'.*--missing mean|column 'town'"):
-        go(source, tmp_path / "s", drop=["job"])
+        go(source, tmp_path / "s", drop=["job"], categorical="refuse", missing="refuse")
     with pytest.raises(DataError, match="has no value in column 'town'"):
-        go(source, tmp_path / "s", categorical="onehot", drop=["age"])
+        go(source, tmp_path / "s", categorical="onehot", missing="refuse", drop=["age"])
     with pytest.raises(DataError, match="has no value in column 'age'"):
         go(source, tmp_path / "s", missing="mean", target="age", drop=["town", "job"])
     assert left() == [source.name]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_default_encodes_words_and_fills_gaps_and_says_so(tmp_path: Path, people: pd.DataFrame, kind: str) -> None:
+    people["rank"] = pd.array(np.where(np.arange(200) % 9 == 0, None, np.arange(200) % 4), dtype="Int64")
+    report = go(save(people, tmp_path / "d", kind), tmp_path / "s")
+    asked = go(save(people, tmp_path / "e", kind), tmp_path / "t", categorical="onehot", missing="mean")
+    names = ["age", "town=Lyon", "town=Ulm", "town=missing", "wage", "job=clerk", "job=cook", "job=poet", "rank"]
+    assert open_store(tmp_path / "s").info.feature_names == tuple(names)
+    found = dict(zip(names, rows(tmp_path / "s").T, strict=True))
+    np.testing.assert_array_equal(found["town=missing"], people["town"].isna())
+    others = ["age", "wage", "job=cook", "rank"]
+    theirs = dict(zip(open_store(tmp_path / "t").info.feature_names or (), rows(tmp_path / "t").T, strict=True))
+    for name in others:
+        np.testing.assert_array_equal(found[name], theirs[name])
+    assert "2 columns of text became 6 features, one for each category (--categorical onehot)" in report.notes
+    assert any("missing numbers in 2 columns were replaced (mean)" in note for note in report.notes)
+    assert not any("columns of text" in note for note in asked.notes)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_default_leaves_tables_of_whole_numbers_as_they_are(tmp_path: Path, kind: str) -> None:
+    table = pd.DataFrame({"a": np.arange(50), "b": np.arange(50) % 7, "label": np.arange(50) % 2})
+    reports = [
+        go(save(table, tmp_path / name, kind), tmp_path / f"{name}.zarr", **settings)
+        for name, settings in (("d", {}), ("e", {"categorical": "refuse", "missing": "refuse"}))
+    ]
+    stores = [open_store(tmp_path / f"{name}.zarr") for name in "de"]
+    assert stores[0].array("X").dtype == stores[1].array("X").dtype
+    assert [store.info.encoding for store in stores] == [None, None]
+    assert reports[0].notes == reports[1].notes
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_columns_of_names_are_refused_by_default(tmp_path: Path, kind: str) -> None:
+    table = pd.DataFrame({"name": [f"n{i}" for i in range(30)], "x": 1.0, "label": np.arange(30) % 2})
+    words = "column 'name' of .* has 30 different texts in 30 rows, so it does not look like a category.*--drop name"
+    with pytest.raises(DataError, match=words):
+        go(save(table, tmp_path / "d", kind), tmp_path / "s")
+    assert go(save(table, tmp_path / "d", kind), tmp_path / "s", categorical="onehot").n_features == 31
+
+
+def test_numbers_with_a_text_among_them_are_refused_by_default(tmp_path: Path) -> None:
+    values = [str(i / 7) for i in range(60)]
+    values[5] = values[9] = "red"
+    table = pd.DataFrame({"a": values, "label": np.arange(60) % 2})
+    with pytest.raises(DataError, match=r"column 'a' of .* holds numbers, but texts such as 'red' in 2 of 60 rows"):
+        go(save(table, tmp_path / "d", "csv"), tmp_path / "s")
+    table["a"] = table["a"].replace("red", "?")
+    report = go(save(table, tmp_path / "d", "csv"), tmp_path / "s")
+    assert "2 missing numbers in 1 columns were replaced (mean)" in report.notes
+
+
+def test_gaps_of_arrays_are_refused_by_default(tmp_path: Path, X: HostArray) -> None:
+    X[3, 2] = np.nan
+    np.savez(tmp_path / "d.npz", X=X, y=np.arange(103) % 2)
+    with pytest.raises(DataError, match="row 3"):
+        ingest(tmp_path / "d.npz", tmp_path / "s")
 
 
 def test_gaps_of_arrays_are_filled_too(tmp_path: Path, X: HostArray) -> None:

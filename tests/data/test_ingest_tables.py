@@ -98,7 +98,7 @@ def test_rows_are_counted_in_their_own_file(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("a,t\n1,x\n2,y\n")
     (tmp_path / "2.csv").write_text("a,t\n1,x\n2,y\n,y\n")
     with pytest.raises(DataError, match=r"row 2 of .*2\.csv \(counted from 0\) has no value in column 'a'"):
-        ingest(str(tmp_path / "*.csv"), tmp_path / "s", target="t")
+        ingest(str(tmp_path / "*.csv"), tmp_path / "s", target="t", missing="refuse")
 
 
 def test_a_csv_is_split_exactly(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ ABC = "age,b,c\n"
 )
 def test_refusals_of_csv(tmp_path: Path, left: Left, text: str, settings: dict[str, object], words: str) -> None:
     with pytest.raises((DataError, SpecError), match=words):
-        _csv(tmp_path, text, **settings)
+        _csv(tmp_path, text, categorical="refuse", missing="refuse", **settings)
     assert left() == ["d.csv"]
 
 
@@ -216,7 +216,7 @@ def test_the_index_that_pandas_adds_is_no_feature(tmp_path: Path) -> None:
 def test_refusals_of_parquet(tmp_path: Path, left: Left, columns: dict[str, object], words: str) -> None:
     source = _parquet(tmp_path / "d.parquet", columns)
     with pytest.raises(DataError, match=words):
-        ingest(source, tmp_path / "s", target="t")
+        ingest(source, tmp_path / "s", target="t", categorical="refuse", missing="refuse")
     assert left() == ["d.parquet"]
 
 

@@ -1,7 +1,8 @@
 """Columns of text as features: which categories there are, and each batch of Arrow columns made into numbers."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from daskkern.data.ingest.arrow import refuse_missing, to_numpy
 from daskkern.errors import DataError
 
 MOST_ONEHOT, MOST_ORDINAL = 1000, 100_000
+_ALWAYS_CATEGORIES = 10  # different texts of a column that "auto" never takes for names or free text
 ABSENT = "missing"
 """The category of missing values with the choice ``constant``."""
 
@@ -104,7 +106,10 @@ def survey_categories(
     absent: Sequence[str],
     source: str,
 ) -> dict[str, ColumnEncoding]:
-    """Return the encodings of text columns, whose categories are those of all rows, in ascending order."""
+    """Return the encodings of text columns, whose categories are those of all rows, in ascending order.
+
+    With the choice ``"auto"`` a column is one-hot, and refused when a text occurs less than twice on average.
+    """
     counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     gaps = dict.fromkeys(names, 0)
     for batch in batches:
@@ -114,6 +119,9 @@ def survey_categories(
             for item in pc.value_counts(texts.drop_null()).to_pylist():
                 counts[name][item["values"]] += item["counts"]
             _refuse_many(name, len(counts[name]), categorical, source)
+    if categorical == "auto":
+        for name in names:
+            _refuse_names(name, counts[name], source)
     return {name: _encoding(name, counts[name], gaps[name], categorical, missing, source) for name in names}
 
 
@@ -122,24 +130,57 @@ def _encoding(
 ) -> ColumnEncoding:
     fill: str | None = None
     categories = set(counts)
-    if missing == "constant" and gaps:
+    if missing in ("auto", "constant") and gaps:
         fill = ABSENT
         categories.add(ABSENT)
-    elif missing != "refuse" and counts:
+    elif missing in ("mean", "most_frequent") and counts:
         fill = min(counts, key=lambda text: (-counts[text], text))  # the most frequent, the first of equals
     if not categories:
         raise DataError(f"column {name!r} of {source} has no values at all; leave it out with --drop")
-    return ColumnEncoding(name, "onehot" if categorical == "onehot" else "ordinal", tuple(sorted(categories)), fill)
+    return ColumnEncoding(name, "ordinal" if categorical == "ordinal" else "onehot", tuple(sorted(categories)), fill)
 
 
 def _refuse_many(name: str, found: int, categorical: CategoricalChoice, source: str) -> None:
-    most = MOST_ONEHOT if categorical == "onehot" else MOST_ORDINAL
+    most = MOST_ORDINAL if categorical == "ordinal" else MOST_ONEHOT
     if found > most:
-        other = ", or say --categorical ordinal" if categorical == "onehot" else ""
+        other = "" if categorical == "ordinal" else ", or say --categorical ordinal"
         raise DataError(
             f"column {name!r} of {source} has more than {most} different texts, so it does not look like a category; "
             f"leave it out with --drop{other}"
         )
+
+
+def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
+    """Refuse names and free text, and numbers among which some text has got."""
+    n_values = sum(counts.values())
+    texts = {text: count for text, count in counts.items() if not _is_number(text)}
+    if len(counts) - len(texts) > _ALWAYS_CATEGORIES and 2 * sum(texts.values()) < n_values:
+        first = max(texts, key=lambda text: (texts[text], text))
+        raise DataError(
+            f"column {name!r} of {source} holds numbers, but texts such as {first!r:.60} in {sum(texts.values())} of "
+            f"{n_values} rows; mend them, leave such cells empty, or say --categorical onehot"
+        )
+    if len(counts) > _ALWAYS_CATEGORIES and n_values < 2 * len(counts):
+        raise DataError(
+            f"column {name!r} of {source} has {len(counts)} different texts in {n_values} rows, so it does not look "
+            f"like a category; leave it out with --drop {name}, or say --categorical onehot"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def note_on_texts(categorical: CategoricalChoice, known: Mapping[str, ColumnEncoding]) -> tuple[str, ...]:
+    """Return a remark on the columns of text that ``"auto"`` has encoded."""
+    if categorical != "auto" or not known:
+        return ()
+    features = sum(len(column.feature_names) for column in known.values())
+    columns = f"{len(known)} columns of text" if len(known) > 1 else "1 column of text"
+    return (f"{columns} became {features} features, one for each category (--categorical onehot)",)
 
 
 def plain_encoding(names: Sequence[str], texts: dict[str, ColumnEncoding]) -> Encoding:

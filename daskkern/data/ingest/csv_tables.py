@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from daskkern.data.ingest.arrow import piece_of
-from daskkern.data.ingest.categories import Encoder, missing_like, plain_encoding, survey_categories
+from daskkern.data.ingest.categories import Encoder, missing_like, note_on_texts, plain_encoding, survey_categories
 from daskkern.data.ingest.columns_choice import Columns, check_same_columns, choose_columns
 from daskkern.data.ingest.tables import Parts, Piece, Request, Table, TargetKind, block_rows, concatenate
 from daskkern.errors import DataError
 
-_MISSING = ["", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"]
+_MISSING = ["", "?", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"]
 _TYPES: dict[TargetKind, pa.DataType] = {
     "text": pa.string(),
     "truth": pa.bool_(),
@@ -44,33 +44,38 @@ def open_csv(paths: Sequence[Path], request: Request) -> Parts:
         choose_columns(others, request, str(path))
     files = [_File(path, tuple(others)) for path, others in zip(paths, names, strict=True)]
     kinds, counts = _survey(files, columns, request)
-    encoder = _encoder(files, columns, request)
-    return Parts(concatenate([file.table(columns, kinds, encoder, n) for file, n in zip(files, counts, strict=True)]))
+    encoder, notes = _encoder(files, columns, request)
+    tables = [file.table(columns, kinds, encoder, n) for file, n in zip(files, counts, strict=True)]
+    return Parts(concatenate(tables), notes=notes, missing=encoder.missing)
 
 
-def _encoder(files: Sequence["_File"], columns: Columns, request: Request) -> Encoder:
+def _encoder(files: Sequence["_File"], columns: Columns, request: Request) -> tuple[Encoder, tuple[str, ...]]:
+    """Return what makes the columns into features, and remarks for the user."""
     absent = tuple(_MISSING)
     if request.like is not None:
         encoding = request.like.encoding or plain_encoding(columns.features, {})
-        return Encoder(encoding, missing_like(encoding), absent)
-    if request.categorical == "refuse":
-        return Encoder(plain_encoding(columns.features, {}), request.missing, absent)
-    texts = _text_features(files, columns)
+        return Encoder(encoding, missing_like(encoding), absent), ()
+    if request.categorical == "refuse" and request.missing != "auto":
+        return Encoder(plain_encoding(columns.features, {}), request.missing, absent), ()
+    surveys = _feature_surveys(files, columns)
+    texts = [name for name, survey in surveys.items() if not survey.is_number and request.categorical != "refuse"]
+    missing = request.missing
+    if missing == "auto":
+        missing = "mean" if any(survey.gaps for name, survey in surveys.items() if name not in texts) else "refuse"
     batches = (batch for file in files for batch in file.batches(dict.fromkeys(texts, pa.string()), texts))
     source = str(files[0].path)
     known = survey_categories(batches, texts, request.categorical, request.missing, absent, source) if texts else {}
-    return Encoder(plain_encoding(columns.features, known), request.missing, absent)
+    return Encoder(plain_encoding(columns.features, known), missing, absent), note_on_texts(request.categorical, known)
 
 
-def _text_features(files: Sequence["_File"], columns: Columns) -> list[str]:
-    """Return the feature columns that hold anything but numbers."""
+def _feature_surveys(files: Sequence["_File"], columns: Columns) -> dict[str, "_KindSurvey"]:
+    """Return which kinds of values the feature columns hold, and how many they miss."""
     surveys = {name: _KindSurvey() for name in columns.features}
     for file in files:
         for batch in file.batches(dict.fromkeys(surveys, pa.string()), list(surveys)):
             for name, survey in surveys.items():
                 survey.update(batch.column(name))
-    numbers = ("integer", "float")
-    return [name for name, survey in surveys.items() if not survey.could_be(numbers)]
+    return surveys
 
 
 def _survey(
@@ -98,10 +103,16 @@ def _survey(
 
 
 class _KindSurvey:
-    """Which kinds all values of a column seen so far could be. Missing values are refused later, with their row."""
+    """Which kinds all values of a column seen so far could be, and how many were missing."""
 
     def __init__(self) -> None:
         self._possible: list[TargetKind] = ["truth", "integer", "float"]
+        self.gaps = 0
+
+    @property
+    def is_number(self) -> bool:
+        """Whether every value is a number."""
+        return "integer" in self._possible or "float" in self._possible
 
     @property
     def is_text(self) -> bool:
@@ -113,12 +124,9 @@ class _KindSurvey:
         """The narrowest kind that fits every value."""
         return self._possible[0] if self._possible else "text"
 
-    def could_be(self, kinds: Sequence[str]) -> bool:
-        """Whether every value fits one of `kinds`."""
-        return any(kind in self._possible for kind in kinds)
-
     def update(self, values: pa.Array) -> None:
         present = values.filter(pc.invert(pc.is_in(values, pa.array(_MISSING))))
+        self.gaps += len(values) - len(present)
         self._possible = [kind for kind in self._possible if _fits(present, kind)]
 
 

@@ -17,8 +17,8 @@ def like_of(
     path = "the model" if isinstance(like, Likeness) else os.fspath(like)
     for option, asked, default in (
         ("scale", scale, "none"),
-        ("categorical", categorical, "refuse"),
-        ("missing", missing, "refuse"),
+        ("categorical", categorical, "auto"),
+        ("missing", missing, "auto"),
     ):
         if asked != default:
             raise SpecError(

@@ -48,8 +48,8 @@ def ingest(
     out_validation: PathLike | None = None,
     features: str | None = None,
     index_base: int | None = None,
-    categorical: str = "refuse",
-    missing: str = "refuse",
+    categorical: str = "auto",
+    missing: str = "auto",
     like: PathLike | Likeness | None = None,
     client: Client | None = None,
 ) -> IngestReport:
@@ -103,11 +103,12 @@ def ingest(
         Number of the first feature in SVMLight files; None guesses as scikit-learn does.
     categorical : str
         What becomes of feature columns of text: ``"refuse"``, ``"onehot"`` or ``"ordinal"`` (positions among the
-        sorted categories).
+        sorted categories). ``"auto"`` is one-hot, and refuses columns in which most texts are different.
     missing : str
         What becomes of missing values of features: ``"refuse"``, ``"mean"`` (of categories the most frequent),
-        ``"most_frequent"`` or ``"constant"`` (0; of categories one of their own, ``missing``). What was decided is
-        recorded in the store.
+        ``"most_frequent"`` or ``"constant"`` (0; of categories one of their own, ``missing``). ``"auto"`` takes, in
+        tables with named columns, the mean of numbers and a category of its own; arrays with gaps are refused. It
+        looks for gaps in a pass of its own. What was decided is recorded in the store.
     like : path or Likeness, optional
         A store, or what a model tells, whose columns, categories, filled values, scaling and classes these rows get.
     client : distributed.Client, optional

@@ -54,7 +54,7 @@ def _check_options(request: Request, name: str) -> None:
     for option, asked, formats in (
         ("--features", request.features is not None, ("hdf5", "zarr")),
         ("--index-base", request.index_base is not None, ("svmlight",)),
-        ("--categorical", request.categorical != "refuse", ("csv", "parquet", "arrow", "dask")),
+        ("--categorical", request.categorical not in ("auto", "refuse"), ("csv", "parquet", "arrow", "dask")),
     ):
         if asked and name not in formats:
             *others, last = formats
@@ -68,9 +68,10 @@ def _filled(parts: Parts, request: Request) -> Parts:
     """Return the rows with missing numbers replaced, as asked or as in the store to be like."""
     if request.like is not None:
         return replace(parts, train=_filled_like(parts.train, request), test=None)
-    train, notes = imputed(parts.train, request.missing)
+    missing = parts.missing or ("refuse" if request.missing == "auto" else request.missing)
+    train, notes = imputed(parts.train, missing)
     test = parts.test
-    if test is not None and train.encoding is not None and request.missing != "refuse":
+    if test is not None and train.encoding is not None and missing != "refuse":
         test = filled_as(test, train.encoding)
     return Parts(train, test, (*parts.notes, *notes))
 

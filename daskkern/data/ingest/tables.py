@@ -37,8 +37,8 @@ class Request:
     count: bool
     features: str | None = None
     index_base: int | None = None
-    categorical: CategoricalChoice = "refuse"
-    missing: MissingChoice = "refuse"
+    categorical: CategoricalChoice = "auto"
+    missing: MissingChoice = "auto"
     like: Likeness | None = None
 
 
@@ -90,11 +90,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Parts:
-    """What the files hold: training rows, test rows or None, and remarks for the user."""
+    """What the files hold: training rows, test rows or None, and remarks for the user.
+
+    `missing` is what is done about missing numbers, where the reader has decided it.
+    """
 
     train: Table
     test: Table | None = None
     notes: tuple[str, ...] = ()
+    missing: MissingChoice | None = None
 
 
 def kind_of(dtype: np.dtype[np.generic], what: str) -> TargetKind:

@@ -6,15 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from daskkern.data.ingest.arrow import is_number, is_text, piece_of
-from daskkern.data.ingest.categories import Encoder, missing_like, plain_encoding, survey_categories
+from daskkern.data.ingest.categories import Encoder, missing_like, note_on_texts, plain_encoding, survey_categories
 from daskkern.data.ingest.columns_choice import Columns, check_same_columns, choose_columns
 from daskkern.data.ingest.tables import Parts, Piece, Request, Table, TargetKind, block_rows, concatenate
 from daskkern.data.layout import stored_dtype
 from daskkern.errors import DataError
 
 _ABSENT = ("",)  # texts that are missing values, beside null
+_SURVEY_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -51,23 +53,43 @@ def open_typed(files: Sequence[TypedFile], request: Request) -> Parts:
         if request.like is None:
             check_same_columns(first.names, file.names, str(file.path), str(first.path))
         choose_columns(file.names, request, str(file.path))
-    encoder = _encoder(files, columns, request)
+    encoder, notes = _encoder(files, columns, request)
     indexes = tuple(dict.fromkeys(name for file in files for name in file.index))
     note = (f"the index that pandas wrote was left out: {', '.join(indexes)}",) if indexes else ()
-    return Parts(concatenate([_Reader(file, columns, encoder).table() for file in files]), notes=note)
+    tables = [_Reader(file, columns, encoder).table() for file in files]
+    return Parts(concatenate(tables), notes=(*note, *notes), missing=encoder.missing)
 
 
-def _encoder(files: Sequence[TypedFile], columns: Columns, request: Request) -> Encoder:
+def _encoder(files: Sequence[TypedFile], columns: Columns, request: Request) -> tuple[Encoder, tuple[str, ...]]:
+    """Return what makes the columns into features, and remarks for the user."""
     like = request.like
     if like is not None:
         encoding = like.encoding or plain_encoding(columns.features, {})
-        return Encoder(encoding, missing_like(encoding), _ABSENT)
-    texts = [name for name in columns.features if is_text(files[0].schema.field(name).type)]
-    if request.categorical == "refuse" or not texts:
-        return Encoder(plain_encoding(columns.features, {}), request.missing, _ABSENT)
-    batches = (batch for file in files for batch in file.batches(texts, 1 << 16, 0))
-    known = survey_categories(batches, texts, request.categorical, request.missing, _ABSENT, str(files[0].path))
-    return Encoder(plain_encoding(columns.features, known), request.missing, _ABSENT)
+        return Encoder(encoding, missing_like(encoding), _ABSENT), ()
+    kinds = {name: files[0].schema.field(name).type for name in columns.features}
+    missing = request.missing
+    if missing == "auto":
+        missing = "mean" if _has_gaps(files, [name for name in kinds if is_number(kinds[name])]) else "refuse"
+    texts = [name for name in kinds if is_text(kinds[name]) and request.categorical != "refuse"]
+    batches = (batch for file in files for batch in file.batches(texts, _SURVEY_ROWS, 0))
+    source = str(files[0].path)
+    known = survey_categories(batches, texts, request.categorical, request.missing, _ABSENT, source) if texts else {}
+    return Encoder(plain_encoding(columns.features, known), missing, _ABSENT), note_on_texts(request.categorical, known)
+
+
+def _has_gaps(files: Sequence[TypedFile], names: Sequence[str]) -> bool:
+    """Return whether a value of these columns of numbers is missing, or is NaN."""
+    return any(
+        _misses(column)
+        for file in files
+        if names
+        for batch in file.batches(names, _SURVEY_ROWS, 0)
+        for column in batch.columns
+    )
+
+
+def _misses(column: pa.Array) -> bool:
+    return bool(column.null_count or (pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py()))
 
 
 @dataclass(frozen=True)
