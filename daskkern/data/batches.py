@@ -120,21 +120,28 @@ def _ahead(rows: Rows, plan: BatchPlan, visits: Iterator[_Visit], fields: Fields
 
 
 def _load(rows: Rows, plan: BatchPlan, visit: _Visit, fields: Fields, stop: threading.Event) -> RowBlock:
-    """Read a window chunk by chunk, each row straight to its place in the permuted window."""
+    """Read a window part by part, each row straight to its place in the permuted window."""
     if not visit.with_features:
         fields &= ~Fields.X
     positions = window_positions(plan, visit.window)
     slots = np.argsort(positions)  # rows in storage order -> places in the window
     gathering = Gathering(rows, len(positions), fields)
-    done = 0
-    for chunk in plan.chunks_of(visit.window).tolist():
+    parts = rows.parts_at(positions[slots], fields) if plan.piece_rows else _chunks(rows, plan, visit.window, fields)
+    for places, part in parts:
+        gathering.put(slots[places], part)
         if stop.is_set():
             break  # nobody will look at the block
+    return gathering.block()
+
+
+def _chunks(rows: Rows, plan: BatchPlan, window: int, fields: Fields) -> Iterator[tuple[slice, RowBlock]]:
+    """Yield places in storage order and the rows there, chunk by chunk."""
+    done = 0
+    for chunk in plan.parts_of(window).tolist():
         first = chunk * plan.chunk_rows
         last = min(first + plan.chunk_rows, plan.n_rows)
-        gathering.put(slots[done : done + last - first], rows.read(first, last, fields))
+        yield slice(done, done + last - first), rows.read(first, last, fields)
         done += last - first
-    return gathering.block()
 
 
 def _cut(plan: BatchPlan, visit: _Visit, block: RowBlock) -> Iterator[Batch]:

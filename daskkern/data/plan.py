@@ -1,14 +1,16 @@
 """The order of mini-batches: seeded, the same on every machine, and friendly to disks.
 
-Single rows are never sampled from disk. Chunks are dealt once to windows; the rows of a window are permuted
-once and cut into batches; an epoch visits the windows, and the batches of each, in an order of its own. So a
-batch holds the same rows in every epoch, and what was computed for its rows can be kept.
+Single rows are never sampled from disk. The rows are cut into parts - chunks, or pieces of wide chunks - and as
+many stretches of neighbouring parts as a window holds. Each window is dealt one part of every stretch, so that it is
+a stratified sample of the whole order, in which files, days or drifts follow each other. The rows of a window are
+permuted and cut into batches; an epoch visits the windows, and the batches of each, in an order of its own. A batch
+holds the same rows in every epoch, and what was computed for its rows can be kept.
 
 Every draw is an argsort of raw Philox numbers, whose stream is fixed by its definition rather than by a
 version of NumPy: a fit can be resumed elsewhere.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -19,9 +21,14 @@ from daskkern.data.rows import Rows
 from daskkern.errors import SpecError
 
 DEFAULT_WINDOW_BYTES = 64 << 20
+ORDER = "stratified windows"
+"""Name of what this module defines: a run that was begun in another order cannot go on in this one."""
+
+STRETCHES = 16
+"""Fewest stretches of the order that a window has a part of, where chunks can be read in pieces."""
 
 # Names of the random streams; far from the small numbers that other parts of a fit use with the same seed.
-_CHUNKS, _ROWS, _WINDOWS, _BATCHES = 0xDA7A_0001, 0xDA7A_0002, 0xDA7A_0003, 0xDA7A_0004
+_PARTS, _ROWS, _WINDOWS, _BATCHES = 0xDA7A_0001, 0xDA7A_0002, 0xDA7A_0003, 0xDA7A_0004
 
 
 @dataclass(frozen=True)
@@ -37,8 +44,10 @@ class BatchPlan:
     seed : int
         Of the whole order.
     window_rows : int
-        Rows of a window, about. A window has at least one chunk and at least room for one batch; when all
+        Rows of a window, about. A window has at least one part and at least room for one batch; when all
         rows fit in one window, the order is a full shuffle.
+    piece_rows : int
+        Rows of a part, where chunks are read in pieces; 0 means that parts are chunks.
     """
 
     n_rows: int
@@ -46,6 +55,7 @@ class BatchPlan:
     batch_size: int
     seed: int = 0
     window_rows: int = 1 << 16
+    piece_rows: int = 0
 
     def __post_init__(self) -> None:
         if min(self.n_rows, self.chunk_rows, self.batch_size, self.window_rows) < 1 or self.seed < 0:
@@ -53,14 +63,32 @@ class BatchPlan:
                 "batches need at least one row, chunks, batches and windows of at least one row and a seed of 0 or "
                 f"more; got {self}"
             )
+        if not 0 <= self.piece_rows <= self.chunk_rows:
+            raise SpecError(f"pieces of {self.piece_rows} rows were asked; expected 1 to {self.chunk_rows}, or 0")
 
     @classmethod
     def for_rows(
         cls, rows: Rows, batch_size: int, seed: int = 0, window_bytes: int = DEFAULT_WINDOW_BYTES
     ) -> "BatchPlan":
-        """Return the plan for `rows` whose windows hold about `window_bytes` of float32 features."""
+        """Return the plan for `rows` whose windows hold about `window_bytes` of float32 features.
+
+        Windows of fewer than 16 chunks are made of pieces of chunks, where `rows` can be read so at no more cost.
+        """
         window_rows = max(1, window_bytes // rows.row_bytes)
-        return cls(rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows)
+        plan = cls(rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows)
+        if not rows.reads_pieces or plan.n_windows == 1 or plan.n_parts >= STRETCHES * plan.n_windows:
+            return plan
+        return replace(plan, piece_rows=_piece_rows(rows.chunk_rows, max(batch_size, window_rows) // STRETCHES))
+
+    @property
+    def part_rows(self) -> int:
+        """Rows of a part; the last one may have fewer."""
+        return self.piece_rows or self.chunk_rows
+
+    @property
+    def n_parts(self) -> int:
+        """Parts of all rows."""
+        return -(-self.n_rows // self.part_rows)
 
     @property
     def n_batches(self) -> int:
@@ -70,7 +98,13 @@ class BatchPlan:
     @property
     def n_windows(self) -> int:
         """Windows of an epoch."""
-        return len(self._window_chunks)
+        per_window = max(1, self.window_rows // self.part_rows, -(-self.batch_size // self.part_rows))
+        return -(-self.n_parts // per_window)
+
+    @property
+    def most_window_rows(self) -> int:
+        """Most rows of a window, counted in whole parts."""
+        return self.part_rows * -(-self.n_parts // self.n_windows)
 
     @cached_property
     def batch_sizes(self) -> IntArray:
@@ -93,9 +127,9 @@ class BatchPlan:
         """Return the numbers of the batches of a window."""
         return range(int(self._first_batch[window]), int(self._first_batch[window + 1]))
 
-    def chunks_of(self, window: int) -> IntArray:
-        """Return the numbers of the row chunks of a window, ascending."""
-        return self._window_chunks[window]
+    def parts_of(self, window: int) -> IntArray:
+        """Return the numbers of the parts of a window, ascending: one of every stretch of the order."""
+        return self._dealt[window, : self._counts[window]]
 
     def positions(self, batch: int) -> IntArray:
         """Return the global row positions of batch number `batch`, int64, in the order of its rows."""
@@ -111,19 +145,31 @@ class BatchPlan:
         return slice(int(cuts[number]), int(cuts[number + 1]))
 
     @cached_property
-    def _window_chunks(self) -> list[IntArray]:
-        n_chunks = -(-self.n_rows // self.chunk_rows)
-        per_window = max(1, self.window_rows // self.chunk_rows, -(-self.batch_size // self.chunk_rows))
-        shuffled = _permutation(n_chunks, self.seed, _CHUNKS)
-        return [np.sort(part) for part in np.array_split(shuffled, -(-n_chunks // per_window))]
+    def _counts(self) -> IntArray:
+        """Parts of each window (n_windows,): those that also get one of the last, incomplete stretch come first."""
+        whole, rest = divmod(self.n_parts, self.n_windows)
+        return whole + (np.arange(self.n_windows) < rest).astype(np.int64)
+
+    @cached_property
+    def _dealt(self) -> IntArray:
+        """Numbers of the parts of each window (n_windows, stretches), one column a stretch.
+
+        The last part, which may be short, always goes to the same window: sizes do not depend on the seed.
+        """
+        n_windows, n_stretches = self.n_windows, -(-self.n_parts // self.n_windows)
+        keys = generator(self.seed, _PARTS).bit_generator.random_raw(n_windows * n_stretches)
+        keys = keys.reshape(n_stretches, n_windows)
+        last = self.n_parts - (n_stretches - 1) * n_windows  # parts of the last stretch
+        found = np.argsort(keys, axis=1, kind="stable").T.astype(np.int64)
+        found[: last - 1, -1] = np.argsort(keys[-1, : last - 1], kind="stable")
+        found[last - 1 :, -1] = np.arange(last - 1, n_windows)
+        return found + n_windows * np.arange(n_stretches)
 
     @cached_property
     def _window_sizes(self) -> IntArray:
-        last = self.n_rows - (-(-self.n_rows // self.chunk_rows) - 1) * self.chunk_rows  # rows of the last chunk
-        end = self.n_rows // self.chunk_rows if last < self.chunk_rows else -1
-        short = self.chunk_rows - last
-        sizes = [len(chunks) * self.chunk_rows - short * bool(chunks[-1] == end) for chunks in self._window_chunks]
-        return np.asarray(sizes, np.int64)
+        sizes = self._counts * self.part_rows
+        sizes[(self.n_parts - 1) % self.n_windows] -= self.n_parts * self.part_rows - self.n_rows
+        return sizes
 
     @cached_property
     def _first_batch(self) -> IntArray:
@@ -144,12 +190,25 @@ class BatchPlan:
 @lru_cache(maxsize=4)
 def window_positions(plan: BatchPlan, window: int) -> IntArray:
     """Return the global positions of the rows of a window, batch after batch. Read-only."""
-    chunks = plan.chunks_of(window)
-    rows = (chunks[:, None] * plan.chunk_rows + np.arange(plan.chunk_rows)).ravel()  # (chunks * chunk_rows,)
+    parts = plan.parts_of(window)
+    rows = (parts[:, None] * plan.part_rows + np.arange(plan.part_rows)).ravel()  # (parts * part_rows,)
     rows = rows[rows < plan.n_rows]
     positions = rows[_permutation(len(rows), plan.seed, _ROWS, window)]
     positions.setflags(write=False)
     return positions
+
+
+def _piece_rows(chunk_rows: int, most: int) -> int:
+    """Return the rows of the largest equal pieces of a chunk that have at most `most` rows, but one.
+
+    Chunks that have no divisor near that are cut into pieces that may straddle two of them.
+    """
+    most = max(1, most)
+    fewest = -(-chunk_rows // most)
+    for count in range(fewest, 2 * fewest + 1):
+        if chunk_rows % count == 0:
+            return chunk_rows // count
+    return most
 
 
 def _permutation(n: int, seed: int, *stream: int) -> IntArray:

@@ -63,6 +63,9 @@ class Rows(ABC):
         Of the blocks of ``X``: float32 or float64.
     n_stored : int or None
         Entries of all sparse rows, about; None for dense rows.
+    reads_pieces : bool
+        Whether :meth:`parts_at` reads a piece of a chunk at the cost of its own bytes. The kind of rows says so, not
+        where they lie: batches of a store in a zip file, which is read by whole chunks, are those of its folder.
     """
 
     n_rows: int
@@ -74,6 +77,7 @@ class Rows(ABC):
     has_weight: bool
     dtype: np.dtype[np.floating]
     n_stored: int | None = None
+    reads_pieces: bool = False
 
     @property
     def is_sparse(self) -> bool:

@@ -37,6 +37,7 @@ class StoreRows(Rows):
             CsrReader(store.csr_parts(), info.n_features, f"X of the store {store.path}") if info.is_sparse else None
         )
         self.n_stored = None if self._csr is None else self._csr.n_stored
+        self.reads_pieces = self._csr is None
         self._arrays = {
             Fields.X: None if info.is_sparse else store.array("X"),
             Fields.y: store.array("y") if info.task is not None else None,

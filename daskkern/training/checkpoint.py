@@ -29,7 +29,7 @@ from daskkern.events import CheckpointWritten
 from daskkern.training.commits import Commit, Position, snapshot_of
 
 FORMAT = "daskkern-checkpoint"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)

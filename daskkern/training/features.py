@@ -15,6 +15,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import slices
 from daskkern.basis import KernelBasis
+from daskkern.data.plan import BatchPlan
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError, SpecError, StoreError
 from daskkern.preconditioners import NystromState
@@ -24,7 +25,7 @@ from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 
 _COLUMN_BLOCKS = 8
-_CHUNK_ROWS = 4096
+_TASK_ROWS = 4096
 
 
 def is_stored(solver: NystromSGD, prepared: Prepared, settings: FitSettings) -> bool:
@@ -51,13 +52,14 @@ def stored_features(source: Source, settings: FitSettings, prepared: Prepared) -
     assert isinstance(prepared.state, NystromState)
     state = prepared.state
     n, r = prepared.plan.n_rows, state.conditioner.size
+    chunk = _chunk_rows(prepared)
     folder = Path(tempfile.mkdtemp(prefix="daskkern-features-", dir=settings.solver.scratch))
     path = str(folder / "psi.zarr")
     try:
         zarr.create_array(
             path,
             shape=(n, r),
-            chunks=(min(_CHUNK_ROWS, n), max(1, -(-r // _COLUMN_BLOCKS))),
+            chunks=(chunk, max(1, -(-r // _COLUMN_BLOCKS))),
             dtype=settings.dtype,
             compressors=None,
         )
@@ -68,12 +70,18 @@ def stored_features(source: Source, settings: FitSettings, prepared: Prepared) -
         compute(
             *[
                 write(source, settings.dtype, held, shared, path, part, dask_key_name=task_name("eigenfeatures"))
-                for part in slices(n, _CHUNK_ROWS)
+                for part in slices(n, chunk * (_TASK_ROWS // chunk))
             ]
         )
         yield path
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _chunk_rows(prepared: Prepared) -> int:
+    """Return the rows of a chunk of psi: what windows of batches are made of is read without its neighbours."""
+    assert isinstance(prepared.plan, BatchPlan)
+    return min(_TASK_ROWS, prepared.plan.part_rows, prepared.plan.n_rows)
 
 
 def _landmark_rows(source: Source, settings: FitSettings, prepared: Prepared) -> HostArray:
@@ -115,7 +123,7 @@ class FeatureRows(Rows):
         if self._psi.shape[0] != rows.n_rows:
             raise DataError(f"the stored features are for {self._psi.shape[0]} rows, the data has {rows.n_rows}")
         self.n_rows, self.n_features = rows.n_rows, columns.stop - columns.start
-        self.n_targets, self.chunk_rows = rows.n_targets, rows.chunk_rows
+        self.n_targets, self.chunk_rows = rows.n_targets, int(self._psi.chunks[0])
         self.task, self.classes, self.has_weight = rows.task, rows.classes, rows.has_weight
         self.dtype = np.dtype(dtype)
 

@@ -242,10 +242,10 @@ def _choosing_bytes(source: Source, settings: FitSettings, summary: PreparedSumm
 
 
 def most_window_rows(plan: BatchPlan | SweepPlan) -> int:
-    """Return the most rows of a window, in whole chunks; of a batch where there are no windows."""
+    """Return the most rows of a window, in whole parts; of a batch where there are no windows."""
     if isinstance(plan, SweepPlan):
         return plan.batch_size
-    return plan.chunk_rows * max(plan.chunks_of(window).size for window in range(plan.n_windows))
+    return plan.most_window_rows
 
 
 def plan_for(

@@ -13,6 +13,7 @@ from dask.base import tokenize
 from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec, Landmarks
 from daskkern.data.csr import is_sparse
+from daskkern.data.plan import ORDER
 from daskkern.data.remote import is_url
 from daskkern.data.store import open_store
 from daskkern.errors import StoreError
@@ -60,6 +61,7 @@ def fingerprint(source: Source, settings: FitSettings, validation: Source | None
     chosen |= {"basis": basis_summary(settings.basis), "function": _function(settings.kernel)}
     record = {
         "settings": chosen,
+        "batches": ORDER,
         "data": _data(source),
         "validation": None if validation is None else _data(validation),
     }

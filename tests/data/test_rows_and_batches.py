@@ -128,10 +128,20 @@ plans = st.builds(
     batch_size=st.integers(1, 90),
     seed=st.integers(0, 2**64),
     window_rows=st.integers(1, 300),
+    piece_rows=st.sampled_from([0, 1]),
+)
+pieces = st.builds(
+    BatchPlan,
+    n_rows=st.integers(1, 400),
+    chunk_rows=st.just(60),
+    batch_size=st.integers(1, 90),
+    seed=st.integers(0, 2**64),
+    window_rows=st.integers(1, 300),
+    piece_rows=st.integers(1, 60),
 )
 
 
-@given(plan=plans, epoch=st.integers(0, 1000))
+@given(plan=plans | pieces, epoch=st.integers(0, 1000))
 @settings(max_examples=80, deadline=None)
 def test_every_row_comes_exactly_once_an_epoch(plan: BatchPlan, epoch: int) -> None:
     order = plan.order(epoch)
@@ -140,7 +150,7 @@ def test_every_row_comes_exactly_once_an_epoch(plan: BatchPlan, epoch: int) -> N
     np.testing.assert_array_equal(np.sort(positions), np.arange(plan.n_rows))
 
 
-@given(plan=plans)
+@given(plan=plans | pieces)
 @settings(max_examples=80, deadline=None)
 def test_batches_are_nearly_equal_and_windows_are_visited_whole(plan: BatchPlan) -> None:
     sizes = plan.batch_sizes
@@ -151,12 +161,12 @@ def test_batches_are_nearly_equal_and_windows_are_visited_whole(plan: BatchPlan)
     for window in range(plan.n_windows):
         within = sizes[list(plan.batches_of(window))]
         assert within.max() - within.min() <= 1
-        chunks = {int(p) // plan.chunk_rows for b in plan.batches_of(window) for p in plan.positions(b)}
-        assert chunks == set(plan.chunks_of(window).tolist())
+        parts = {int(p) // plan.part_rows for b in plan.batches_of(window) for p in plan.positions(b)}
+        assert parts == set(plan.parts_of(window).tolist())
         assert all(len(plan.positions(b)) == sizes[b] for b in plan.batches_of(window))
 
 
-@given(plan=plans, prefetch=st.integers(0, 4), epoch=st.integers(0, 5), data=st.data())
+@given(plan=plans | pieces, prefetch=st.integers(0, 4), epoch=st.integers(0, 5), data=st.data())
 @settings(max_examples=30, deadline=None)
 def test_batches_do_not_depend_on_prefetch_and_hold_their_rows(
     plan: BatchPlan, prefetch: int, epoch: int, data: st.DataObject
@@ -184,6 +194,9 @@ def test_the_order_is_fixed_by_the_seed_for_ever() -> None:
     # Raw Philox numbers: these may never change, or saved fits could not be resumed.
     assert plan.order(0).tolist() == [8, 9, 2, 1, 3, 0, 5, 6, 4, 7]
     assert plan.positions(0).tolist() == [30, 31, 27, 12]
+    wider = BatchPlan(97, 8, 5, seed=7, window_rows=24)
+    dealt = [wider.parts_of(window).tolist() for window in range(wider.n_windows)]
+    assert dealt == [[1, 6, 11], [3, 9, 10], [4, 5, 12], [0, 7], [2, 8]]
 
 
 def test_the_order_ignores_the_compute_dtype(X: HostArray) -> None:

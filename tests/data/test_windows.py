@@ -1,0 +1,101 @@
+"""Windows are stratified samples of the order of a store, and made of pieces where chunks are few."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskkern.data.array_rows import ArrayRows
+from daskkern.data.batches import BatchPlan, iter_batches
+from daskkern.data.store import Store, open_store
+from daskkern.data.store_rows import StoreRows
+from daskkern.errors import SpecError
+
+plans = st.builds(
+    BatchPlan,
+    n_rows=st.integers(1, 400),
+    chunk_rows=st.integers(1, 60),
+    batch_size=st.integers(1, 90),
+    seed=st.integers(0, 2**64),
+    window_rows=st.integers(1, 300),
+    piece_rows=st.sampled_from([0, 1]),
+)
+pieces = st.builds(
+    BatchPlan,
+    n_rows=st.integers(1, 400),
+    chunk_rows=st.just(60),
+    batch_size=st.integers(1, 90),
+    seed=st.integers(0, 2**64),
+    window_rows=st.integers(1, 300),
+    piece_rows=st.integers(1, 60),
+)
+
+
+def rows_of(n: int, chunk_rows: int) -> ArrayRows:
+    return ArrayRows(
+        np.arange(2 * n, dtype=np.float64).reshape(n, 2), np.arange(n, dtype=np.float64), chunk_rows=chunk_rows
+    )
+
+
+@given(plan=plans | pieces)
+@settings(max_examples=80, deadline=None)
+def test_a_window_has_a_part_of_every_stretch_of_the_order(plan: BatchPlan) -> None:
+    stretches = -(-plan.n_parts // plan.n_windows)
+    for window in range(plan.n_windows):
+        of = (plan.parts_of(window) // plan.n_windows).tolist()
+        assert of == list(range(stretches)) or of == list(range(stretches - 1))  # the last stretch may be incomplete
+        assert sum(plan.batch_sizes[list(plan.batches_of(window))]) <= plan.most_window_rows
+    per_window = max(1, plan.window_rows // plan.part_rows, -(-plan.batch_size // plan.part_rows))
+    assert plan.most_window_rows <= per_window * plan.part_rows
+
+
+def test_parts_are_dealt_by_the_seed_and_sizes_are_not() -> None:
+    plans = [BatchPlan(103, 10, 7, seed=seed, window_rows=30) for seed in range(6)]
+    assert len({tuple(plan.parts_of(0).tolist()) for plan in plans}) > 3
+    assert len({tuple(plan.batch_sizes.tolist()) for plan in plans}) == 1
+
+
+def test_windows_of_few_chunks_are_made_of_pieces_of_them() -> None:
+    rows, whole = rows_of(4000, 400), rows_of(4000, 400)  # 8 bytes a row
+    whole.reads_pieces = False
+    plan = BatchPlan.for_rows(rows, 100, window_bytes=8 * 800)
+    assert plan.piece_rows == 50
+    assert plan.most_window_rows == 800
+    assert BatchPlan.for_rows(rows, 100, window_bytes=8 * 4000).piece_rows == 0  # one window: a full shuffle
+    assert BatchPlan.for_rows(rows_of(4000, 40), 100, window_bytes=8 * 800).piece_rows == 0  # chunks enough
+    assert BatchPlan.for_rows(rows_of(4000, 401), 100, window_bytes=8 * 800).piece_rows == 50  # 401 is prime
+    assert BatchPlan.for_rows(whole, 100, window_bytes=8 * 800).piece_rows == 0
+    with pytest.raises(SpecError, match="pieces of 61 rows were asked; expected 1 to 60, or 0"):
+        BatchPlan(100, 60, 10, piece_rows=61)
+
+
+def test_windows_in_pieces_represent_a_drifting_order() -> None:
+    """Every batch has nearly the mean of all rows, where windows of whole chunks are off by much of the range."""
+    rows = rows_of(8000, 1000)
+    plan = BatchPlan.for_rows(rows, 250, seed=2, window_bytes=8 * 2000)
+    whole = replace(plan, piece_rows=0)
+
+    def farthest(plan: BatchPlan) -> float:
+        return max(abs(float(np.mean(plan.positions(b))) - 3999.5) for b in range(plan.n_batches)) / 8000
+
+    assert farthest(plan) < 0.08  # chance alone: 2300 / 250^(1/2) / 8000 is 0.02
+    assert farthest(whole) > 0.1
+
+
+def test_zipped_stores_give_the_batches_of_their_folder(tmp_path: Path, make_store: Callable[..., Store]) -> None:
+    X = np.random.default_rng(3).random((500, 3), dtype=np.float32)
+    store = make_store(X, X[:, 0].astype(np.float64), task="regression", chunk_rows=100)
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", store.path)
+    folder, zipped = StoreRows(store), StoreRows(open_store(archive))
+    plan = BatchPlan.for_rows(folder, 20, seed=5, window_bytes=12 * 200)
+    assert plan.piece_rows == 10
+    assert plan == BatchPlan.for_rows(zipped, 20, seed=5, window_bytes=12 * 200)
+    for one, other in zip(iter_batches(folder, plan, 1), iter_batches(zipped, plan, 1), strict=True):
+        np.testing.assert_array_equal(one.positions, other.positions)
+        np.testing.assert_array_equal(one.block.X, X[one.positions])
+        np.testing.assert_array_equal(other.block.X, X[one.positions])
