@@ -84,7 +84,7 @@ def signal(U: Any) -> Any:
     return np.sin(2 * U[:, 0]) + 0.8 * U[:, 1] * np.cos(U[:, 2])
 
 
-def plain(rng: Generator, n: int = 400, d: int = 5, n_test: int = 600) -> Rows:
+def plain(rng: Generator, n: int = 250, d: int = 5, n_test: int = 600) -> Rows:
     """Return independent standard normal features: what every other data set spoils."""
     X, X_test = rng.standard_normal((n, d)), rng.standard_normal((n_test, d))
     return Rows(X, X_test, signal(X), signal(X_test))

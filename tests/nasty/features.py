@@ -80,14 +80,14 @@ def _collinear(rng: Generator) -> Rows:
 
 @nasty("one feature", "d = 1")
 def _one(rng: Generator) -> Rows:
-    X, X_test = rng.standard_normal((400, 1)), rng.standard_normal((600, 1))
+    X, X_test = rng.standard_normal((250, 1)), rng.standard_normal((600, 1))
     return Rows(X, X_test, np.sin(3 * X[:, 0]), np.sin(3 * X_test[:, 0]))
 
 
-@nasty("long rows", "2,000 features, of which 3 matter a little more, for 300 rows")
+@nasty("long rows", "2,000 features, of which 3 matter a little more, for 200 rows")
 def _long(rng: Generator) -> Rows:
     scale = np.r_[np.full(3, 12.0), np.full(1997, 0.5)]
-    return mapped(plain(rng, 300, 2000), lambda X: X * scale)
+    return mapped(plain(rng, 200, 2000), lambda X: X * scale)
 
 
 @nasty("some long rows", "one row in twenty is 100 times as long as the others")
@@ -116,7 +116,7 @@ def _lognormal(rng: Generator) -> Rows:
 @nasty("two-valued features", "twenty features of 0 and 1, a few of them seldom 1")
 def _binary(rng: Generator) -> Rows:
     share = np.r_[np.full(15, 0.5), np.full(5, 0.01)]
-    X, X_test = ((rng.random((n, 20)) < share) * 1.0 for n in (400, 600))
+    X, X_test = ((rng.random((n, 20)) < share) * 1.0 for n in (250, 600))
     f, f_test = (U[:, 0] + U[:, 1] * U[:, 2] - U[:, 3] for U in (X, X_test))
     return Rows(X, X_test, f, f_test)
 
@@ -134,7 +134,7 @@ def _near_singular(rng: Generator) -> Rows:
     def around(n: int) -> np.ndarray:
         return centres[rng.integers(5, size=n)] + np.round(1e-3 * rng.standard_normal((n, 5)), 3)
 
-    X, X_test = around(400), around(600)
+    X, X_test = around(250), around(600)
     return Rows(X, X_test, signal(X), signal(X_test))
 
 

@@ -24,17 +24,17 @@ for _n in (2, 3, 5, 10, 20):
 
 @nasty("duplicate rows", "every row occurs ten times, with other noise")
 def _duplicates(rng: Generator) -> Rows:
-    return taken(plain(rng, 60), np.repeat(np.arange(60), 10))
+    return taken(plain(rng, 40), np.repeat(np.arange(40), 10))
 
 
 @nasty("contradicting duplicates", "every row occurs twice, and noise is as large as the signal")
 def _contradicting(rng: Generator) -> Rows:
-    return replace(taken(plain(rng, 250), np.repeat(np.arange(250), 2)), noise=1.0)
+    return replace(taken(plain(rng, 150), np.repeat(np.arange(150), 2)), noise=1.0)
 
 
 @nasty("one row many times", "half of the rows are one and the same")
 def _one_row(rng: Generator) -> Rows:
-    return taken(plain(rng), np.r_[np.arange(200), np.zeros(200, np.int64)])
+    return taken(plain(rng), np.r_[np.arange(125), np.zeros(125, np.int64)])
 
 
 def _weighted(name: str, why: str, weight: object) -> None:
@@ -72,18 +72,18 @@ def _clusters(rng: Generator) -> Rows:
         U = rng.standard_normal((len(number), 5))
         return centres[number] + U, levels[number] + 0.5 * signal(U)
 
-    X, f = around(np.repeat(np.arange(10), 40))
+    X, f = around(np.repeat(np.arange(10), 25))
     X_test, f_test = around(rng.integers(10, size=600))
     return Rows(X, X_test, f, f_test)
 
 
-@nasty("unequal clusters", "one tight cluster of 380 rows, and 20 rows in a wide one that is a third of the test rows")
+@nasty("unequal clusters", "a tight cluster with 19 rows in 20, and a wide one that is a third of the test rows")
 def _unequal(rng: Generator) -> Rows:
     def at(share: float, n: int) -> np.ndarray:
         wide = rng.random(n) < share
         return np.where(wide[:, None], 3 + 2 * rng.standard_normal((n, 5)), 0.1 * rng.standard_normal((n, 5)))
 
-    X, X_test = at(0.05, 400), at(0.33, 600)
+    X, X_test = at(0.05, 250), at(0.33, 600)
     return Rows(X, X_test, signal(X), signal(X_test))
 
 

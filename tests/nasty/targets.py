@@ -20,7 +20,7 @@ def _numbers(name: str, why: str, change: object) -> None:
 
 
 def _one_outlier(y: np.ndarray, rng: Generator) -> np.ndarray:
-    return np.where((np.arange(len(y)) == 5) & (len(y) == 400), 1e4, y)
+    return np.where((np.arange(len(y)) == 5) & (len(y) == 250), 1e4, y)
 
 
 _numbers("targets times 1e12", "targets of 1e12", lambda y, rng: y * 1e12)
@@ -67,8 +67,8 @@ def _rare(rng: Generator) -> Rows:
 
 @nasty("one in a hundred", "one row in a hundred is positive", tasks=_CLASSIFICATION, balanced=True)
 def _imbalanced(rng: Generator) -> Rows:
-    rows = plain(rng, 1000)
-    codes, test = (np.arange(1000) % 100 == 0).astype(np.int64), (np.arange(600) % 3 == 0).astype(np.int64)
+    rows = plain(rng, 600)
+    codes, test = (np.arange(600) % 100 == 0).astype(np.int64), (np.arange(600) % 3 == 0).astype(np.int64)
     rows.X[codes == 1] += 1.5
     rows.X_test[test == 1] += 1.5
     return replace(rows, codes=(codes, test))

@@ -16,8 +16,8 @@ from tests.nasty.ways import METHODS, Case, cases
 
 _CASES = list(cases())
 _MISSES = known.misses()
-_OTHERS = 60
-"""One case in so many is run each time, chosen by its name; and the next few."""
+_OTHERS = 150
+"""One case in so many is run each time, chosen by its name, beside the next few."""
 _ALWAYS = {
     "defaults / plain / regression / auto",
     "defaults / plain / classification / auto",
