@@ -11,7 +11,7 @@ import yaml
 
 from daskkern.basis import uses_kernel
 from daskkern.cli.basis_options import BASES, DEFAULT_COLUMNS, basis_of, resized
-from daskkern.cli.values import as_batch, as_budget, as_flag, as_number, as_whole
+from daskkern.cli.values import as_batch, as_budget, as_flag, as_number, as_penalty, as_whole
 from daskkern.errors import SpecError
 from daskkern.features import KINDS
 from daskkern.kernels import KERNELS, parse_kernel
@@ -38,7 +38,7 @@ class FitOptions:
     selector: str | None = None
     solver: str | None = None
     epochs: int | None = None
-    alpha: float | None = None
+    alpha: str | None = None
     batch_size: str | None = None
     seed: int | None = None
     dtype: str | None = None
@@ -69,7 +69,9 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--selector", help=f"How landmarks are chosen: {', '.join(SELECTORS)}.  [default: uniform]"),
         click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
         click.option("--epochs", type=int, help="Passes over the rows.  [default: 10]"),
-        click.option("--alpha", type=float, help="Ridge penalty.  [default: 0]"),
+        click.option(
+            "--alpha", help="Ridge penalty; auto: the best by leave-one-out errors of some rows.  [default: 0]"
+        ),
         click.option("--batch-size", help="Rows of a mini-batch, or 'auto'.  [default: auto]"),
         click.option("--seed", type=int, help="Of everything random.  [default: 0]"),
         click.option("--dtype", help="float32 or float64.  [default: float32]"),
@@ -132,7 +134,7 @@ class FitRequest:
             loss=parse_loss(str(get("loss", "squared" if task == "regression" else "squared_hinge"))),
             basis=basis_of(self.values),
             solver=_solver(str(get("solver", "auto")), self.values),
-            alpha=as_number("alpha", get("alpha", 0.0)),
+            alpha=as_penalty(get("alpha", 0.0)),
             max_epochs=as_whole("epochs", get("epochs", 10)),
             batch_size=as_batch(get("batch_size", "auto")),
             seed=as_whole("seed", get("seed", 0)),

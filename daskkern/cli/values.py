@@ -26,6 +26,16 @@ def as_batch(value: Any) -> int | str:
     return "auto" if value == "auto" else as_whole("batch_size", value)
 
 
+def as_penalty(value: Any) -> float | str:
+    """Return a ridge penalty, or "auto". SpecError says what can be given."""
+    if value == "auto":
+        return "auto"
+    try:
+        return as_number("alpha", value)
+    except SpecError:
+        raise SpecError(f"got alpha={value!r}; expected a number of 0 or more, or 'auto'") from None
+
+
 def as_whole(name: str, value: Any) -> int:
     """Return a whole number. SpecError names `name` and what was given."""
     try:

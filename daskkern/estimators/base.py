@@ -173,6 +173,7 @@ class KernelEstimator(BaseEstimator):
         self.dual_coef_ = result.model.coef
         self.landmarks_ = result.model.points
         self.landmark_indices_ = result.indices
+        self.alpha_ = float(result.model.provenance["settings"]["alpha"])
         self.n_features_in_ = result.model.n_features
         self.n_iter_ = result.finished.epochs
         self.best_epoch_ = result.finished.best_epoch or result.finished.epochs

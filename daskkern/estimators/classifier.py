@@ -49,8 +49,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         The columns of the model. At most as many landmarks as there are rows are used.
     solver : str or Solver
         "auto" (EigenPro), a name of ``daskkern.solvers.SOLVERS``, or a configured solver.
-    alpha : float
-        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``.
+    alpha : float or "auto"
+        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. "auto" chooses the one of the least leave-one-out
+        error of ridge regression on sampled rows, as far as that costs little beside the fit.
     max_epochs : int
         Passes over the rows.
     batch_size : int or "auto"
@@ -97,6 +98,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     Attributes
     ----------
+    alpha_ : float
+        The penalty of the fit, given or chosen.
     classes_ : (n_classes,) array
     dual_coef_ : (p, c) array
     landmarks_ : (p, d) array
@@ -120,7 +123,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         loss: str | Loss = "squared_hinge",
         basis: BasisSpec = Landmarks(10_000),
         solver: str | Solver[Any] = "auto",
-        alpha: float = 0.0,
+        alpha: float | str = 0.0,
         max_epochs: int = 10,
         batch_size: int | str = "auto",
         early_stopping: bool = False,

@@ -60,7 +60,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
     ----------
     dual_coef_ : (p, t) array
         For targets in units of their standard deviation; ``model_.target_scale`` holds it.
-    landmarks_, landmark_indices_, history_, model_, n_iter_, best_epoch_, n_features_in_, stop_reason_
+    alpha_, landmarks_, landmark_indices_, history_, model_, n_iter_, best_epoch_, n_features_in_, stop_reason_
         As in :class:`daskkern.KernelClassifier`.
     """
 
@@ -70,7 +70,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         loss: str | Loss = "squared",
         basis: BasisSpec = Landmarks(10_000),
         solver: str | Solver[Any] = "auto",
-        alpha: float = 0.0,
+        alpha: float | str = 0.0,
         max_epochs: int = 10,
         batch_size: int | str = "auto",
         early_stopping: bool = False,

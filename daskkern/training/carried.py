@@ -124,7 +124,8 @@ def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Cl
     check_targets(rows)
     plan = BatchPlan.for_rows(rows, min(earlier.plan.batch_size, rows.n_rows), settings.seed)
     clock.stage("targets", f"{rows.n_rows} rows, columns and spectrum as before")
-    return replace(earlier, plan=plan, stages=tuple(clock.stages), validation=None)
+    alpha = earlier.alpha if settings.chooses_alpha else settings.ridge
+    return replace(earlier, plan=plan, stages=tuple(clock.stages), validation=None, alpha=alpha)
 
 
 def _check_same(now: FitSettings, before: FitSettings) -> None:

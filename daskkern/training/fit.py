@@ -132,7 +132,7 @@ def fit(
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
     kept = history.history(sum(stage.seconds for stage in prepared.stages))
-    model = _model(source, settings, results, prepared, kept)
+    model = _model(source, replace(settings, alpha=prepared.alpha), results, prepared, kept)
     if card is not None and connected is not None:
         model = replace(model, provenance={**model.provenance, "fit": card.fit})
     commits = [result.saved for result in results if result.saved is not None]

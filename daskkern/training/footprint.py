@@ -74,6 +74,8 @@ class Sizes:
         Bytes of points that the solver finds itself.
     choosing : int
         Bytes that the choice of landmarks takes beside them.
+    penalty : int
+        Bytes that the choice of the penalty takes beside the columns and the spectrum.
     span : int
         Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
     """
@@ -112,6 +114,7 @@ class Sizes:
     mapped: bool = False
     drawn: int = 0
     choosing: int = 0
+    penalty: int = 0
 
     @property
     def own_rows(self) -> int:
@@ -254,7 +257,10 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     device["coefficients"] += 4 * -(-z.n // z.ranks) * z.row_numbers * padded(z.c) * 8
     device.update(steps)
     before, columns = _before_steps(z)
-    before = max(before, z.choosing + z.p * z.d * z.itemsize * (z.choosing > 0))
+    points = 0 if z.all_rows or z.units else z.p * z.d * z.itemsize
+    before = max(
+        before, z.choosing + points * (z.choosing > 0), z.penalty + (points + host["spectrum"]) * (z.penalty > 0)
+    )
     passing = sum(steps[name] for name in _PASSING) + (host["rows read ahead"] if device is host else 0)
     # The spectrum is found before there is anything else; the columns are set up before rows are read.
     beyond = max(0, before - sum(host.values()) + host["interpreter and libraries"])

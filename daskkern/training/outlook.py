@@ -20,6 +20,7 @@ from daskkern.training.columns import is_exact
 from daskkern.training.features import is_stored
 from daskkern.training.keeping import unkept
 from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, Sizes, available_memory, plan_memory
+from daskkern.training.penalty import penalty_bytes
 from daskkern.training.prepare import most_validation_rows
 from daskkern.training.prepare_columns import covariance_rows
 from daskkern.training.prepare_eigenpro import default_subsample, projection_window
@@ -299,6 +300,9 @@ def plan_for(
             explicit=explicit,
             mapped=isinstance(settings.basis, NystromFeatures),
             choosing=_choosing_bytes(source, settings, summary),
+            penalty=penalty_bytes(
+                summary.n, summary.p, source.info.n_features, numbers_per_row(source), summary.n_outputs, settings
+            ),
         ),
         budget,
         device_budget or 0,

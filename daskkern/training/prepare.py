@@ -13,6 +13,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.landmarks import LandmarkSet
 from daskkern.solvers import PCG, EigenPro, NystromSGD
 from daskkern.training.carried import prepare_next
+from daskkern.training.penalty import with_penalty
 from daskkern.training.prepare_columns import column_functions, landmarks_of, prepare_columns
 from daskkern.training.prepare_eigenpro import prepare_eigenpro
 from daskkern.training.prepare_nystrom import prepare_nystrom
@@ -22,7 +23,7 @@ from daskkern.training.prepared import Clock, Prepared, training_rows
 from daskkern.training.sampling import learn_sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
-from daskkern.training.targets import learn_targets
+from daskkern.training.targets import Targets, learn_targets
 
 _VALIDATION_ROWS = 20_000
 _VALID = 53
@@ -51,6 +52,13 @@ def _prepared(source: Source, settings: FitSettings, held_out: bool, earlier: Pr
     targets = learn_targets(rows, settings)
     settings = replace(settings, kernel=settings.kernel.resolve(some_rows(rows, settings)))
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}")
+    return with_penalty(_set_up(source, rows, settings, targets, validation, clock), rows, settings, clock)
+
+
+def _set_up(
+    source: Source, rows: Rows, settings: FitSettings, targets: Targets, validation: IntArray | None, clock: Clock
+) -> Prepared:
+    """Return the columns and the solver's own set-up."""
     if _is_by_columns(settings):
         return prepare_columns(rows, settings, targets, learn_sampling(rows, settings, targets), validation, clock)
     if isinstance(settings.basis, AllRows | Landmarks):

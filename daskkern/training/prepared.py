@@ -42,6 +42,8 @@ class Prepared:
         How rows are drawn for batches; None for each once an epoch.
     importance : (p,) float64 or None
         Weights with which the landmarks stand for all rows, where their rule has them.
+    alpha : float
+        The penalty, as a number also where it was chosen.
     """
 
     basis: KernelBasis
@@ -56,6 +58,7 @@ class Prepared:
     stages: tuple[StageFinished, ...]
     sampling: Sampling | None = None
     importance: HostArray | None = None
+    alpha: float = 0.0
 
     def row_numbers(self) -> IntArray | None:
         """Return the numbers in the source of the rows that the columns are, or None."""

@@ -132,6 +132,8 @@ def _run_shards(comm: Communicator, shards: int, task: RankTask, desk: Desk, xp:
 
 def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) -> RankResult | Regroup:
     prepared: Prepared = task.prepared.fetch() if isinstance(task.prepared, RemoteValue) else task.prepared
+    if task.settings.chooses_alpha:
+        task = replace(task, settings=replace(task.settings, alpha=prepared.alpha))
     settings = task.settings
     rows = training_rows(task.source.open(settings.dtype), prepared.validation)
     started = time.perf_counter()
@@ -146,7 +148,7 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     problem = Problem(
         part,
         settings.loss,
-        settings.alpha,
+        settings.ridge,
         prepared.targets.n_outputs,
         prepared.plan.n_batches,
         settings.max_epochs,

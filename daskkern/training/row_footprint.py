@@ -49,6 +49,9 @@ def row_items(z: Sizes) -> tuple[Items, Items]:
         device["scores of its rows"] = z.own_rows * z.c * b
     passing = device["one batch"] + device["tiles"] + (host["rows read ahead"] if device is host else 0)
     device["set-up, beyond the steps"] = 0 if z.dense else max(0, _setup(z) - passing)
+    if z.penalty:  # chosen before there is anything but the landmarks
+        chosen = z.penalty + host["interpreter and libraries"] + host["landmarks"]
+        host["choice of the penalty, beyond the steps"] = max(0, chosen - sum(host.values()))
     return tuple(host.items()), () if device is host else tuple(device.items())
 
 

@@ -54,7 +54,7 @@ def falkon_setup(
     )
     # The squared loss bends the same everywhere: one factor serves all iterations.
     once = isinstance(task.settings.solver, Falkon) and isinstance(task.settings.loss, Squared)
-    inner = factors.inner(1.0, task.settings.alpha, comm) if once else None
+    inner = factors.inner(1.0, task.settings.ridge, comm) if once else None
     return FalkonSetup(whole, prepared.plan.n_rows, factors, inner)
 
 
@@ -88,7 +88,7 @@ def pcg_setup(
         assert S is not None
         features = _nystrom_features(basis, X, to_device(S, xp), xp)
     features = (features * xp.asarray(root)).astype(settings.dtype)
-    part = low_rank_part(features, n * settings.alpha, comm)
+    part = low_rank_part(features, n * settings.ridge, comm)
     return PCGSetup(part, y, xp.asarray(root), ids)
 
 

@@ -68,8 +68,9 @@ class FitSettings:
     ----------
     kernel, loss, basis, solver
         See their packages.
-    alpha : float
-        Ridge penalty in ``(1/n) sum w loss + (alpha/2) |f|^2``.
+    alpha : float or "auto"
+        Ridge penalty in ``(1/n) sum w loss + (alpha/2) |f|^2``. "auto" takes the one that leave-one-out errors of
+        ridge regression on sampled rows find best: :mod:`daskkern.training.penalty`.
     max_epochs : int
     batch_size : int or "auto"
         "auto" is half the critical batch of the preconditioner, at most 2^26 / p rows. Half, because a step is then
@@ -115,7 +116,7 @@ class FitSettings:
     loss: Loss
     basis: BasisSpec
     solver: Solver[Any]
-    alpha: float = 0.0
+    alpha: float | str = 0.0
     max_epochs: int = 10
     batch_size: int | str = "auto"
     seed: int = 0
@@ -140,8 +141,8 @@ class FitSettings:
                 f"basis={self.basis!r} was asked; give AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n), "
                 "DoublyStochastic() or Linear() of daskkern.basis"
             )
-        if not (_is_number(self.alpha) and math.isfinite(self.alpha) and self.alpha >= 0):
-            raise SpecError(f"alpha={self.alpha!r} was asked; give a number of 0 or more")
+        if self.alpha != "auto" and not _is_penalty(self.alpha):
+            raise SpecError(f"got alpha={self.alpha!r}; expected a number of 0 or more, or 'auto'")
         if not _is_whole(self.max_epochs) or self.max_epochs < 1:
             raise SpecError(f"max_epochs={self.max_epochs!r} was asked; give a whole number of at least 1")
         object.__setattr__(self, "max_epochs", self.solver.most_epochs(int(self.max_epochs)))
@@ -205,6 +206,18 @@ class FitSettings:
         return -(-self.shards(n_ranks) // n_ranks)
 
     @property
+    def chooses_alpha(self) -> bool:
+        """Whether the penalty is chosen from the data."""
+        return isinstance(self.alpha, str)
+
+    @property
+    def ridge(self) -> float:
+        """The penalty as a number. SpecError where it is still to be chosen."""
+        if isinstance(self.alpha, str):
+            raise SpecError(f"got alpha={self.alpha!r} where the penalty is used; expected the number chosen for it")
+        return float(self.alpha)
+
+    @property
     def rounding(self) -> Precision | None:
         """The precision that kernel values are made in, or None."""
         return None if self.precision is None else check_precision(self.precision)
@@ -229,7 +242,7 @@ class FitSettings:
             "basis": self.basis.name,
             "landmarks": int(n) if (n := getattr(self.basis, "n", None)) else "all",
             "solver": {"name": self.solver.name, **solver},
-            "alpha": float(self.alpha),
+            "alpha": self.alpha if isinstance(self.alpha, str) else float(self.alpha),
             "max_epochs": int(self.max_epochs),
             "batch_size": self.batch_size if isinstance(self.batch_size, str) else int(self.batch_size),
             "seed": int(self.seed),
@@ -258,6 +271,10 @@ def _plain(value: Any) -> Any:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_penalty(value: object) -> bool:
+    return _is_number(value) and 0 <= float(value) < math.inf  # type: ignore[arg-type]
 
 
 def _is_number(value: object) -> bool:

@@ -23,7 +23,7 @@ def spectrum_of(prepared: Prepared, settings: FitSettings) -> SpectrumFound | No
     state, solver = prepared.state, settings.solver
     if settings.behind and not isinstance(state, EigenProState):
         return None  # of rows that are not here
-    batch, smoothness, alpha = prepared.plan.batch_size, smoothness_of(settings.loss), settings.alpha
+    batch, smoothness, alpha = prepared.plan.batch_size, smoothness_of(settings.loss), settings.ridge
     if isinstance(state, EigenProState):
         q, s = state.damping.size, state.vectors.shape[0]
         shares = 1 - state.damping * s * state.eigenvalues[:q]
