@@ -45,3 +45,14 @@ def test_virtual_shards_are_a_whole_number() -> None:
     assert FitRequest(values).settings("classification").virtual_shards is None
     with pytest.raises(SpecError, match="virtual_shards"):
         FitRequest({**values, "virtual_shards": "many"}).settings("classification")
+
+
+@pytest.mark.parametrize(("given", "alpha"), [("auto", "auto"), ("1e-3", 1e-3), (0, 0.0)])
+def test_a_penalty_is_a_number_or_auto(given: object, alpha: object) -> None:
+    assert FitRequest({"alpha": given}).settings("regression").alpha == alpha
+
+
+@pytest.mark.parametrize("given", ["best", "nan", "-1", True])
+def test_any_other_penalty_is_refused(given: object) -> None:
+    with pytest.raises(SpecError, match=r"got alpha=.*; expected a number of 0 or more, or 'auto'"):
+        FitRequest({"alpha": given}).settings("regression")
