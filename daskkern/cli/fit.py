@@ -13,14 +13,12 @@ from daskkern.cli.watching import LogRequest, dask_report, listening, log_option
 from daskkern.cluster.fits import new_card
 from daskkern.cluster.gang import GangSettings
 from daskkern.cluster.lease import concluded
-from daskkern.data.atomic import check_destination
 from daskkern.data.own_files import Kind, check_file
 from daskkern.data.remote import absolute
 from daskkern.data.shuffle_detection import order_note
 from daskkern.errors import DataError, ModelError, SpecError
 from daskkern.events import EpochTimed
 from daskkern.models import KernelModel, save_model
-from daskkern.models.store import FORMAT
 from daskkern.monitor.shares import in_words, shares_of
 from daskkern.training.checkpoint import remove_checkpoint
 from daskkern.training.detached import submit
@@ -28,21 +26,29 @@ from daskkern.training.fit import FitResult, fit
 from daskkern.training.keeper import Safety
 from daskkern.training.memory import format_bytes
 from daskkern.training.outlook import device_pool
+from daskkern.training.resuming import check_model_place
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import StoreSource, describe
 
 
 @click.command("fit")
 @click.argument("store")
-@click.option("--out", required=True, metavar="MODEL", help="Where to write the model; an older model is replaced.")
+@click.option(
+    "--out",
+    required=True,
+    metavar="MODEL",
+    help="Where to write the model; an older one is replaced only with --overwrite.",
+)
 @click.option("--validation", metavar="STORE", help="Rows to watch, and for --early-stopping.")
 @click.option(
     "--checkpoint",
     metavar="PLACE",
     help="Where to keep the progress, all workers must reach it; default: MODEL.checkpoint, removed when the fit ends.",
 )
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint, if there is one.")
-@click.option("--overwrite", is_flag=True, help="Begin anew although there is a checkpoint of an earlier fit.")
+@click.option(
+    "--resume", is_flag=True, help="Go on from the checkpoint, if there is one, and replace the model so far."
+)
+@click.option("--overwrite", is_flag=True, help="Begin anew, and replace the model and checkpoint of an earlier fit.")
 @click.option("--detach", is_flag=True, help="Submit the fit to --scheduler and leave; it goes on there.")
 @click.option("--name", help="What the dashboard calls the fit.  [default: the solver]")
 @click.option("--ranks", type=int, metavar="N", help="Use N of the workers.  [default: all]")
@@ -73,19 +79,19 @@ def fit_command(
             "--log-json, --log-file and --report are about what this process sees of a fit, and --detach leaves at "
             "once; leave them out, and follow the fit with: daskkern watch FIT --log-json"
         )
+    if resume and overwrite:
+        raise SpecError("--resume and --overwrite were both given; go on from the checkpoint, or begin anew")
     if report is not None:
         check_file(report, Kind.DASK_REPORT, option="--report")
+    whole_out = absolute(out)
+    place = checkpoint or f"{whole_out}.checkpoint"
+    check_model_place(out, place, overwrite=overwrite)
     source = open_source(store)
     settings = request.settings(source.info.task)
     watched = None if validation is None else open_source(validation)
-    check_destination(out, kind=FORMAT, overwrite=True)
     note = order_note(source.open("float32"))
     if note is not None:
         say(f"note: {note}")
-    if resume and overwrite:
-        raise SpecError("--resume and --overwrite were both given; go on from the checkpoint, or begin anew")
-    whole_out = absolute(out)
-    place = checkpoint or f"{whole_out}.checkpoint"
     safety = Safety(checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite)
     gang = _gang(settings, where, ranks, share)
     if detach:

@@ -123,7 +123,7 @@ class KernelEstimator(BaseEstimator):
                 "callbacks were given with detach=True, and this process is not told what happens; leave them out, and "
                 "pass one to handle.watch(listener) instead"
             )
-        safety = replace(self._safety(), earlier=None, hand_back=False, carry=False)
+        safety = replace(self._safety(), overwrite=True, earlier=None, hand_back=False, carry=False)
         with client_of(client) as connected:
             assert connected is not None
             return submit(source, settings, connected, os.fspath(out), validation=validation, safety=safety)

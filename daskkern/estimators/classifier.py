@@ -200,7 +200,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
             Submit the fit to the cluster and return a :class:`daskkern.FitHandle` at once; the estimator stays
             unfitted, and a worker writes the model.
         out : path or URL, optional
-            Where, with `detach`.
+            Where, with `detach`; an older model there is replaced.
 
         Raises
         ------

@@ -144,7 +144,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
             Submit the fit to the cluster and return a :class:`daskkern.FitHandle` at once; the estimator stays
             unfitted, and a worker writes the model.
         out : path or URL, optional
-            Where, with `detach`.
+            Where, with `detach`; an older model there is replaced.
 
         Raises
         ------

@@ -22,10 +22,8 @@ from daskkern.cluster.gang import GangSettings
 from daskkern.cluster.hung import equip, usable_workers
 from daskkern.cluster.lease import check_alone
 from daskkern.cluster.membership import NOTICE_S, BrokenOffError, has_left, live_workers, run_on
-from daskkern.data.atomic import check_destination
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
-from daskkern.models.store import FORMAT
 from daskkern.training.checkpoint import remove_checkpoint
 from daskkern.training.fit import fit
 from daskkern.training.handle import FitHandle
@@ -33,7 +31,7 @@ from daskkern.training.keeper import Safety
 from daskkern.training.monitoring import show_fits
 from daskkern.training.on_cluster import within_shards
 from daskkern.training.outlook import check
-from daskkern.training.resuming import named
+from daskkern.training.resuming import check_model_place, named
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import ArraySource, Source, describe
 from daskkern.training.validation import check_comparable
@@ -74,7 +72,8 @@ def submit(
     source, settings, validation, gang
         As of :func:`daskkern.training.fit.fit`.
     out : str
-        Path or URL where a worker writes the model; an older model is replaced when the new one is whole.
+        Path or URL where a worker writes the model. An older one is refused, unless there is a checkpoint to resume
+        from, or ``safety.overwrite`` is true: it is then replaced when the new one is whole.
     safety : Safety
         Its checkpoint is by default ``<out>.checkpoint``, and then removed at the end.
     name : str or None
@@ -93,9 +92,10 @@ def submit(
     for rows in (source, validation):
         _check_size(rows)
     out = _absolute(out)
-    check_destination(out, kind=FORMAT, overwrite=True)
     keeps = safety.checkpoint is not None
-    safety = replace(safety, checkpoint=_absolute(safety.checkpoint or f"{out}.checkpoint"), hand_back=False)
+    place = _absolute(safety.checkpoint or f"{out}.checkpoint")
+    check_model_place(out, place, overwrite=safety.overwrite)
+    safety = replace(safety, checkpoint=place, hand_back=False)
     card = replace(
         new_card(name or settings.solver.name),
         source=describe(source),

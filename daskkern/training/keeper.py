@@ -41,7 +41,7 @@ class Safety:
     resume : bool
         Begin with what the checkpoint holds, if there is one.
     overwrite : bool
-        Replace the checkpoint of an earlier run, which is refused otherwise.
+        Replace the checkpoint of an earlier run, and the older model of a detached fit, which are refused otherwise.
     run : str
         Name of this run in the checkpoint; what another run left there is used only to resume.
     fingerprint : str

@@ -12,12 +12,14 @@ from dask.base import tokenize
 
 from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec, Landmarks
+from daskkern.data.atomic import check_destination
 from daskkern.data.csr import is_sparse
 from daskkern.data.plan import ORDER
 from daskkern.data.remote import is_url
 from daskkern.data.store import open_store
 from daskkern.errors import StoreError
 from daskkern.kernels import Kernel
+from daskkern.models.store import FORMAT
 from daskkern.training.checkpoint import begin_checkpoint, is_checkpoint, remove_checkpoint
 from daskkern.training.keeper import Safety
 from daskkern.training.settings import FitSettings
@@ -53,6 +55,26 @@ def named(safety: Safety, source: Source, settings: FitSettings, validation: Sou
     if ready.checkpoint is not None:
         begin_checkpoint(ready.checkpoint, ready.run)
     return ready
+
+
+def check_model_place(out: str, checkpoint: str, *, overwrite: bool) -> None:
+    """Refuse to replace a model unasked, before anything is done for the fit.
+
+    A model with a checkpoint beside it is that of an interrupted fit: :func:`named` asks what to do with both.
+
+    Parameters
+    ----------
+    out, checkpoint : str
+        Paths or URLs of the model and of the progress.
+    overwrite : bool
+        Whether an older model may be replaced. Anything else at `out` never is.
+
+    Raises
+    ------
+    StoreError
+        When `out` is taken.
+    """
+    check_destination(out, kind=FORMAT, overwrite=overwrite or is_checkpoint(checkpoint))
 
 
 def fingerprint(source: Source, settings: FitSettings, validation: Source | None) -> str:

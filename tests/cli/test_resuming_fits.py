@@ -108,3 +108,19 @@ def test_what_is_no_checkpoint_is_not_touched(folder: Path, capfd: pytest.Captur
         assert "is no checkpoint; choose another place" in said
     assert (folder / "c" / "mine").read_text() == "kept"
     assert not (folder / "m.zarr").exists()
+
+
+def test_a_model_is_replaced_only_when_asked(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fit = [*WORDS, "--out", "m.zarr", "--workers", 0, "--epochs"]
+    assert run(capfd, *fit, 1)[0] == 0
+    first = daskkern.load("m.zarr").coef
+    for words in (fit, [*fit[:1], "absent.zarr", *fit[2:]]):  # before anything else is looked at
+        code, said = run(capfd, *words, 2)
+        assert code == 1
+        sentence = f"{folder / 'm.zarr'} exists; choose another name, or replace it with --overwrite (overwrite=True)"
+        assert said == f"daskkern: error: {sentence}\n"
+    code, said = run(capfd, *fit, 2, "--resume")  # there is nothing to go on from
+    assert (code, "exists; choose another name" in said) == (1, True)
+    np.testing.assert_array_equal(daskkern.load("m.zarr").coef, first)
+    assert run(capfd, *fit, 2, "--overwrite")[0] == 0
+    assert len(daskkern.load("m.zarr").provenance["history"]) == 2

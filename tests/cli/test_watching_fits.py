@@ -48,7 +48,7 @@ def test_json_lines_are_alone_on_stdout(folder: Path, capfd: pytest.CaptureFixtu
     events = _kinds(out)
     assert (events[0], events[-1], events.count("EpochFinished")) == ("FitStarted", "FitFinished", 2)
     assert "the model is in m.zarr" in err
-    code, out, err = _run(capfd, *_WORDS, "--workers", 0, "--log-file", "log")
+    code, out, err = _run(capfd, *_WORDS, "--workers", 0, "--log-file", "log", "--overwrite")
     assert code == 0, err
     assert "the model is in m.zarr" in out
     assert _kinds((folder / "log").read_text()) == events

@@ -238,6 +238,16 @@ def test_a_queued_fit_can_be_cancelled(source: StoreSource, client2: Client, tmp
     assert_nothing_left(client2)
 
 
+def test_an_older_model_is_replaced_only_when_asked(source: StoreSource, client2: Client, tmp_path: Path) -> None:
+    out, settings = str(tmp_path / "m.zarr"), replace(SETTINGS, max_epochs=1)
+    submit(source, settings, client2, out).result(timeout_s=60)
+    for safety in (None, Safety(resume=True)):
+        with pytest.raises(StoreError, match=r"m\.zarr exists; choose another name, or replace it with --overwrite"):
+            submit(source, replace(settings, max_epochs=2), client2, out, safety=safety)
+    again = submit(source, replace(settings, max_epochs=2), client2, out, safety=Safety(overwrite=True))
+    assert len(again.result(timeout_s=60).provenance["history"]) == 2
+
+
 def test_a_fit_that_fails_says_why(source: StoreSource, client2: Client, tmp_path: Path) -> None:
     settings = replace(SETTINGS, memory_budget=1000)
     handle = submit(source, settings, client2, str(tmp_path / "m.zarr"))
