@@ -17,8 +17,8 @@ OUT = Console(highlight=False, soft_wrap=True)
 OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 
-class InterruptedFitError(Exception):
-    """A fit was interrupted and has saved its model so far; the message says where the progress is."""
+class InterruptedJobError(Exception):
+    """A job was interrupted and has kept what it had; the message says what to do about the rest."""
 
 
 def say(line: str = "") -> None:
@@ -71,9 +71,8 @@ def progress_bar() -> Progress:
 def run(command: Callable[[], object], debug: bool) -> int:
     """Run `command`, turn what it raises into one clear line on stderr, and return the exit code.
 
-    0 is success, 1 a job that failed, 2 a command line that is wrong, 130 an interrupt, also of a fit that has saved
-    its model so far. With `debug` the traceback
-    comes too.
+    0 is success, 1 a job that failed, 2 a command line that is wrong, 130 an interrupt, also of a job that has kept
+    what it had. With `debug` the traceback comes too.
     """
     try:
         command()
@@ -84,7 +83,7 @@ def run(command: Callable[[], object], debug: bool) -> int:
         return _fail(error.format_message(), WRONG_USE, debug)
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted; nothing was written", INTERRUPTED, debug)
-    except InterruptedFitError as end:
+    except InterruptedJobError as end:
         return _fail(str(end), INTERRUPTED, debug)
     except SpecError as error:
         return _fail(str(error), WRONG_USE, debug)

@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
-from daskkern.cli.console import InterruptedFitError, say
+from daskkern.cli.console import InterruptedJobError, say
 from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.fits import new_card
@@ -118,7 +118,7 @@ def fit_command(
         _save(result.model, out, place)
     finish(result, out)
     if result.finished.reason == "interrupted":
-        raise InterruptedFitError(f"interrupted; go on with --resume: the progress is in {place}")
+        raise InterruptedJobError(f"interrupted; go on with --resume: the progress is in {place}")
     if checkpoint is None:
         remove_checkpoint(place)
 

@@ -15,6 +15,7 @@ from daskkern.training.calibration import Rates, calibrate, calibrate_workers
 from daskkern.training.keeping import disk_room, with_blocks
 from daskkern.training.memory import MemoryPlan, available_memory, device_memory, format_bytes
 from daskkern.training.outlook import check_before, holds_out, outlook
+from daskkern.training.prepare_parts import fewer_columns
 from daskkern.training.remedies import fits, largest_batch
 from daskkern.training.rooms import check_rooms, rooms_of
 from daskkern.training.settings import FitSettings
@@ -46,6 +47,10 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
             found = _on_cluster(client, source, settings)
     else:
         found = _here(where.workers, source, settings)
+    sizes = found.plan.sizes
+    few = "" if sizes is None else fewer_columns(settings.basis, sizes.n, sizes.p)
+    if sizes is not None and few:
+        say(f"landmarks: {sizes.p}{few}")
     _show_memory(found.ranks, found.plan)
     batch = _sure_batch(found.plan)
     if batch:

@@ -7,7 +7,7 @@ import click
 
 from daskkern.basis import Landmarks
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
-from daskkern.cli.console import listing, say
+from daskkern.cli.console import InterruptedJobError, listing, say
 from daskkern.data.own_files import Kind, check_file
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event, StopRequested
@@ -98,6 +98,8 @@ def compare_command(
         say(f"the curves are in {folder / 'comparison.json'}")
         plot_comparison(found, folder / "comparison.png")
         say(f"and drawn in {folder / 'comparison.png'}")
+    if any(curve.reason == "interrupted" for curve in found.curves):
+        raise InterruptedJobError("interrupted; what was found until then is above, and the other systems did not run")
 
 
 @click.command("sweep")

@@ -17,7 +17,7 @@ from daskkern.training.penalty import with_penalty
 from daskkern.training.prepare_columns import column_functions, landmarks_of, prepare_columns
 from daskkern.training.prepare_eigenpro import prepare_eigenpro
 from daskkern.training.prepare_nystrom import prepare_nystrom
-from daskkern.training.prepare_parts import is_all, some_rows
+from daskkern.training.prepare_parts import fewer_columns, is_all, some_rows
 from daskkern.training.prepare_rows import prepare_rows
 from daskkern.training.prepared import Clock, Prepared, training_rows
 from daskkern.training.sampling import learn_sampling
@@ -66,7 +66,9 @@ def _set_up(
     else:
         function, points = column_functions(rows, settings)
         settings, chosen = replace(settings, kernel=function), LandmarkSet(points, None, None)
-    clock.stage("landmarks", f"all {rows.n_rows} rows" if is_all(settings) else f"{chosen.points.shape[0]} points")
+    p = chosen.points.shape[0]
+    few = fewer_columns(settings.basis, rows.n_rows, p)
+    clock.stage("landmarks", f"all {rows.n_rows} rows" if is_all(settings) else f"{p} points{few}")
     if settings.solver.deals != "columns" or isinstance(settings.solver, PCG):
         return prepare_rows(rows, settings, targets, chosen, validation, clock)
     sampling = learn_sampling(rows, settings, targets)

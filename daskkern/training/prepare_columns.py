@@ -36,6 +36,7 @@ from daskkern.training.prepare_parts import (
     TARGETS,
     batch_plan,
     features_at,
+    fewer_columns,
     flat,
     held_out_rows,
     is_all,
@@ -70,7 +71,10 @@ def prepare_columns(
         kernel, points = column_functions(rows, settings)
     everything = is_all(settings)
     p = rows.n_rows if everything else points.shape[0]
-    clock.stage("basis", f"all {p} rows" if everything else f"{p} {settings.basis.name}")
+    clock.stage(
+        "basis",
+        f"all {p} rows" if everything else f"{p} {settings.basis.name}{fewer_columns(settings.basis, rows.n_rows, p)}",
+    )
     solver = settings.solver
     state: ColumnStatistics | CovarianceState
     if isinstance(solver, EigenPro):

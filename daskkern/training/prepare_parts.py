@@ -4,7 +4,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
-from daskkern.basis import AllRows
+from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures
 from daskkern.data.plan import DEFAULT_WINDOW_BYTES, BatchPlan
 from daskkern.data.rows import Fields, RowBlock, Rows, take
 from daskkern.preconditioners import SpectrumSettings
@@ -34,6 +34,28 @@ def features_at(rows: Rows, positions: IntArray) -> HostArray:
 
 def is_all(settings: FitSettings) -> bool:
     return isinstance(settings.basis, AllRows)
+
+
+def fewer_columns(basis: BasisSpec, n_rows: int, found: int) -> str:
+    """Return why there are fewer landmarks than the settings say, to put behind their number; "" where they are all.
+
+    Parameters
+    ----------
+    basis : BasisSpec
+    n_rows : int
+        Training rows.
+    found : int
+        Landmarks, or columns made of them.
+    """
+    if not isinstance(basis, Landmarks | NystromFeatures):
+        return ""
+    points = basis.points if isinstance(basis, Landmarks) else None
+    asked = basis.n if points is None else len(points)
+    if found >= asked:
+        return ""
+    if points is None and asked > n_rows:
+        return f" (landmarks={asked:,}, but there are {n_rows:,} training rows)"
+    return f" (landmarks={asked:,}; repeated or dependent ones are left out)"
 
 
 def held_out_rows(

@@ -66,6 +66,38 @@ def test_a_comparison_of_a_store_with_dollars_leaves_foreign_files(
         assert code == 0, err
 
 
+def test_an_interrupted_comparison_shows_what_it_has_and_exits_with_130(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(name: str, event: object) -> None:
+        if name == "krls" and event is not None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("daskkern.cli.systems._tell", press)
+    words = ["compare", "d.zarr", "--columns", 40, "--workers", 0, "--systems"]
+    code, out, err = run(capfd, *words, "elm,krls,falkon")
+    assert code == 130
+    assert [line.split()[-1] for line in out.splitlines() if line.startswith(("elm", "krls", "falkon"))][1:] == [
+        "interrupted",
+        "run",  # "not run"
+    ]
+    assert err.splitlines()[-1].startswith("daskkern: error: interrupted; what was found until then is above")
+    code, _, err = run(capfd, *words, "krls,elm")  # there is nothing to show
+    assert (code, err.strip()) == (130, "daskkern: error: interrupted; nothing was written")
+
+
+def test_fewer_landmarks_than_asked_are_said(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    why = "(landmarks=100,000,000, but there are 300 training rows)"
+    words = ["d.zarr", "--landmarks", 100_000_000, "--kernel", "gaussian:2", "--workers", 0]
+    code, out, err = run(capfd, "plan", *words)
+    assert code == 0, err
+    assert out.startswith(f"landmarks: 300 {why}\n")
+    code, out, err = run(capfd, "fit", *words, "--epochs", 1, "--out", "m.zarr")
+    assert code == 0, err
+    assert f"300 points {why}" in err
+    assert "landmarks=" not in run(capfd, "plan", "d.zarr", "--landmarks", 300, "--workers", 0)[1]
+
+
 def test_a_sweep_says_how_to_go_on(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["sweep", "d.zarr", "--landmarks", 40, "--length-scales", "1,4", "--alphas", "1e-4,1", "--workers", 0]
     code, out, err = run(capfd, *words)
