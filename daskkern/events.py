@@ -75,12 +75,16 @@ class EpochFinished:
 
 @dataclass(frozen=True)
 class OptimalityMeasured:
-    """How far from the optimum the model is after an epoch, in the solver's `measure`; the fit ends at `tol`."""
+    """How far from the optimum the model is after an epoch, in the solver's `measure`; the fit ends at `tol`.
+
+    `note` is what there is to say beside it, in a few words.
+    """
 
     epoch: int
     measure: str
     value: float
     tol: float
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ its own later columns. Work is p^3 / (3 W); each rank ends with p^2 / 2 numbers,
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import numpy as np
@@ -108,6 +108,13 @@ class LowerFactor:
             out[top:middle] = self.corners[i].T @ columns[top:middle]
             out[top:middle] += self.panels[i][middle - top :].T @ columns[middle:]
         return out
+
+    def astype(self, dtype: str) -> "LowerFactor":
+        """Return the factor in another dtype: itself where it has that."""
+        if all(array.dtype == dtype for array in (*self.panels, *self.corners)):
+            return self
+        panels, corners = (tuple(array.astype(dtype) for array in part) for part in (self.panels, self.corners))
+        return replace(self, panels=panels, corners=corners)
 
     def _steps(self) -> Iterator[tuple[slice, Array, int]]:
         for block, panel in zip(self.blocks, self.panels, strict=True):

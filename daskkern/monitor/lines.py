@@ -38,7 +38,7 @@ def line_of(event: Event, max_epochs: int) -> str | None:
             return f"            {in_words(shares_of([event]))}"
         case OptimalityMeasured():
             end = f", to end at {event.tol:.3g}" if event.tol > 0 else ""
-            return f"            {event.measure} {event.value:.3g}{end}"
+            return f"            {event.measure} {event.value:.3g}{end}{event.note and f': {event.note}'}"
         case FitResumed():
             return f"  going on after batch {event.batch} of epoch {event.epoch}, on {event.size} rank{_s(event.size)}"
         case WorkersLost():

@@ -32,7 +32,8 @@ class FalkonPart:
     Attributes
     ----------
     lower : LowerFactor
-        T^T (p, p).
+        T^T (p, p) float64. A is made and used in the dtype of `weights`: it changes how fast a solution is found, not
+        the solution.
     deal : Deal
     weights : (p, 1) array
         Sample weights of the landmarks; 1 where they have none.
@@ -61,9 +62,10 @@ class FalkonPart:
         dtype = self.weights.dtype
         # Below the rounding of the trace of T D T^T / p (K_ZZ of mean diagonal 1) directions are noise.
         least = max(mu, float(np.finfo(dtype).eps) * float(scale.sum(dtype=np.float64)))
+        lower = self.lower.astype(dtype.name)
         for attempt in range(_JITTERS):
             jitter = least * 10.0**attempt
-            panels = self.lower.gram_panels(self.deal, scale)
+            panels = lower.gram_panels(self.deal, scale)
             try:
                 return cholesky(panels, self.deal, jitter, comm, dtype.name, xp)
             except NotPositiveDefiniteError as error:

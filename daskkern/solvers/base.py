@@ -101,11 +101,15 @@ class Problem:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far from the optimum a model is: `name` says in which measure, and `tol` how much of it is asked for."""
+    """How far from the optimum a model is: `name` says in which measure, and `tol` how much of it is asked for.
+
+    `note` is what there is to say beside it, in a few words.
+    """
 
     name: str
     value: float
     tol: float
+    note: str = ""
 
     @property
     def reached(self) -> bool:

@@ -167,7 +167,8 @@ class Epochs:
     def _tell_optimality(self, epoch: int, state: Any) -> None:
         certificate = self._solver.certificate(self.problem, state)
         if certificate is not None:
-            self.desk.emit(OptimalityMeasured(epoch, certificate.name, certificate.value, certificate.tol))
+            told = (certificate.name, certificate.value, certificate.tol, certificate.note)
+            self.desk.emit(OptimalityMeasured(epoch, *told))
 
     def _tell_times(self, epoch: int) -> None:
         """Tell where the time went since this was told last. A collective."""

@@ -17,8 +17,9 @@ from daskkern.training.footprint import (
 
 _UNITS = 8  # partial sums of a double product
 _STRIPE = 8 << 20  # a stripe of K that a thread holds
-_VECTORS = 14  # (p, c) arrays of a run in float64, those on their way included
+_VECTORS = 20  # (p, c) arrays of a run in float64, those on their way included
 _PIECES = 12
+_DOUBLE = 8
 _BESIDE = 2048  # columns of a dense matrix that its factorization holds beside it
 
 
@@ -41,7 +42,7 @@ def row_items(z: Sizes) -> tuple[Items, Items]:
     if z.dense:
         host["matrix"] = z.p * z.p * (8 * z.dense + b * (z.dense - 1)) + 8 * _BESIDE * z.p
     else:
-        device["triangular factors"] = z.factors * triangle_bytes(z.p, z.ranks, b)
+        device["triangular factors"] = _factors(z)
     device["coefficients"] = _VECTORS * z.p * padded(z.c) * 8
     device["one batch"] = _batch(z, m)
     device["tiles"] = z.threads * (_STRIPE + workspace_bytes(1, z.d, b)) if z.device == "cpu" else m * z.p * b
@@ -53,6 +54,12 @@ def row_items(z: Sizes) -> tuple[Items, Items]:
         chosen = z.penalty + host["interpreter and libraries"] + host["landmarks"]
         host["choice of the penalty, beyond the steps"] = max(0, chosen - sum(host.values()))
     return tuple(host.items()), () if device is host else tuple(device.items())
+
+
+def _factors(z: Sizes) -> int:
+    """Return the bytes of T in float64 and of A in the dtype of the fit, with the copy of T that A is made of."""
+    outer, inner = (triangle_bytes(z.p, z.ranks, itemsize) for itemsize in (_DOUBLE, z.itemsize))
+    return outer + (z.factors - 1) * inner * (1 + (z.itemsize < _DOUBLE))
 
 
 def triangle_bytes(p: int, ranks: int, itemsize: int) -> int:
@@ -73,7 +80,7 @@ def _batch(z: Sizes, m: int) -> int:
 def _setup(z: Sizes) -> int:
     """Return what the factors take while they are made: own panels, one in the making, copies, one in transit."""
     width = block_width(z.p, z.ranks)
-    own = (z.p * z.p // 2 // z.ranks + z.p * width) * z.itemsize * (z.ranks > 1)
-    panel = z.p * width * z.itemsize
-    filled = block_bytes(z.p, width, z.d, z.itemsize, z.threads)
+    own = (z.p * z.p // 2 // z.ranks + z.p * width) * _DOUBLE * (z.ranks > 1)
+    panel = z.p * width * _DOUBLE
+    filled = block_bytes(z.p, width, z.d, _DOUBLE, z.threads) + z.p * z.d * _DOUBLE
     return own + (3 + (z.ranks > 1)) * panel + max(0, filled - panel) + 8 * width * width * 8

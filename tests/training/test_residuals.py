@@ -1,0 +1,120 @@
+"""Solvers of linear systems say how far they are from the solution, and the loss of the model that they give back."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_ranks_of_a_fit import Fit, _source
+
+from daskkern import KernelRegressor
+from daskkern.arrays import HostArray
+from daskkern.basis import Landmarks
+from daskkern.errors import DataError, SpecError
+from daskkern.events import EpochFinished, Event, OptimalityMeasured
+from daskkern.kernels import Gaussian, Laplacian
+from daskkern.losses import Logistic, Loss, Squared
+from daskkern.solvers import Falkon, Snapshot, Solver
+from daskkern.testing import naive
+from daskkern.training.settings import FitSettings
+
+ALPHA = 1e-2
+
+
+def _fit(solver: Solver[object], loss: Loss | None = None, dtype: str = "float64", epochs: int = 60) -> Fit:
+    settings = FitSettings(
+        Laplacian(3.0), loss or Squared(), Landmarks(40), solver, ALPHA, max_epochs=epochs, batch_size=50,
+        dtype=dtype, device="cpu", fit_intercept=False,
+    )  # fmt: skip
+    return Fit.of(_source(weighted=True, regression=loss is None), settings)
+
+
+def _told(events: list[Event]) -> list[OptimalityMeasured]:
+    return [event for event in events if isinstance(event, OptimalityMeasured)]
+
+
+def _unit_cube(rows: int = 600) -> tuple[HostArray, HostArray]:
+    rng = np.random.default_rng(0)
+    X = rng.random((rows, 5))
+    return X, np.sin(3 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] ** 2 + 0.1 * rng.standard_normal(rows)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_falkon_ends_at_its_tolerance_and_the_residual_is_the_true_one(ranks: int) -> None:
+    fit, events = _fit(Falkon(tol=1e-5)), list[Event]()
+    results = fit.results(ranks, listen=events.append)
+    told = _told(events)
+    assert {result.reason for result in results} == {"converged"}
+    assert results[0].epochs == len(told) < 60
+    assert told[-1].measure == "relative residual"
+    assert told[-1].note == ""
+    assert told[-1].value <= 1e-5 < told[-2].value
+    coef = np.concatenate([result.coef for result in results])
+    ids = np.concatenate([result.ids for result in results])
+    a, X, indices = coef[np.argsort(ids)], fit.source.X, fit.prepared.indices
+    K = naive.kernel_matrix(fit.settings.kernel.spec(), X, X)
+    K_XZ, K_ZZ = K[:, indices], K[np.ix_(indices, indices)]
+    weight = fit.source.weight[:, None] / fit.source.weight.mean()
+    y = fit.prepared.targets.encode(fit.source.y)
+    H = K_XZ.T @ (weight * K_XZ) / len(X) + ALPHA * K_ZZ
+    b = K_XZ.T @ (weight * y) / len(X)
+    inverse = np.linalg.inv(H)  # the preconditioner is near it: residuals in its norm are near those in this one
+    found = np.sqrt(((H @ a - b) * (inverse @ (H @ a - b))).sum() / (b * (inverse @ b)).sum())
+    assert told[-1].value / 3 < found < 3 * told[-1].value
+
+
+def test_without_a_tolerance_falkon_ends_where_rounding_does_and_says_so() -> None:
+    fit, events = _fit(Falkon(tol=0.0), dtype="float32"), list[Event]()
+    (result,) = fit.results(1, listen=events.append)
+    assert result.reason == "converged"
+    assert _told(events)[-1].note == "the rounding of float32 lets it fall no further"
+    exact = Fit.of(fit.source, replace(fit.settings, dtype="float64", solver=Falkon(tol=1e-12)))
+    wanted = exact.scores(exact.results(1))
+    np.testing.assert_allclose(fit.scores([result]), wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
+def test_falkon_without_a_penalty_is_no_worse_than_nothing_and_tells_its_loss(scale: float) -> None:
+    X, y = _unit_cube()
+    settings = {"basis": Landmarks(200), "solver": "falkon", "loss": "squared", "alpha": 0.0, "max_epochs": 12}
+    model = KernelRegressor(Gaussian(scale), device="cpu", random_state=0, **settings).fit(X, y)
+    found = model.predict(X).astype(np.float64)
+    told = model.history_[-1].loss * y.var()
+    assert told == pytest.approx(0.5 * float(((found - y) ** 2).mean()), rel=2e-2)
+    assert model.score(X, y) > 0.3
+    losses = [row.loss for row in model.history_]
+    assert min(losses) >= losses[-1] * (1 - 1e-2)
+
+
+@pytest.mark.parametrize("loss", [None, Logistic()], ids=["squared", "logistic"])
+def test_a_state_of_an_older_falkon_is_refused(loss: Loss | None) -> None:
+    fit, kept = _fit(Falkon(newton_passes=2), loss, epochs=2), list[Snapshot]()
+
+    class Watching(Falkon):
+        def snapshot(self, problem: object, state: object) -> Snapshot | None:
+            found = super().snapshot(problem, state)
+            if found is not None:
+                kept.append(found)
+                older = {name: value for name, value in found.numbers.items() if name in ("sweep", "loss", "told")}
+                with pytest.raises(DataError, match=r"older Falkon.*begin the fit again"):
+                    super().restore(problem, replace(found, numbers=older))
+            return found
+
+    settings = replace(fit.settings, solver=Watching(newton_passes=2))
+    Fit(fit.source, settings, fit.prepared).results(1)
+    assert kept
+
+
+def test_a_newton_step_tells_the_loss_after_it() -> None:
+    fit, events = _fit(Falkon(), Logistic(), epochs=1), list[Event]()
+    (result,) = fit.results(1, listen=events.append)
+    (told,) = [event.loss for event in events if isinstance(event, EpochFinished)]
+    y = fit.prepared.targets.encode(fit.source.y)
+    weight = fit.source.weight / fit.source.weight.mean()
+    found = float((weight * Logistic().value(fit.scores([result]), y)).mean())
+    assert told == pytest.approx(found, rel=1e-9)
+    assert told < float((weight * Logistic().value(np.zeros_like(y), y)).mean())
+
+
+def test_a_tolerance_that_is_none_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"tol=-1.0 was asked of Falkon"):
+        Falkon(tol=-1.0)
