@@ -60,6 +60,7 @@ class AMM(Solver[AMMRun]):
     """
 
     name: ClassVar[str] = "amm"
+    descends: ClassVar[bool] = False
     bases: ClassVar[tuple[str, ...]] = ("linear", "random features", "nystrom features")
     ability: ClassVar[tuple[type[MulticlassHinge], str] | None] = (
         MulticlassHinge,

@@ -140,6 +140,8 @@ class Solver(ABC, Generic[State]):
     """Whether a pass must meet every row once, so that rows cannot be drawn in another proportion."""
     moves: ClassVar[bool] = False
     """Whether the solver finds the points of its columns itself: see :meth:`points`. It runs on one rank."""
+    descends: ClassVar[bool] = True
+    """Whether the training loss falls from the first epoch on; False where iterates of few steps are far too large."""
 
     @property
     def row_numbers(self) -> int:

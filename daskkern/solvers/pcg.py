@@ -80,6 +80,7 @@ class PCG(Solver[PCGRun]):
     """
 
     name: ClassVar[str] = "pcg"
+    descends: ClassVar[bool] = False
     bases: ClassVar[tuple[str, ...]] = ("all rows",)
     ability: ClassVar[tuple[type[Squared], str] | None] = (Squared, "linear normal equations")
 

@@ -72,6 +72,7 @@ class Pegasos(Solver[PegasosRun]):
     """
 
     name: ClassVar[str] = "pegasos"
+    descends: ClassVar[bool] = False
     bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
     auto_batch: ClassVar[int | None] = 128
     row_products: ClassVar[bool] = True

@@ -10,7 +10,9 @@ from daskkern.data.rows import Rows
 from daskkern.errors import DataError, SpecError
 from daskkern.solvers import NystromSGD, Snapshot, Solver
 from daskkern.training.commits import Commit, Position
+from daskkern.training.held_sample import HeldSample
 from daskkern.training.keeper import Saved
+from daskkern.training.prepare_parts import features_at, some_positions
 from daskkern.training.prepared import Clock, Prepared
 from daskkern.training.resuming import basis_summary
 from daskkern.training.settings import FitSettings
@@ -125,7 +127,9 @@ def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Cl
     plan = BatchPlan.for_rows(rows, min(earlier.plan.batch_size, rows.n_rows), settings.seed)
     clock.stage("targets", f"{rows.n_rows} rows, columns and spectrum as before")
     alpha = earlier.alpha if settings.chooses_alpha else settings.ridge
-    return replace(earlier, plan=plan, stages=tuple(clock.stages), validation=None, alpha=alpha)
+    positions = some_positions(rows.n_rows, settings.seed)
+    held = HeldSample.of(rows, features_at(rows, positions), positions, earlier.targets)
+    return replace(earlier, plan=plan, stages=tuple(clock.stages), validation=None, alpha=alpha, held=held)
 
 
 def _check_same(now: FitSettings, before: FitSettings) -> None:

@@ -28,6 +28,10 @@ from daskkern.training.wishes import Wishes, agree
 REGROUPING = "regrouping"
 """The reason of epochs that have not ended: a gang of other ranks goes on from the commit."""
 
+_INTERRUPTED, _LATE = "interrupted", "max_seconds"
+STOPPED = (_INTERRUPTED, _LATE)
+"""Reasons of epochs that were ended before their time, with the model so far."""
+
 _ASK_EVERY = 8
 _BEST = "best"  # the coefficients with the best validation score, in a snapshot
 _BEST_POINTS = "best_points"  # and their points, where the solver finds them itself
@@ -95,7 +99,7 @@ class Epochs:
                 break
         if self._wished.stop or position.reason:
             self._commit()
-        stopped = "max_seconds" if self._wished.late else "interrupted"
+        stopped = _LATE if self._wished.late else _INTERRUPTED
         reason = stopped if self._wished.stop else position.reason or REGROUPING
         begun = position.epoch - 1 if position.reason else position.epoch
         coef, points = self._result(state)
@@ -132,7 +136,7 @@ class Epochs:
         watched = Watched(float("nan"), float("nan"))
         if self.validation is not None and not self._wished.stop:
             coef, points = self._model(state)
-            watched = self.validation.score(self._with(points), coef, self.comm, self.xp)
+            watched = self.validation.score(with_points(self.problem, points, self.xp), coef, self.comm, self.xp)
         epoch = EpochFinished(
             position.epoch,
             position.loss / max(position.seen, 1),
@@ -260,13 +264,12 @@ class Epochs:
         """
         return self._solver.finish(self.problem, state, self.comm), self._solver.points(self.problem, state)
 
-    def _with(self, points: HostArray | None) -> Problem:
-        """Return the problem whose columns have these points."""
-        if points is None:
-            return self.problem
-        return replace(self.problem, part=self.problem.part.moved(to_device(points, self.xp)))
-
     def _result(self, state: Any) -> tuple[Array, HostArray | None]:
         if self.patience is not None and self.patience.best is not None:
             return self.patience.best, self._best_points
         return self._model(state)
+
+
+def with_points(problem: Problem, points: HostArray | None, xp: ModuleType) -> Problem:
+    """Return the problem whose columns have these points; None for its own."""
+    return problem if points is None else replace(problem, part=problem.part.moved(to_device(points, xp)))

@@ -221,7 +221,7 @@ def _points(results: Sequence[RankResult]) -> Any:
 
 def _onwards(prepared: Prepared, before: Prepared | None, points: Any) -> Prepared:
     """Return the set-up for other rows: points in place of row numbers, and the first plan, whose batches are full."""
-    return replace(prepared, plan=(before or prepared).plan, points=points, indices=None, stages=())
+    return replace(prepared, plan=(before or prepared).plan, points=points, indices=None, stages=(), held=None)
 
 
 def _model(

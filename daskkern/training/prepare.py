@@ -13,11 +13,12 @@ from daskkern.errors import DataError, SpecError
 from daskkern.landmarks import LandmarkSet
 from daskkern.solvers import PCG, EigenPro, NystromSGD
 from daskkern.training.carried import prepare_next
+from daskkern.training.held_sample import HeldSample
 from daskkern.training.penalty import with_penalty
 from daskkern.training.prepare_columns import column_functions, landmarks_of, prepare_columns
 from daskkern.training.prepare_eigenpro import prepare_eigenpro
 from daskkern.training.prepare_nystrom import prepare_nystrom
-from daskkern.training.prepare_parts import fewer_columns, is_all, some_rows
+from daskkern.training.prepare_parts import fewer_columns, is_all, some_positions, some_rows
 from daskkern.training.prepare_rows import prepare_rows
 from daskkern.training.prepared import Clock, Prepared, training_rows
 from daskkern.training.sampling import learn_sampling
@@ -50,9 +51,12 @@ def _prepared(source: Source, settings: FitSettings, held_out: bool, earlier: Pr
     validation = validation_rows(rows.n_rows, settings) if held_out else None
     rows = training_rows(rows, validation)
     targets = learn_targets(rows, settings)
-    settings = replace(settings, kernel=settings.kernel.resolve(some_rows(rows, settings)))
+    sample = some_rows(rows, settings)
+    held = HeldSample.of(rows, sample, some_positions(rows.n_rows, settings.seed), targets)
+    settings = replace(settings, kernel=settings.kernel.resolve(sample))
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}")
-    return with_penalty(_set_up(source, rows, settings, targets, validation, clock), rows, settings, clock)
+    prepared = _set_up(source, rows, settings, targets, validation, clock)
+    return with_penalty(replace(prepared, held=held), rows, settings, clock)
 
 
 def _set_up(

@@ -20,10 +20,14 @@ _HELD_OUT = 2000
 _HELD, _RESOLVE = 51, 54
 
 
+def some_positions(n_rows: int, seed: int) -> IntArray:
+    """Return the numbers, ascending, of the rows of :func:`some_rows`."""
+    k = min(_RESOLVE_ROWS, n_rows)
+    return np.sort(generator(seed, _RESOLVE).choice(n_rows, size=k, replace=False))
+
+
 def some_rows(rows: Rows, settings: FitSettings) -> HostArray:
-    k = min(_RESOLVE_ROWS, rows.n_rows)
-    positions = generator(settings.seed, _RESOLVE).choice(rows.n_rows, size=k, replace=False)
-    return features_at(rows, np.sort(positions))
+    return features_at(rows, some_positions(rows.n_rows, settings.seed))
 
 
 def features_at(rows: Rows, positions: IntArray) -> HostArray:

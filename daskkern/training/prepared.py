@@ -11,6 +11,7 @@ from daskkern.data.subset import RowsWithout, original_numbers
 from daskkern.data.sweep import SweepPlan
 from daskkern.events import StageFinished
 from daskkern.preconditioners import ColumnStatistics, CovarianceState, EigenProState, NystromState
+from daskkern.training.held_sample import HeldSample
 from daskkern.training.sampling import Sampling
 from daskkern.training.targets import Targets
 
@@ -44,6 +45,8 @@ class Prepared:
         Weights with which the landmarks stand for all rows, where their rule has them.
     alpha : float
         The penalty, as a number also where it was chosen.
+    held : HeldSample or None
+        Training rows on which the end of the fit is compared with its beginning.
     """
 
     basis: KernelBasis
@@ -59,6 +62,7 @@ class Prepared:
     sampling: Sampling | None = None
     importance: HostArray | None = None
     alpha: float = 0.0
+    held: HeldSample | None = None
 
     def row_numbers(self) -> IntArray | None:
         """Return the numbers in the source of the rows that the columns are, or None."""

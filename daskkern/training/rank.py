@@ -26,6 +26,7 @@ from daskkern.preconditioners import ColumnStatistics
 from daskkern.solvers import NYTRO, PCG, Direct, Falkon, Problem
 from daskkern.training.columns import column_setup, own_rows, solver_setup
 from daskkern.training.commits import Commit, latest_of_all
+from daskkern.training.divergence import compare, reference_of
 from daskkern.training.epochs import REGROUPING, Epochs
 from daskkern.training.feed import Feed
 from daskkern.training.keeper import Safety, open_keeper
@@ -163,10 +164,12 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     feed = _feed(task, prepared, rows, problem, comm, desk, xp)
     with closing(feed), open_keeper(task.safety, desk.vault, comm.rank, desk.emit) as keeper:
         limit_s = _limit(settings, prepared)
+        reference = reference_of(prepared.held, settings, problem, saved, comm, xp)
         epochs = Epochs(comm, settings, problem, feed, validation, desk, keeper, xp, report, limit_s, started)
         ended = epochs.run(saved)
     if ended.reason == REGROUPING:
         return Regroup()
+    compare(reference, ended, settings.solver.descends, desk)
     desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch))
     saved_bytes = keeper.last if comm.rank == 0 else None
     history = ended.history if comm.rank == 0 else ()
