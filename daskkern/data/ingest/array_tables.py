@@ -4,9 +4,11 @@ import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -16,6 +18,8 @@ from daskkern.data.ingest.tables import Parts, Piece, Request, Table, block_rows
 from daskkern.data.layout import stored_dtype
 from daskkern.errors import DataError
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -88,8 +92,10 @@ class _Archive:
         X, y, weight = self._array(f"X{suffix}"), self._target(suffix), self._weight(suffix)
         assert X is not None
         table, notes = _table(str(self._path), X, y, weight)
-        rows = _guarded(self._path, table)
-        return replace(table, task_hint=self._task(), pieces=lambda: rows(0), pieces_from=rows, starts=(0,)), notes
+        rows = _guarded(self._path, table.rows_from)
+        whole = replace(table, task_hint=self._task(), pieces=lambda: rows(0), pieces_from=rows, starts=(0,))
+        targets = table.targets
+        return replace(whole, targets=None if targets is None else _guarded(self._path, targets)), notes
 
     def _target(self, suffix: str) -> StoredArray | None:
         asked = self._request.target
@@ -174,6 +180,7 @@ def _table(
         has_weight=weight is not None,
         pieces=lambda: _pieces(source, X, y, weight, 0),
         pieces_from=lambda start: _pieces(source, X, y, weight, start),
+        targets=partial(_targets, y) if y is not None and t == 1 else None,
     )
     flattened = f"{X.name}: rows of shape {shape[1:]} were flattened to {d} features"
     return table, (flattened,) if len(shape) > 2 else ()
@@ -189,6 +196,12 @@ def _pieces(
             targets, weights = (next(stream, None) for stream in streams[1:])
             yield Piece(source, first, block.reshape(len(block), -1), _as_targets(targets), weights)
             first += len(block)
+
+
+def _targets(y: StoredArray) -> Iterator[HostArray]:
+    with closing(y.blocks(block_rows(y.header.row_bytes))) as blocks:
+        for block in blocks:
+            yield block.reshape(-1)
 
 
 def _open_blocks(stack: ExitStack, array: StoredArray | None, rows: int, first: int) -> Iterator[HostArray]:
@@ -207,12 +220,12 @@ def _as_targets(y: HostArray | None) -> HostArray | None:
     return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
 
 
-def _guarded(path: Path, table: Table) -> Callable[[int], Iterator[Piece]]:
-    """Return the rows of `table` from any on, with damage that shows only while inflating told as a sentence."""
+def _guarded(path: Path, read: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+    """Return `read` with damage that shows only while inflating told as a sentence."""
 
-    def guarded(start: int) -> Iterator[Piece]:
+    def guarded(*arguments: P.args, **named: P.kwargs) -> Iterator[T]:
         try:
-            yield from table.rows_from(start)
+            yield from read(*arguments, **named)
         except _DAMAGE as error:
             raise _damaged(path, error) from error
 

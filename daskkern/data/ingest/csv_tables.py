@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from daskkern.arrays import HostArray
 from daskkern.data.ingest.arrow import piece_of
 from daskkern.data.ingest.categories import Encoder, missing_like, note_on_texts, plain_encoding, survey_categories
 from daskkern.data.ingest.columns_choice import Columns, check_same_columns, choose_columns
@@ -161,6 +162,7 @@ class _File:
             target_names=columns.targets or None,
             encoding=encoder.recorded,
             starts=(0,),
+            targets=(lambda: self._target(columns.targets[0])) if kinds == ("float",) else None,
         )
 
     def _pieces(self, columns: Columns, kinds: tuple[TargetKind, ...], encoder: Encoder) -> Iterator[Piece]:
@@ -173,6 +175,10 @@ class _File:
                 X = encoder.features(part, np.dtype(np.float64), str(self.path), first)
                 yield piece_of(part, X, columns, str(self.path), first)
                 first += part.num_rows
+
+    def _target(self, name: str) -> Iterator[HostArray]:
+        for batch in self.batches({name: pa.float64()}, [name]):
+            yield batch.column(0).to_numpy(zero_copy_only=False)
 
     def batches(self, types: dict[str, pa.DataType], wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the wanted columns block by block; what Arrow complains about becomes a sentence."""

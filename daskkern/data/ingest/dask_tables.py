@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,8 @@ def open_frame(frame: Any, request: Request) -> Parts:
             yield from after(table.combine_chunks().to_batches(max_chunksize=rows), start)
             start = max(0, start - table.num_rows)
 
-    return open_typed([TypedFile(Path("the dask dataframe"), None, schema, batches)], request)
+    parts = open_typed([TypedFile(Path("the dask dataframe"), None, schema, batches)], request)
+    return replace(parts, train=replace(parts.train, targets=None))  # another pass would compute everything twice
 
 
 def _aligned(array: Any, X: Any, name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.backend.tiles import slices
 from daskkern.data.csr import FeatureRows
 from daskkern.data.csr_store import CsrReader
 from daskkern.data.ingest.keyed_choice import (
@@ -126,6 +127,7 @@ class _Layout:
             target_names=tuple(name.rpartition("/")[2] for name in self.targets) if self.names else None,
             is_sparse=self.is_sparse,
             pieces_from=self._pieces,
+            targets=self._target if kind == "float" and self.n_targets == 1 else None,
         )
 
     def _pieces(self, start: int) -> Iterator[Piece]:
@@ -147,6 +149,12 @@ class _Layout:
                     None if weight is None else weight.read(start, stop),
                 )
                 start = stop
+
+    def _target(self) -> Iterator[HostArray]:
+        with self.file.open() as root:
+            column = column_of(root, self.targets[0], self.file.path)
+            for rows in slices(self.n_rows, block_rows(column.dtype.itemsize)):
+                yield column.read(rows.start, rows.stop).reshape(-1)
 
     def _step(self, root: Node) -> int:
         """Return how many rows are read at once: whole chunks of the file, about 8 MiB."""

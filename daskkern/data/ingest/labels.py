@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
+from daskkern.data.ingest.whole_numbers import FEW, is_whole
 from daskkern.data.schema import ClassLabel
 from daskkern.errors import DataError
 
@@ -18,7 +19,8 @@ class LabelCoder:
     Parameters
     ----------
     limit : int or None
-        Most labels, see :data:`AUTO_LIMIT`; None when the user asked for classes.
+        Most labels, see :data:`AUTO_LIMIT`; None when the user asked for classes. Then more than
+        :data:`~daskkern.data.ingest.whole_numbers.FEW` numbers with fractions among them are refused.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -31,6 +33,8 @@ class LabelCoder:
         known = [self._codes.setdefault(label, len(self._codes)) for label in unique.tolist()]
         if self._limit is not None and len(known) and len(self._codes) > self._limit:
             raise too_many(f"more than {self._limit} different values")
+        if self._limit is None and len(self._codes) > FEW and unique.dtype.kind == "f" and not is_whole(unique):
+            raise no_classes(f"more than {FEW} different values, and fractions among them")
         return np.asarray(known, np.int64)[inverse]
 
     @property
@@ -85,6 +89,14 @@ class KnownLabels:
                 f"{', ...' if len(self._codes) > 5 else ''}); remove those rows or move some to the training part"
             )
         return np.asarray([self._codes[label] for label in unique.tolist()], np.int64)[inverse]
+
+
+def no_classes(found: str) -> DataError:
+    """Return the refusal of a target that classes were asked for, though its values are not those of classes."""
+    return DataError(
+        f"--task classification was given, but the target has {found}; classes are few values that several rows "
+        "share: say --task regression, or choose another --target"
+    )
 
 
 def too_many(found: str) -> DataError:

@@ -67,7 +67,9 @@ def ingest(
         Target columns of a table, or the entry of an npz. Required for tables; ``()`` says there is none.
     task : str
         ``"auto"``, ``"classification"`` or ``"regression"``. Auto: an npz entry ``task`` decides; else strings,
-        truth values and integers are classes and floats are quantities.
+        truth values and integers are classes, and so are floats that are at most 20 different whole numbers; other
+        floats, and all floats of dask collections, are quantities. Values that hardly repeat are refused as classes,
+        also where those were asked for.
     scale : str
         Scaling to record, applied on load: ``"standard"``, ``"minmax"``, ``"maxabs"``, ``"unit_variance"`` or
         ``"none"``. Sparse rows allow the last three, which shift nothing.

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.csr import FeatureRows
 from daskkern.data.ingest.keeping import Keeper
-from daskkern.data.ingest.labels import AUTO_LIMIT, KnownLabels, LabelCoder, too_many
+from daskkern.data.ingest.labels import AUTO_LIMIT, KnownLabels, LabelCoder, no_classes, too_many
 from daskkern.data.ingest.tables import Table
 from daskkern.data.ingest.targets import Decision
 from daskkern.data.ingest.values import features_of, labels_of, quantities_of, weights_of
@@ -121,8 +121,9 @@ class Stream:
 
 def check_classes(classes: tuple[ClassLabel, ...], decision: Decision, n_rows: int, table: Table) -> None:
     """Raise DataError unless the labels of all rows look like classes, two at least."""
-    if decision.guessed and len(classes) > max(2, n_rows // 2):
-        raise too_many(f"{len(classes)} different values in {n_rows} rows")
+    if len(classes) > max(2, n_rows // 2):
+        found = f"{len(classes)} different values in {n_rows} rows"
+        raise too_many(found) if decision.guessed else no_classes(found)
     if len(classes) < 2:
         raise DataError(
             f"every row of {table.source} has the same label {classes[0]!r}; classification needs two classes"

@@ -59,6 +59,7 @@ class Table:
 
     `pieces_from(start)`, where a format has it, starts one at a later row without reading those before. That is
     cheap at the rows `starts` only, such as those where a file or a row group begins; None means at any row.
+    `targets()`, where a format has it, passes over a single target (m,) without reading features.
     """
 
     source: str
@@ -76,6 +77,7 @@ class Table:
     encoding: Encoding | None = None
     pieces_from: Callable[[int], Iterator[Piece]] | None = None
     starts: tuple[int, ...] | None = None
+    targets: Callable[[], Iterator[HostArray]] | None = None
 
     def rows_from(self, start: int) -> Iterator[Piece]:
         """Start a pass at row `start`: at once where the format allows, else by reading over what comes before."""
@@ -138,7 +140,15 @@ def concatenate(tables: Sequence[Table]) -> Table:
         pieces=lambda: pieces_from(0),
         pieces_from=pieces_from if len(counts) == len(tables) else None,
         starts=_starts(tables),
+        targets=_joined_targets(tables),
     )
+
+
+def _joined_targets(tables: Sequence[Table]) -> Callable[[], Iterator[HostArray]] | None:
+    passes = [table.targets for table in tables if table.targets is not None]
+    if len(passes) < len(tables):
+        return None
+    return lambda: (y for targets in passes for y in targets())
 
 
 def _starts(tables: Sequence[Table]) -> tuple[int, ...] | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from daskkern.data.ingest.tables import Table
+from daskkern.data.ingest.whole_numbers import n_few_whole_numbers
 from daskkern.data.schema import Task
 from daskkern.errors import DataError, SpecError
 
@@ -60,7 +61,12 @@ def _decide(table: Table, asked: str) -> Decision:
     if table.n_targets > 1:
         return Decision("regression", f"there are {table.n_targets} targets", guessed=True)
     if table.target_kind == "float":
-        return Decision("regression", "the target holds floats", guessed=True)
+        n_values = n_few_whole_numbers(table)
+        if not n_values:
+            return Decision("regression", "the target holds floats", guessed=True)
+        target = f"target {table.target_names[0]!r}" if table.target_names else "the target"
+        reason = f"{target} has {n_values} whole-number values; say --task regression for a regression"
+        return Decision("classification", reason, guessed=True)
     kinds = {"text": "strings", "truth": "truth values", "integer": "integers"}
     return Decision("classification", f"the target holds {kinds[table.target_kind]}", guessed=True)
 

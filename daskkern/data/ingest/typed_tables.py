@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from daskkern.arrays import HostArray
 from daskkern.data.ingest.arrow import is_number, is_text, piece_of
 from daskkern.data.ingest.categories import Encoder, missing_like, note_on_texts, plain_encoding, survey_categories
 from daskkern.data.ingest.columns_choice import Columns, check_same_columns, choose_columns
@@ -116,7 +117,12 @@ class _Reader:
             feature_names=self.encoder.feature_names,
             target_names=self.columns.targets or None,
             encoding=self.encoder.recorded,
+            targets=self._target if kinds == ["float"] else None,
         )
+
+    def _target(self) -> Iterator[HostArray]:
+        for batch in self.file.batches(self.columns.targets, _SURVEY_ROWS, 0):
+            yield batch.column(0).to_numpy(zero_copy_only=False)
 
     def _dtype(self) -> "np.dtype[np.generic]":
         """Return the dtype that holds every feature as it comes; missing numbers need one that has NaN."""
