@@ -29,8 +29,8 @@ class Landmarks:
     selector : str or LandmarkSelector
         How they are chosen.
     points : (p, d) array, optional
-        Your own landmarks, in the units of the features as training sees them (after a store's scaling); `n` and
-        `selector` are then not used.
+        Your own landmarks, in the units of the rows that are given to the fit (of a store that was scaled at ingestion:
+        after that); a scaling that the fit learns is applied to them, too. `n` and `selector` are then not used.
     """
 
     name: ClassVar[str] = "landmarks"

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daskkern.arrays import HostArray
+from daskkern.data.columns import Scaling
 from daskkern.data.csr import FeatureRows, as_csr, is_sparse
 from daskkern.data.rows import Rows
 from daskkern.data.schema import ClassLabel
@@ -28,6 +29,8 @@ class ArrayRows(Rows):
         Of the blocks of ``X``.
     chunk_rows : int
         Granularity of shuffling.
+    scaling : Scaling or None
+        Applied to blocks as they are read.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class ArrayRows(Rows):
         classes: Sequence[ClassLabel] | None = None,
         dtype: npt.DTypeLike = np.float32,
         chunk_rows: int = 4096,
+        scaling: Scaling | None = None,
     ) -> None:
         if X.ndim != 2 or X.dtype.kind not in "fiub":
             raise DataError(f"X is {X.dtype} of shape {X.shape}; a table of real numbers (rows, features) was expected")
@@ -60,9 +64,10 @@ class ArrayRows(Rows):
             y = y[:, None]  # (n, 1)
         self.n_targets = 0 if y is None else 1 if y.ndim == 1 else y.shape[1]
         self._X, self._y, self._weight = X, y, weight
+        self._scaling = Scaling() if scaling is None else scaling
 
     def _read_features(self, start: int, stop: int) -> FeatureRows:
-        return self._X[start:stop].astype(self.dtype, copy=False)
+        return self._scaling.apply(self._X[start:stop], self.dtype)
 
     def _read_targets(self, start: int, stop: int) -> HostArray:
         assert self._y is not None

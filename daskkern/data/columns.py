@@ -15,8 +15,10 @@ from daskkern.arrays import FloatArray, HostArray
 from daskkern.data.csr import CsrRows, FeatureRows, divide_columns, is_sparse
 from daskkern.errors import SpecError
 
-ScalingKind: TypeAlias = Literal["standard", "minmax", "maxabs", "unit_variance", "none"]
+ScalingKind: TypeAlias = Literal["standard", "minmax", "maxabs", "unit_variance", "none", "auto", "robust"]
 SCALING_KINDS: tuple[ScalingKind, ...] = ("standard", "minmax", "maxabs", "unit_variance", "none")
+RECORDED_KINDS: tuple[ScalingKind, ...] = (*SCALING_KINDS, "auto", "robust")
+"""Also those that a fit learns, which need more than moments and range; see :mod:`daskkern.data.learned_scaling`."""
 SPARSE_SCALINGS: tuple[ScalingKind, ...] = ("maxabs", "unit_variance", "none")
 """Those that shift nothing, so that zeros stay zeros and sparse rows sparse."""
 
@@ -181,7 +183,8 @@ class Scaling:
         if self.kind == "none":
             return X.astype(dtype, copy=False)
         if is_sparse(X):
-            check_sparse_scaling(self.kind)
+            if self.shifts:
+                check_sparse_scaling(self.kind)
             return divide_columns(X, self._vectors[1], dtype)
         wide = X.dtype == np.float64 or (X.dtype.kind in "iu" and X.dtype.itemsize > 2)
         scaled = X.astype(np.float64 if wide else dtype, copy=not overwrite)
@@ -189,6 +192,11 @@ class Scaling:
         scaled -= shift.astype(scaled.dtype)
         scaled /= scale.astype(scaled.dtype)
         return scaled.astype(dtype, copy=False)
+
+    @property
+    def shifts(self) -> bool:
+        """Whether a zero may become another number, so that sparse rows cannot stay sparse."""
+        return self.kind not in SPARSE_SCALINGS and any(self.shift)
 
     @cached_property
     def _vectors(self) -> tuple[FloatArray, FloatArray]:
@@ -203,7 +211,8 @@ def check_scaling_kind(kind: str) -> None:
 
 def check_sparse_scaling(kind: str) -> None:
     """Raise SpecError unless a scaling of this kind keeps sparse rows sparse."""
-    check_scaling_kind(kind)
+    if kind not in RECORDED_KINDS:
+        check_scaling_kind(kind)
     if kind not in SPARSE_SCALINGS:
         raise SpecError(
             f"scale {kind!r} was asked of sparse rows, but it shifts columns, which would make every zero a number; "

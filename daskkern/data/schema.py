@@ -14,7 +14,7 @@ import numpy as np
 
 from daskkern.arrays import FloatArray
 from daskkern.data.attributes import Attributes, is_whole
-from daskkern.data.columns import SCALING_KINDS, SPARSE_SCALINGS, WIDE, ColumnStatistics, Scaling, ScalingKind
+from daskkern.data.columns import RECORDED_KINDS, SPARSE_SCALINGS, WIDE, ColumnStatistics, Scaling, ScalingKind
 from daskkern.data.encoding import Encoding, encoding_from_json, feature_names_of
 from daskkern.errors import StoreError
 
@@ -204,15 +204,15 @@ class _Reader(Attributes):
 
     def _scaling(self, width: int, sparse: bool) -> Scaling:
         entry = self.mapping("scaling")
-        kind: ScalingKind | None = next((k for k in SCALING_KINDS if k == entry.get("kind")), None)
+        kind: ScalingKind | None = next((k for k in RECORDED_KINDS if k == entry.get("kind")), None)
         if kind is None:
-            self.refuse("scaling", f"kind {entry.get('kind')!r:.80} is none of {SCALING_KINDS}")
+            self.refuse("scaling", f"kind {entry.get('kind')!r:.80} is none of {RECORDED_KINDS}")
         length = 0 if kind == "none" else width
         shift = self.values("scaling", entry.get("shift"), float, length)
         scale = self.values("scaling", entry.get("scale"), float, length)
         if any(value <= 0 for value in scale):
             self.refuse("scaling", "a scale is not positive")
-        if sparse and kind not in SPARSE_SCALINGS:
+        if sparse and kind not in SPARSE_SCALINGS and any(shift):
             self.refuse("scaling", f"{kind} shifts columns, which sparse rows do not allow")
         return Scaling(kind, shift, scale)
 

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.array_rows import check_codes, float_dtype
+from daskkern.data.columns import Scaling
 from daskkern.data.csr import FeatureRows
 from daskkern.data.csr_store import CsrReader
 from daskkern.data.rows import ALL, Fields, RowBlock, Rows
@@ -23,15 +24,17 @@ class StoreRows(Rows):
         From :func:`daskkern.data.store.open_store`.
     dtype : dtype
         Of the blocks of ``X``: float32 or float64.
+    scaling : Scaling or None
+        To be applied in place of the recorded one.
     """
 
-    def __init__(self, store: Store, dtype: npt.DTypeLike = np.float32) -> None:
+    def __init__(self, store: Store, dtype: npt.DTypeLike = np.float32, scaling: Scaling | None = None) -> None:
         info = store.info
         self.dtype = float_dtype(dtype)
         self.n_rows, self.n_features, self.n_targets = info.n_rows, info.n_features, info.n_targets
         self.chunk_rows = info.chunk_rows
         self.task, self.classes, self.has_weight = info.task, info.classes, info.has_weight
-        self._scaling, self._path = info.scaling, store.path
+        self._scaling, self._path = info.scaling if scaling is None else scaling, store.path
         self._ranges: bool | None = None  # asked once, when it is needed
         self._csr = (
             CsrReader(store.csr_parts(), info.n_features, f"X of the store {store.path}") if info.is_sparse else None

@@ -183,7 +183,7 @@ class StoreWriter:
 
     def set_scaling(self, scaling: Scaling) -> None:
         """Record this scaling rather than one of these rows: a test store is loaded like its training store."""
-        if self._incoming.sparse:
+        if self._incoming.sparse and scaling.shifts:
             check_sparse_scaling(scaling.kind)
         self._scaling = scaling
 

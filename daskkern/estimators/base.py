@@ -76,6 +76,7 @@ class KernelEstimator(BaseEstimator):
             sampling=self.sampling,
             max_seconds=self.max_seconds,
             virtual_shards=self.virtual_shards,
+            scale=self.scale,
         )
 
     def _why_no_other_rows(self) -> str:

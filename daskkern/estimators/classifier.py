@@ -95,6 +95,12 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     monitor : "auto", "loss" or "score"
         What early stopping watches on the validation rows: the mean loss, or accuracy. "auto" is the loss for
         "logistic" and "multinomial_logistic", whose probabilities accuracy says little of, and else accuracy.
+    scale : "auto", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
+        How features are scaled, so that their units do not matter; the model remembers it, and applies it to whatever
+        it predicts. "auto" is "standard", but that features of two values are divided by their distance, features
+        that are nearly always the same, or have very heavy tails, by a spread that these do not distort, and that
+        sparse rows are not centred. It leaves alone stores that were scaled at ingestion, and all rows where the
+        kernel has a number in the units of the features, such as ``"gaussian:5"``. None takes features as they are.
 
     Attributes
     ----------
@@ -103,6 +109,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     classes_ : (n_classes,) array
     dual_coef_ : (p, c) array
     landmarks_ : (p, d) array
+        In the units of the scaled features; ``model_.scaling`` tells them.
     landmark_indices_ : (p,) array or None
         Row numbers of the landmarks.
     history_ : History
@@ -146,6 +153,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         virtual_shards: int | None = None,
         callbacks: Sequence[Listener] | None = None,
         monitor: str = "auto",
+        scale: str | None = "auto",
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -174,6 +182,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.virtual_shards = virtual_shards
         self.callbacks = callbacks
         self.monitor = monitor
+        self.scale = scale
 
     def fit(
         self,

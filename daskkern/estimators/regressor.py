@@ -55,6 +55,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         An exception of one ends the fit.
     monitor : "auto", "loss" or "score"
         What early stopping watches on the validation rows: the mean loss, or R2, which "auto" stands for.
+    scale : "auto", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
+        How features are scaled; as in :class:`daskkern.KernelClassifier`.
 
     Attributes
     ----------
@@ -93,6 +95,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         virtual_shards: int | None = None,
         callbacks: Sequence[Listener] | None = None,
         monitor: str = "auto",
+        scale: str | None = "auto",
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -121,6 +124,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self.virtual_shards = virtual_shards
         self.callbacks = callbacks
         self.monitor = monitor
+        self.scale = scale
 
     def fit(
         self,

@@ -58,6 +58,10 @@ class Composite(Kernel):
         return first if all(other == first for other in others) else None
 
     @property
+    def has_units(self) -> bool:
+        return any(member.has_units for member in self.members)
+
+    @property
     def is_shift_invariant(self) -> bool:
         return all(member.is_shift_invariant for member in self.members)
 

@@ -86,6 +86,11 @@ class Kernel(ABC):
         return ()
 
     @property
+    def has_units(self) -> bool:
+        """Whether a parameter is a number in the units of the features: rows in other units need another one."""
+        return False
+
+    @property
     def is_shift_invariant(self) -> bool:
         """Whether the kernel depends on ``x - z`` only."""
         return self.program.symbols <= {"squared_distance", "distance"}

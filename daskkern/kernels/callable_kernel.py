@@ -56,6 +56,10 @@ class CallableKernel(Kernel):
                 raise SpecError(f"the kernel {self.label!r} was asked with {given!r:.60}, which is no function")
 
     @property
+    def has_units(self) -> bool:
+        return True  # nobody knows; the function is given rows as they are
+
+    @property
     def coordinates(self) -> Hashable:
         return None
 

@@ -40,6 +40,10 @@ class Polynomial(Kernel):
             raise SpecError(f"coef0={self.coef0!r} was asked of the polynomial kernel; give a number >= 0")
         object.__setattr__(self, "degree", int(degree))
 
+    @property
+    def has_units(self) -> bool:
+        return self.gamma is not None
+
     def formula(self, pair: Pair) -> Expression:
         if self.gamma is None:
             raise SpecError("the polynomial kernel's gamma waits for data: call kernel.resolve(rows) first")

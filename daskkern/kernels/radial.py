@@ -91,6 +91,10 @@ class RadialKernel(Kernel):
         return replace(self, length_scale=median_distance(self.transform(sample[:MEDIAN_ROWS].astype(np.float64))))
 
     @property
+    def has_units(self) -> bool:
+        return self.metric is not None or not isinstance(self.length_scale, str)
+
+    @property
     def coordinates(self) -> Hashable:
         return (self._applied, self.metric) if self._map is not None else ()
 

@@ -175,7 +175,9 @@ class KernelModel:
         out = np.empty((X.shape[0], self.coef.shape[1] // each), self.coef.dtype)
         for rows in slices(X.shape[0], _BLOCK_ROWS):
             with np.errstate(all="ignore"):  # what overflows is refused below, by its row
-                block = X[rows]
+                block: Any = X[rows]
+                if is_sparse(block) and self.scaling.shifts and not scaled:
+                    block = block.toarray()  # the points are dense too
                 cast = (
                     block.astype(self.points.dtype, copy=False)
                     if scaled

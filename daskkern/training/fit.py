@@ -39,6 +39,7 @@ from daskkern.training.prepare import prepare
 from daskkern.training.prepared import Prepared
 from daskkern.training.rank import RankResult, RankTask, run_rank
 from daskkern.training.resuming import named
+from daskkern.training.scaling import with_scaling
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source, data_card, describe
 from daskkern.training.validation import check_comparable
@@ -159,6 +160,8 @@ def _local(
     if namespace_for(settings.device) is np:
         check_before(source, settings, holds_out(settings, validation), shards, max(1, threads // shards), budget)
     prepared = prepare(source, settings, holds_out(settings, validation), before)
+    source = with_scaling(source, prepared.scaling)
+    validation = None if validation is None else with_scaling(validation, prepared.scaling)
     summary = summarise(prepared, settings)
     device = device_memory(settings.device)
     device = None if device is None else device // shards
@@ -243,7 +246,7 @@ def _model(
         loss=settings.loss.spec(),
         task="classification" if targets.n_classes else "regression",
         classes=info.classes,
-        scaling=info.scaling,
+        scaling=prepared.scaling,
         target_shift=targets.shift,
         target_scale=targets.scale,
         feature_names=info.feature_names,
@@ -255,7 +258,7 @@ def _model(
             "settings": settings.summary(),
             **history.to_json(),
             "reason": "" if history.finished is None else history.finished.reason,
-            "data": data_card(source),
+            "data": data_card(source) | {"scaling": prepared.scaling.kind},
             "environment": environment(),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         },

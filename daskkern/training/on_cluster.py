@@ -35,6 +35,7 @@ from daskkern.training.prepare import prepare
 from daskkern.training.prepared import Prepared
 from daskkern.training.rank import RankResult, RankTask, run_rank
 from daskkern.training.rooms import Room, check_reach, check_rooms, cluster_plan, rooms_of, tightest_plan
+from daskkern.training.scaling import with_scaling
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import RemoteValue, Source
 
@@ -148,6 +149,8 @@ def _fit_admitted(
         prepared: Prepared = _outcome(
             client, client.submit(_unwrap, ticket, key=task_name("prepared"), pure=False), lease.card, gang.idle_s
         )
+        source = with_scaling(source, prepared.scaling)
+        validation = None if validation is None else with_scaling(validation, prepared.scaling)
         summary = summarise(prepared, settings)
 
         def decide(lease: Lease) -> MemoryPlan:

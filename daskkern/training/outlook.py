@@ -26,6 +26,7 @@ from daskkern.training.prepare_columns import covariance_rows
 from daskkern.training.prepare_eigenpro import default_subsample, projection_window
 from daskkern.training.prepare_rows import pass_batch
 from daskkern.training.prepared import Prepared
+from daskkern.training.scaling import scales_features
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 from daskkern.training.targets import check_loss
@@ -56,6 +57,7 @@ def check(settings: FitSettings, source: Source) -> None:
     """Raise SpecError for settings that cannot fit this source, before anything is started."""
     if source.info.task is not None:
         check_loss(settings.loss, source.info.task)
+    scales_features(settings, source)
     check_fit(settings.solver, settings.loss, settings.basis.name)
     if isinstance(settings.solver, NystromSGD) and settings.solver.mode == "stored" and settings.sampling != "uniform":
         raise SpecError(

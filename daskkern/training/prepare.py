@@ -22,6 +22,7 @@ from daskkern.training.prepare_parts import fewer_columns, is_all, some_position
 from daskkern.training.prepare_rows import prepare_rows
 from daskkern.training.prepared import Clock, Prepared, training_rows
 from daskkern.training.sampling import learn_sampling
+from daskkern.training.scaling import learn_scaling, scaled_points, with_scaling
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 from daskkern.training.targets import Targets, learn_targets
@@ -37,7 +38,9 @@ def prepare(source: Source, settings: FitSettings, held_out: bool, earlier: Prep
     or by Dask's threads in this process.
     """
     try:
-        return _prepared(source, settings, held_out, earlier)
+        scaling = learn_scaling(source, settings) if earlier is None else earlier.scaling
+        settings = replace(settings, basis=scaled_points(settings.basis, source, scaling))
+        return replace(_prepared(with_scaling(source, scaling), settings, held_out, earlier), scaling=scaling)
     finally:
         give_back_memory(namespace_with(settings.device, 0))
 

@@ -1,10 +1,11 @@
 """What all ranks need to know before they start."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.basis import KernelBasis
+from daskkern.data.columns import Scaling
 from daskkern.data.plan import BatchPlan
 from daskkern.data.rows import Rows
 from daskkern.data.subset import RowsWithout, original_numbers
@@ -47,6 +48,8 @@ class Prepared:
         The penalty, as a number also where it was chosen.
     held : HeldSample or None
         Training rows on which the end of the fit is compared with its beginning.
+    scaling : Scaling
+        Applied to the rows: the source's own, or one that was learned.
     """
 
     basis: KernelBasis
@@ -63,6 +66,7 @@ class Prepared:
     importance: HostArray | None = None
     alpha: float = 0.0
     held: HeldSample | None = None
+    scaling: Scaling = field(default_factory=Scaling)
 
     def row_numbers(self) -> IntArray | None:
         """Return the numbers in the source of the rows that the columns are, or None."""

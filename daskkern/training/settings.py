@@ -20,6 +20,7 @@ BATCH_ELEMENTS = 1 << 26
 and with it the model - does not depend on the machine or the number of workers."""
 MAX_BATCH = 16_384
 KEEP_WAYS = ("auto", "memory", "disk", "never")
+SCALES = ("auto", "standard", "robust", "minmax", "maxabs", "unit_variance")
 SAMPLING_WAYS = ("uniform", "weighted", "balanced")
 MONITORS = ("auto", "loss", "score")
 
@@ -81,6 +82,9 @@ class FitSettings:
     device : "cpu", "gpu" or "auto"
     class_weight : "balanced", mapping from label to weight, or None
     early_stopping : EarlyStopping or None
+    scale : "auto", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
+        The scaling of the features that the fit learns and the model records, where ingestion recorded none; None
+        takes them as they are. See :func:`daskkern.training.scaling.scales_features` for what "auto" leaves alone.
     fit_intercept : bool
         Regression: train on targets minus their mean, and add it again.
     memory_budget : int or None
@@ -134,6 +138,7 @@ class FitSettings:
     max_seconds: float | None = None
     virtual_shards: int | None = None
     behind: int = 0
+    scale: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.basis, BasisSpec):
@@ -169,6 +174,8 @@ class FitSettings:
             object.__setattr__(self, "keep_blocks", "never")
         if self.solver.moves and self.keep_blocks == "auto":  # kernel values go with the points that they are of
             object.__setattr__(self, "keep_blocks", "never")
+        if self.scale is not None and self.scale not in SCALES:
+            raise SpecError(f"scale={self.scale!r} was asked; choose one of {', '.join(SCALES)}, or None")
         if self.sampling not in SAMPLING_WAYS:
             raise SpecError(f"sampling={self.sampling!r} was asked; choose one of {', '.join(SAMPLING_WAYS)}")
         if self.sampling != "uniform" and isinstance(self.basis, AllRows):
@@ -251,6 +258,7 @@ class FitSettings:
             "class_weight": weights,
             "early_stopping": early,
             "fit_intercept": bool(self.fit_intercept),
+            "scale": self.scale,
             "sampling": self.sampling,
             "max_seconds": None if self.max_seconds is None else float(self.max_seconds),
             **({} if self.virtual_shards is None else {"virtual_shards": int(self.virtual_shards)}),

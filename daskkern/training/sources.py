@@ -98,7 +98,7 @@ class StoreSource(Source):
         return cls(location, known)
 
     def open(self, dtype: str) -> Rows:
-        return StoreRows(open_store(self.location), dtype)
+        return StoreRows(open_store(self.location), dtype, self.info.scaling)
 
     def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
         del client
@@ -121,7 +121,8 @@ class ArraySource(Source):
     info: SourceInfo
 
     def open(self, dtype: str) -> Rows:
-        return ArrayRows(self.X, self.y, weight=self.weight, classes=self.info.classes, dtype=dtype)
+        info = self.info
+        return ArrayRows(self.X, self.y, weight=self.weight, classes=info.classes, dtype=dtype, scaling=info.scaling)
 
     def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
         step = 4096
@@ -233,13 +234,13 @@ class BlockRows(Rows):
         self.classes, self.has_weight = info.classes, source.has_weight
         self.dtype = np.dtype(dtype)
         self.n_stored = info.n_stored
-        self._blocks = source.blocks
+        self._blocks, self._scaling = source.blocks, info.scaling
         self._starts: IntArray = np.concatenate([[0], np.cumsum(source.sizes)]).astype(np.int64)
         self._cache: OrderedDict[int, Triple] = OrderedDict()
         self._lock = threading.Lock()
 
     def _read_features(self, start: int, stop: int) -> HostArray:
-        return self._join(start, stop, lambda triple: triple[0]).astype(self.dtype, copy=False)
+        return self._scaling.apply(self._join(start, stop, lambda triple: triple[0]), self.dtype)
 
     def _read_targets(self, start: int, stop: int) -> HostArray:
         return self._join(start, stop, lambda triple: triple[1])

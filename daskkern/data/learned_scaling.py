@@ -1,0 +1,107 @@
+"""Scalings that make a model independent of the units of each feature, learned from moments and a sample of rows.
+
+A feature is divided by the spread of those values that say something. For most features that is the standard
+deviation. Four kinds of feature need another number, which multiplies with the unit of the feature like the first:
+
+- Where nearly all rows have one and the same value (a word that few texts have, a pixel of the border), the standard
+  deviation shrinks with the share q of the other rows, and these would outweigh all else. Below a q of 1/20, it is
+  divided by the root of 20 q: other values then lie about as far from the common one as with a q of 1/20.
+- Two values, as categories have, lie 1 apart.
+- Where the tails are so heavy that the standard deviation says nothing of the bulk, the width of the bulk is taken.
+- A feature of one value says nothing: it is divided by a number so large that it never counts.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import FloatArray
+from daskkern.backend.tiles import slices
+from daskkern.data.columns import ColumnStatistics, Scaling, ScalingKind
+from daskkern.data.csr import FeatureRows, is_sparse
+
+LEARNED_KINDS: tuple[ScalingKind, ...] = ("auto", "robust")
+IGNORED = 1e30
+"""The scale of features of one value: finite, and beyond all that may be met later."""
+_RARE = 0.05  # share of rows below which values that differ from the common one are rare
+_HEAVY = 20.0  # standard deviations of a feature to widths of its bulk: 1 of normal values, below 3 of exponential ones
+_LEVELS = ((0.25, 1.349), (0.1, 2.563), (0.05, 3.290), (0.02, 4.107))  # a normal variable is that wide between them
+_ROUNDING = 4 * float(np.finfo(np.float64).eps)
+_TWO_VALUED = 1e-6
+_COLUMNS = 512
+
+
+def learned_scaling(kind: str, statistics: ColumnStatistics, sample: FeatureRows, *, centre: bool = True) -> Scaling:
+    """Return the scaling of features with these statistics.
+
+    Parameters
+    ----------
+    kind : "auto" or "robust"
+        "robust" takes the median and the width of the bulk for every feature: the interquartile range divided by
+        1.349, its value for a normal variable; where that is 0 that of 10 to 90, 5 to 95 or 2 to 98 hundredths.
+    statistics : ColumnStatistics
+        Of all rows, or of very many.
+    sample : (m, d) array or CSR rows
+        Some of the rows, as they are.
+    centre : bool
+        Subtract the mean (of heavy tails the median); without it zeros stay zeros, as sparse rows need.
+    """
+    mean, std, low, high = _finite(statistics.table())
+    median, width, off_mode = _sampled(sample)
+    far = np.maximum(high - mean, mean - low)
+    # No row is farther from the mean than `far`, so that at least this share of rows differs from the common value.
+    least = np.divide(std, far, out=np.ones_like(std), where=far > 0) ** 2
+    share = np.clip(np.maximum(off_mode, least) / _RARE, 0, 1)
+    scale = np.divide(std, np.sqrt(share), out=np.zeros_like(std), where=share > 0)
+    unit = np.where(std > 0, std, 1.0)
+    two_valued = np.abs(((high - mean) / unit) * ((mean - low) / unit) - 1) <= _TWO_VALUED
+    scale = np.where(two_valued, high - low, scale)
+    heavy = (width > 0) & (std > _HEAVY * width)
+    if kind == "robust":
+        heavy = (width > 0) & ~two_valued
+    scale, shift = np.where(heavy, width, scale), np.where(heavy, median, mean)
+    says_nothing = ~(std > _ROUNDING * np.maximum(np.abs(low), np.abs(high)))
+    scale = np.where(says_nothing | ~np.isfinite(scale) | ~(scale > 0), IGNORED, scale)
+    shift = shift if centre else np.zeros_like(shift)
+    known = next(name for name in LEARNED_KINDS if name == kind)
+    return Scaling(known, tuple(map(float, shift)), tuple(map(float, scale)))
+
+
+def _finite(table: FloatArray) -> FloatArray:
+    """Return mean, std, low and high; where squares left the range of float64, mean and std follow from the range."""
+    mean, std, low, high = table
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    usable = np.isfinite(std) & np.isfinite(mean) & ((std > 0) | (half == 0))
+    return np.array([np.where(usable, mean, middle), np.where(usable, std, half), low, high])
+
+
+def _sampled(sample: FeatureRows) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the median, the width of the bulk, and the share of rows without the most common value, of each column.
+
+    Of sparse rows, only columns with an entry in more rows than the tails have are looked at; elsewhere 0 is common.
+    """
+    if not is_sparse(sample):
+        return _of_columns(np.asarray(sample, np.float64))
+    rows: Any = sample
+    m, d = rows.shape
+    stored = np.bincount(rows.indices[rows.data != 0], minlength=d) / max(1, m)
+    median, width, off_mode = np.zeros(d), np.zeros(d), stored
+    dense = np.flatnonzero(stored >= _LEVELS[-1][0] / 2)
+    columns = rows.tocsc()
+    for part in slices(dense.size, _COLUMNS):
+        own = dense[part]
+        median[own], width[own], off_mode[own] = _of_columns(columns[:, own].toarray().astype(np.float64))
+    return median, width, off_mode
+
+
+def _of_columns(table: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    ordered = np.sort(table, axis=0)
+    m = len(ordered)
+    width = np.zeros(ordered.shape[1])
+    for level, normal in _LEVELS:
+        first, last = int(level * (m - 1)), m - 1 - int(level * (m - 1))
+        width = np.where(width > 0, width, (ordered[last] - ordered[first]) / normal)
+    median = ordered[(m - 1) // 2] / 2 + ordered[m // 2] / 2
+    # A value that more than half of the rows have is the median.
+    runs = (ordered == ordered[m // 2]).sum(axis=0)
+    return median, width, np.where(2 * runs > m, 1 - runs / m, 1.0)
