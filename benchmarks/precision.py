@@ -38,7 +38,7 @@ def errors(kernel: Kernel, X: HostArray, Z: HostArray) -> dict[str, dict[str, fl
     exact = kernel.block(X.astype(np.float64), Z.astype(np.float64))
     found = {}
     for precision in PRECISIONS:
-        points = kernel.points(Z, kernel.shift_for(Z), precision=precision)
+        points = kernel.points(Z, kernel.placement_for(Z), precision=precision)
         left = kernel.left(X, points)
         K = kernel.block(left, points).astype(np.float64)
         scores = kernel.matvec(left, points, A)

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.arrays import Array, IntArray
 from daskkern.errors import SpecError
-from daskkern.kernels import Coordinate, Kernel, Points, Precision
+from daskkern.kernels import PLAIN, Coordinate, Kernel, Placement, Points, Precision
 from daskkern.kernels.rows import module_of
 from daskkern.linalg import column_blocks
 
@@ -47,8 +47,8 @@ class KernelBasis:
         Global numbers of the columns in S, ascending.
     all_rows : bool
         The columns are all training rows, column j is row j.
-    shift : (d,) array or None
-        Subtracted from all rows before distances.
+    placement : Placement
+        How rows are prepared, so that their distances are right.
     precision : str or None
         What features are rounded to; see :func:`daskkern.kernels.check_precision`. None rounds nothing.
     """
@@ -57,7 +57,7 @@ class KernelBasis:
     n_columns: int
     head: IntArray
     all_rows: bool
-    shift: HostArray | None
+    placement: Placement = PLAIN
     precision: Precision | None = None
 
     def split(self, rank: int, size: int) -> Columns:
@@ -78,16 +78,16 @@ class KernelBasis:
     def part(self, columns: Columns, rows: Array) -> "KernelPart":
         """Return the products with the given columns, whose points are `rows` (p_r, d)."""
         blocks = columns.blocks or None
-        points = self.kernel.points(rows, self._shift(rows), blocks, precision=self.precision)
+        points = self.kernel.points(rows, self._placement(rows), blocks, precision=self.precision)
         return KernelPart(self.kernel, columns, points)
 
     def points(self, rows: Array) -> Points:
         """Prepare any rows as columns of this basis."""
-        return self.kernel.points(rows, self._shift(rows), precision=self.precision)
+        return self.kernel.points(rows, self._placement(rows), precision=self.precision)
 
-    def _shift(self, rows: Array) -> Array | None:
-        """Return the shift where `rows` are."""
-        return None if self.shift is None else module_of(rows).asarray(self.shift)
+    def _placement(self, rows: Array) -> Placement:
+        """Return the placement with its shift where `rows` are."""
+        return self.placement.on(module_of(rows))
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ class KernelPart:
     @property
     def namespace(self) -> ModuleType:
         """NumPy or CuPy, as the columns are."""
-        points = self.points.parts[0] if self.points.parts else self.points
+        points = self.points if self.points.wider is None else self.points.wider
+        points = points.parts[0] if points.parts else points
         return np if points.side is None else module_of(points.side.rows)
 
     @property
@@ -112,7 +113,7 @@ class KernelPart:
     def moved(self, rows: Array) -> "KernelPart":
         """Return the products with other points (p_r, d) in the places of the columns."""
         like = self.points
-        return replace(self, points=self.kernel.points(rows, like.shift, like.blocks, precision=like.precision))
+        return replace(self, points=self.kernel.points(rows, like.placement, like.blocks, precision=like.precision))
 
     def rows(self, X: Array) -> Array:
         """Return the rank's own features of rows (m, p_r), dense or CSR: a view where that is possible."""

@@ -94,7 +94,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         rows, self._scaling = self._rows(X)
         self.kernel_ = settings.kernel.resolve(some_rows(rows, settings))
         self._function, weights = column_functions(rows, replace(settings, kernel=self.kernel_))
-        self._points = self._function.points(weights, self._function.shift_for(weights))
+        self._points = self._function.points(weights, self._function.placement_for(weights))
         self._n_features_out = int(weights.shape[0])
         return self
 

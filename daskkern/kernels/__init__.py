@@ -16,6 +16,7 @@ from daskkern.kernels.mapped import Mapped, nystrom_map
 from daskkern.kernels.matern import Matern
 from daskkern.kernels.neural_tangent import NeuralTangent
 from daskkern.kernels.neuron import Neuron
+from daskkern.kernels.points import PLAIN, Placement
 from daskkern.kernels.polynomial import Polynomial
 from daskkern.kernels.precision import Precision, agreed_dtype, check_precision
 from daskkern.kernels.radial import RadialKernel
@@ -25,6 +26,7 @@ from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel, spec_or_
 __all__ = [
     "KERNELS",
     "MOST_DRAWN",
+    "PLAIN",
     "ArcCosine",
     "CallableKernel",
     "Cauchy",
@@ -40,6 +42,7 @@ __all__ = [
     "Matern",
     "NeuralTangent",
     "Neuron",
+    "Placement",
     "Points",
     "Polynomial",
     "Precision",

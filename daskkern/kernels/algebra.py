@@ -12,6 +12,8 @@ from functools import cached_property, reduce
 from types import ModuleType
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
@@ -20,8 +22,9 @@ from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.engines import Engine, Tiled
 from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.parameters import positive
-from daskkern.kernels.points import Left, Points, cut_blocks
+from daskkern.kernels.points import PLAIN, Left, Placement, Points, cut_blocks
 from daskkern.kernels.precision import Precision, agreed_dtype
+from daskkern.kernels.rounding import Rounding
 from daskkern.kernels.rows import as_rows
 
 
@@ -69,24 +72,30 @@ class Composite(Kernel):
         shifts = (member.shift_for(Z) for member in self.members)
         return next((shift for shift in shifts if shift is not None), None)
 
+    def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
+        if self.coordinates is not None and self.is_shift_invariant:
+            return super().rounding(Z, dtype)
+        return max((member.rounding(Z, dtype) for member in self.members), key=lambda one: one.error / one.tolerance)
+
     def points(
         self,
         Z: Array,
-        shift: Array | None = None,
+        placement: Placement = PLAIN,
         blocks: Sequence[slice] | None = None,
         *,
         dtype: object = None,
         precision: Precision | None = None,
     ) -> Points:
-        if self.coordinates is not None and (shift is None or self.is_shift_invariant):
-            return super().points(Z, shift, blocks, dtype=dtype, precision=precision)
         Z = as_rows(Z, agreed_dtype(precision, dtype))
+        whole = self.coordinates is not None and (placement.shift is None or self.is_shift_invariant)
+        if whole or placement.widens(Z.dtype, precision):
+            return super().points(Z, placement, blocks, precision=precision, dtype=Z.dtype)
         parts = tuple(
-            member.points(Z, _own_shift(member, shift), blocks, dtype=Z.dtype, precision=precision)
+            member.points(Z, _own_placement(member, placement), blocks, dtype=Z.dtype, precision=precision)
             for member in self.members
         )
         cuts = cut_blocks(Z.shape[0], blocks)
-        return Points(Z.shape[0], Z.shape[1], Z.dtype, shift, cuts, parts=parts, precision=precision)
+        return Points(Z.shape[0], Z.shape[1], Z.dtype, placement, cuts, parts=parts, precision=precision)
 
     def left(self, X: Array, right: Points) -> Left:
         if not right.parts:
@@ -200,9 +209,9 @@ class Scaled(Composite):
         return {"name": self.name, "factor": self.factor, "kernel": self.kernel.spec()}
 
 
-def _own_shift(member: Kernel, shift: Array | None) -> Array | None:
-    """Return the shift for a member: a composite deals it out among its own."""
-    return shift if isinstance(member, Composite) or member.is_shift_invariant else None
+def _own_placement(member: Kernel, placement: Placement) -> Placement:
+    """Return the placement for a member: a composite deals the shift out among its own."""
+    return placement if isinstance(member, Composite) or member.is_shift_invariant else PLAIN
 
 
 def _flat(kind: type[Sum] | type[Product], kernels: object) -> tuple[Kernel, ...]:

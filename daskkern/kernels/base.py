@@ -6,7 +6,7 @@ A new kernel is one class with one formula, in a file of its own, and one row in
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -16,10 +16,21 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError
 from daskkern.kernels import cuda, native, tiled
-from daskkern.kernels.engines import Engine, engine_for, fill_for, is_compiled, is_plain, plain_products
+from daskkern.kernels.engines import (
+    Engine,
+    Widened,
+    engine_for,
+    fill_for,
+    is_compiled,
+    is_plain,
+    plain_products,
+    widened_fill,
+)
 from daskkern.kernels.formula import PAIR, Expression, Pair, Program, evaluate, program
 from daskkern.kernels.points import (
+    PLAIN,
     Left,
+    Placement,
     Points,
     cut_blocks,
     make_side,
@@ -104,6 +115,11 @@ class Kernel(ABC):
         """Return the point to subtract from all rows before products with `Z`, or None. See :func:`pick_shift`."""
         return pick_shift(as_rows(Z), self.transform) if self.is_shift_invariant else None
 
+    def placement_for(self, Z: Array) -> Placement:
+        """Return how rows are prepared for points like `Z`: decided for all of a fit, and of a model, at once."""
+        Z = as_rows(Z)
+        return Placement(self.shift_for(Z), Z.dtype == np.float32 and not self.rounding(Z).is_passable)
+
     def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
         """Return the error that values of rows like `Z` (p, d) have when distances are computed in `dtype`."""
         Z = as_rows(Z)
@@ -112,7 +128,7 @@ class Kernel(ABC):
     def points(
         self,
         Z: Array,
-        shift: Array | None = None,
+        placement: Placement = PLAIN,
         blocks: Sequence[slice] | None = None,
         *,
         dtype: object = None,
@@ -122,8 +138,8 @@ class Kernel(ABC):
 
         Parameters
         ----------
-        shift : (d,) array, optional
-            From :meth:`shift_for`; the same for all points that meet the same rows.
+        placement : Placement, optional
+            From :meth:`placement_for`; the same for all points that meet the same rows. Nothing is done by default.
         blocks : sequence of slices, optional
             Pieces of the columns: products are summed in the working dtype within a piece and in float64 over
             the pieces. Pieces that do not depend on how columns are dealt to ranks make sums over ranks the
@@ -135,24 +151,30 @@ class Kernel(ABC):
             cores multiply faster; sums and products with coefficients stay float32. See docs/precision-gpu.md.
         """
         Z = as_rows(Z, agreed_dtype(precision, dtype))
+        made = partial(Points, Z.shape[0], Z.shape[1], Z.dtype, placement, precision=precision)
+        if placement.widens(Z.dtype, precision):
+            wider = self.points(Z.astype(np.float64), Placement(placement.shift), blocks)
+            return made(wider.blocks, wider=wider)
         cuts = cut_blocks(Z.shape[0], blocks)
-        side = make_side(rounded(self._placed(Z, shift), precision), self.program, left=False)
+        side = make_side(rounded(self._placed(Z, placement.shift), precision), self.program, left=False)
         if is_compiled(self.program, Z):
-            packed = native.prepare(side.rows, side.stats, cuts)
-            return Points(Z.shape[0], Z.shape[1], Z.dtype, shift, cuts, packed=packed, precision=precision)
+            return made(cuts, packed=native.prepare(side.rows, side.stats, cuts))
         xp = module_of(Z)
         table = None if xp is np or is_plain() else cuda.block_table(cuda.device_of(xp), cuts)
-        return Points(Z.shape[0], Z.shape[1], Z.dtype, shift, cuts, side=side, precision=precision, table=table)
+        return made(cuts, side=side, table=table)
 
     def left(self, X: Array, right: Points) -> Left:
-        """Prepare rows `X` (m, d) for products with `right` and all points of the same shift, dtype and precision."""
+        """Prepare rows `X` (m, d) for products with `right` and points of the same placement, dtype and precision."""
+        if right.wider is not None:
+            wider = self.left(X, right.wider)
+            return Left(wider.shape, right.dtype, wider=wider)
         X = as_rows(X, right.dtype)
         if X.shape[1] != right.n_features:
             raise DataError(
                 f"rows of {right.n_features} features were expected, but X has shape {tuple(X.shape)}; "
                 "give the same features as in training"
             )
-        side = make_side(rounded(self._placed(X, right.shift), right.precision), self.program, left=True)
+        side = make_side(rounded(self._placed(X, right.placement.shift), right.precision), self.program, left=True)
         rows = native_rows(side) if right.packed is not None else None
         return Left(X.shape, X.dtype, None if rows is not None else side, rows)
 
@@ -246,7 +268,7 @@ class Kernel(ABC):
             right = Z
         else:
             common = None if isinstance(X, Left) else np.promote_types(rows_dtype(X), rows_dtype(Z))
-            right = self.points(Z, self.shift_for(Z), dtype=common)
+            right = self.points(Z, self.placement_for(Z), dtype=common)
         return X if isinstance(X, Left) else self.left(X, right), right
 
     def _placed(self, rows: Array, shift: Array | None) -> Array:
@@ -257,16 +279,23 @@ class Kernel(ABC):
         return self.transform(rows - shift)  # in this order: far rows lose digits when they are scaled
 
     def _namespace(self, left: Left) -> ModuleType:
+        if left.wider is not None:
+            return self._namespace(left.wider)
         if left.side is None:
             return np
         return module_of(left.side.rows)
 
     def _engine(self, left: Left, right: Points, *, same: bool = False) -> Engine:
         """Return what makes the products of two prepared sides; `same` says that they are the same rows."""
+        if left.wider is not None and right.wider is not None:
+            inner = self._engine(left.wider, right.wider, same=same)
+            return Widened(inner, self._fill(left, right), left.shape[0], right.blocks, right.dtype)
         return engine_for(self.program, left, right, same=same)
 
     def _fill(self, left: Left, right: Points) -> tiled.Fill:
         """Return what writes one tile of the block."""
+        if left.wider is not None and right.wider is not None:
+            return widened_fill(self._fill(left.wider, right.wider))
         return fill_for(self.program, left, right)
 
     def _factor(self, name: str, given: Array, length: int, right: Points) -> Array:

@@ -14,8 +14,9 @@ from daskkern.kernels import tiled
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.engines import Engine, Tiled
 from daskkern.kernels.formula import Expression, Pair
-from daskkern.kernels.points import Left, Points, Side, cut_blocks
+from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
+from daskkern.kernels.rounding import TOLERANCE, Rounding
 from daskkern.kernels.rows import as_rows
 
 _TRIED = 2, 3
@@ -76,10 +77,15 @@ class CallableKernel(Kernel):
             "write the kernel as a class with a formula (docs/add-a-kernel.md)"
         )
 
+    def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
+        """Return an error of 0: what rounding does to a Python function is not known."""
+        del Z, dtype
+        return Rounding(0.0, TOLERANCE, 0.0)
+
     def points(
         self,
         Z: Array,
-        shift: Array | None = None,
+        placement: Placement = PLAIN,
         blocks: Sequence[slice] | None = None,
         *,
         dtype: object = None,
@@ -93,7 +99,7 @@ class CallableKernel(Kernel):
                 raise SpecError(f"the kernel {self.label!r} gives values that are not finite for the first points")
         cuts = cut_blocks(Z.shape[0], blocks)
         side = Side(Z, None, None, None)
-        return Points(Z.shape[0], Z.shape[1], Z.dtype, None, cuts, side, precision=precision)
+        return Points(Z.shape[0], Z.shape[1], Z.dtype, PLAIN, cuts, side, precision=precision)
 
     def left(self, X: Array, right: Points) -> Left:
         X = as_rows(X, right.dtype)

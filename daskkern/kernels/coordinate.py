@@ -14,7 +14,7 @@ from daskkern.backend.tiles import multiply_blocks, multiply_transposed
 from daskkern.errors import DataError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.formula import Expression, Pair
-from daskkern.kernels.points import Left, Points, Side, cut_blocks
+from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks
 from daskkern.kernels.precision import Precision, agreed_dtype
 from daskkern.kernels.rows import as_rows, module_of
 
@@ -38,17 +38,17 @@ class Coordinate(Kernel):
     def points(
         self,
         Z: Array,
-        shift: Array | None = None,
+        placement: Placement = PLAIN,
         blocks: Sequence[slice] | None = None,
         *,
         dtype: object = None,
         precision: Precision | None = None,
     ) -> Points:
-        del shift
+        del placement
         Z = as_rows(Z, agreed_dtype(precision, dtype))
         if not is_sparse(Z) or Z.nnz > Z.shape[0] or int(Z.indptr.max(initial=0)) != Z.nnz:
             raise DataError("the columns of a linear model are unit vectors, as CSR rows of at most one entry")
-        return Points(Z.shape[0], Z.shape[1], Z.dtype, None, cut_blocks(Z.shape[0], blocks), Side(Z, None, None, None))
+        return Points(Z.shape[0], Z.shape[1], Z.dtype, PLAIN, cut_blocks(Z.shape[0], blocks), Side(Z, None, None, None))
 
     def left(self, X: Array, right: Points) -> Left:
         X = as_rows(X, right.dtype)

@@ -7,7 +7,6 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, to_host
-from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel
 from daskkern.kernels.radial import RadialKernel
 from daskkern.kernels.rows import as_rows
@@ -90,10 +89,7 @@ def _flat(kernel: Kernel, sample: FloatArray, rows: str) -> Diagnosis | None:
 
 
 def _rounded(kernel: Kernel, sample: FloatArray, dtype: Any) -> Diagnosis | None:
-    try:
-        rounding = kernel.rounding(sample, dtype)
-    except SpecError:  # a Python function has no formula
-        return None
+    rounding = kernel.rounding(sample, dtype)
     if rounding.is_passable:
         return None
     return Diagnosis(

@@ -14,7 +14,7 @@ from daskkern.kernels.arc_cosine import ArcCosine
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.neuron import Neuron
-from daskkern.kernels.points import Left, Points, Side, cut_blocks
+from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks
 from daskkern.kernels.precision import Precision, agreed_dtype
 from daskkern.kernels.rows import as_rows, module_of
 from daskkern.kernels.spectral import in_row_coordinates, seen_features, spectral_kernel, spread
@@ -104,13 +104,13 @@ class Drawn(Kernel):
     def points(
         self,
         Z: Array,
-        shift: Array | None = None,
+        placement: Placement = PLAIN,
         blocks: Sequence[slice] | None = None,
         *,
         dtype: object = None,
         precision: Precision | None = None,
     ) -> Points:
-        del shift
+        del placement
         Z = as_rows(Z, agreed_dtype(precision, dtype))
         xp = module_of(Z)
         numbers = to_host(Z)[:, 0].astype(np.int64)
@@ -120,7 +120,7 @@ class Drawn(Kernel):
         side = Side(numbers, None, None, None)
         cuts = cut_blocks(Z.shape[0], blocks)
         return DrawnPoints(
-            Z.shape[0], self.n_features, Z.dtype, None, cuts, side, parts=(like,), precision=precision,
+            Z.shape[0], self.n_features, Z.dtype, PLAIN, cuts, side, parts=(like,), precision=precision,
             owner=self, keeps=_keeps(cuts, self.n_features * Z.dtype.itemsize),
         )  # fmt: skip
 

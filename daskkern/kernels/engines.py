@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from daskkern.arrays import Array
+from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels import cuda, native, tiled
 from daskkern.kernels.formula import Program
@@ -111,6 +112,44 @@ class Compiled:
         if V.shape[1] > native.MOST_OUTPUTS:
             return self.tiles.double_product(V, between)
         return native.double_product(self.what, self.left, self.right, V, between)
+
+
+@dataclass(frozen=True)
+class Widened:
+    """Products that `inner` makes in float64, of operands and for results in `dtype`."""
+
+    inner: Engine
+    fill: tiled.Fill
+    n_rows: int
+    blocks: tuple[slice, ...]
+    dtype: np.dtype
+
+    def block(self, out: Array) -> None:
+        tiled.block(self.fill, self.n_rows, self.blocks, out)
+
+    def matvec(self, A: Array, head: Array | None) -> Array:
+        wide = None if head is None else namespace_of(head).empty(head.shape, np.float64)
+        scores = self.inner.matvec(A.astype(np.float64), wide)
+        if head is not None:
+            head[...] = wide
+        return scores
+
+    def rmatvec(self, G: Array) -> Array:
+        return self.inner.rmatvec(G.astype(np.float64)).astype(self.dtype)
+
+    def double_product(self, V: Array, between: Between | None) -> Array:
+        return self.inner.double_product(V.astype(np.float64), between)
+
+
+def widened_fill(fill: tiled.Fill) -> tiled.Fill:
+    """Return what writes a tile that `fill` makes in float64."""
+
+    def widened(rows: slice, k: int, out: Array) -> None:
+        values = namespace_of(out).empty(out.shape, np.float64)
+        fill(rows, k, values)
+        out[...] = values
+
+    return widened
 
 
 @dataclass(frozen=True)

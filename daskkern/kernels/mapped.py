@@ -12,8 +12,9 @@ from daskkern.backend.tiles import multiply, multiply_transposed
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.formula import Expression, Pair
-from daskkern.kernels.points import Left, Points, Side, cut_blocks
+from daskkern.kernels.points import PLAIN, Left, Placement, Points, Side, cut_blocks
 from daskkern.kernels.precision import Precision, agreed_dtype
+from daskkern.kernels.rounding import Rounding
 from daskkern.kernels.rows import as_rows, module_of
 
 
@@ -50,10 +51,14 @@ class Mapped(Kernel):
         del Z
         return self.kernel.shift_for(self.centres)
 
+    def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
+        del Z
+        return self.kernel.rounding(self.centres, dtype)
+
     def points(
         self,
         Z: Array,
-        shift: Array | None = None,
+        placement: Placement = PLAIN,
         blocks: Sequence[slice] | None = None,
         *,
         dtype: object = None,
@@ -61,10 +66,10 @@ class Mapped(Kernel):
     ) -> Points:
         rows = as_rows(Z, agreed_dtype(precision, dtype))
         xp = module_of(rows)
-        centres = self.kernel.points(_placed(self.centres, xp), shift, dtype=rows.dtype, precision=precision)
+        centres = self.kernel.points(_placed(self.centres, xp), placement, dtype=rows.dtype, precision=precision)
         side = Side(xp.ascontiguousarray(rows.T), None, None, None)  # M
-        d = int(self.centres.shape[1])
-        return Points(rows.shape[0], d, rows.dtype, shift, cut_blocks(rows.shape[0], blocks), side, parts=(centres,))
+        (p, d), cuts = (rows.shape[0], int(self.centres.shape[1])), cut_blocks(rows.shape[0], blocks)
+        return Points(p, d, rows.dtype, placement, cuts, side, parts=(centres,))
 
     def left(self, X: Array, right: Points) -> Left:
         return self.kernel.left(X, right.parts[0])

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from daskkern.arrays import Array
-from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.backend.namespace import is_sparse, namespace_of, to_host
 from daskkern.backend.tiles import balanced, for_each, slices, within
 from daskkern.errors import DataError
 from daskkern.kernels.formula import Program
@@ -52,6 +53,37 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
+class Placement:
+    """How rows are prepared, so that their distances are right: decided once, for all points that meet the same rows.
+
+    Attributes
+    ----------
+    shift : (d,) array or None
+        Subtracted from all rows. See :func:`pick_shift`.
+    wide : bool
+        Whether products of float32 rows are made in float64 within, because distances in float32 would be wrong. What
+        goes in and comes out stays float32.
+    """
+
+    shift: Array | None = None
+    wide: bool = False
+
+    def on(self, xp: ModuleType) -> "Placement":
+        """Return the same with the shift in host memory, for ``numpy``, or on the GPU."""
+        if self.shift is None:
+            return self
+        return Placement(to_host(self.shift) if xp is np else xp.asarray(self.shift), self.wide)
+
+    def widens(self, dtype: Any, precision: Precision | None) -> bool:
+        """Return whether rows of this dtype become float64; rounded features stay what was asked for."""
+        return self.wide and np.dtype(dtype) == np.float32 and precision in (None, "float32")
+
+
+PLAIN = Placement()
+"""Nothing is subtracted, and all stays in the dtype of the rows."""
+
+
+@dataclass(frozen=True, eq=False)
 class Points:
     """The right side of kernel blocks: made once, used for every batch.
 
@@ -61,8 +93,8 @@ class Points:
         Points p, and features of the rows that they were made from.
     dtype : numpy dtype
         Of all products with them.
-    shift : (d,) array or None
-        What was subtracted from the rows.
+    placement : Placement
+        What was subtracted from the rows, and whether products are wider than they are.
     blocks : tuple of slices
         Columns in pieces: a product is summed in the working dtype within one, and in float64 over them.
     side : Side or None
@@ -75,21 +107,24 @@ class Points:
         What the rows were rounded to, and the rows that meet them are; None when nothing was rounded.
     table : (blocks, 2) int64 or None
         Starts and stops of `blocks` on the GPU, for the CUDA engine.
+    wider : Points or None
+        The same rows in float64, where products are made in it.
     """
 
     size: int
     n_features: int
     dtype: Any
-    shift: Array | None
+    placement: Placement
     blocks: tuple[slice, ...]
     side: Side | None = None
     packed: Packed | None = None
     parts: tuple["Points", ...] = ()
     precision: Precision | None = None
     table: Array | None = None
+    wider: "Points | None" = None
 
     def join(self, later: "Points") -> "Points":
-        """Return these points followed by dense points of the same kernel, shift and dtype; both are copied."""
+        """Return these points followed by dense points of the same kernel, placement and dtype; both are copied."""
         blocks = [slice(self.size + cut.start, self.size + cut.stop) for cut in later.blocks]
         table = None
         if self.table is not None and later.table is not None:
@@ -98,13 +133,14 @@ class Points:
             self.size + later.size,
             self.n_features,
             self.dtype,
-            self.shift,
+            self.placement,
             (*self.blocks, *blocks),
             None if self.side is None or later.side is None else self.side.join(later.side),
             None if self.packed is None or later.packed is None else join_packed(self.packed, later.packed),
             tuple(mine.join(theirs) for mine, theirs in zip(self.parts, later.parts, strict=True)),
             self.precision,
             table,
+            None if self.wider is None or later.wider is None else self.wider.join(later.wider),
         )
 
 
@@ -117,6 +153,7 @@ class Left:
     side: Side | None = None
     native: NativeRows | None = None
     parts: tuple["Left", ...] = ()
+    wider: "Left | None" = None
 
 
 def cut_blocks(p: int, blocks: Sequence[slice] | None) -> tuple[slice, ...]:

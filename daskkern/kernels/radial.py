@@ -119,8 +119,9 @@ class RadialKernel(Kernel):
         (m, c, d) float64 array
         """
         dtype = np.promote_types(rows_dtype(X), rows_dtype(Z))
+        placement = self.placement_for(Z)
+        shift, dtype = placement.shift, np.dtype(np.float64) if placement.wide else dtype
         X, Z = _dense(as_rows(X, dtype)), _dense(as_rows(Z, dtype))
-        shift = self.shift_for(Z)
         left, right = self._placed(X, shift), self._placed(Z, shift)
         slope = _Slope(self.derivative(PAIR))
         points = slope.points(right)

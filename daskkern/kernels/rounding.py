@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray
-from daskkern.backend.namespace import is_sparse
+from daskkern.backend.namespace import is_sparse, to_host
 from daskkern.kernels.formula import Program, evaluate
 from daskkern.kernels.points import slack_of, squared_norms
-from daskkern.kernels.rows import module_of
 
 TOLERANCE = 1e-3
 """Largest error of a kernel's values, in units of k(x, x), that is let pass."""
@@ -23,7 +22,7 @@ ROUGH_TOLERANCE = 2e-2
 """The same for kernels with an infinite slope at equal rows, such as the Laplacian: only rows that nearly coincide have
 this error; at a twentieth of the length scale and beyond it is below the other one. Standardised columns, and pixels
 divided by 255, have a tenth to a half of it in float32 with the length scales that fit them."""
-_SAMPLE = 4096
+_SAMPLE = 1024
 _WITHIN = 0.99
 _OUTLIER = 0.01
 _GRID = 10.0 ** np.linspace(-2, 14, 321)
@@ -58,7 +57,7 @@ def rounding_of(
 ) -> Rounding:
     """Return the error of values of the formula `what` for rows like `Z` (p, d) in `dtype`.
 
-    The size of rows is the squared norm that 99 % of (at most 4,096 of) `Z` stay below, or a hundredth of the largest
+    The size of rows is the squared norm that 99 % of (at most 1,024 of) `Z` stay below, or a hundredth of the largest
     where that is more: rows beyond it are few, and have larger errors among themselves only.
     """
     size, d = _size(Z, shift, transform)
@@ -67,13 +66,12 @@ def rounding_of(
 
 
 def _size(Z: Array, shift: Array | None, transform: Callable[[Array], Array]) -> tuple[float, int]:
-    xp = module_of(Z)
     sample = Z[:: max(1, -(-Z.shape[0] // _SAMPLE))].astype(np.float64)
     if not sample.shape[0]:
         return 0.0, int(Z.shape[1])
     placed = transform(sample if shift is None or is_sparse(sample) else sample - shift)
-    squared = squared_norms(placed)
-    size = max(float(xp.quantile(squared, _WITHIN)), _OUTLIER * float(squared.max()))
+    squared = to_host(squared_norms(placed))
+    size = max(float(np.quantile(squared, _WITHIN)), _OUTLIER * float(squared.max()))
     return (size if np.isfinite(size) else 0.0), int(placed.shape[1])
 
 

@@ -14,7 +14,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.namespace import namespace_with, to_device, to_host
 from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import slices
-from daskkern.kernels import Kernel
+from daskkern.kernels import Kernel, Placement
 
 GRAM_CHUNK = 2048
 _TIMES = 3
@@ -30,17 +30,17 @@ def lazy_kernel_matrix(
 
     `X` and `Z` are embedded in the graph once a block row or column, so they should be samples, not data sets.
     """
-    shift = kernel.shift_for(Z)
+    placement = kernel.placement_for(Z)
     left = [delayed(X[rows], name=task_name("sample")) for rows in slices(X.shape[0], chunk)]
     right = [delayed(Z[cols], name=task_name("sample")) for cols in slices(Z.shape[0], chunk)]
     heights = [rows.stop - rows.start for rows in slices(X.shape[0], chunk)]
     widths = [cols.stop - cols.start for cols in slices(Z.shape[0], chunk)]
-    one = delayed(_shifted_block, pure=True)
+    one = delayed(_placed_block, pure=True)
     return da.block(
         [
             [
                 da.from_delayed(
-                    one(kernel, rows, cols, shift, device, dask_key_name=task_name("kernel_block")),
+                    one(kernel, rows, cols, placement, device, dask_key_name=task_name("kernel_block")),
                     shape=(height, width),
                     dtype=X.dtype,
                     name=task_name("kernel_block"),
@@ -67,7 +67,7 @@ def lazy_gram_sum(parts: Sequence[Callable[[HostArray], HostArray]], T: HostArra
     return total
 
 
-def _shifted_block(kernel: Kernel, X: HostArray, Z: HostArray, shift: HostArray | None, device: str) -> HostArray:
+def _placed_block(kernel: Kernel, X: HostArray, Z: HostArray, placement: Placement, device: str) -> HostArray:
     xp = namespace_with(device, _TIMES * (X.shape[0] * Z.shape[0] + X.size + Z.size) * 8)
-    points = kernel.points(to_device(Z, xp), None if shift is None else to_device(shift, xp))
+    points = kernel.points(to_device(Z, xp), placement.on(xp))
     return to_host(kernel.block(to_device(X, xp), points))

@@ -86,7 +86,7 @@ class KernelModel:
     def _score_with(self, xp: ModuleType) -> None:
         """Prepare points and coefficients for scores on the device of `xp`."""
         points = to_device(self.points, xp)
-        prepared = self.kernel.points(points, self.kernel.shift_for(points))
+        prepared = self.kernel.points(points, self.kernel.placement_for(points))
         object.__setattr__(self, "_scorer", _Scorer(xp, prepared, xp.asarray(self.coef)))
 
     def __getstate__(self) -> dict[str, Any]:

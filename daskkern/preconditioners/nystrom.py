@@ -133,7 +133,7 @@ def nystrom_state(
     conditioner = np.minimum(1.0, np.sqrt(lam[usable - 1] / lam))
     M = np.ascontiguousarray(_with_signs(to_host(T64 @ U[:, ::-1])), Z.dtype)
     points = to_device(Z, xp)
-    K_HZ = kernel.block(to_device(X_H, xp), kernel.points(points, kernel.shift_for(points)))
+    K_HZ = kernel.block(to_device(X_H, xp), kernel.points(points, kernel.placement_for(points)))
     psi = to_host(K_HZ @ xp.asarray(M)).astype(np.float64)
     reach = (psi**2 * conditioner).sum(axis=1) * (1.0 if w_H is None else w_H)
     return NystromState(M, conditioner, lam, float(reach.max()), float((conditioner * lam).max()))

@@ -129,5 +129,4 @@ class BudgetedRows:
 
     def _prepared(self, rows: HostArray) -> Points:
         like = self._problem.part.points
-        shift = None if like.shift is None else to_host(like.shift)
-        return self._kernel.points(rows, shift, precision=like.precision)
+        return self._kernel.points(rows, like.placement.on(np), precision=like.precision)

@@ -150,7 +150,8 @@ def partial_gram(problem: Problem, batch: Batch, comm: Communicator) -> Array:
     if setup.all_rows:
         if comm.rank:
             return xp.zeros((batch.size, batch.size))
-        points = problem.part.kernel.points(batch.X, problem.part.points.shift, precision=problem.part.points.precision)
+        like = problem.part.points
+        points = problem.part.kernel.points(batch.X, like.placement, precision=like.precision)
         gram = problem.part.kernel.block(batch.X, points).astype(np.float64)
         index = xp.arange(batch.size)
         gram[index, index] = problem.part.kernel.diagonal(batch.X)

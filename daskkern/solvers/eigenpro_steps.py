@@ -247,7 +247,7 @@ def _with_batch(
     edges = np.cumsum([0, *(unit.stop - unit.start for unit in own)]).tolist()
     blocks = [slice(start, stop) for start, stop in itertools.pairwise(edges)]
     like = problem.part.points
-    points = problem.part.kernel.points(batch.X[xp.asarray(picked)], like.shift, blocks, precision=like.precision)
+    points = problem.part.kernel.points(batch.X[xp.asarray(picked)], like.placement, blocks, precision=like.precision)
     return temporary.join(points, coefficients[xp.asarray(picked)])
 
 

@@ -25,12 +25,11 @@ def blocks_of(kernel: Kernel, points: HostArray, X: HostArray, device: str = "cp
         device = "cpu"
     numbers = _SQUARES * s * s + _BLOCKS * (s + X.shape[1] + points.shape[1]) * at_once + s * X.shape[1]
     xp = namespace_with(device, 8 * numbers)
-    rows, shift = to_device(X, xp), kernel.shift_for(points)
-    shift = None if shift is None else xp.asarray(shift)
+    rows, placement = to_device(X, xp), kernel.placement_for(points).on(xp)
 
     def blocks() -> Iterator[tuple[slice, Array]]:
         for part in slices(p, at_once):
-            placed = kernel.points(to_device(points[part], xp), shift)
+            placed = kernel.points(to_device(points[part], xp), placement)
             yield part, kernel.columns(rows, placed) if isinstance(kernel, Coordinate) else kernel.block(rows, placed)
 
     return blocks

@@ -18,6 +18,7 @@ from daskkern.errors import DataError
 from daskkern.kernels import Kernel, diagnose
 from daskkern.kernels.formula import Expression, Pair, evaluate
 from daskkern.kernels.radial import RadialKernel
+from daskkern.kernels.rows import as_rows, rows_dtype
 from daskkern.losses import decode
 from daskkern.training.sources import row_fields
 from daskkern.training.targets import Targets
@@ -104,8 +105,11 @@ class Grid:
         assert X is not None
         like = self.kernels[0]
         distance = _Distance()
-        shift = like.shift_for(self.Z)
-        R = distance.block(like.transform(X), distance.points(like.transform(self.Z), shift))
+        placements = [kernel.placement_for(self.Z) for kernel in self.kernels]
+        wide = any(placement.wide for placement in placements)
+        dtype = np.dtype(np.float64) if wide else np.promote_types(rows_dtype(X), rows_dtype(self.Z))
+        X, Z = as_rows(X, dtype), as_rows(self.Z, dtype)
+        R = distance.block(like.transform(X), distance.points(like.transform(Z), placements[0]))
         blocks = [np.empty(R.shape) for _ in self.kernels]
 
         def one(strip: slice) -> None:

@@ -94,8 +94,8 @@ def prepare_columns(
             f"critical batch {state.critical_batch:.0f}",
         )
     plan = drawn_plan or batch_plan(rows, settings, 2 * (solver.auto_batch or state.critical_batch / 2), p)
-    shift = kernel.shift_for(some_rows(rows, settings)) if everything else kernel.shift_for(points)
-    basis = KernelBasis(kernel, p, np.zeros(0, np.int64), everything, shift, settings.rounding)
+    placement = kernel.placement_for(some_rows(rows, settings) if everything else points)
+    basis = KernelBasis(kernel, p, np.zeros(0, np.int64), everything, placement, settings.rounding)
     indices = np.arange(p) if everything else None
     own = None if everything else points
     none = np.empty((0, rows.n_features), settings.dtype)
@@ -152,8 +152,8 @@ def drawn_columns(rows: Rows, settings: FitSettings, basis: DoublyStochastic, n_
 def _nystrom_columns(chosen: LandmarkSet, settings: FitSettings) -> tuple[Kernel, HostArray]:
     Z, kernel = chosen.points, settings.kernel
     xp = namespace_with(settings.device, _EIGEN_BYTES * Z.shape[0] ** 2)
-    placed, shift = to_device(Z, xp), kernel.shift_for(Z)
-    K = kernel.block(placed, kernel.points(placed, None if shift is None else xp.asarray(shift))).astype(np.float64)
+    placed = to_device(Z, xp)
+    K = kernel.block(placed, kernel.points(placed, kernel.placement_for(Z).on(xp))).astype(np.float64)
     if not bool(xp.isfinite(K).all()):
         raise DataError(f"the {kernel.name} kernel is not finite on the landmarks; scale the features")
     M = nystrom_map(K, 10 * float(np.finfo(settings.dtype).eps))

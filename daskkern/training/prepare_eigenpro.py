@@ -70,8 +70,8 @@ def prepare_eigenpro(
         f"s = {s}, q = {state.damping.size}, critical batch {state.critical_batch:.0f}, beta {state.beta:.3g}",
     )
     plan = batch_plan(rows, settings, state.critical_batch, held)
-    points = settings.kernel.shift_for(chosen.points if chosen.points.size else S)
-    basis = KernelBasis(settings.kernel, p, head, is_all(settings), points, settings.rounding)
+    placement = settings.kernel.placement_for(chosen.points if chosen.points.size else S)
+    basis = KernelBasis(settings.kernel, p, head, is_all(settings), placement, settings.rounding)
     own = chosen.points if chosen.indices is None else None
     window = 1 if is_all(settings) else projection_window(solver, p, rows.n_features, plan.batch_size)
     stages = tuple(clock.stages)

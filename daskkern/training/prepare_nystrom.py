@@ -61,7 +61,7 @@ def prepare_nystrom(
         Z.shape[0],
         np.zeros(0, np.int64),
         False,
-        settings.kernel.shift_for(Z),
+        settings.kernel.placement_for(Z),
         settings.rounding,
     )
     own = Z if chosen.indices is None else None
@@ -102,7 +102,7 @@ class _GramShare:
             self.device, _GRAM_TIMES * (_GRAM_ROWS * self.Z.shape[0] + self.Z.size + T.size + T.shape[1] ** 2) * 8
         )
         Z, T = to_device(self.Z, xp), xp.asarray(T)
-        points = self.kernel.points(Z, self.kernel.shift_for(Z))
+        points = self.kernel.points(Z, self.kernel.placement_for(self.Z).on(xp))
         total = xp.zeros((T.shape[1], T.shape[1]))
         for start in range(self.part.start, self.part.stop, _GRAM_ROWS):
             block = rows.read(start, min(start + _GRAM_ROWS, self.part.stop))

@@ -29,7 +29,7 @@ def prepare_rows(
     if settings.solver.deals == "columns":
         plan = BatchPlan.for_rows(rows, pass_batch(settings, rows.n_rows), settings.seed)
     none = np.zeros(0, np.int64)
-    basis = KernelBasis(settings.kernel, p, none, is_all(settings), settings.kernel.shift_for(Z), settings.rounding)
+    basis = KernelBasis(settings.kernel, p, none, is_all(settings), settings.kernel.placement_for(Z), settings.rounding)
     own = Z if chosen.indices is None else None
     stages, importance = tuple(clock.stages), chosen.weights
     return Prepared(

@@ -96,8 +96,7 @@ def _nystrom_features(basis: KernelBasis, X: Array, S: Array, xp: ModuleType) ->
     """Return ``K_XS L^-T`` (n_r, s), in float64: rounding of K is divided by the small singular values of L."""
     S = S.astype(np.float64)
     inverse = xp.asarray(nystrom_factor(to_host(basis.kernel.block(S, S))))
-    shift = None if basis.shift is None else xp.asarray(basis.shift, np.float64)
-    points = basis.kernel.points(S, shift)
+    points = basis.kernel.points(S, basis.placement.on(xp))
     parts = slices(X.shape[0], _STRIP) or [slice(0, 0)]
     return xp.concatenate([basis.kernel.matvec(X[part].astype(np.float64), points, inverse) for part in parts])
 

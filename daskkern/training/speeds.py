@@ -96,11 +96,10 @@ def _measured(
 def _kernel_times(kernel: Kernel, X: Array, Z: Array, c: int) -> tuple[float, float, float, float]:
     """Return seconds of a call, of a matvec, of a block, and of both products with a block from memory."""
     xp = module_of(X)
-    shift = kernel.shift_for(Z)
-    points = kernel.points(Z, None if shift is None else xp.asarray(shift))  # a mapped kernel's own is on the host
+    points = kernel.points(Z, kernel.placement_for(Z).on(xp))  # a mapped kernel's own is on the host
     A, g = xp.ones((Z.shape[0], c), X.dtype), xp.ones((X.shape[0], c), X.dtype)
     few = slice(0, min(16, X.shape[0]))
-    tiny = kernel.points(Z[:16], None)
+    tiny = kernel.points(Z[:16])
     kernel.matvec(X[few], points, A)  # a compiled engine compiles now
     # Copies go round, so that a block comes from memory as it does when it was kept.
     copies = [kernel.block(X, points) for _ in range(2 if X.shape[0] * Z.shape[0] > _ENTRIES // 4 else 1)]

@@ -70,7 +70,7 @@ def test_products_are_those_of_the_block(name: str, sparse: bool) -> None:
         kernel = Mapped(Gaussian(2.0), scipy.sparse.csr_matrix(Z))
     rows = scipy.sparse.csr_matrix(X * (X > 0)) if sparse else X * (X > 0)
     p = weights.shape[0]
-    points = kernel.points(weights, kernel.shift_for(weights), [slice(0, p // 2), slice(p // 2, p)])
+    points = kernel.points(weights, kernel.placement_for(weights), [slice(0, p // 2), slice(p // 2, p)])
     A, G = RNG.standard_normal((p, 3)), RNG.standard_normal((30, 3))
     K = kernel.block(rows, points)
     out = np.empty((30, p))

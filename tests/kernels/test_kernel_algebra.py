@@ -22,6 +22,7 @@ from daskkern.kernels import (
     Kernel,
     Laplacian,
     Linear,
+    Placement,
     Polynomial,
     Product,
     Scaled,
@@ -114,10 +115,10 @@ def test_far_rows_are_shifted_for_the_members_that_may_be() -> None:
     kernel = Gaussian(3.0) + 1e-8 * Linear() * Laplacian((2.0, 3.0, 4.0))
     shift = kernel.shift_for(columns)
     assert shift is not None
-    assert kernel.points(columns, shift).parts != ()  # though it is one formula in part
+    assert kernel.points(columns, Placement(shift)).parts != ()  # though it is one formula in part
     expected = naive.kernel_matrix(dict(kernel.spec()), rows, columns)
     np.testing.assert_allclose(kernel.block(rows, columns), expected, atol=6e-5)
-    assert (Gaussian(3.0) + Laplacian(2.0)).points(columns, shift).parts == ()
+    assert (Gaussian(3.0) + Laplacian(2.0)).points(columns, Placement(shift)).parts == ()
     assert (2 * Linear() + Polynomial(2, gamma=1.0)).shift_for(columns) is None
 
 

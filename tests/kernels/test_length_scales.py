@@ -131,7 +131,7 @@ def test_scales_for_another_width_are_refused(value: object) -> None:
 def test_sparse_rows_and_far_dense_points_are_refused() -> None:
     kernel = Gaussian(2.0)
     far = Z + 1e4
-    points = kernel.points(far, kernel.shift_for(far))
+    points = kernel.points(far, kernel.placement_for(far))
     with pytest.raises(DataError, match="sparse rows cannot meet dense points far from the origin"):
         kernel.block(sparse.csr_array(X), points)
 

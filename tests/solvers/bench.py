@@ -107,7 +107,7 @@ def nystrom(problem: Toy, solver: NystromSGD, *, centres: int = 25, k: int | Non
     """Set up Nystrom-SGD on `centres` rows."""
     chosen = np.random.default_rng(1).permutation(problem.n)[:centres]
     Z = problem.X[chosen]
-    points = problem.kernel.points(Z, problem.kernel.shift_for(Z))
+    points = problem.kernel.points(Z, problem.kernel.placement_for(Z))
 
     def part(T: HostArray) -> Any:
         phi = problem.kernel.block(problem.X, points) @ T
@@ -127,7 +127,9 @@ def train(
     """
     problem = setup.toy
     p = len(setup.points)
-    basis = KernelBasis(problem.kernel, p, setup.head, setup.centres is None, problem.kernel.shift_for(setup.points))
+    basis = KernelBasis(
+        problem.kernel, p, setup.head, setup.centres is None, problem.kernel.placement_for(setup.points)
+    )
 
     def work(comm: Communicator) -> tuple[IntArray, HostArray]:
         columns = basis.split(comm.rank, comm.size)

@@ -57,7 +57,7 @@ class Task:
         kernel: Kernel = Coordinate() if self.basis == "linear" else self.kernel
         points: Any = scipy.sparse.identity(p, self.dtype, "csr") if self.basis == "linear" else self.X
         everything = self.basis == "all rows"
-        basis = KernelBasis(kernel, p, np.zeros(0, np.int64), everything, kernel.shift_for(points))
+        basis = KernelBasis(kernel, p, np.zeros(0, np.int64), everything, kernel.placement_for(points))
         columns = basis.split(rank, size)
         share = RowShare.of(columns.ids) if everything else RowShare.equal(self.n, rank, size)
         statistics = column_statistics(self.gram(), None if self.weight is None else self.weight[:, 0])

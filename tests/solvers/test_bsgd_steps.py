@@ -20,7 +20,7 @@ from daskkern.solvers.merging import LogKernel, best_merge
 def _problem(task: Task, budget: int) -> Problem:
     """Return the problem over as many landmarks; those that are set up are not the ones that are found."""
     problem = task.problem(0, 1)
-    basis = KernelBasis(task.kernel, budget, np.zeros(0, np.int64), False, None)
+    basis = KernelBasis(task.kernel, budget, np.zeros(0, np.int64), False)
     part = basis.part(basis.split(0, 1), task.X[:budget])
     setup: ColumnSetup = problem.extra
     return Problem(part, task.loss, task.alpha, task.y.shape[1], 5, task.epochs, task.dtype, setup)

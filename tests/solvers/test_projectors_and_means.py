@@ -32,7 +32,7 @@ def h(setup: Setup) -> HostArray:
 
 def _solve(setup: Setup, h: HostArray, epochs: int, ranks: int) -> HostArray:
     p = len(setup.points)
-    basis = KernelBasis(setup.toy.kernel, p, setup.head, False, None)
+    basis = KernelBasis(setup.toy.kernel, p, setup.head, False)
     batches = tuple(np.array_split(np.random.default_rng(3).permutation(p), 4))
 
     def work(comm: Communicator) -> tuple[HostArray, HostArray]:

@@ -70,7 +70,7 @@ def test_what_rows_count_over_many_epochs_is_their_weight(
 def _objective(model: KernelRegressor, X: HostArray, y: HostArray, weight: HostArray) -> float:
     Z, a = model.landmarks_, model.dual_coef_
     kernel = Gaussian(1.0)
-    norm = float((a.T @ kernel.block(Z, kernel.points(Z, kernel.shift_for(Z))) @ a).sum())
+    norm = float((a.T @ kernel.block(Z, kernel.points(Z, kernel.placement_for(Z))) @ a).sum())
     return float((weight * 0.5 * (y - model.predict(X)) ** 2).mean() / weight.mean() + 0.5 * 1e-2 * norm)
 
 
