@@ -192,6 +192,6 @@ def _gram(prepared: Prepared, X: HostArray, settings: FitSettings) -> Array:
         xp = namespace_with(settings.device, _MATRICES * 8 * X.shape[0] ** 2)
         placed = to_device(X, xp)
         kernel = settings.kernel
-        return kernel.block(placed, kernel.points(placed, kernel.shift_for(placed))).astype(np.float64)
+        return kernel.block(placed, kernel.points(placed, kernel.placement_for(placed))).astype(np.float64)
     assert prepared.points is not None
     return gram_of(blocks_of(prepared.basis.kernel, prepared.points, X, settings.device))
