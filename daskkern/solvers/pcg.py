@@ -4,7 +4,10 @@
 
 Distributed by rows of K, which are its columns: a rank has the points of its own rows, passes over all rows and keeps
 ``K_rX v`` of its own. An iteration is one pass; it costs an allgather of (n, c) numbers, one allreduce of (s, c) for
-the preconditioner and two of (c,). n numbers for each output are held whole on every rank.
+the preconditioner, and one of (4, c) and of (3, c). n numbers for each output are held whole on every rank.
+
+The residual is carried on by a recursion, and evaluated in every tenth pass, in the last, and in the one after it has
+come down to the tolerance: such a pass multiplies K with direction and solution at once, and sends twice as much.
 
 References
 ----------
@@ -19,12 +22,16 @@ from daskkern.arrays import Array, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import multiply_transposed
-from daskkern.errors import SpecError
+from daskkern.errors import DataError, SpecError
 from daskkern.losses import Squared
 from daskkern.preconditioners import LowRankPart, Unconditioned
-from daskkern.solvers.base import Batch, Problem, Solver, is_whole
+from daskkern.solvers.base import Batch, Certificate, Problem, Solver, is_whole
 from daskkern.solvers.snapshot import Shard, Snapshot
 
+_EVALUATE = 10
+_RESTART = 0.1
+_NOISE = 0.5
+_NUMBERS = ("steps", "residual", "checked", "floored")
 PRECONDITIONERS = ("nystrom", "random_features", "none")
 
 
@@ -54,17 +61,36 @@ class PCGSetup:
 
 @dataclass(frozen=True)
 class PCGRun:
-    """The state of a run: x, r, d (n_r, c) float64 by column, ``r^T P^-1 r`` (c,), and the pass under way.
+    """The state of a run; arrays (n_r, c) are float64, by column.
 
-    `whole` is W^(1/2) d of all rows (n, c), `sums` what the pass has added up for the rank's own rows (n_r, c).
+    Attributes
+    ----------
+    x, r, d : (n_r, c) arrays
+        Solution so far, its residual, next direction.
+    norm : (c,) array
+        ``|W^(1/2) y|``.
+    sums : (n_r, k) array or None
+        What the pass has added up for the rank's own rows; None between passes.
+    whole : (n, k) array or None
+        W^(1/2) d of all rows, k = c; in a pass that evaluates the residual W^(1/2) x, too, and k = 2 c.
+    steps : int
+        Iterations that are done.
+    residual : float
+        ``|r| / |W^(1/2) y|`` of the worst output.
+    checked, floored : bool
+        The last pass has evaluated the residual; that was mostly rounding.
     """
 
     x: Array
     r: Array
     d: Array
-    square: Array
+    norm: Array
     sums: Array | None = None
     whole: Array | None = None
+    steps: int = 0
+    residual: float = 1.0
+    checked: bool = False
+    floored: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +103,9 @@ class PCG(Solver[PCGRun]):
         "none" is kernel conjugate gradient: many more iterations, which end early for a smoother model.
     rank : int or "auto"
         s: landmarks, or random features, of the preconditioner; "auto" is 1,000, or a quarter of the rows if fewer.
+    tol : float
+        The fit ends when the residual, evaluated, is at most `tol` times the targets, for every output; and where
+        rounding lets it fall no further. 0 ends it at the latter only.
     """
 
     name: ClassVar[str] = "pcg"
@@ -86,6 +115,7 @@ class PCG(Solver[PCGRun]):
 
     preconditioner: str = "nystrom"
     rank: int | str = "auto"
+    tol: float = 1e-7
 
     def __post_init__(self) -> None:
         if self.preconditioner not in PRECONDITIONERS:
@@ -93,6 +123,8 @@ class PCG(Solver[PCGRun]):
             raise SpecError(f"preconditioner={self.preconditioner!r} was asked of PCG; choose one of {known}")
         if self.rank != "auto" and not is_whole(self.rank, least=2):
             raise SpecError(f"rank={self.rank!r} was asked of PCG; give 2 or more, or 'auto'")
+        if not self.tol >= 0:
+            raise SpecError(f"tol={self.tol!r} was asked of PCG; give a number of 0 or more")
 
     def size(self, n_rows: int) -> int:
         """Return s, even, for `n_rows` rows; 0 without a preconditioner."""
@@ -104,15 +136,19 @@ class PCG(Solver[PCGRun]):
     def init(self, problem: Problem, comm: Communicator) -> PCGRun:
         setup: PCGSetup = problem.extra
         b = setup.root * setup.y
-        d = setup.part.solve(b, comm)
-        return PCGRun(namespace_of(b).zeros_like(b), b, d, comm.allreduce((b * d).sum(axis=0)))
+        xp = namespace_of(b)
+        norm = xp.sqrt(comm.allreduce((b * b).sum(axis=0)))
+        return PCGRun(xp.zeros_like(b), b, setup.part.solve(b, comm), norm)
 
     def step(self, problem: Problem, state: PCGRun, batch: Batch, comm: Communicator) -> tuple[PCGRun, float]:
         setup: PCGSetup = problem.extra
         xp = namespace_of(state.d)
         if state.sums is None or state.whole is None:
-            whole = _everywhere(setup, setup.root * state.d, comm).astype(problem.dtype)
-            state = replace(state, whole=whole, sums=xp.zeros_like(state.d))
+            last = state.steps + 1 == problem.max_epochs
+            evaluate = last or state.steps % _EVALUATE == _EVALUATE - 1 or state.residual <= self.tol
+            v = xp.concatenate([state.d, state.x], axis=1) if evaluate else state.d
+            whole = _everywhere(setup, setup.root * v, comm).astype(problem.dtype)
+            state = replace(state, whole=whole, sums=xp.zeros_like(v))
         assert state.whole is not None
         v = state.whole[xp.asarray(batch.positions)]
         pulled = problem.part.pullback(batch.X, v) if batch.phi is None else multiply_transposed(batch.phi, v, xp)
@@ -125,16 +161,28 @@ class PCG(Solver[PCGRun]):
         del comm
         return (problem.extra.root * state.x).astype(problem.dtype)
 
+    def certificate(self, problem: Problem, state: PCGRun) -> Certificate | None:
+        note = f"the rounding of {problem.dtype} lets it fall no further" if state.floored else ""
+        return Certificate("relative residual", state.residual, self.tol, note)
+
+    def done(self, problem: Problem, state: PCGRun) -> bool:
+        return state.floored or (state.checked and super().done(problem, state))
+
     def snapshot(self, problem: Problem, state: PCGRun) -> Snapshot | None:
         if state.sums is not None:
             return None
         ids = problem.part.columns.ids
-        return Snapshot({name: Shard(ids, getattr(state, name)) for name in ("x", "r", "d")}, {"square": state.square})
+        shards = {name: Shard(ids, getattr(state, name)) for name in ("x", "r", "d")}
+        return Snapshot(shards, {"norm": state.norm}, {name: float(getattr(state, name)) for name in _NUMBERS})
 
     def restore(self, problem: Problem, saved: Snapshot) -> PCGRun:
-        ids, xp = problem.part.columns.ids, namespace_of(problem.extra.y)
+        if "norm" not in saved.whole or "residual" not in saved.numbers:
+            raise DataError("a saved state is that of an older PCG, without a true residual; begin the fit again")
+        ids, xp, numbers = problem.part.columns.ids, namespace_of(problem.extra.y), saved.numbers
         x, r, d = (xp.asarray(saved.rows(name, ids)) for name in ("x", "r", "d"))
-        return PCGRun(x, r, d, xp.asarray(saved.whole["square"]))
+        run = PCGRun(x, r, d, xp.asarray(saved.whole["norm"]), steps=int(numbers["steps"]))
+        checked, floored = (bool(numbers[name]) for name in ("checked", "floored"))
+        return replace(run, residual=numbers["residual"], checked=checked, floored=floored)
 
 
 def _everywhere(setup: PCGSetup, own: Array, comm: Communicator) -> Array:
@@ -148,18 +196,36 @@ def _everywhere(setup: PCGSetup, own: Array, comm: Communicator) -> Array:
 
 
 def _iterate(problem: Problem, setup: PCGSetup, state: PCGRun, comm: Communicator) -> tuple[PCGRun, float]:
-    """End a pass: one iteration, and the summed training loss after it."""
-    xp = namespace_of(state.d)
+    """End a pass: one iteration, and the summed training loss after it.
+
+    The next direction is conjugate to the last; it is the preconditioned residual alone where evaluating the residual
+    has moved it by a tenth. Where that is most of it the solution stays as it was evaluated.
+    """
+    xp, c = namespace_of(state.d), state.d.shape[1]
+    assert state.sums is not None
     ridge = setup.n_rows * problem.alpha
-
-    def ratio(a: Array, b: Array) -> Array:
-        return xp.where(b > 0, a / xp.where(b > 0, b, 1), 0)
-
-    Hd = setup.root * state.sums + ridge * state.d
-    length = ratio(state.square, comm.allreduce((state.d * Hd).sum(axis=0)))
-    x, r = state.x + length * state.d, state.r - length * Hd
+    Hd = setup.root * state.sums[:, :c] + ridge * state.d
+    checked, r = state.sums.shape[1] > c, state.r
+    if checked:
+        r = setup.root * (setup.y - state.sums[:, c:]) - ridge * state.x
+    products = (state.d * Hd, state.d * r, r * r, (r - state.r) ** 2)
+    curvature, slope, size, gap = comm.allreduce(xp.stack([product.sum(axis=0) for product in products]))
+    floored = checked and float(gap.sum()) > _NOISE**2 * float(size.sum())
+    length = 0 * slope if floored else _ratio(slope, curvature)
+    x, r = state.x + length * state.d, r - length * Hd
     z = setup.part.solve(r, comm)
-    errors = r + ridge * x  # W^(1/2) (y - f)
-    both = comm.allreduce(xp.stack([(r * z).sum(axis=0), (errors**2).sum(axis=0)]))
-    run = PCGRun(x, r, z + ratio(both[0], state.square) * state.d, both[0])
-    return run, 0.5 * float(both[1].sum())
+    after = (z * Hd, r * r, (r + ridge * x) ** 2)  # the last of W^(1/2) (y - f)
+    turn, size_left, errors = comm.allreduce(xp.stack([product.sum(axis=0) for product in after]))
+    turn = xp.where(gap > _RESTART**2 * size, 0, -_ratio(turn, curvature))
+    residual = float(_ratio(xp.sqrt(xp.maximum(size_left, gap)), state.norm).max())
+    run = PCGRun(
+        x, r, z + turn * state.d, state.norm,
+        steps=state.steps + 1, residual=residual, checked=checked, floored=floored,
+    )  # fmt: skip
+    return run, 0.5 * float(errors.sum())
+
+
+def _ratio(a: Array, b: Array) -> Array:
+    """Return ``a / b``, 0 where b is: an output that is solved stays as it is."""
+    xp = namespace_of(b)
+    return xp.where(b > 0, a / xp.where(b > 0, b, 1), 0)

@@ -252,7 +252,7 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
         device["drawn features"] = KEPT_BYTES if z.entries else min(KEPT_BYTES, points_bytes(z.own, z.d, z.itemsize))
     if z.sketch:
         # Vectors of own rows and of all, and the features with what they are made of.
-        device["coefficients"] += (12 * z.own + 2 * z.n) * padded(z.c) * 8
+        device["coefficients"] += (18 * z.own + 4 * z.n) * padded(z.c) * 8
         device["preconditioner"] = z.own * z.sketch * 2 * z.itemsize + 6 * z.sketch**2 * 8
     device["coefficients"] += 4 * -(-z.n // z.ranks) * z.row_numbers * padded(z.c) * 8
     device.update(steps)

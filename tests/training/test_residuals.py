@@ -8,21 +8,27 @@ from test_ranks_of_a_fit import Fit, _source
 
 from daskkern import KernelRegressor
 from daskkern.arrays import HostArray
-from daskkern.basis import Landmarks
+from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.errors import DataError, SpecError
 from daskkern.events import EpochFinished, Event, OptimalityMeasured
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import Logistic, Loss, Squared
-from daskkern.solvers import Falkon, Snapshot, Solver
+from daskkern.solvers import PCG, Falkon, Snapshot, Solver
 from daskkern.testing import naive
 from daskkern.training.settings import FitSettings
 
 ALPHA = 1e-2
 
 
-def _fit(solver: Solver[object], loss: Loss | None = None, dtype: str = "float64", epochs: int = 60) -> Fit:
+def _fit(
+    solver: Solver[object],
+    loss: Loss | None = None,
+    dtype: str = "float64",
+    epochs: int = 60,
+    basis: BasisSpec | None = None,
+) -> Fit:
     settings = FitSettings(
-        Laplacian(3.0), loss or Squared(), Landmarks(40), solver, ALPHA, max_epochs=epochs, batch_size=50,
+        Laplacian(3.0), loss or Squared(), basis or Landmarks(40), solver, ALPHA, max_epochs=epochs, batch_size=50,
         dtype=dtype, device="cpu", fit_intercept=False,
     )  # fmt: skip
     return Fit.of(_source(weighted=True, regression=loss is None), settings)
@@ -115,6 +121,46 @@ def test_a_newton_step_tells_the_loss_after_it() -> None:
     assert told < float((weight * Logistic().value(np.zeros_like(y), y)).mean())
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("preconditioner", ["nystrom", "none"])
+def test_pcg_ends_at_its_tolerance_and_the_residual_is_the_true_one(preconditioner: str, ranks: int) -> None:
+    fit, events = _fit(PCG(preconditioner, tol=1e-5), basis=AllRows()), list[Event]()
+    results = fit.results(ranks, listen=events.append)
+    told = _told(events)
+    assert {result.reason for result in results} == {"converged"}
+    assert results[0].epochs == len(told) < 60
+    assert told[-1].value <= 1e-5
+    root = np.sqrt(fit.source.weight[:, None] / fit.source.weight.mean())
+    y = fit.prepared.targets.encode(fit.source.y)
+    ids = np.concatenate([result.ids for result in results])
+    a = np.concatenate([result.coef for result in results])[np.argsort(ids)]
+    K = naive.kernel_matrix(fit.settings.kernel.spec(), fit.source.X, fit.source.X)
+    residual = root * (y - K @ a) - len(K) * ALPHA * a / root
+    assert told[-1].value == pytest.approx(np.linalg.norm(residual) / np.linalg.norm(root * y), rel=1e-3)
+
+
+def test_pcg_ends_where_rounding_does_and_says_so() -> None:
+    fit, events = _fit(PCG(tol=0.0), dtype="float32", basis=AllRows()), list[Event]()
+    fit = replace(fit, settings=replace(fit.settings, alpha=1e-6))
+    (result,) = fit.results(1, listen=events.append)
+    told = _told(events)
+    assert result.reason == "converged"
+    assert told[-1].note == "the rounding of float32 lets it fall no further"
+    assert told[-2].value < told[-1].value  # the recursion went on to fall
+    (loss,) = [event.loss for event in events if isinstance(event, EpochFinished)][-1:]
+    y = fit.prepared.targets.encode(fit.source.y)
+    weight = fit.source.weight[:, None] / fit.source.weight.mean()
+    assert loss == pytest.approx(float(0.5 * (weight * (fit.scores([result]) - y) ** 2).mean()), rel=5e-2)
+
+
+def test_the_state_of_an_older_pcg_is_refused() -> None:
+    fit = _fit(PCG(), basis=AllRows())
+    with pytest.raises(DataError, match=r"older PCG.*begin the fit again"):
+        fit.settings.solver.restore(None, Snapshot({}, {"square": np.ones(1)}, {}))
+
+
 def test_a_tolerance_that_is_none_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"tol=nan was asked of PCG"):
+        PCG(tol=float("nan"))
     with pytest.raises(SpecError, match=r"tol=-1.0 was asked of Falkon"):
         Falkon(tol=-1.0)
