@@ -116,6 +116,11 @@ class LowerFactor:
         panels, corners = (tuple(array.astype(dtype) for array in part) for part in (self.panels, self.corners))
         return replace(self, panels=panels, corners=corners)
 
+    def diagonal(self) -> Array:
+        """Return the diagonal of L (p,): its squares are what is left of K's when the columns before are known."""
+        xp = namespace_of(self.corners[0])
+        return xp.concatenate([xp.diagonal(corner) for corner in self.corners])
+
     def _steps(self) -> Iterator[tuple[slice, Array, int]]:
         for block, panel in zip(self.blocks, self.panels, strict=True):
             yield block, panel, block.stop - block.start

@@ -23,6 +23,8 @@ from daskkern.errors import DataError
 from daskkern.linalg import Deal, LowerFactor, NotPositiveDefiniteError, cholesky
 
 _JITTERS = 6
+_LEAST = float(np.finfo(np.float32).eps)
+"""Least mu of A, in units of the trace of ``T D T^T / p`` (K_ZZ of mean diagonal 1)."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class FalkonPart:
     def inner(self, curvature: Array | float, mu: float, comm: Communicator) -> LowerFactor:
         """Return A^T for the `curvature` (p, 1) of the loss at the landmarks. Every rank must call it.
 
-        Where rounding drowns mu, or leaves ``T D T^T / p + mu`` not positive definite, A is that of a larger mu: the
-        preconditioner is then less good, the solution the same.
+        Where mu is below what p landmarks tell of all rows, or leaves ``T D T^T / p + mu`` not positive definite, A
+        is that of a larger mu: the solution is the same.
 
         Raises
         ------
@@ -60,8 +62,9 @@ class FalkonPart:
         xp = namespace_of(self.weights)
         scale = self.weights * curvature * (1.0 / self.deal.p)
         dtype = self.weights.dtype
-        # Below the rounding of the trace of T D T^T / p (K_ZZ of mean diagonal 1) directions are noise.
-        least = max(mu, float(np.finfo(dtype).eps) * float(scale.sum(dtype=np.float64)))
+        # The landmarks are a sample of the rows: they know nothing of smaller eigenvalues, in any dtype, and a factor
+        # that follows them there asks for many more iterations. Below the rounding of float32 directions are noise.
+        least = max(mu, _LEAST * float(scale.sum(dtype=np.float64)))
         lower = self.lower.astype(dtype.name)
         for attempt in range(_JITTERS):
             jitter = least * 10.0**attempt

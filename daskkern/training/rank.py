@@ -158,6 +158,8 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
         _averaged_from(settings, saved),
     )
     desk.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, comm)))
+    if note := getattr(problem.extra, "note", ""):
+        desk.emit(StageFinished("precision", 0.0, note))
     if task.memory.note and not isinstance(settings.basis, Linear | DoublyStochastic):
         desk.emit(StageFinished("blocks", 0.0, task.memory.note))
     validation = Validation.open(task.validation, task.source, prepared, settings)

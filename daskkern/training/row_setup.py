@@ -55,7 +55,12 @@ def falkon_setup(
     # The squared loss bends the same everywhere: one factor serves all iterations.
     once = isinstance(task.settings.solver, Falkon) and isinstance(task.settings.loss, Squared)
     inner = factors.inner(1.0, task.settings.ridge, comm) if once else None
-    return FalkonSetup(whole, prepared.plan.n_rows, factors, inner)
+    note = (
+        _left_out(lower, task.settings.ridge, dtype, basis.kernel.name)
+        if isinstance(task.settings.solver, Falkon)
+        else ""
+    )
+    return FalkonSetup(whole, prepared.plan.n_rows, factors, inner, note)
 
 
 def direct_setup(task: Any, prepared: Prepared, part: KernelPart, points: Array) -> DirectSetup:
@@ -124,6 +129,24 @@ def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: Mod
     raise DataError(
         f"the {p} landmarks are too dependent under the {basis.kernel.name} kernel for a factor ({last}): {why.found}; "
         f"{why.remedy}, take fewer landmarks, or dtype float64"
+    )
+
+
+def _left_out(lower: LowerFactor, alpha: float, dtype: str, kernel: str) -> str:
+    """Return what the arithmetic leaves out of a model, in a sentence; "" where the penalty leaves out more.
+
+    A landmark of which the ones before it leave no more than the jitter adds a direction whose eigenvalue of
+    ``K_ZZ / p`` is below jitter / p: a penalty above that would hide it, too.
+    """
+    p = lower.blocks[-1].stop
+    apart = int((lower.diagonal() ** 2 > 2 * lower.jitter).sum())
+    least = lower.jitter / p
+    if apart == p or alpha >= least:
+        return ""
+    return (
+        f"{dtype} tells {apart} of the {p} landmarks apart under the {kernel} kernel, and what is finer is not fitted, "
+        f"as with an alpha of about {least:.1e} in place of {alpha:.1e}; set alpha, take a shorter length scale, or "
+        "dtype float64"
     )
 
 

@@ -87,8 +87,22 @@ def test_falkon_without_a_penalty_is_no_worse_than_nothing_and_tells_its_loss(sc
     told = model.history_[-1].loss * y.var()
     assert told == pytest.approx(0.5 * float(((found - y) ** 2).mean()), rel=2e-2)
     assert model.score(X, y) > 0.3
+    notes = [stage.detail for stage in model.history_.stages if stage.stage == "precision"]
+    assert all("float32 tells" in note and "in place of 0.0e+00; set alpha" in note for note in notes)
+    assert len(notes) == 1
     losses = [row.loss for row in model.history_]
     assert min(losses) >= losses[-1] * (1 - 1e-2)
+
+
+def test_falkon_in_float64_without_a_penalty_comes_as_near() -> None:
+    X, y = _unit_cube()
+    settings = {"basis": Landmarks(200), "solver": "falkon", "loss": "squared", "alpha": 0.0, "max_epochs": 12}
+    models = [
+        KernelRegressor(Gaussian(1.0), device="cpu", random_state=0, dtype=dtype, **settings).fit(X[:400], y[:400])
+        for dtype in ("float32", "float64")
+    ]
+    one, other = (1 - model.score(X[400:], y[400:]) for model in models)
+    assert other < 1.5 * one  # its landmarks are not followed to where they know nothing of the rows
 
 
 @pytest.mark.parametrize("loss", [None, Logistic()], ids=["squared", "logistic"])

@@ -11,10 +11,12 @@ from daskkern.preconditioners import FalkonPart
 class FalkonSetup:
     """What a rank needs: all columns, the rows of all ranks together, and the preconditioner.
 
-    `inner` is A^T for the squared loss, whose curvature is known beforehand; None for other losses.
+    `inner` is A^T for the squared loss, whose curvature is known beforehand; None for other losses. `note` is what
+    there is to say about the landmarks, or "".
     """
 
     whole: KernelPart
     n_rows: int
     part: FalkonPart
     inner: LowerFactor | None
+    note: str = ""
