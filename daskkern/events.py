@@ -113,13 +113,15 @@ class EpochTimed:
 class FitFinished:
     """The fit ended. `reason` is one of "max_epochs", "max_seconds", "early_stopping", "converged", "interrupted".
 
-    `best_epoch` is the epoch whose model is returned, where early stopping chose one; else 0.
+    `best_epoch` is the epoch whose model is returned, where early stopping chose one; else 0. `note` is a sentence for
+    the user about a fit that has not converged; else "".
     """
 
     reason: str
     epochs: int
     seconds: float
     best_epoch: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True)

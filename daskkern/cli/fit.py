@@ -175,6 +175,8 @@ def finish(result: FitResult, out: str) -> None:
     say(f"{len(seconds)} epochs, {rest:.2g} s each on average")
     if result.times:
         say(where_time_went(result.times))
+    if result.finished.note:
+        say(result.finished.note)
     best = f" of epoch {result.finished.best_epoch}, the best one," if result.finished.best_epoch else ""
     say(f"{said.get(result.finished.reason, 'the model')}{best} is in {out} ({size})")
 

@@ -1,6 +1,7 @@
 """What classifier and regressor share: parameters to settings, fitting, lazy prediction, saving."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 from dask.delayed import delayed
 from distributed import Client, default_client
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -140,6 +142,8 @@ class KernelEstimator(BaseEstimator):
                 source, settings, client=client, validation=validation, listener=listener, safety=self._safety()
             )
         self._take(result)
+        if result.finished.note:
+            warnings.warn(result.finished.note, ConvergenceWarning, stacklevel=3)
         return result
 
     def _go_on(self, source: Source) -> None:

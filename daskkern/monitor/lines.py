@@ -46,7 +46,8 @@ def line_of(event: Event, max_epochs: int) -> str | None:
         case WorkersJoined():
             return f"  more workers are there: going on with {event.size} ranks"
         case FitFinished():
-            return f"ended ({event.reason}) after {event.epochs} epoch{_s(event.epochs)}, {event.seconds:.1f} s"
+            note = f"; {event.note}" if event.note else ""
+            return f"ended ({event.reason}) after {event.epochs} epoch{_s(event.epochs)}, {event.seconds:.1f} s{note}"
     return None
 
 

@@ -102,11 +102,13 @@ class Recorder:
         """Leave out the ranks that a gang of `size` does not have."""
         self._ranks = {rank: report for rank, report in self._ranks.items() if rank < size}
 
-    def complete(self, epochs: Sequence[EpochFinished], reason: str, n_epochs: int, best_epoch: int = 0) -> None:
+    def complete(
+        self, epochs: Sequence[EpochFinished], reason: str, n_epochs: int, best_epoch: int = 0, note: str = ""
+    ) -> None:
         """Put in what rank 0 knows and was not heard: events of a gang that broke up may be lost."""
         told = {epoch.epoch: epoch for epoch in self.epochs} | {epoch.epoch: epoch for epoch in epochs}
         self.epochs = [told[number] for number in sorted(told)]
-        self.finished = FitFinished(reason, n_epochs, self.finished.seconds, best_epoch)
+        self.finished = FitFinished(reason, n_epochs, self.finished.seconds, best_epoch, note)
 
     def history(self, setup_s: float) -> History:
         """Return what was noted, of a fit whose set-up took `setup_s` before it said that it started."""

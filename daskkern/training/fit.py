@@ -129,7 +129,7 @@ def fit(
             gang = gang or GangSettings()
             results, prepared = fit_on(connected, source, settings, validation, history, gang, safety, card, before)
     first = results[0]
-    history.complete(first.history, first.reason, first.epochs, first.best_epoch)
+    history.complete(first.history, first.reason, first.epochs, first.best_epoch, first.note)
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
     kept = history.history(sum(stage.seconds for stage in prepared.stages))

@@ -22,6 +22,7 @@ from daskkern.data.csr import stack_rows
 from daskkern.data.rows import Rows
 from daskkern.data.sweep import SweepPlan
 from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
+from daskkern.monitor.convergence import convergence_note
 from daskkern.preconditioners import ColumnStatistics
 from daskkern.solvers import NYTRO, PCG, Direct, Falkon, Problem
 from daskkern.training.columns import column_setup, own_rows, solver_setup
@@ -90,6 +91,8 @@ class RankResult:
     """The epochs that were run whole, from rank 0: of events, one may be missing when a gang broke up."""
     best_epoch: int = 0
     """The epoch whose coefficients these are, where early stopping chose one; else 0."""
+    note: str = ""
+    """What the user should know of how it ended."""
 
 
 def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Regroup:
@@ -172,12 +175,15 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     if ended.reason == REGROUPING:
         return Regroup()
     compare(reference, ended, settings.solver.descends, desk)
-    desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch))
+    # One that goes on from other rows has losses of those rows behind it, and ends with every call.
+    note = "" if settings.behind else convergence_note(ended.history, ended.reason, settings.ridge)
+    desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch, note))
     saved_bytes = keeper.last if comm.rank == 0 else None
     history = ended.history if comm.rank == 0 else ()
     points = points if ended.points is None else ended.points
+    coef = to_host(ended.coef)
     return RankResult(
-        columns.ids, points, to_host(ended.coef), ended.epochs, ended.reason, saved_bytes, history, ended.best_epoch
+        columns.ids, points, coef, ended.epochs, ended.reason, saved_bytes, history, ended.best_epoch, note
     )
 
 
