@@ -11,6 +11,7 @@ from daskkern.cli.console import say, table
 from daskkern.cli.fit import open_source
 from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.cluster.membership import check_any, live_workers
+from daskkern.training.arithmetic import expected_arithmetic
 from daskkern.training.calibration import Rates, calibrate, calibrate_workers
 from daskkern.training.keeping import disk_room, with_blocks
 from daskkern.training.memory import MemoryPlan, available_memory, device_memory, format_bytes
@@ -41,16 +42,19 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     """Show the memory that one rank of a fit would need, and how long the fit would take, before it runs."""
     source = open_source(store)
     settings = request.settings(source.info.task)
+    wide, arithmetic = expected_arithmetic(source, settings)
     if where.named or where.gpus is not None:
         with where.client() as client:
             assert client is not None
-            found = _on_cluster(client, source, settings)
+            found = _on_cluster(client, source, settings, wide)
     else:
-        found = _here(where.workers, source, settings)
+        found = _here(where.workers, source, settings, wide)
     sizes = found.plan.sizes
     few = "" if sizes is None else fewer_columns(settings.basis, sizes.n, sizes.p)
     if sizes is not None and few:
         say(f"landmarks: {sizes.p}{few}")
+    if arithmetic:
+        say(f"kernel arithmetic: {arithmetic}")
     _show_memory(found.ranks, found.plan)
     batch = _sure_batch(found.plan)
     if batch:
@@ -72,7 +76,7 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     )
 
 
-def _here(workers: int | None, source: Source, settings: FitSettings) -> _Outlook:
+def _here(workers: int | None, source: Source, settings: FitSettings, wide: bool = False) -> _Outlook:
     """Plan for local workers, or for this process, without starting any."""
     ranks = _dealt_to(settings, max(1, min(cpu_count(), 4) if workers is None else workers))
     shards, each = settings.shards(ranks), settings.shards_each(ranks)
@@ -82,7 +86,7 @@ def _here(workers: int | None, source: Source, settings: FitSettings) -> _Outloo
     device = None if device is None else device // each
     if device is None:
         check_before(source, settings, holds_out(settings, None), shards, threads, budget)
-    plan = outlook(source, settings, shards, threads, budget, device)
+    plan = outlook(source, settings, shards, threads, budget, device, wide=wide)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Outlook(_called(settings, ranks), plan, None, "")
     assert plan.sizes is not None
@@ -91,7 +95,7 @@ def _here(workers: int | None, source: Source, settings: FitSettings) -> _Outloo
     return _Outlook(_called(settings, ranks), with_blocks(plan, settings, room, rates), rates, "this machine")
 
 
-def _on_cluster(client: Client, source: Source, settings: FitSettings) -> _Outlook:
+def _on_cluster(client: Client, source: Source, settings: FitSettings, wide: bool = False) -> _Outlook:
     """Plan for the workers of a cluster, and measure on them."""
     known = live_workers(client)
     check_any(client, known)
@@ -102,7 +106,7 @@ def _on_cluster(client: Client, source: Source, settings: FitSettings) -> _Outlo
     threads, budget = min(room.threads for room in rooms), min(room.budget for room in rooms)
     devices = [room.device_budget for room in rooms if room.device_budget is not None]
     device = min(devices) if len(devices) == ranks else None
-    plan = outlook(source, settings, settings.shards(ranks), threads, budget, device)
+    plan = outlook(source, settings, settings.shards(ranks), threads, budget, device, wide=wide)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Outlook(_called(settings, ranks), plan, None, "")
     assert plan.sizes is not None

@@ -8,6 +8,7 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, to_host
 from daskkern.kernels.base import Kernel
+from daskkern.kernels.precision import Precision
 from daskkern.kernels.radial import RadialKernel
 from daskkern.kernels.rows import as_rows
 
@@ -41,6 +42,28 @@ def diagnose(kernel: Kernel, Z: Array, dtype: Any, rows: str = "landmarks", othe
         return Diagnosis(f"the median kernel value of two {rows} is {_median(kernel, sample):.3g}", otherwise)
     remedies = dict.fromkeys(cause.remedy for cause in causes)
     return Diagnosis(", ".join(cause.found for cause in causes), ", ".join(remedies))
+
+
+def arithmetic_note(kernel: Kernel, Z: Array, precision: Precision | None = None) -> str:
+    """Return in which arithmetic values of float32 rows like `Z` (p, d) are made and why, or "" where it is their own.
+
+    `precision` is what features are rounded to.
+    """
+    Z = as_rows(Z)
+    found, wider = kernel.rounding(Z, Z.dtype), kernel.rounding(Z, np.float64)
+    if found.is_passable:
+        return ""
+    spread = f"rows spread over {found.spread:.3g}{_scales(kernel, _sample(Z))}"
+    beyond = f"; even float64 values may be wrong by up to {wider.error:.2g}: scale the features"
+    beyond = "" if wider.is_passable else beyond
+    if Z.dtype == np.float64:
+        return spread + beyond
+    if precision not in (None, "float32"):
+        return (
+            f"rows rounded to {precision}, as asked, though {spread} and even float32 values would be wrong by up to "
+            f"{found.error:.2g}: scale the features, or leave the precision out"
+        )
+    return f"float64 distances: {spread}, and float32 values would be wrong by up to {found.error:.2g}{beyond}"
 
 
 def _sample(Z: Array) -> FloatArray:

@@ -18,10 +18,10 @@ from daskkern.linalg import block_width
 from daskkern.preconditioners import column_statistics, usable
 from daskkern.solvers import EigenPro, NystromSGD
 from daskkern.training.disk_rates import DiskRates, measure_disk
-from daskkern.training.footprint import Sizes
 from daskkern.training.prepare_columns import column_functions, drawn_columns
 from daskkern.training.scratch import scratch_folder
 from daskkern.training.settings import FitSettings, batch_limit
+from daskkern.training.sizes import Sizes
 from daskkern.training.sources import Source
 from daskkern.training.speeds import fresh_memory, speeds
 

@@ -4,13 +4,13 @@ Each function bounds what a primitive holds at once beside its inputs, its resul
 lives as long as the rank, and on top the largest of its phases: the spectrum, the set-up of the columns, the steps.
 """
 
-from dataclasses import dataclass
-
 from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS
 from daskkern.kernels import native
 from daskkern.kernels.drawn import KEPT_BYTES
+from daskkern.kernels.points import BLOCK_COLUMNS
 from daskkern.kernels.products import SHORT
 from daskkern.linalg import block_width
+from daskkern.training.sizes import Sizes
 
 Items = tuple[tuple[str, int], ...]
 
@@ -23,128 +23,9 @@ HELD_OUT = 2000
 _GRAM_ROWS = 4096
 _LANES = 16  # skinny operands are padded to whole vector registers
 _READERS = 2
+_WIDE_TILES = 4  # tiles of a block of columns that the plain engine of a GPU holds in float64
 _UNIT = 16  # a unit vector: its entry, and where that is
 _SPREAD = 128  # sparse columns that are spread at once, and numbers of one line of them
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What the bytes follow from.
-
-    Attributes
-    ----------
-    n, d, c, p, s, q, m, window : int
-        Rows, features, outputs, columns, subsample, directions, batch, batches between projections.
-    ranks, threads, itemsize : int
-    all_rows, exact, nystrom : bool
-        All rows are centres; projections by a factor; Nystrom-SGD.
-    window_rows : int
-        Rows of a window of the batch plan.
-    validation : int
-        Rows held for validation.
-    chunk_rows : int
-        Rows that are decoded together; 0 where rows are not decoded.
-    device : "cpu" or "gpu"
-    auto_batch : bool
-        The batch is automatic: with fewer columns it may grow to the limit that bounds its kernel values.
-    entries : int
-        Stored entries of a sparse row; 0 for dense rows. `d` then counts what a row takes, not its features.
-    dense : int
-        Square matrices of all columns that a serial solver holds in float64.
-    sketch : int
-        Columns of a preconditioner of low rank over all rows.
-    by_rows, newton : bool
-        Each rank has all columns and its share of every batch; it also keeps scores of its rows.
-    factors : int
-        Triangular factors that each rank has whole, where rows are dealt.
-    units : bool
-        The columns are the features themselves.
-    row_numbers : int
-        Numbers of each output that are kept for every row.
-    row_products : bool
-        Inner products of a batch's rows are held.
-    drawn : int
-        Columns of a block of random features that are drawn when they are used, and of which the first are kept; 0
-        where columns are held.
-    explicit : bool
-        Columns are explicit features, whose covariance is what a preconditioner is made of.
-    mapped : bool
-        Explicit features are maps of kernel columns, of which whole blocks are held.
-    moving : int
-        Bytes of points that the solver finds itself.
-    choosing : int
-        Bytes that the choice of landmarks takes beside them.
-    penalty : int
-        Bytes that the choice of the penalty takes beside the columns and the spectrum.
-    span : int
-        Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
-    """
-
-    n: int
-    d: int
-    c: int
-    p: int
-    s: int
-    q: int
-    m: int
-    window: int
-    ranks: int
-    threads: int
-    itemsize: int
-    all_rows: bool
-    exact: bool
-    nystrom: bool
-    window_rows: int
-    validation: int = 0
-    chunk_rows: int = 0
-    device: str = "cpu"
-    auto_batch: bool = False
-    span: int = 0
-    entries: int = 0
-    by_rows: bool = False
-    newton: bool = False
-    factors: int = 2
-    dense: int = 0
-    sketch: int = 0
-    units: bool = False
-    row_numbers: int = 0
-    row_products: bool = False
-    moving: int = 0
-    explicit: bool = False
-    mapped: bool = False
-    drawn: int = 0
-    choosing: int = 0
-    penalty: int = 0
-
-    @property
-    def own_rows(self) -> int:
-        """Most rows of a rank, which gets a share of each batch."""
-        return -(-self.n // self.ranks) + -(-self.n // self.m) if self.ranks > 1 else self.n
-
-    @property
-    def batch_block_bytes(self) -> int:
-        """Bytes of a rank's kernel block of one batch."""
-        m = min(self.m, self.n)
-        return (-(-m // self.ranks) * self.p if self.by_rows else m * self.own) * self.itemsize
-
-    @property
-    def own(self) -> int:
-        """Most columns p_r of a rank, which gets whole blocks."""
-        return _share(self.p, self.p, self.ranks)
-
-    @property
-    def own_s(self) -> int:
-        """Most members of S of a rank."""
-        return _share(self.s, self.p, self.ranks)
-
-    @property
-    def blocks_bytes(self) -> int:
-        """Bytes of all kernel blocks of a rank."""
-        return (self.own_rows * self.p if self.by_rows else self.n * self.own) * self.itemsize
-
-
-def _share(count: int, p: int, ranks: int) -> int:
-    return min(count, -(-count // ranks) + 2 * block_width(p, ranks)) if ranks > 1 else count
 
 
 def workspace_bytes(threads: int, d: int, itemsize: int) -> int:
@@ -163,9 +44,10 @@ def left_bytes(m: int, d: int, itemsize: int) -> int:
     return (m * (d + 2) + min(m, _NORM_ROWS) * d) * itemsize
 
 
-def block_bytes(m: int, p: int, d: int, itemsize: int, threads: int) -> int:
-    """Return the bytes of a kernel block (m, p) while it is made from prepared points."""
-    return m * p * itemsize + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize)
+def block_bytes(m: int, p: int, d: int, itemsize: int, threads: int, within: int = 0) -> int:
+    """Return the bytes of a kernel block (m, p) while it is made from prepared points, `within` bytes a number."""
+    within = within or itemsize
+    return m * p * itemsize + left_bytes(m, d, within) + workspace_bytes(threads, d, within)
 
 
 def matvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int, *, dealt: bool = False) -> int:
@@ -183,12 +65,13 @@ def rmatvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int) -
     return (p + m) * padded(c) * itemsize + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize)
 
 
-def spectrum_bytes(s: int, q: int, h: int, d: int, itemsize: int, threads: int) -> int:
+def spectrum_bytes(s: int, q: int, h: int, d: int, itemsize: int, threads: int, within: int = 0) -> int:
     """Return the bytes of the spectrum of `s` rows and of `h` rows held out: dense, in float64."""
     inside = s * s * (2 * itemsize + 3 * 8) + 4 * s * q * 8
     outside = h * h * (2 * itemsize + 4 * 8) + h * s * (2 * itemsize + 8) + 3 * h * q * 8 + 3 * s * q * 8
-    rows = 2 * points_bytes(s, d, itemsize) + 2 * points_bytes(h, d, itemsize)
-    return max(inside, outside) + rows + workspace_bytes(threads, d, itemsize)
+    within = within or itemsize
+    rows = 2 * points_bytes(s, d, within) + 2 * points_bytes(h, d, within)
+    return max(inside, outside) + rows + workspace_bytes(threads, d, within)
 
 
 def covariance_bytes(p: int, s: int, q: int, h: int, d: int, itemsize: int, width: int = _BLOCK_COLUMNS) -> int:
@@ -205,10 +88,11 @@ def mapped_bytes(p: int, itemsize: int) -> int:
     return p * p * (6 * 8 + itemsize)
 
 
-def nystrom_bytes(p: int, d: int, itemsize: int, threads: int) -> int:
+def nystrom_bytes(p: int, d: int, itemsize: int, threads: int, within: int = 0) -> int:
     """Return the bytes of the two p x p eigenproblems of Nystrom-SGD, and of the Gram sums of two tasks."""
-    gram = 2 * (block_bytes(_GRAM_ROWS, p, d, itemsize, 1) + 2 * _GRAM_ROWS * p * itemsize + 2 * p * p * 8)
-    return p * p * (6 * 8 + 2 * itemsize) + points_bytes(p, d, itemsize) + gram + workspace_bytes(threads, d, itemsize)
+    within = within or itemsize
+    gram = 2 * (block_bytes(_GRAM_ROWS, p, d, itemsize, 1, within) + 2 * _GRAM_ROWS * p * itemsize + 2 * p * p * 8)
+    return p * p * (6 * 8 + 2 * itemsize) + points_bytes(p, d, within) + gram + workspace_bytes(threads, d, within)
 
 
 def factor_bytes(p: int, ranks: int, itemsize: int) -> int:
@@ -217,11 +101,11 @@ def factor_bytes(p: int, ranks: int, itemsize: int) -> int:
     return (p * p // ranks + 3 * p * width) * itemsize // 2 + p * width * itemsize * (ranks > 1)
 
 
-def factor_setup_bytes(p: int, d: int, ranks: int, itemsize: int, threads: int) -> int:
+def factor_setup_bytes(p: int, d: int, ranks: int, itemsize: int, threads: int, within: int = 0) -> int:
     """Return what the factorisation needs beside the panels: all centres, a panel in the making, others in transit."""
     width = block_width(p, ranks)
     transit = (1 + 2 * (ranks > 1)) * p * width * itemsize + 4 * width * width * 8
-    return p * d * itemsize + block_bytes(p, width, d, itemsize, threads) + transit
+    return p * d * itemsize + block_bytes(p, width, d, itemsize, threads, within) + transit
 
 
 def read_bytes(rows: int, chunk_rows: int, d: int, itemsize: int) -> int:
@@ -235,10 +119,10 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     device: dict[str, int] = {} if z.device == "gpu" else host
     steps = _steps(z)
     host["own columns"] = z.own * (_UNIT if z.units else z.d * z.itemsize)
-    device["own columns, prepared"] = z.own * _UNIT if z.units else points_bytes(z.own, z.d, z.itemsize)
+    device["own columns, prepared"] = z.own * _UNIT if z.units else points_bytes(z.own, z.d, z.within)
     if z.mapped:  # of all on every rank's host, and its own twice more
         host["eigenvectors M"] = (z.p + 2 * z.own) * z.p * z.itemsize
-        device["own columns, prepared"] = points_bytes(z.p, z.d, z.itemsize) + z.own * z.p * z.itemsize
+        device["own columns, prepared"] = points_bytes(z.p, z.d, z.within) + z.own * z.p * z.itemsize
     host["rows read ahead"] = read_bytes(min(z.window_rows, z.n), min(z.chunk_rows, z.n), z.d, z.itemsize)
     if device is not host:
         host["pinned buffers"] = 2 * z.m * (z.d + z.c + 1) * z.itemsize
@@ -274,21 +158,27 @@ _PASSING = ("one batch", "temporary centres", "tiles")
 
 def _steps(z: Sizes) -> dict[str, int]:
     """Return what steps need on the device: three items that pass, and what projections keep."""
-    b, own = z.itemsize, z.own
+    b, w, own = z.itemsize, z.within, z.own
     scores = 8 * z.m * padded(z.c) * 8
-    items = {"one batch": left_bytes(z.m, z.d, b) + scores + 2 * z.m * z.d * b * (z.device == "gpu")}
-    items["tiles"] = workspace_bytes(z.threads, z.d, b) if z.device == "cpu" else z.m * own * b
+    items = {"one batch": left_bytes(z.m, z.d, w) + scores + 2 * z.m * z.d * b * (z.device == "gpu")}
+    items["tiles"] = (
+        workspace_bytes(z.threads, z.d, w)
+        if z.device == "cpu"
+        else z.m * (own * b + _WIDE_TILES * BLOCK_COLUMNS * 8 * z.wide)
+    )
     items["tiles"] += z.threads * _SPREAD * _SPREAD * z.entries * b
     items["temporary centres"] = 0
     items["one batch"] += 6 * 8 * z.m * z.m * z.row_products
     if z.all_rows:
-        items["one batch"] += matvec_bytes(z.m, own, z.d, padded(z.c), b, 0, dealt=True) + z.m * z.own_s * b
+        items["one batch"] += matvec_bytes(z.m, own, z.d, padded(z.c), w, 0, dealt=True) + z.m * z.own_s * (
+            b + 8 * z.wide
+        )
         return items
     if z.drawn:
         features = 4 * z.drawn * z.d * 8 + points_bytes(z.drawn, z.d, b)
         items["one batch"] += matvec_bytes(z.m, z.drawn, z.d, padded(z.c), b, 0, dealt=True) + features + 16 * own
         return items
-    items["one batch"] += z.m * (own + z.p * z.mapped) * b
+    items["one batch"] += z.m * (own + z.p * z.mapped) * b + (own + z.m) * padded(z.c) * 8 * z.wide
     if z.device == "gpu":  # the parts of a product, which are added in the end
         items["one batch"] += (2 * -(-own // block_width(z.p, z.ranks)) + 2) * min(z.m * padded(z.c), SHORT) * b
     if z.nystrom:
@@ -297,7 +187,7 @@ def _steps(z: Sizes) -> dict[str, int]:
     rows = z.span or (z.window - 1) * z.m
     if rows:
         # Joined ones are copied before the old ones go; a rank has at most a batch more than its share.
-        items["temporary centres"] = 2 * min(rows, rows // z.ranks + z.m) * (z.d + 2 + z.c) * b
+        items["temporary centres"] = 2 * min(rows, rows // z.ranks + z.m) * ((z.d + 2) * w + z.c * b)
     if z.explicit:
         return items
     items["damped directions"] = own * z.q * b
@@ -317,12 +207,12 @@ def _spectrum(z: Sizes) -> tuple[int, int]:
 
 def _before_steps(z: Sizes) -> tuple[int, int]:
     """Return the most that the spectrum needs in host memory, and the set-up of the columns where they live."""
-    b = z.itemsize
+    b, w = z.itemsize, z.within
     chosen = 0 if z.all_rows else z.p * z.d * b
     if z.nystrom:
-        return nystrom_bytes(z.p, z.d, b, z.threads) + chosen, 0
+        return nystrom_bytes(z.p, z.d, b, z.threads, w) + chosen, 0
     if z.sketch:
-        made = matvec_bytes(z.own, z.sketch, z.d, z.sketch, b, z.threads) + points_bytes(z.sketch, z.d, b)
+        made = matvec_bytes(z.own, z.sketch, z.d, z.sketch, w, z.threads) + points_bytes(z.sketch, z.d, w)
         return 0, made + 3 * z.own * z.sketch * 8
     if z.explicit:
         width = z.p if z.mapped else _BLOCK_COLUMNS
@@ -330,9 +220,9 @@ def _before_steps(z: Sizes) -> tuple[int, int]:
         made = max(made, mapped_bytes(z.p, b) * z.mapped)
         return made + workspace_bytes(z.threads, z.d, b) + (chosen + z.p * z.p * b * z.mapped) * (not z.units), 0
     rows = min(z.own_s if z.all_rows else z.own, block_width(z.p, z.ranks))  # a block of them at a time
-    damped = matvec_bytes(rows, z.s, z.d, z.q, b, z.threads) + 2 * z.s * z.q * 8 + points_bytes(z.s, z.d, b)
-    factor = factor_setup_bytes(z.p, z.d, z.ranks, b, z.threads) if z.exact else 0
-    return spectrum_bytes(z.s, z.q, min(HELD_OUT, z.n), z.d, b, z.threads) + chosen, max(damped, factor)
+    damped = matvec_bytes(rows, z.s, z.d, z.q, w, z.threads) + 2 * z.s * z.q * 8 + points_bytes(z.s, z.d, w)
+    factor = factor_setup_bytes(z.p, z.d, z.ranks, b, z.threads, w) if z.exact else 0
+    return spectrum_bytes(z.s, z.q, min(HELD_OUT, z.n), z.d, b, z.threads, w) + chosen, max(damped, factor)
 
 
 def padded(c: int) -> int:

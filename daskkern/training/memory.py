@@ -6,9 +6,10 @@ import psutil
 
 from daskkern.backend.namespace import free_on_device, namespace_for
 from daskkern.errors import MemoryBudgetError
-from daskkern.training.footprint import Items, Sizes
+from daskkern.training.footprint import Items
 from daskkern.training.remedies import remedies, total
 from daskkern.training.row_footprint import items_of
+from daskkern.training.sizes import Sizes
 
 __all__ = ["MemoryPlan", "Sizes", "available_memory", "device_memory", "format_bytes", "plan_memory"]
 

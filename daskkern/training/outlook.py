@@ -51,6 +51,7 @@ class PreparedSummary:
     validation: int
     stored: bool = False
     span: int = 0
+    wide: bool = False
 
 
 def check(settings: FitSettings, source: Source) -> None:
@@ -87,9 +88,19 @@ def holds_out(settings: FitSettings, validation: Source | None) -> bool:
 
 
 def outlook(
-    source: Source, settings: FitSettings, ranks: int, threads: int, budget: int, device_budget: int | None = None
+    source: Source,
+    settings: FitSettings,
+    ranks: int,
+    threads: int,
+    budget: int,
+    device_budget: int | None = None,
+    *,
+    wide: bool = False,
 ) -> MemoryPlan:
-    """Return an upper bound of the plan of one rank, without reading rows. Not yet: where blocks are kept."""
+    """Return an upper bound of the plan of one rank, without reading rows. Not yet: where blocks are kept.
+
+    `wide` says that products are made in float64 within.
+    """
     check(settings, source)
     n = source.info.n_rows
     held_out = most_validation_rows(n, settings) if holds_out(settings, None) else 0
@@ -131,6 +142,7 @@ def outlook(
         validation=held_out,
         stored=isinstance(solver, NystromSGD) and solver.mode == "stored",
         span=span,
+        wide=wide,
     )
     return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
 
@@ -210,6 +222,7 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
         chunk_rows=plan.chunk_rows,
         validation=0 if prepared.validation is None else prepared.validation.size,
         stored=isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings),
+        wide=prepared.basis.placement.widens(settings.dtype, settings.rounding),
     )
 
 
@@ -289,6 +302,7 @@ def plan_for(
             device="cpu" if device_budget is None else "gpu",
             auto_batch=isinstance(settings.batch_size, str),
             span=summary.span,
+            wide=summary.wide,
             sketch=max(1, solver.size(summary.n)) if isinstance(solver, PCG) else 0,
             by_rows=solver.deals != "columns",
             dense=0 if solver.deals != "nothing" else 1 if all_rows else 2,

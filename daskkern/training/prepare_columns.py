@@ -40,6 +40,7 @@ from daskkern.training.prepare_parts import (
     flat,
     held_out_rows,
     is_all,
+    placement_of,
     present,
     some_rows,
     spectrum_settings,
@@ -94,7 +95,7 @@ def prepare_columns(
             f"critical batch {state.critical_batch:.0f}",
         )
     plan = drawn_plan or batch_plan(rows, settings, 2 * (solver.auto_batch or state.critical_batch / 2), p)
-    placement = kernel.placement_for(some_rows(rows, settings) if everything else points)
+    placement = placement_of(kernel, some_rows(rows, settings) if everything else points, settings, clock)
     basis = KernelBasis(kernel, p, np.zeros(0, np.int64), everything, placement, settings.rounding)
     indices = np.arange(p) if everything else None
     own = None if everything else points

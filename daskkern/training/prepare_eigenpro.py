@@ -17,6 +17,7 @@ from daskkern.training.prepare_parts import (
     flat,
     held_out_rows,
     is_all,
+    placement_of,
     present,
     spectrum_settings,
 )
@@ -70,7 +71,7 @@ def prepare_eigenpro(
         f"s = {s}, q = {state.damping.size}, critical batch {state.critical_batch:.0f}, beta {state.beta:.3g}",
     )
     plan = batch_plan(rows, settings, state.critical_batch, held)
-    placement = settings.kernel.placement_for(chosen.points if chosen.points.size else S)
+    placement = placement_of(settings.kernel, chosen.points if chosen.points.size else S, settings, clock)
     basis = KernelBasis(settings.kernel, p, head, is_all(settings), placement, settings.rounding)
     own = chosen.points if chosen.indices is None else None
     window = 1 if is_all(settings) else projection_window(solver, p, rows.n_features, plan.batch_size)

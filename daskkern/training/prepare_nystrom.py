@@ -14,7 +14,7 @@ from daskkern.kernels import Kernel
 from daskkern.landmarks import LandmarkSet
 from daskkern.preconditioners import nystrom_state
 from daskkern.solvers import NystromSGD
-from daskkern.training.prepare_parts import batch_plan, held_out_rows, present
+from daskkern.training.prepare_parts import batch_plan, held_out_rows, placement_of, present
 from daskkern.training.prepared import Clock, Prepared, training_rows
 from daskkern.training.sampling import Sampling
 from daskkern.training.settings import FitSettings
@@ -61,7 +61,7 @@ def prepare_nystrom(
         Z.shape[0],
         np.zeros(0, np.int64),
         False,
-        settings.kernel.placement_for(Z),
+        placement_of(settings.kernel, Z, settings, clock),
         settings.rounding,
     )
     own = Z if chosen.indices is None else None

@@ -7,8 +7,10 @@ from daskkern.backend.random import generator
 from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures
 from daskkern.data.plan import DEFAULT_WINDOW_BYTES, BatchPlan
 from daskkern.data.rows import Fields, RowBlock, Rows, take
+from daskkern.kernels import Kernel, Placement, arithmetic_note
 from daskkern.preconditioners import SpectrumSettings
 from daskkern.solvers import EigenPro
+from daskkern.training.prepared import Clock
 from daskkern.training.sampling import Sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.targets import Targets
@@ -34,6 +36,14 @@ def features_at(rows: Rows, positions: IntArray) -> HostArray:
     block = take(rows, positions, Fields.X)
     assert block.X is not None
     return block.X
+
+
+def placement_of(kernel: Kernel, Z: HostArray, settings: FitSettings, clock: Clock) -> Placement:
+    """Return how rows are prepared for products with points like `Z`, and say where it is in wider arithmetic."""
+    placement, note = kernel.placement_for(Z), arithmetic_note(kernel, Z, settings.rounding)
+    if note:
+        clock.stage("arithmetic", note)
+    return placement
 
 
 def is_all(settings: FitSettings) -> bool:

@@ -9,7 +9,7 @@ from daskkern.data.rows import Rows
 from daskkern.data.sweep import SweepPlan
 from daskkern.landmarks import LandmarkSet
 from daskkern.preconditioners.eigenpro import check_range
-from daskkern.training.prepare_parts import SUBSAMPLE, is_all, some_rows
+from daskkern.training.prepare_parts import SUBSAMPLE, is_all, placement_of, some_rows
 from daskkern.training.prepared import Clock, Prepared
 from daskkern.training.settings import FitSettings
 from daskkern.training.targets import Targets
@@ -29,7 +29,8 @@ def prepare_rows(
     if settings.solver.deals == "columns":
         plan = BatchPlan.for_rows(rows, pass_batch(settings, rows.n_rows), settings.seed)
     none = np.zeros(0, np.int64)
-    basis = KernelBasis(settings.kernel, p, none, is_all(settings), settings.kernel.placement_for(Z), settings.rounding)
+    placement = placement_of(settings.kernel, Z, settings, clock)
+    basis = KernelBasis(settings.kernel, p, none, is_all(settings), placement, settings.rounding)
     own = Z if chosen.indices is None else None
     stages, importance = tuple(clock.stages), chosen.weights
     return Prepared(

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from daskkern.training.footprint import Sizes
 from daskkern.training.row_footprint import items_of
 from daskkern.training.settings import batch_limit
+from daskkern.training.sizes import Sizes
 
 _WANTED = 3
 _MOST_RANKS = 4096

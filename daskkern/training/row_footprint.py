@@ -5,7 +5,6 @@ from daskkern.training.footprint import (
     INTERPRETER,
     THREAD,
     Items,
-    Sizes,
     block_bytes,
     left_bytes,
     padded,
@@ -14,6 +13,7 @@ from daskkern.training.footprint import (
     read_bytes,
     workspace_bytes,
 )
+from daskkern.training.sizes import Sizes
 
 _UNITS = 8  # partial sums of a double product
 _STRIPE = 8 << 20  # a stripe of K that a thread holds
@@ -34,7 +34,8 @@ def row_items(z: Sizes) -> tuple[Items, Items]:
     host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * THREAD}
     device: dict[str, int] = {} if z.device == "gpu" else host
     host["landmarks"] = (z.p + z.own) * z.d * b
-    device["landmarks, prepared"] = points_bytes(z.p, z.d, b) + (points_bytes(z.own, z.d, b) if z.ranks > 1 else 0)
+    device["landmarks, prepared"] = points_bytes(z.p, z.d, z.within)
+    device["landmarks, prepared"] += points_bytes(z.own, z.d, z.within) if z.ranks > 1 else 0
     host["rows read ahead"] = read_bytes(m, min(z.chunk_rows, z.n), z.d, b)
     if device is not host:
         host["pinned buffers"] = 2 * m * (z.d + z.c + 1) * b
@@ -45,7 +46,9 @@ def row_items(z: Sizes) -> tuple[Items, Items]:
         device["triangular factors"] = _factors(z)
     device["coefficients"] = _VECTORS * z.p * padded(z.c) * 8
     device["one batch"] = _batch(z, m)
-    device["tiles"] = z.threads * (_STRIPE + workspace_bytes(1, z.d, b)) if z.device == "cpu" else m * z.p * b
+    device["tiles"] = (
+        z.threads * (_STRIPE + workspace_bytes(1, z.d, z.within)) if z.device == "cpu" else m * z.p * z.within
+    )
     if z.newton:
         device["scores of its rows"] = z.own_rows * z.c * b
     passing = device["one batch"] + device["tiles"] + (host["rows read ahead"] if device is host else 0)
@@ -74,7 +77,7 @@ def _batch(z: Sizes, m: int) -> int:
     if z.dense:  # a piece of K in three forms
         sums = piece * z.p * (z.itemsize + 16)
     rows = m * z.d * z.itemsize * (1 + (z.device == "gpu"))  # a GPU has the next ones, too
-    return rows + left_bytes(piece, z.d, z.itemsize) + 6 * m * padded(z.c) * 8 + sums
+    return rows + left_bytes(piece, z.d, z.within) + 6 * m * padded(z.c) * 8 + sums
 
 
 def _setup(z: Sizes) -> int:

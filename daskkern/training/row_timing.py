@@ -1,7 +1,7 @@
 """The time of a fit whose rows are dealt, in the terms of :mod:`.timing`."""
 
 from daskkern.training.calibration import Rates
-from daskkern.training.footprint import Sizes
+from daskkern.training.sizes import Sizes
 
 Seconds = list[tuple[str, float]]
 _SOLVES = 2  # of each factor

@@ -6,9 +6,10 @@ from daskkern.data.scattered import GAP
 from daskkern.linalg import block_width, group_count
 from daskkern.training.calibration import Rates
 from daskkern.training.disk_rates import DiskRates
-from daskkern.training.footprint import HELD_OUT, Sizes
+from daskkern.training.footprint import HELD_OUT
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.row_timing import newton_parts, setup_parts, sweep_parts
+from daskkern.training.sizes import Sizes
 
 Parts = tuple[tuple[str, float], ...]
 

@@ -13,7 +13,7 @@ from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, Nyst
 from daskkern.data.csr import FeatureRows, is_sparse
 from daskkern.data.schema import Scaling
 from daskkern.events import silent
-from daskkern.kernels import Laplacian
+from daskkern.kernels import Laplacian, Placement
 from daskkern.linalg import column_blocks, dealt_factor
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.preconditioners import SpectrumSettings, eigenpro_state
@@ -27,6 +27,7 @@ from daskkern.training.sources import ArraySource, SourceInfo
 THREADS = 2
 M, P, D, C = 3000, 12_000, 100, 10
 KERNEL = Laplacian(20.0)
+WIDE = Placement(wide=True)
 BUDGET = 4 << 30
 Work = Callable[[], object]
 
@@ -66,41 +67,59 @@ def _info(rows: FeatureRows) -> SourceInfo:
 
 
 def block() -> tuple[int, int]:
-    X, points = _rows(M), KERNEL.points(_rows(P), None)
+    X, points = _rows(M), KERNEL.points(_rows(P))
     grown = _growth(lambda: KERNEL.block(X, points), lambda: KERNEL.block(X[:99], points))
     return grown, footprint.block_bytes(M, P, D, 4, THREADS)
 
 
 def matvec() -> tuple[int, int]:
-    X, points, A = _rows(M), KERNEL.points(_rows(P), None), np.ones((P, C), np.float32)
+    X, points, A = _rows(M), KERNEL.points(_rows(P)), np.ones((P, C), np.float32)
     grown = _growth(lambda: KERNEL.matvec(X, points, A), lambda: KERNEL.matvec(X[:99], points, A))
     return grown, footprint.matvec_bytes(M, P, D, C, 4, THREADS)
 
 
 def matvec_wide() -> tuple[int, int]:
     """The damped directions of the preconditioner are a product with hundreds of columns."""
-    Z, S, V = _rows(P), KERNEL.points(_rows(2000), None), np.ones((2000, 200), np.float32)
+    Z, S, V = _rows(P), KERNEL.points(_rows(2000)), np.ones((2000, 200), np.float32)
     grown = _growth(lambda: KERNEL.matvec(Z, S, V), lambda: KERNEL.matvec(Z[:99], S, V))
     return grown, footprint.matvec_bytes(P, 2000, D, 200, 4, THREADS)
 
 
 def rmatvec() -> tuple[int, int]:
-    X, points, G = _rows(M), KERNEL.points(_rows(P), None), np.ones((M, C), np.float32)
+    X, points, G = _rows(M), KERNEL.points(_rows(P)), np.ones((M, C), np.float32)
     grown = _growth(lambda: KERNEL.rmatvec(X, points, G), lambda: KERNEL.rmatvec(X[:99], points, G[:99]))
     return grown, footprint.rmatvec_bytes(M, P, D, C, 4, THREADS)
 
 
 def points() -> tuple[int, int]:
     Z = _rows(40_000)
-    shift = Z.mean(axis=0)
-    grown = _growth(lambda: KERNEL.points(Z, shift), lambda: KERNEL.points(Z[:99], shift))
+    moved = Placement(Z.mean(axis=0))
+    grown = _growth(lambda: KERNEL.points(Z, moved), lambda: KERNEL.points(Z[:99], moved))
     return grown, footprint.points_bytes(len(Z), D, 4)
+
+
+def points_widened() -> tuple[int, int]:
+    Z = _rows(40_000)
+    grown = _growth(lambda: KERNEL.points(Z, WIDE), lambda: KERNEL.points(Z[:99], WIDE))
+    return grown, footprint.points_bytes(len(Z), D, 8)
+
+
+def block_widened() -> tuple[int, int]:
+    X, points = _rows(M), KERNEL.points(_rows(P), WIDE)
+    grown = _growth(lambda: KERNEL.block(X, points), lambda: KERNEL.block(X[:99], points))
+    return grown, footprint.block_bytes(M, P, D, 4, THREADS, 8)
+
+
+def matvec_widened() -> tuple[int, int]:
+    X, points, A = _rows(M), KERNEL.points(_rows(P), WIDE), np.ones((P, C), np.float32)
+    grown = _growth(lambda: KERNEL.matvec(X, points, A), lambda: KERNEL.matvec(X[:99], points, A))
+    return grown, footprint.matvec_bytes(M, P, D, C, 8, THREADS)
 
 
 def left_dense_csr() -> tuple[int, int]:
     """A CSR row that is more than half full takes more than a dense one."""
     X = _half_full(12_000, 900, 0.6)
-    points = KERNEL.points(X[:1600], None)
+    points = KERNEL.points(X[:1600])
     source = ArraySource(X, None, None, _info(X))
     grown = _growth(lambda: KERNEL.left(X, points), lambda: KERNEL.left(X[:99], points))
     return grown, footprint.left_bytes(X.shape[0], numbers_per_row(source), 4)
@@ -122,7 +141,7 @@ def factor() -> tuple[int, int]:
 
     def make(p: int) -> object:
         deal = column_blocks(p, 0, 1)
-        points = [KERNEL.points(Z[block], None) for block in deal.blocks]
+        points = [KERNEL.points(Z[block]) for block in deal.blocks]
         panels = [KERNEL.block(Z[block.start : p], part) for block, part in zip(deal.blocks, points, strict=True)]
         with library_threads(THREADS):
             return dealt_factor(panels, deal, 1e-3, SerialCommunicator())
@@ -177,6 +196,10 @@ def _fit(
 
 CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "block": block,
+    "block_widened": block_widened,
+    "matvec_widened": matvec_widened,
+    "points_widened": points_widened,
+    "fit_widened": lambda: _fit(Landmarks(4000), EigenPro(), X=_rows(12_000) * np.float32(1e3)),
     "matvec": matvec,
     "matvec_wide": matvec_wide,
     "rmatvec": rmatvec,

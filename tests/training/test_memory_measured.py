@@ -10,6 +10,10 @@ import pytest
 CHILDREN = Path(__file__).with_name("memory_children.py")
 NAMES = [
     "block",
+    "block_widened",
+    "matvec_widened",
+    "points_widened",
+    "fit_widened",
     "matvec",
     "matvec_wide",
     "rmatvec",

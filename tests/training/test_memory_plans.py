@@ -54,6 +54,19 @@ def test_more_of_anything_never_needs_less(sizes: Sizes, name: str) -> None:
 
 
 @every_plan
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_products_in_float64_take_more_and_less_than_a_fit_in_float64(sizes: Sizes, device: str, by_rows: bool) -> None:
+    sizes = replace(sizes, device=device, by_rows=by_rows)
+    plain, wide, double = (
+        plan_memory(each, 0) for each in (sizes, replace(sizes, wide=True), replace(sizes, itemsize=8))
+    )
+    assert plain.total + plain.device_total <= wide.total + wide.device_total
+    if device == "cpu":
+        assert wide.total <= double.total
+
+
+@every_plan
 def test_more_ranks_never_need_more_each(sizes: Sizes) -> None:
     totals = [plan_memory(replace(sizes, ranks=ranks), 0).total for ranks in (1, 2, 4, 8)]
     assert totals == sorted(totals, reverse=True)
