@@ -1,14 +1,22 @@
 """How many threads compute: one for BLAS and many tiles, or many for one factorisation."""
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from numbers import Integral
 
 from threadpoolctl import threadpool_limits
 
-from daskkern.backend.tiles import tile_pool
+from daskkern.backend.processors import cpu_count
+from daskkern.backend.tiles import SMALL, in_tile_pool, tile_pool
+from daskkern.errors import SpecError
+
+__all__ = ["SharedThreadLimit", "compute_threads", "cpu_count", "library_threads", "product_threads"]
+
+_WORTH_THREADS = 16 * SMALL  # a few milliseconds; to start threads takes a third of one
 
 
 class SharedThreadLimit:
@@ -43,11 +51,6 @@ class SharedThreadLimit:
 _COMPUTING, _FACTORING = SharedThreadLimit(), SharedThreadLimit()
 
 
-def cpu_count() -> int:
-    """Return how many processors this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextmanager
 def compute_threads(n_threads: int) -> Iterator[None]:
     """Within the context, spread this thread's tiles over `n_threads` threads, each with single-threaded BLAS."""
@@ -58,6 +61,50 @@ def compute_threads(n_threads: int) -> Iterator[None]:
             return
         with ThreadPoolExecutor(n_threads - 1, "daskkern-tile") as pool, tile_pool(pool, n_threads):
             yield
+
+
+@contextmanager
+def product_threads(threads: int | None, size: float) -> Iterator[None]:
+    """Within the context, spread the tiles of a product over threads, unless somebody has decided on them before.
+
+    Tiles are the same for every number of threads, and so are the numbers.
+
+    Parameters
+    ----------
+    threads : int or None
+        None takes all processors that this process may use, but one thread inside a task of a Dask worker, which
+        counts on that. ``OMP_NUM_THREADS``, where it is set, is the most.
+    size : float
+        About how many multiply-adds the product takes. A small one stays with this thread, whatever `threads` says.
+
+    Raises
+    ------
+    SpecError
+        For a number of threads that is no whole number, or less than 1.
+    """
+    chosen = _usual_threads() if threads is None else _checked(threads)
+    if in_tile_pool() or size < _WORTH_THREADS:
+        yield
+        return
+    with compute_threads(chosen):
+        yield
+
+
+def _checked(threads: object) -> int:
+    if isinstance(threads, bool) or not isinstance(threads, Integral) or threads < 1:
+        raise SpecError(
+            f"threads={threads!r} was given; give a whole number of 1 or more, or None for all processors that this "
+            "process may use"
+        )
+    return int(threads)
+
+
+def _usual_threads() -> int:
+    worker = sys.modules.get("distributed.utils")
+    if hasattr(getattr(worker, "thread_state", None), "key"):  # this thread runs a task of a worker
+        return 1
+    most = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return min(cpu_count(), int(most)) if most.isdigit() and int(most) else cpu_count()
 
 
 @contextmanager

@@ -64,14 +64,22 @@ def within(part: slice, step: int) -> list[slice]:
 def tile_pool(pool: Executor | None, n_threads: int = 1) -> Iterator[None]:
     """Within the context, this thread's tiles are spread over `n_threads`: itself, and the others of `pool`.
 
-    None has this thread work on them alone.
+    None has this thread work on them alone, also where :func:`in_tile_pool` would let others help.
     """
-    previous = getattr(_local, "helpers", None)
+    entered, previous = in_tile_pool(), getattr(_local, "helpers", None)
     _local.helpers = None if pool is None or n_threads < 2 else (pool, n_threads - 1)
     try:
         yield
     finally:
-        _local.helpers = previous
+        if entered:
+            _local.helpers = previous
+        else:
+            del _local.helpers
+
+
+def in_tile_pool() -> bool:
+    """Return whether this thread's tiles were decided on: it is inside :func:`tile_pool`, or works on a tile."""
+    return hasattr(_local, "helpers")
 
 
 def for_each(tiles: Sequence[Tile], work: Callable[[Tile], None], size: float = SMALL) -> None:
@@ -106,7 +114,11 @@ def for_each(tiles: Sequence[Tile], work: Callable[[Tile], None], size: float = 
                 waiting.clear()
                 raise
 
-    futures = [pool.submit(take) for _ in range(min(others, len(tiles) - 1))]
+    def help_out() -> None:
+        with tile_pool(None):
+            take()
+
+    futures = [pool.submit(help_out) for _ in range(min(others, len(tiles) - 1))]
     _local.helpers = None  # a tile that is cut again is its thread's own
     try:
         take()

@@ -15,6 +15,9 @@ from daskkern.training.tally import Score
 _on_device = click.option(
     "--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", help="Where to compute; auto takes a GPU."
 )
+_on_threads = click.option(
+    "--threads", type=click.IntRange(1), metavar="N", help="Threads on the CPU.  [default: all processors allowed]"
+)
 
 
 @click.command("score")
@@ -23,7 +26,8 @@ _on_device = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with everything that is known.")
 @click.option("--details", is_flag=True, help="Add the confusion matrix, and how far probabilities can be trusted.")
 @_on_device
-def score_command(model: str, store: str, as_json: bool, details: bool, device: str) -> None:
+@_on_threads
+def score_command(model: str, store: str, as_json: bool, details: bool, device: str, threads: int | None) -> None:
     """Score MODEL on STORE, in one pass: accuracy, error and ROC-AUC, or RMSE, MAE and R2.
 
     STORE may also be a table with the columns of the training table, such as a .csv file.
@@ -31,7 +35,9 @@ def score_command(model: str, store: str, as_json: bool, details: bool, device: 
     fitted = load_model(model).on(device)
     with rows_of(fitted, store) as rows, progress_bar() as bar:
         line = bar.add_task("scoring", total=rows.info.n_rows)
-        score = score_store(fitted, rows, lambda done, total: bar.update(line, completed=done, total=total))
+        score = score_store(
+            fitted, rows, lambda done, total: bar.update(line, completed=done, total=total), threads=threads
+        )
     if as_json:
         click.echo(json.dumps(score.as_dict()))
     else:
@@ -46,7 +52,8 @@ def score_command(model: str, store: str, as_json: bool, details: bool, device: 
 @click.option("--out", required=True, metavar="STORE", help="Where to write the predictions.")
 @click.option("--overwrite", is_flag=True, help="Replace predictions that exist.")
 @_on_device
-def predict_command(model: str, store: str, out: str, overwrite: bool, device: str) -> None:
+@_on_threads
+def predict_command(model: str, store: str, out: str, overwrite: bool, device: str, threads: int | None) -> None:
     """Predict every row of STORE and write the predictions, in bounded memory.
 
     STORE may also be a table with the columns of the training table, such as a .csv file.
@@ -61,6 +68,7 @@ def predict_command(model: str, store: str, out: str, overwrite: bool, device: s
             out,
             overwrite=overwrite,
             progress=lambda done, total: bar.update(line, completed=done, total=total),
+            threads=threads,
         )
         n_rows = rows.info.n_rows
     say(f"{n_rows:,} predictions are in {out} ({note})")

@@ -196,7 +196,9 @@ class KernelEstimator(BaseEstimator):
         if is_store(X):
             store = open_store(X)
             check_store(self.model_, store, targets=False)
-            return np.concatenate([method(self.model_.scores(self.model_.check(block))) for block in raw_blocks(store)])
+            with self.model_.threads(None, store.info.n_rows):
+                parts = [method(self.model_.scores(self.model_.check(block))) for block in raw_blocks(store)]
+            return np.concatenate(parts)
         X = validate_data(
             self, X, reset=False, dtype="numeric", order="C", ensure_all_finite=False, accept_sparse="csr"
         )
@@ -227,7 +229,7 @@ class KernelEstimator(BaseEstimator):
 
 
 def _apply_block(X: HostArray, model: KernelModel, method: Callable[[HostArray], HostArray]) -> HostArray:
-    return method(model.scores(model.check(X)))
+    return method(model.scores(model.check(X), threads=1))  # Dask has as many of these at work as it has threads
 
 
 def goes_on(estimator: KernelEstimator) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from daskkern.arrays import Array
+from daskkern.backend.concurrency import product_threads
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError
 from daskkern.kernels import cuda, native, tiled
@@ -36,6 +37,7 @@ from daskkern.kernels.points import (
     make_side,
     native_rows,
     pick_shift,
+    product_size,
     squared_norms,
 )
 from daskkern.kernels.precision import Precision, agreed_dtype, rounded
@@ -221,7 +223,15 @@ class Kernel(ABC):
         result[...] = evaluate(self.program, values, xp)
         return result
 
-    def matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None = None) -> Array:
+    def matvec(
+        self,
+        X: Array | Left,
+        Z: Array | Points,
+        A: Array,
+        head: Array | None = None,
+        *,
+        threads: int | None = None,
+    ) -> Array:
         """Return ``K(X, Z) @ A``, shape (m, c), float64, holding one tile a thread and never the block.
 
         When `Z` is `X` itself, each tile of wide rows is computed once and used on both sides of the diagonal.
@@ -232,13 +242,27 @@ class Kernel(ABC):
             Coefficients; cast to the dtype of the points.
         head : (m, h) array, optional
             Receives the first h columns of the block on the way.
+        threads : int, optional
+            See :func:`daskkern.backend.concurrency.product_threads`: None takes all processors. The numbers are the
+            same for every number of threads.
         """
+        with product_threads(threads, product_size(X, Z, A)):
+            return self._matvec(X, Z, A, head)
+
+    def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
         left, right = self._sides(X, Z)
         A = self._factor("A", A, right.size, right)
         return self._engine(left, right, same=Z is X).matvec(A, head)
 
-    def rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
-        """Return ``K(X, Z).T @ G``, shape (p, c), in the dtype of the points, holding one tile a thread."""
+    def rmatvec(self, X: Array | Left, Z: Array | Points, G: Array, *, threads: int | None = None) -> Array:
+        """Return ``K(X, Z).T @ G``, shape (p, c), in the dtype of the points, holding one tile a thread.
+
+        See :meth:`matvec` for `threads`.
+        """
+        with product_threads(threads, product_size(X, Z, G)):
+            return self._rmatvec(X, Z, G)
+
+    def _rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
         left, right = self._sides(X, Z)
         G = self._factor("G", G, left.shape[0], right)
         return self._engine(left, right).rmatvec(G)

@@ -69,7 +69,7 @@ class Coordinate(Kernel):
         out[...] = values
         return out
 
-    def matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None = None) -> Array:
+    def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
         left, right = self._sides(X, Z)
         A = self._factor("A", A, right.size, right)
         if head is not None:
@@ -83,7 +83,7 @@ class Coordinate(Kernel):
             total += by_column[:, block] @ A[block]
         return total
 
-    def rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
+    def _rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
         left, right = self._sides(X, Z)
         G = self._factor("G", G, left.shape[0], right)
         values = _columns(left, right)

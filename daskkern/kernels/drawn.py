@@ -135,7 +135,7 @@ class Drawn(Kernel):
             result[:, run] = self._neuron.block(left, points)
         return result
 
-    def matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None = None) -> Array:
+    def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
         left, right = self._sides(X, Z)
         A = self._factor("A", A, right.size, right)
         if head is not None:
@@ -145,7 +145,7 @@ class Drawn(Kernel):
             total += self._neuron.matvec(left, points, A[run])
         return total
 
-    def rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
+    def _rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
         left, right = self._sides(X, Z)
         G = self._factor("G", G, left.shape[0], right)
         out = namespace_of(G).empty((right.size, G.shape[1]), right.dtype)

@@ -79,14 +79,14 @@ class Mapped(Kernel):
         values, M = self.kernel.block(left, right.parts[0]), _map(right)
         return namespace_of(M).matmul(values, M, out=out)
 
-    def matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None = None) -> Array:
+    def _matvec(self, X: Array | Left, Z: Array | Points, A: Array, head: Array | None) -> Array:
         left, right = self._sides(X, Z)
         M, A = _map(right), self._factor("A", A, right.size, right)
         if head is not None:
             head[...] = self.block(left, right)[:, : head.shape[1]]
         return self.kernel.matvec(left, right.parts[0], multiply(M, A, namespace_of(M)))
 
-    def rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
+    def _rmatvec(self, X: Array | Left, Z: Array | Points, G: Array) -> Array:
         left, right = self._sides(X, Z)
         M, G = _map(right), self._factor("G", G, left.shape[0], right)
         return multiply_transposed(M, self.kernel.rmatvec(left, right.parts[0], G), namespace_of(M))

@@ -254,3 +254,12 @@ def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:
     if bool(xp.all(sample == xp.rint(sample))):
         mean = xp.rint(mean)
     return mean.astype(Z.dtype)
+
+
+def product_size(X: Array | Left, Z: Array | Points, factor: Array) -> float:
+    """Return about how many multiply-adds a product takes this machine's threads: none on a GPU."""
+    if not isinstance(factor, np.ndarray):
+        return 0.0
+    p = Z.size if isinstance(Z, Points) else np.shape(Z)[0]
+    m, d = np.shape(X)
+    return float(m) * p * (d + factor.size / max(1, len(factor)))

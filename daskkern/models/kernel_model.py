@@ -1,6 +1,7 @@
 """A fitted model: points, coefficients and what is needed to read scores. Needs only NumPy; see ``store`` for disk."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.arrays import Array, HostArray
+from daskkern.backend.concurrency import product_threads
 from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.data.csr import first_not_finite
@@ -136,7 +138,7 @@ class KernelModel:
         placed._score_with(xp)
         return placed
 
-    def decision_function(self, X: HostArray, *, scaled: bool = False) -> HostArray:
+    def decision_function(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
         """Return scores: (n, c), or (n,) when c is 1; of two classes, the second one's less the first one's, (n,).
 
         Parameters
@@ -145,8 +147,11 @@ class KernelModel:
             In the units of the training data; the model's scaling is applied here.
         scaled : bool
             The scaling has been applied already.
+        threads : int, optional
+            How many compute; None takes all processors that this process may use, and one thread inside a task of a
+            Dask worker. The answer has the same bits for every number. Small products take one, and GPUs none.
         """
-        return self.decisions(self.scores(self.check(X), scaled=scaled))
+        return self.decisions(self.scores(self.check(X), scaled=scaled, threads=threads))
 
     def decisions(self, scores: HostArray) -> HostArray:
         """Return what scores (n, c) are as decisions; see :meth:`decision_function`."""
@@ -154,11 +159,11 @@ class KernelModel:
             return scores[:, 0]
         return scores[:, 1] - scores[:, 0] if self.classes is not None and len(self.classes) == 2 else scores
 
-    def predict(self, X: HostArray, *, scaled: bool = False) -> HostArray:
-        """Return class labels (n,), or regression targets (n,) or (n, t)."""
-        return self.labels(self.scores(self.check(X), scaled=scaled))
+    def predict(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
+        """Return class labels (n,), or regression targets (n,) or (n, t); see :meth:`decision_function`."""
+        return self.labels(self.scores(self.check(X), scaled=scaled, threads=threads))
 
-    def predict_proba(self, X: HostArray, *, scaled: bool = False) -> HostArray:
+    def predict_proba(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
         """Return class probabilities (n, n_classes), columns in the order of `classes`.
 
         Raises
@@ -166,10 +171,23 @@ class KernelModel:
         ModelError
             When the model was not trained with a logistic loss.
         """
-        return self.probabilities(self.scores(self.check(X), scaled=scaled))
+        return self.probabilities(self.scores(self.check(X), scaled=scaled, threads=threads))
 
-    def scores(self, X: HostArray, *, scaled: bool = False) -> HostArray:
-        """Return scores (n, c) for checked rows, in blocks: memory is the result and one block a thread."""
+    def scores(self, X: HostArray, *, scaled: bool = False, threads: int | None = None) -> HostArray:
+        """Return scores (n, c) for checked rows, in blocks: memory is the result and one block a thread.
+
+        See :meth:`decision_function` for `threads`.
+        """
+        with self.threads(threads, X.shape[0]):
+            return self._scores(X, scaled)
+
+    def threads(self, threads: int | None, n_rows: int) -> AbstractContextManager[None]:
+        """Return a context inside which the scores of `n_rows` rows, in all, are computed by `threads` threads."""
+        here: _Scorer = self._scorer  # type: ignore[attr-defined]
+        each = self.coef.shape[0] * (self.n_features + self.coef.shape[1])
+        return product_threads(threads, float(n_rows) * each if here.xp is np else 0)
+
+    def _scores(self, X: HostArray, scaled: bool) -> HostArray:
         here: _Scorer = self._scorer  # type: ignore[attr-defined]
         each = self.scores_each
         out = np.empty((X.shape[0], self.coef.shape[1] // each), self.coef.dtype)

@@ -61,21 +61,25 @@ def score_store(
     store: Store,
     progress: Progress | None = None,
     seen: Callable[[HostArray, HostArray], None] | None = None,
+    *,
+    threads: int | None = None,
 ) -> Score:
     """Score `model` on all rows of `store`. Labels are compared by value, never by code.
 
-    `seen` is called with the scores (m, c) and targets of each block.
+    `seen` is called with the scores (m, c) and targets of each block. `threads` is that of
+    :meth:`daskkern.models.KernelModel.decision_function`.
     """
     check_store(model, store, targets=True)
     y = store.array("y")
     tally = Tally(model, store.info.classes)
     start = 0
-    for X in raw_blocks(store):
-        scores, targets = model.scores(model.check(X)), np.asarray(y[start : start + X.shape[0]])
-        tally.add(scores, targets)
-        if seen is not None:
-            seen(scores, targets)
-        start += X.shape[0]
-        if progress is not None:
-            progress(start, store.info.n_rows)
+    with model.threads(threads, store.info.n_rows):
+        for X in raw_blocks(store):
+            scores, targets = model.scores(model.check(X)), np.asarray(y[start : start + X.shape[0]])
+            tally.add(scores, targets)
+            if seen is not None:
+                seen(scores, targets)
+            start += X.shape[0]
+            if progress is not None:
+                progress(start, store.info.n_rows)
     return tally.result()

@@ -16,13 +16,20 @@ _CHUNK_ROWS = 4096
 
 
 def predict_store(
-    model: KernelModel, store: Store, out: str | Path, *, overwrite: bool = False, progress: Progress | None = None
+    model: KernelModel,
+    store: Store,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    threads: int | None = None,
 ) -> str:
     """Write predictions for every row of `store` to a new Zarr group at `out`, and return what it holds in a few words.
 
     The group has ``prediction`` ((n,) class labels or (n,) or (n, t) target values), ``scores`` (n, c), and for
     logistic losses ``probability`` (n, n_classes). Labels that are strings are written as codes, whose meaning is in
-    the attribute ``classes``. Either everything is written, or nothing remains.
+    the attribute ``classes``. Either everything is written, or nothing remains. `threads` is that of
+    :meth:`daskkern.models.KernelModel.decision_function`.
     """
     check_destination(out, kind=FORMAT, overwrite=overwrite)
     check_store(model, store, targets=False)
@@ -39,7 +46,7 @@ def predict_store(
         dtypes.append(model.coef.dtype)
     if any(dtype.kind == "O" for dtype in dtypes):
         raise ModelError("the model's classes are of several kinds, which cannot be written as one array")
-    with atomic_group(out, kind=FORMAT, overwrite=overwrite) as group:
+    with atomic_group(out, kind=FORMAT, overwrite=overwrite) as group, model.threads(threads, n):
         arrays = [
             group.create_array(
                 name, shape=shape, chunks=(min(_CHUNK_ROWS, n), *shape[1:]), dtype=dtype, compressors=None

@@ -1,0 +1,53 @@
+"""How many processors this process may use: affinity, and the quota of its control group."""
+
+import math
+import os
+from pathlib import Path
+
+
+def cpu_count(root: Path = Path("/")) -> int:
+    """Return how many processors this process may use, at least 1.
+
+    Those of its affinity mask; fewer where the quota of a control group (containers, batch systems), version 1 or 2,
+    allows less time. A part of a processor counts as one.
+
+    Parameters
+    ----------
+    root : Path
+        Where ``proc`` and ``sys`` are.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quotas = [quota for folder in _groups(root) if (quota := _quota(folder)) is not None]
+    return max(1, min([allowed, *(math.ceil(quota) for quota in quotas)]))
+
+
+def _groups(root: Path) -> list[Path]:
+    """Return the folders of the CPU controller for this process's group and all above it."""
+    base = root / "sys/fs/cgroup"
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:  # not Linux
+        return []
+    found: list[Path] = []
+    for line in lines:
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        names = controllers.split(",")
+        tops = [base, base / "unified"] if controllers == "" else [base / controllers, base / "cpu"]
+        if controllers and "cpu" not in names:
+            continue
+        inside = Path(path.lstrip("/"))
+        found += [top / above for top in tops for above in (inside, *inside.parents)]
+    return list(dict.fromkeys(found))
+
+
+def _quota(folder: Path) -> float | None:
+    """Return the processors that a group may use on average; None where there is no limit."""
+    try:
+        if (folder / "cpu.max").is_file():
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+        limit = float(quota) / float(period)
+    except (OSError, ValueError, ZeroDivisionError):  # no such file, or "max"
+        return None
+    return limit if limit > 0 else None  # version 1 has -1 for no limit
