@@ -22,6 +22,11 @@ BASES: dict[str, tuple[str, ...]] = {
 """Names of function spaces, and the options that say more about each."""
 
 
+def names_no_columns(values: Mapping[str, Any]) -> bool:
+    """Return whether nothing was said of the function space."""
+    return not {"basis", "landmarks", "selector", "features", "feature_kind"} & values.keys()
+
+
 def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
     """Return the function space that was given, or the system's own with another number of columns."""
     if "basis" in values:

@@ -87,7 +87,7 @@ def fit_command(
     place = checkpoint or f"{whole_out}.checkpoint"
     check_model_place(out, place, overwrite=overwrite)
     source = open_source(store)
-    settings = request.settings(source.info.task)
+    settings = request.settings(source.info.task, source.info.n_rows)
     watched = None if validation is None else open_source(validation)
     note = order_note(source.open("float32"))
     if note is not None:

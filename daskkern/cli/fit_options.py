@@ -10,8 +10,8 @@ import click
 import yaml
 
 from daskkern.basis import uses_kernel
-from daskkern.cli.basis_options import BASES, DEFAULT_COLUMNS, basis_of, resized
-from daskkern.cli.values import as_batch, as_budget, as_flag, as_number, as_penalty, as_whole
+from daskkern.cli.basis_options import BASES, DEFAULT_COLUMNS, basis_of, names_no_columns, resized
+from daskkern.cli.values import as_batch, as_budget, as_flag, as_number, as_penalty, as_scale, as_whole
 from daskkern.errors import SpecError
 from daskkern.features import KINDS
 from daskkern.kernels import KERNELS, parse_kernel
@@ -19,8 +19,11 @@ from daskkern.landmarks import SELECTORS
 from daskkern.losses import LOSSES, parse_loss
 from daskkern.solvers import SOLVERS, Solver, parse_solver
 from daskkern.systems import System, system
-from daskkern.training.settings import EarlyStopping, FitSettings
+from daskkern.training.settings import SCALES, EarlyStopping, FitSettings
+from daskkern.training.usual_columns import MOST_CENTRES, usual_basis
 
+_KERNEL_DEFAULT = "[default: laplacian:median]"
+_BASIS_DEFAULT = f"[default: all up to {MOST_CENTRES} rows, else landmarks]"
 _LOSS_DEFAULT = "[default: squared_hinge; squared for regression]"
 
 
@@ -54,15 +57,16 @@ class FitOptions:
     sampling: str | None = None
     max_seconds: float | None = None
     virtual_shards: int | None = None
+    scale: str | None = None
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the fit options to a command, which receives them as one `settings` of type FitSettings (a factory)."""
     options = [
         click.option("--system", help="A published system by name, see 'daskkern systems'; other options change it."),
-        click.option("--kernel", help=f"One of {', '.join(KERNELS)}; with a parameter: laplacian:10, gaussian:median."),
+        click.option("--kernel", help=f"One of {', '.join(KERNELS)}; with a parameter: gaussian:5.  {_KERNEL_DEFAULT}"),
         click.option("--loss", help=f"One of {', '.join(LOSSES)}; with a parameter: huber:0.5.  {_LOSS_DEFAULT}"),
-        click.option("--basis", help=f"What the model is a sum of: {', '.join(BASES)}.  [default: landmarks]"),
+        click.option("--basis", help=f"What the model is a sum of: {', '.join(BASES)}.  {_BASIS_DEFAULT}"),
         click.option("--landmarks", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_COLUMNS}]"),
         click.option("--features", type=int, help=f"Random features (of a step).  [default: {DEFAULT_COLUMNS} (128)]"),
         click.option("--feature-kind", help=f"Of random features: {', '.join(KINDS)}.  [default: auto]"),
@@ -77,6 +81,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--dtype", help="float32 or float64.  [default: float32]"),
         click.option("--precision", help="Round features to float32, float64, tf32 or float16.  [default: the dtype]"),
         click.option("--device", help="auto, cpu or gpu.  [default: auto]"),
+        click.option("--scale", help=f"Scaling of the features: {', '.join(SCALES)} or none.  [default: auto]"),
         click.option("--class-weight", help="'balanced', or nothing."),
         click.option("--sampling", help="Rows of batches: uniform, weighted or balanced by class.  [default: uniform]"),
         click.option("--early-stopping", is_flag=True, default=None, help="Stop when validation no longer improves."),
@@ -115,10 +120,10 @@ class FitRequest:
 
     values: Mapping[str, Any]
 
-    def settings(self, task: str | None) -> FitSettings:
-        """Return the settings for a store of this task. Raises SpecError for a value that has no meaning."""
+    def settings(self, task: str | None, n_rows: int | None = None) -> FitSettings:
+        """Return the settings for a store of this task and size. Raises SpecError for a value that has no meaning."""
         named = self.values.get("system")
-        settings = self._plain(task) if named is None else self._of_system(system(str(named)), task)
+        settings = self._plain(task, n_rows) if named is None else self._of_system(system(str(named)), task)
         if "kernel" in self.values and not uses_kernel(settings.basis):
             raise SpecError(
                 f"--kernel {self.values['kernel']} was given with the basis {settings.basis.name}, whose functions "
@@ -126,14 +131,18 @@ class FitRequest:
             )
         return settings
 
-    def _plain(self, task: str | None) -> FitSettings:
+    def _plain(self, task: str | None, n_rows: int | None = None) -> FitSettings:
         """Return the settings where no system was named."""
         get = self.values.get
+        loss = parse_loss(str(get("loss", "squared" if task == "regression" else "squared_hinge")))
+        solver = _solver(str(get("solver", "auto")), self.values)
+        drawn = str(get("sampling", "uniform")) != "uniform" or get("virtual_shards") is not None
+        usual = names_no_columns(self.values)
         return FitSettings(
-            kernel=parse_kernel(str(get("kernel", "laplacian:10"))),
-            loss=parse_loss(str(get("loss", "squared" if task == "regression" else "squared_hinge"))),
-            basis=basis_of(self.values),
-            solver=_solver(str(get("solver", "auto")), self.values),
+            kernel=parse_kernel(str(get("kernel", "laplacian:median"))),
+            loss=loss,
+            basis=usual_basis(None if drawn else n_rows, solver, loss) if usual else basis_of(self.values),
+            solver=solver,
             alpha=as_penalty(get("alpha", 0.0)),
             max_epochs=as_whole("epochs", get("epochs", 10)),
             batch_size=as_batch(get("batch_size", "auto")),
@@ -149,6 +158,7 @@ class FitRequest:
             scratch=None if get("scratch") is None else str(get("scratch")),
             sampling=str(get("sampling", "uniform")),
             max_seconds=None if get("max_seconds") is None else as_number("max_seconds", get("max_seconds")),
+            scale=as_scale(get("scale", "auto")),
             virtual_shards=None if get("virtual_shards") is None else as_whole("virtual_shards", get("virtual_shards")),
         )
 

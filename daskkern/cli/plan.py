@@ -19,6 +19,7 @@ from daskkern.training.outlook import check_before, holds_out, outlook
 from daskkern.training.prepare_parts import fewer_columns
 from daskkern.training.remedies import fits, largest_batch
 from daskkern.training.rooms import check_rooms, rooms_of
+from daskkern.training.scaling import learn_scaling, with_scaling
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 from daskkern.training.timing import Stage, TimePlan, estimate
@@ -40,8 +41,9 @@ class _Outlook:
 @cluster_options
 def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None:
     """Show the memory that one rank of a fit would need, and how long the fit would take, before it runs."""
-    source = open_source(store)
-    settings = request.settings(source.info.task)
+    source: Source = open_source(store)
+    settings = request.settings(source.info.task, source.info.n_rows)
+    source = with_scaling(source, learn_scaling(source, settings))
     wide, arithmetic = expected_arithmetic(source, settings)
     if where.named or where.gpus is not None:
         with where.client() as client:

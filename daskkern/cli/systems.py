@@ -153,6 +153,7 @@ def sweep_command(
     kernel_words = f"{found.kernel.name}:{found.best.length_scale:.6g}"
     more = f" --landmarks {found.n_landmarks}" if isinstance(found.system.basis, Landmarks) else ""
     more += f" --seed {seed}" if seed else ""
+    more += f" --scale {found.scale or 'none'}"
     words = f"--system {name} --kernel {kernel_words} --alpha {found.best.alpha:g}{more}"
     if not more.startswith(" --landmarks"):
         say(f"system {name} has all rows as columns: its best penalty may be another one than that of landmarks")

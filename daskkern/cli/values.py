@@ -57,6 +57,11 @@ def as_number(name: str, value: Any) -> float:
         raise SpecError(f"{name}={value!r} was given; give a number") from None
 
 
+def as_scale(value: Any) -> str | None:
+    """Return the name of a scaling, or None for "none"."""
+    return None if value is None or str(value).lower() == "none" else str(value)
+
+
 def as_flag(name: str, value: Any) -> bool:
     """Return true or false. SpecError names `name` and what was given."""
     if not isinstance(value, bool):

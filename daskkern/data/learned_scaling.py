@@ -3,9 +3,10 @@
 A feature is divided by the spread of those values that say something. For most features that is the standard
 deviation. Four kinds of feature need another number, which multiplies with the unit of the feature like the first:
 
-- Where nearly all rows have one and the same value (a word that few texts have, a pixel of the border), the standard
-  deviation shrinks with the share q of the other rows, and these would outweigh all else. Below a q of 1/20, it is
-  divided by the root of 20 q: other values then lie about as far from the common one as with a q of 1/20.
+- Where nearly all rows have one and the same value, the standard deviation shrinks with the share q of the other rows,
+  and these would outweigh all else. Below a q of 1/20, it is divided by the root of 20 q: other values then lie about
+  as far from the common one as with a q of 1/20. Where most features are such (pixels, counts of words), the other
+  values of a row add up, and every feature's is divided by the root of q.
 - Two values, as categories have, lie 1 apart.
 - Where the tails are so heavy that the standard deviation says nothing of the bulk, the width of the bulk is taken.
 - A feature of one value says nothing: it is divided by a number so large that it never counts.
@@ -23,7 +24,7 @@ from daskkern.data.csr import FeatureRows, is_sparse
 LEARNED_KINDS: tuple[ScalingKind, ...] = ("auto", "robust")
 IGNORED = 1e30
 """The scale of features of one value: finite, and beyond all that may be met later."""
-_RARE = 0.05  # share of rows below which values that differ from the common one are rare
+_HALF, _RARE = 0.5, 0.05  # shares of rows that differ from the common value
 _HEAVY = 20.0  # standard deviations of a feature to widths of its bulk: 1 of normal values, below 3 of exponential ones
 _LEVELS = ((0.25, 1.349), (0.1, 2.563), (0.05, 3.290), (0.02, 4.107))  # a normal variable is that wide between them
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
@@ -51,10 +52,13 @@ def learned_scaling(kind: str, statistics: ColumnStatistics, sample: FeatureRows
     far = np.maximum(high - mean, mean - low)
     # No row is farther from the mean than `far`, so that at least this share of rows differs from the common value.
     least = np.divide(std, far, out=np.ones_like(std), where=far > 0) ** 2
-    share = np.clip(np.maximum(off_mode, least) / _RARE, 0, 1)
-    scale = np.divide(std, np.sqrt(share), out=np.zeros_like(std), where=share > 0)
     unit = np.where(std > 0, std, 1.0)
     two_valued = np.abs(((high - mean) / unit) * ((mean - low) / unit) - 1) <= _TWO_VALUED
+    off_mode = np.maximum(off_mode, least)
+    many_valued = (std > 0) & ~two_valued
+    most_are = 2 * (many_valued & (off_mode < _HALF)).sum() > many_valued.sum()
+    share = np.clip(off_mode / (1.0 if most_are else _RARE), 0, 1)
+    scale = np.divide(std, np.sqrt(share), out=np.zeros_like(std), where=share > 0)
     scale = np.where(two_valued, high - low, scale)
     heavy = (width > 0) & (std > _HEAVY * width)
     if kind == "robust":

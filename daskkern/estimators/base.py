@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskkern.arrays import HostArray
+from daskkern.basis import AllRows, BasisSpec
 from daskkern.cluster.clients import client_of
 from daskkern.data.store import open_store
 from daskkern.errors import DataError, SpecError
@@ -36,6 +37,7 @@ from daskkern.training.handle import FitHandle
 from daskkern.training.keeper import Safety
 from daskkern.training.settings import EarlyStopping, FitSettings
 from daskkern.training.sources import Source, StoreSource, check_finite
+from daskkern.training.usual_columns import usual_basis
 
 
 class KernelEstimator(BaseEstimator):
@@ -53,15 +55,15 @@ class KernelEstimator(BaseEstimator):
         copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
         return copy.set_params(**shared)
 
-    def fit_settings(self) -> FitSettings:
-        """Return the parameters as checked settings. SpecError names a wrong one."""
+    def fit_settings(self, n_rows: int | None = None) -> FitSettings:
+        """Return the parameters as checked settings, for a fit to `n_rows` rows. SpecError names a wrong one."""
         early = None
         if self.early_stopping:
             early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol, self.monitor)
         return FitSettings(
             kernel=as_kernel(self.kernel),
             loss=parse_loss(self.loss),
-            basis=self.basis,
+            basis=self._columns(n_rows),
             solver=parse_solver(self.solver),
             alpha=self.alpha,
             max_epochs=self.max_epochs,
@@ -81,15 +83,29 @@ class KernelEstimator(BaseEstimator):
             scale=self.scale,
         )
 
+    def _columns(self, n_rows: int | None) -> BasisSpec:
+        """Return the columns of a fit to `n_rows` rows, or of one that may go on with other rows."""
+        basis: BasisSpec | str = self.basis
+        if not isinstance(basis, str):
+            return basis
+        if basis != "auto":
+            raise SpecError(f"basis={basis!r} was asked; give 'auto', or one of daskkern.basis such as Landmarks(n)")
+        drawn = self.sampling != "uniform" or self.virtual_shards is not None
+        return usual_basis(None if drawn else n_rows, parse_solver(self.solver), parse_loss(self.loss))
+
     def _why_no_other_rows(self) -> str:
         """Return why the fit cannot go on with other rows; "" when it can. Draws no random numbers."""
         weighs = getattr(self, "class_weight", None) is not None
         early = bool(self.early_stopping)
         return why_not(
-            parse_solver(self.solver), self.basis, early=early, weighs_classes=weighs, sampling=self.sampling
+            parse_solver(self.solver),
+            self._columns(None),
+            early=early,
+            weighs_classes=weighs,
+            sampling=self.sampling,
         )
 
-    def _safety(self) -> Safety:
+    def _safety(self, basis: BasisSpec) -> Safety:
         earlier = getattr(self, "_saved", None) if self.warm_start and self.checkpoint is None else None
         return Safety(
             checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
@@ -97,7 +113,7 @@ class KernelEstimator(BaseEstimator):
             overwrite=not self.warm_start,
             earlier=earlier,
             hand_back=self.warm_start,
-            carry=not self._why_no_other_rows(),
+            carry=not self._why_no_other_rows() and not isinstance(basis, AllRows),
         )
 
     @contextmanager
@@ -116,7 +132,7 @@ class KernelEstimator(BaseEstimator):
 
     def _submit(self, source: Source, validation: Source | None, out: Any) -> FitHandle:
         """Submit a fit to `source` that goes on by itself."""
-        settings = self.fit_settings()
+        settings = self.fit_settings(source.info.n_rows)
         client = self.client if self.client is not None else _active_client()
         if out is None or client is None:
             what = "no out=, where a worker writes the model" if out is None else "no client of a cluster to run on"
@@ -126,7 +142,7 @@ class KernelEstimator(BaseEstimator):
                 "callbacks were given with detach=True, and this process is not told what happens; leave them out, and "
                 "pass one to handle.watch(listener) instead"
             )
-        safety = replace(self._safety(), overwrite=True, earlier=None, hand_back=False, carry=False)
+        safety = replace(self._safety(settings.basis), overwrite=True, earlier=None, hand_back=False, carry=False)
         with client_of(client) as connected:
             assert connected is not None
             return submit(source, settings, connected, os.fspath(out), validation=validation, safety=safety)
@@ -135,15 +151,21 @@ class KernelEstimator(BaseEstimator):
         """Fit to `source` and set the attributes that classifier and regressor share."""
         if out is not None:
             raise SpecError(f"out={out!r} was given without detach=True; call save() after the fit instead")
-        settings = self.fit_settings()
+        settings = self.fit_settings(source.info.n_rows)
         client = self.client if self.client is not None else _active_client()
         with self._listening(settings.max_epochs) as listener:
             result = fit(
-                source, settings, client=client, validation=validation, listener=listener, safety=self._safety()
+                source,
+                settings,
+                client=client,
+                validation=validation,
+                listener=listener,
+                safety=self._safety(settings.basis),
             )
         self._take(result)
         if result.finished.note:
             warnings.warn(result.finished.note, ConvergenceWarning, stacklevel=3)
+        self._basis = settings.basis
         return result
 
     def _go_on(self, source: Source) -> None:
@@ -155,6 +177,11 @@ class KernelEstimator(BaseEstimator):
             )
         earlier: Carried | None = getattr(self, "_carried", None)
         if earlier is None and hasattr(self, "model_"):
+            if isinstance(self.basis, str) and isinstance(self._basis, AllRows):
+                raise SpecError(
+                    "partial_fit was called after a fit whose centres are all its rows, as basis='auto' takes up to "
+                    "10,000 rows; set basis=Landmarks(n) and fit again, or call partial_fit from the beginning"
+                )
             if self.stop_reason_ == "max_seconds":
                 raise SpecError(
                     "partial_fit was called after a call that max_seconds ended, and its state was not kept: there was "

@@ -11,13 +11,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, validate_data
 
 from daskkern.arrays import HostArray
-from daskkern.basis import BasisSpec, Landmarks
+from daskkern.basis import BasisSpec
 from daskkern.data.store import open_store
 from daskkern.errors import DataError
 from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
 from daskkern.estimators.inputs import array_source, codes_of, is_lazy, is_store, lazy_source, store_source, table
 from daskkern.events import Listener
-from daskkern.kernels import Kernel, Laplacian
+from daskkern.kernels import Kernel
 from daskkern.losses import Loss, Probabilistic, decode, parse_loss
 from daskkern.solvers import Solver
 from daskkern.training.evaluate import score_store
@@ -40,13 +40,14 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     Parameters
     ----------
     kernel : Kernel, str or function of two tables of rows
-        Such as ``Laplacian(10.0)`` or ``"gaussian:median"``.
+        Such as ``Laplacian(10.0)`` or ``"gaussian:median"``. "median" is the median distance between rows.
     loss : str or Loss
         "squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic" or
         "multiclass_hinge". All but the last two are one-vs-rest for several classes. A parameter follows the name:
         "smoothed_hinge:0.5".
-    basis : Landmarks, AllRows, RandomFeatures, NystromFeatures, DoublyStochastic or Linear
-        The columns of the model. At most as many landmarks as there are rows are used.
+    basis : Landmarks, AllRows, RandomFeatures, NystromFeatures, DoublyStochastic, Linear or "auto"
+        The columns of the model. "auto" takes all rows as centres up to 10,000 rows, and 10,000 landmarks of more rows,
+        for `partial_fit`, and where solver, `sampling` or `virtual_shards` need them.
     solver : str or Solver
         "auto" (EigenPro), a name of ``daskkern.solvers.SOLVERS``, or a configured solver.
     alpha : float or "auto"
@@ -95,12 +96,13 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     monitor : "auto", "loss" or "score"
         What early stopping watches on the validation rows: the mean loss, or accuracy. "auto" is the loss for
         "logistic" and "multinomial_logistic", whose probabilities accuracy says little of, and else accuracy.
-    scale : "auto", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
+    scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         How features are scaled, so that their units do not matter; the model remembers it, and applies it to whatever
         it predicts. "auto" is "standard", but that features of two values are divided by their distance, features
         that are nearly always the same, or have very heavy tails, by a spread that these do not distort, and that
         sparse rows are not centred. It leaves alone stores that were scaled at ingestion, and all rows where the
-        kernel has a number in the units of the features, such as ``"gaussian:5"``. None takes features as they are.
+        kernel has a number in the units of the features, such as ``"gaussian:5"``; "always" scales these, too, and
+        the number is in units of the scaled features. None takes features as they are.
 
     Attributes
     ----------
@@ -126,9 +128,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     def __init__(
         self,
-        kernel: Kernel | str = Laplacian(10.0),
+        kernel: Kernel | str = "laplacian:median",
         loss: str | Loss = "squared_hinge",
-        basis: BasisSpec = Landmarks(10_000),
+        basis: BasisSpec | str = "auto",
         solver: str | Solver[Any] = "auto",
         alpha: float | str = 0.0,
         max_epochs: int = 10,

@@ -9,12 +9,12 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from daskkern.basis import BasisSpec, Landmarks
+from daskkern.basis import BasisSpec
 from daskkern.data.store import open_store
 from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
 from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source, table
 from daskkern.events import Listener
-from daskkern.kernels import Kernel, Laplacian
+from daskkern.kernels import Kernel
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
 from daskkern.training.evaluate import score_store
@@ -55,7 +55,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         An exception of one ends the fit.
     monitor : "auto", "loss" or "score"
         What early stopping watches on the validation rows: the mean loss, or R2, which "auto" stands for.
-    scale : "auto", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
+    scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         How features are scaled; as in :class:`daskkern.KernelClassifier`.
 
     Attributes
@@ -68,9 +68,9 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     def __init__(
         self,
-        kernel: Kernel | str = Laplacian(10.0),
+        kernel: Kernel | str = "laplacian:median",
         loss: str | Loss = "squared",
-        basis: BasisSpec = Landmarks(10_000),
+        basis: BasisSpec | str = "auto",
         solver: str | Solver[Any] = "auto",
         alpha: float | str = 0.0,
         max_epochs: int = 10,

@@ -13,6 +13,7 @@ Matrix = tuple[Vector, ...]
 LengthScale = float | str | Vector | Matrix
 """What a kernel keeps: a number, "median", one number per feature, or the rows of a matrix."""
 
+_EQUAL = 1e-14  # of the largest squared distance: what rounding leaves of 0
 MEDIAN_ROWS = 2000
 _WORST_CONDITION = 1e12
 _ROUNDING = 1e-6  # of metrics that were computed in float32
@@ -81,15 +82,21 @@ def plain(value: LengthScale) -> float | str | list[float] | list[list[float]]:
 def median_distance(sample: Array) -> float:
     """Return the median Euclidean distance between distinct rows of `sample` (its first 2,000 rows).
 
+    Where more than half of the distances are 0, as rows are equal, it is the median of the others.
+
     Raises
     ------
     DataError
-        When fewer than two rows are given or more than half of the distances are zero.
+        When fewer than two rows are given or all are equal.
     """
     squared = _squared_distances(sample[:MEDIAN_ROWS].astype(np.float64))
     xp = namespace_of(squared)
     upper = xp.triu_indices(squared.shape[0], 1)
-    median = float(xp.sqrt(xp.median(squared[upper]))) if squared.shape[0] > 1 else 0.0
+    pairs = squared[upper]
+    equal = _EQUAL * float(pairs.max()) if pairs.size else 0.0
+    median = float(xp.sqrt(xp.median(pairs))) if pairs.size else 0.0
+    if median**2 <= equal and bool((pairs > equal).any()):
+        median = float(xp.sqrt(xp.median(pairs[pairs > equal])))
     if not median > 0:
         raise DataError("the median distance between rows is 0, so it cannot be a length scale; give a number instead")
     return median

@@ -32,6 +32,7 @@ from daskkern.training.grid import Errors, Grid, Sums, with_length_scales
 from daskkern.training.prepare import validation_rows
 from daskkern.training.prepare_parts import some_rows
 from daskkern.training.prepared import training_rows
+from daskkern.training.scaling import learn_scaling, with_scaling
 from daskkern.training.settings import EarlyStopping
 from daskkern.training.sources import Source, StoreSource, row_fields
 from daskkern.training.targets import Targets, learn_targets
@@ -66,6 +67,8 @@ class Sweep:
         By error; of equal errors the larger penalty first.
     n_landmarks : int
     seconds : float
+    scale : str or None
+        How the features were scaled, as of the estimators.
     """
 
     system: System
@@ -74,6 +77,7 @@ class Sweep:
     points: tuple[SweepPoint, ...]
     n_landmarks: int
     seconds: float
+    scale: str | None = None
 
     @property
     def best(self) -> SweepPoint:
@@ -84,7 +88,7 @@ class Sweep:
     def estimator(self) -> KernelClassifier | KernelRegressor:
         """The system's estimator with the best length scale and penalty, to be fitted; with as many landmarks."""
         made: KernelClassifier | KernelRegressor = self.system.for_task(self.task, self.n_landmarks)
-        return made.set_params(kernel=self.kernel, alpha=self.best.alpha)
+        return made.set_params(kernel=self.kernel, alpha=self.best.alpha, scale=self.scale)
 
 
 def sweep(
@@ -140,10 +144,13 @@ def sweep(
     settings = replace(
         chosen.for_task(str(source.info.task)).fit_settings(), seed=seed, early_stopping=EarlyStopping(fraction)
     )
+    # Length scales that are given are in the units of the rows as they are.
+    settings = replace(settings, kernel=scaled, scale="always" if length_scales is None else None)
+    source, plain = with_scaling(source, learn_scaling(source, settings)), source
     rows = source.open(settings.dtype)
     held = None if test is not None else validation_rows(rows.n_rows, settings)
     rows = training_rows(rows, held)
-    watched = _watched(source, test, held, settings.dtype)
+    watched = _watched(source, test, held, settings.dtype, plain)
     targets = learn_targets(rows, settings)
     scales = _around_median(scaled, some_rows(rows, settings)) if length_scales is None else length_scales
     scales = _checked("length_scales", scales, least=1e-12)
@@ -156,7 +163,7 @@ def sweep(
         errors = _errors(grid, coef, watched, targets, len(penalties))
     points = _ranked(scales, penalties, errors)
     best = with_length_scales(scaled, [points[0].length_scale])[0]
-    return Sweep(chosen, best, str(source.info.task), points, len(Z), time.perf_counter() - begun)
+    return Sweep(chosen, best, str(source.info.task), points, len(Z), time.perf_counter() - begun, settings.scale)
 
 
 def _around_median(kernel: RadialKernel, sample: HostArray) -> list[float]:
@@ -199,12 +206,12 @@ def _checked(name: str, values: Sequence[float], least: float) -> tuple[float, .
     return numbers
 
 
-def _watched(source: Source, test: str | None, held: IntArray | None, dtype: str) -> Rows:
+def _watched(source: Source, test: str | None, held: IntArray | None, dtype: str, plain: Source) -> Rows:
     """Return the rows that errors are measured on."""
     if test is not None:
         other = StoreSource.at(test)
-        check_comparable(other, source)
-        return other.open(dtype)
+        check_comparable(other, plain)
+        return with_scaling(other, source.info.scaling).open(dtype)
     assert held is not None
     every = source.open(dtype)
     block = take(every, held, row_fields(every))

@@ -1,7 +1,7 @@
 """The scaling that a fit learns from its rows, where nobody scaled them before."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,17 +17,19 @@ from daskkern.kernels import Kernel
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source, StoreSource
 
+AnySource = TypeVar("AnySource", bound=Source)
+_LEARNED = ("auto", "always")
 _SAMPLE = 2000
 _MOST_ROWS = 1 << 20
 _PIECES = 64
-_DRAW = 57
+_DRAW = 59
 
 
 def scales_features(settings: FitSettings, source: Source) -> bool:
     """Return whether a fit with these settings learns a scaling from the rows of `source`.
 
     "auto" leaves alone rows that were scaled at ingestion, and all rows where the kernel has parameters in the units
-    of the features, such as a length scale that is a number.
+    of the features, such as a length scale that is a number. "always" is the same, whatever the kernel.
 
     Raises
     ------
@@ -38,13 +40,13 @@ def scales_features(settings: FitSettings, source: Source) -> bool:
     if kind is None:
         return False
     if known != "none":
-        if kind not in ("auto", known):
+        if kind not in (*_LEARNED, known):
             raise SpecError(
                 f"scale={kind!r} was asked of rows that ingestion scaled already ({known}); leave it out, or ingest "
                 "the data again with --scale none"
             )
         return False
-    if source.info.n_stored is not None and kind not in ("auto", *SPARSE_SCALINGS):
+    if source.info.n_stored is not None and kind not in (*_LEARNED, *SPARSE_SCALINGS):
         raise SpecError(
             f"scale={kind!r} was asked of sparse rows, but it shifts columns, which would make every zero a number; "
             "choose 'auto', 'maxabs', 'unit_variance' or None"
@@ -69,6 +71,8 @@ def learn_scaling(source: Source, settings: FitSettings) -> Scaling:
     if statistics is None:
         statistics = _measured(rows)
     kind = settings.scale
+    if kind == "always":
+        kind = "auto"
     if kind in LEARNED_KINDS:
         positions = generator(settings.seed, _DRAW).choice(rows.n_rows, min(_SAMPLE, rows.n_rows), replace=False)
         sample = take(rows, np.sort(positions), Fields.X).X
@@ -98,12 +102,12 @@ def _parts(rows: Rows) -> list[slice]:
     return [slice(int(start), int(start) + size) for start in starts]
 
 
-def with_scaling(source: Source, scaling: Scaling) -> Source:
+def with_scaling(source: AnySource, scaling: Scaling) -> AnySource:
     """Return the source of the same rows with `scaling` applied as they are read."""
     if scaling == source.info.scaling:
         return source
     changed: Any = source  # every source is a frozen record with this field
-    made: Source = replace(changed, info=replace(source.info, scaling=scaling))
+    made: AnySource = replace(changed, info=replace(source.info, scaling=scaling))
     return made
 
 

@@ -20,7 +20,7 @@ BATCH_ELEMENTS = 1 << 26
 and with it the model - does not depend on the machine or the number of workers."""
 MAX_BATCH = 16_384
 KEEP_WAYS = ("auto", "memory", "disk", "never")
-SCALES = ("auto", "standard", "robust", "minmax", "maxabs", "unit_variance")
+SCALES = ("auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance")
 SAMPLING_WAYS = ("uniform", "weighted", "balanced")
 MONITORS = ("auto", "loss", "score")
 
@@ -82,7 +82,7 @@ class FitSettings:
     device : "cpu", "gpu" or "auto"
     class_weight : "balanced", mapping from label to weight, or None
     early_stopping : EarlyStopping or None
-    scale : "auto", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
+    scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         The scaling of the features that the fit learns and the model records, where ingestion recorded none; None
         takes them as they are. See :func:`daskkern.training.scaling.scales_features` for what "auto" leaves alone.
     fit_intercept : bool

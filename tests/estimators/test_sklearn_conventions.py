@@ -12,17 +12,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.errors import DaskkernError
-from daskkern.kernels import Gaussian, Laplacian
+from daskkern.kernels import Gaussian
 from daskkern.solvers import EigenPro
 
 _REASONS = {
     "check_sample_weight_equivalence_on_dense_data": (
         "a stochastic method meets repeated rows in other batches than weighted ones; the two agree at the optimum, "
         "see test_integer_weights_mean_repeated_rows"
-    ),
-    "check_parameters_default_constructible": (
-        "the defaults Laplacian(10.0) and Landmarks(10_000) are frozen records, where the check wants numbers, strings "
-        "or None; pass words such as kernel='laplacian:10' instead if you need plain values"
     ),
 }
 
@@ -61,9 +57,10 @@ def digits():
 
 def test_the_defaults_are_those_of_the_design():
     parameters = KernelClassifier().get_params()
-    assert parameters["kernel"] == Laplacian(10.0)
+    assert parameters["kernel"] == "laplacian:median"
+    assert parameters["basis"] == "auto"
+    assert parameters["scale"] == "auto"
     assert parameters["loss"] == "squared_hinge"
-    assert parameters["basis"].n == 10_000
     expected = {"solver": "auto", "alpha": 0.0, "max_epochs": 10, "batch_size": "auto", "early_stopping": False}
     assert {name: parameters[name] for name in expected} == expected
     assert parameters["random_state"] == 0

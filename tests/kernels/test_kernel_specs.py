@@ -85,6 +85,11 @@ def test_a_median_of_zero_is_no_length_scale() -> None:
             Gaussian("median").resolve(rows)
 
 
+def test_rows_that_are_mostly_equal_have_the_median_of_the_other_distances() -> None:
+    rows = np.vstack([np.zeros((90, 2)), [[3.0, 4.0]], [[6.0, 8.0]]])
+    assert Gaussian("median").resolve(rows + 1e3).length_scale == pytest.approx(5, rel=1e-6)
+
+
 def test_polynomial_gamma_comes_from_the_number_of_features() -> None:
     with pytest.raises(SpecError, match="gamma waits for data"):
         Polynomial().block(ROWS, ROWS)
