@@ -25,7 +25,7 @@ LEARNED_KINDS: tuple[ScalingKind, ...] = ("auto", "robust")
 IGNORED = 1e30
 """The scale of features of one value: finite, and beyond all that may be met later."""
 _HALF, _RARE = 0.5, 0.05  # shares of rows that differ from the common value
-_HEAVY = 20.0  # standard deviations of a feature to widths of its bulk: 1 of normal values, below 3 of exponential ones
+_HEAVY = 100.0  # standard deviations of a feature to widths of its bulk: 1 of normal values, below 3 of exponential ones
 _LEVELS = ((0.25, 1.349), (0.1, 2.563), (0.05, 3.290), (0.02, 4.107))  # a normal variable is that wide between them
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
 _TWO_VALUED = 1e-6
