@@ -7,7 +7,7 @@ deviation. Four kinds of feature need another number, which multiplies with the 
   and these would outweigh all else. Below a q of 1/20, it is divided by the root of 20 q: other values then lie about
   as far from the common one as with a q of 1/20. Where most features are such (pixels, counts of words), the other
   values of a row add up, and every feature's is divided by the root of q.
-- Two values, as categories have, lie 1 apart.
+- Two values, as categories have, lie 2 apart: as far as if both were equally frequent.
 - Where the tails are so heavy that the standard deviation says nothing of the bulk, the width of the bulk is taken.
 - A feature of one value says nothing: it is divided by a number so large that it never counts.
 """
@@ -25,7 +25,7 @@ LEARNED_KINDS: tuple[ScalingKind, ...] = ("auto", "robust")
 IGNORED = 1e30
 """The scale of features of one value: finite, and beyond all that may be met later."""
 _HALF, _RARE = 0.5, 0.05  # shares of rows that differ from the common value
-_HEAVY = 100.0  # standard deviations of a feature to widths of its bulk: 1 of normal values, below 3 of exponential ones
+_HEAVY = 100.0  # standard deviations of a feature to widths of its bulk: 1 of normal values, 1.4 of exponential ones
 _LEVELS = ((0.25, 1.349), (0.1, 2.563), (0.05, 3.290), (0.02, 4.107))  # a normal variable is that wide between them
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
 _TWO_VALUED = 1e-6
@@ -59,7 +59,7 @@ def learned_scaling(kind: str, statistics: ColumnStatistics, sample: FeatureRows
     most_are = 2 * (many_valued & (off_mode < _HALF)).sum() > many_valued.sum()
     share = np.clip(off_mode / (1.0 if most_are else _RARE), 0, 1)
     scale = np.divide(std, np.sqrt(share), out=np.zeros_like(std), where=share > 0)
-    scale = np.where(two_valued, high - low, scale)
+    scale = np.where(two_valued, (high - low) / 2, scale)
     heavy = (width > 0) & (std > _HEAVY * width)
     if kind == "robust":
         heavy = (width > 0) & ~two_valued

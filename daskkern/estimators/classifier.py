@@ -98,7 +98,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         "logistic" and "multinomial_logistic", whose probabilities accuracy says little of, and else accuracy.
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         How features are scaled, so that their units do not matter; the model remembers it, and applies it to whatever
-        it predicts. "auto" is "standard", but that features of two values are divided by their distance, features
+        it predicts. "auto" is "standard", but that features of two values are divided by half their distance, features
         that are nearly always the same, or have very heavy tails, by a spread that these do not distort, and that
         sparse rows are not centred. It leaves alone stores that were scaled at ingestion, and all rows where the
         kernel has a number in the units of the features, such as ``"gaussian:5"``; "always" scales these, too, and
