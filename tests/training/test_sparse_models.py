@@ -23,7 +23,7 @@ def _regression(n: int = 400, d: int = 30) -> tuple[Any, Any]:
 def _regressor(solver: AdaGrad | SGD, epochs: int, batch_size: int = 400, **more: Any) -> KernelRegressor:
     return KernelRegressor(
         "linear", "squared", Linear(intercept=False), solver, more.pop("alpha", 0.0), max_epochs=epochs,
-        batch_size=batch_size, dtype="float64", fit_intercept=False, **more,
+        batch_size=batch_size, dtype="float64", fit_intercept=False, scale=None, **more,
     )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_it_finds_the_sparse_logistic_model() -> None:
     peer = LogisticRegression(l1_ratio=1, C=1 / (400 * 0.05), solver="liblinear", fit_intercept=False, tol=1e-10)
     wanted = peer.fit(X, labels).coef_.ravel()
     ours = KernelClassifier(
-        "linear", "logistic", Linear(intercept=False), AdaGrad(l1=0.05), 0.0, 1500, 400, dtype="float64",
+        "linear", "logistic", Linear(intercept=False), AdaGrad(l1=0.05), 0.0, 1500, 400, dtype="float64", scale=None,
     ).fit(X, labels)  # fmt: skip
     found = ours.decision_function(np.eye(30)).ravel()
     np.testing.assert_allclose(found, wanted, atol=1e-4)
