@@ -55,6 +55,10 @@ class BudgetedRows:
         self.rows.step(row, shrink, delta)
         if not delta.any():
             return
+        known = np.flatnonzero((self.points == self._X[i]).all(axis=1) & self.coef.any(axis=1))
+        if known.size:  # the row of an earlier epoch, or one equal to it: the model does not grow
+            self.coef[known[0]] += delta[0]
+            return
         place = self._free()[0]
         self.points[place], self.coef[place], self._square[place] = self._X[i], delta[0], self.rows.gram[i, i]
         if self._logs is not None:

@@ -140,7 +140,7 @@ def _fitted(case: Case, problem: Problem, limit_s: float) -> Any:
             "max_epochs": method.epochs,
         }
         if "scale" in estimator().get_params():
-            settings["scale"] = "none"
+            settings["scale"] = None
     return estimator(**settings).fit(problem.X, problem.y, sample_weight=problem.weight)
 
 
