@@ -18,8 +18,8 @@ def convergence_note(epochs: Sequence[EpochFinished], reason: str, alpha: float)
     With the falls d1 = L_(T/4) - L_(T/2) and d2 = L_(T/2) - L_T, as many epochs again would lower the loss by about
     d2 min(1, d2 / d1): right for losses that fall like a power of t, and too much for those that fall faster (Aitken's
     extrapolation, over epochs that double). The fit has not converged where that is above 5% of L_T and 1% of L_1; a
-    root mean square error changes by half of these shares. Nor has it where d2 is above d1 and 1% of L_1: steps are so
-    short that the end is not in sight. Without a penalty the training loss tends to 0, which is not wanted: there 5% of
+    root mean square error changes by half of these shares. Nor has it where the falls do not slow down,
+    so that the end is not in sight: d2 above 1% of L_1 and d1, and that above 0.5%. Without a penalty the training loss tends to 0, which is not wanted: there 5% of
     L_1 count.
 
     Parameters
@@ -38,7 +38,8 @@ def convergence_note(epochs: Sequence[EpochFinished], reason: str, alpha: float)
     earlier, later = quarter - half, half - last
     fall = later * min(1.0, later / earlier) if earlier > 0 else later
     least = (_OF_FIRST_WITHOUT_PENALTY if alpha == 0 and what == "training" else _OF_FIRST) * first
-    if later > 0 and (fall > max(_OF_LAST * last, least) or later > max(earlier, least)):
+    steady = later > max(earlier, least) and earlier > least / 2
+    if steady or (later > 0 and fall > max(_OF_LAST * last, least)):
         return (
             f"the fit has not converged: the {what} loss still fell from {half:.3g} to {last:.3g} in the last "
             f"{whole - whole // 2} of {whole} epochs; raise {reason}, or choose a solver that needs fewer epochs"
