@@ -18,9 +18,9 @@ def convergence_note(epochs: Sequence[EpochFinished], reason: str, alpha: float)
     With the falls d1 = L_(T/4) - L_(T/2) and d2 = L_(T/2) - L_T, as many epochs again would lower the loss by about
     d2 min(1, d2 / d1): right for losses that fall like a power of t, and too much for those that fall faster (Aitken's
     extrapolation, over epochs that double). The fit has not converged where that is above 5% of L_T and 1% of L_1; a
-    root mean square error changes by half of these shares. Nor has it where the falls do not slow down,
-    so that the end is not in sight: d2 above 1% of L_1 and d1, and that above 0.5%. Without a penalty the training loss tends to 0, which is not wanted: there 5% of
-    L_1 count.
+    root mean square error changes by half of these shares. Nor has it where the falls do not slow down, so that the end
+    is not in sight: d2 is above d1 and 1% of L_1, and d1 above 0.5%. Without a penalty the training loss tends to 0,
+    which is not wanted: there 5% of L_1 count.
 
     Parameters
     ----------
