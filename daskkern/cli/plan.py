@@ -44,7 +44,7 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     source: Source = open_source(store)
     settings = request.settings(source.info.task, source.info.n_rows)
     source = with_scaling(source, learn_scaling(source, settings))
-    wide, arithmetic = expected_arithmetic(source, settings)
+    wide, said = expected_arithmetic(source, settings)
     if where.named or where.gpus is not None:
         with where.client() as client:
             assert client is not None
@@ -55,8 +55,8 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     few = "" if sizes is None else fewer_columns(settings.basis, sizes.n, sizes.p)
     if sizes is not None and few:
         say(f"landmarks: {sizes.p}{few}")
-    if arithmetic:
-        say(f"kernel arithmetic: {arithmetic}")
+    for line in said:
+        say(line)
     _show_memory(found.ranks, found.plan)
     batch = _sure_batch(found.plan)
     if batch:

@@ -8,12 +8,16 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, to_host
 from daskkern.kernels.base import Kernel
+from daskkern.kernels.mapped import Mapped
 from daskkern.kernels.precision import Precision
 from daskkern.kernels.radial import RadialKernel
+from daskkern.kernels.rounding import values_at
 from daskkern.kernels.rows import as_rows
 
 _SAMPLE = 1024
 _CLOSE = 0.999
+_FAINT = 1e-4
+_FEWEST = 20  # rows whose distances say something of all
 _DOMINATES = 100.0
 _MOST_DENSE = 1 << 26
 
@@ -64,6 +68,28 @@ def arithmetic_note(kernel: Kernel, Z: Array, precision: Precision | None = None
             f"{found.error:.2g}: scale the features, or leave the precision out"
         )
     return f"float64 distances: {spread}, and float32 values would be wrong by up to {found.error:.2g}{beyond}"
+
+
+def length_scale_note(kernel: Kernel, Z: Array) -> str:
+    """Return why the length scale does not go with rows like `Z` (p, d), or "": nearly all values are near 0 or 1.
+
+    Values are those of up to 1,024 pairs of rows, in units of k(x, x).
+    """
+    if isinstance(kernel, Mapped) or kernel.coordinates is None or not kernel.is_shift_invariant:
+        return ""
+    sample = _sample(Z)
+    if len(sample) < _FEWEST:
+        return ""
+    placed = kernel.transform(sample - sample.mean(axis=0))
+    gaps = placed - np.roll(placed, len(placed) // 2, axis=0)
+    values = values_at(kernel.program, np.concatenate([[0.0], (gaps * gaps).sum(axis=1)]))
+    median = float(np.median(np.abs(values[1:]))) / (abs(float(values[0])) or 1.0)
+    found = f"the median kernel value of two rows is {median:.2g}{_scales(kernel, sample)}"
+    if median < _FAINT:
+        return f"{found}: most rows do not meet; take a longer length scale, such as 'median', or scale the features"
+    if median > _CLOSE:
+        return f"{found}: most rows look alike; take a shorter length scale, such as 'median'"
+    return ""
 
 
 def _sample(Z: Array) -> FloatArray:

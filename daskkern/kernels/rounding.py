@@ -81,14 +81,14 @@ def _errors(what: Program, e: float) -> tuple[float, float]:
     if not e > 0 or not what.symbols & {"squared_distance", "distance"}:
         return 0.0, TOLERANCE
     s = np.concatenate([[0.0], e * _GRID])
-    values = _values(what, s)
+    values = values_at(what, s)
     scale = abs(float(values[0])) or float(np.abs(values).max()) or 1.0
-    error = float(np.abs(_values(what, s + e) - values).max()) / scale
-    here = np.abs(_values(what, np.array([e / 100, e])) - values[0])
+    error = float(np.abs(values_at(what, s + e) - values).max()) / scale
+    here = np.abs(values_at(what, np.array([e / 100, e])) - values[0])
     return error, ROUGH_TOLERANCE if here[0] > here[1] / 30 else TOLERANCE
 
 
-def _values(what: Program, s: FloatArray) -> FloatArray:
+def values_at(what: Program, s: FloatArray) -> FloatArray:
     """Return the formula at squared distances `s` of rows whose inner product is 0."""
     zero = np.zeros_like(s)
     symbols = {"squared_distance": s.copy(), "distance": np.sqrt(s)}

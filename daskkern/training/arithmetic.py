@@ -1,21 +1,24 @@
 """In which arithmetic the kernel values of a fit will be made, before it runs."""
 
 from daskkern.basis import AllRows, Landmarks, NystromFeatures
-from daskkern.kernels import arithmetic_note
+from daskkern.kernels import arithmetic_note, length_scale_note
 from daskkern.training.prepare_parts import some_rows
 from daskkern.training.scaling import scales_features
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 
 
-def expected_arithmetic(source: Source, settings: FitSettings) -> tuple[bool, str]:
-    """Return whether products of float32 rows will be made in float64 within, and a line that says why, from a sample.
+def expected_arithmetic(source: Source, settings: FitSettings) -> tuple[bool, tuple[str, ...]]:
+    """Return whether products of float32 rows will be made in float64 within, and lines that say why, from a sample.
 
-    (False, "") where rows are scaled by the fit itself, which the sample is not, and where the columns are no kernel's.
+    They say, too, where the length scale does not go with the rows. Nothing is said where the fit scales rows itself,
+    which the sample is not, and where the columns are no kernel's.
     """
     if scales_features(settings, source) or not isinstance(settings.basis, AllRows | Landmarks | NystromFeatures):
-        return False, ""
+        return False, ()
     sample = some_rows(source.open(settings.dtype), settings)
     kernel = settings.kernel.resolve(sample)
     wide = kernel.placement_for(sample).widens(settings.dtype, settings.rounding)
-    return wide, arithmetic_note(kernel, sample, settings.rounding)
+    arithmetic, scale = arithmetic_note(kernel, sample, settings.rounding), length_scale_note(kernel, sample)
+    said = (scale and f"length scale: {scale}", arithmetic and f"kernel arithmetic: {arithmetic}")
+    return wide, tuple(line for line in said if line)

@@ -7,7 +7,7 @@ from daskkern.backend.random import generator
 from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures
 from daskkern.data.plan import DEFAULT_WINDOW_BYTES, BatchPlan
 from daskkern.data.rows import Fields, RowBlock, Rows, take
-from daskkern.kernels import Kernel, Placement, arithmetic_note
+from daskkern.kernels import Kernel, Placement, arithmetic_note, length_scale_note
 from daskkern.preconditioners import SpectrumSettings
 from daskkern.solvers import EigenPro
 from daskkern.training.prepared import Clock
@@ -39,11 +39,15 @@ def features_at(rows: Rows, positions: IntArray) -> HostArray:
 
 
 def placement_of(kernel: Kernel, Z: HostArray, settings: FitSettings, clock: Clock) -> Placement:
-    """Return how rows are prepared for products with points like `Z`, and say where it is in wider arithmetic."""
-    placement, note = kernel.placement_for(Z), arithmetic_note(kernel, Z, settings.rounding)
-    if note:
-        clock.stage("arithmetic", note)
-    return placement
+    """Return how rows are prepared for products with points like `Z`.
+
+    It is said where that is in wider arithmetic, and where the length scale does not go with the rows.
+    """
+    notes = {"length scale": length_scale_note(kernel, Z), "arithmetic": arithmetic_note(kernel, Z, settings.rounding)}
+    for name, note in notes.items():
+        if note:
+            clock.stage(name, note)
+    return kernel.placement_for(Z)
 
 
 def is_all(settings: FitSettings) -> bool:

@@ -54,19 +54,20 @@ def test_a_fit_says_that_its_distances_are_float64_and_why(basis: BasisSpec, sol
 
 def test_a_plan_expects_what_the_fit_finds() -> None:
     settings = _settings(Landmarks(50), EigenPro())
-    wide, note = expected_arithmetic(_source(WIDE), settings)
+    wide, (scale, note) = expected_arithmetic(_source(WIDE), settings)
     assert wide
-    assert note.startswith(SAID)
+    assert scale.startswith("length scale: the median kernel value of two rows is 0 (length scale 10, median distance ")
+    assert note.startswith(f"kernel arithmetic: {SAID}")
     assert "(length scale 10, median distance 3.35e+04)" in note
-    assert expected_arithmetic(_source(X), settings) == (False, "")
+    assert expected_arithmetic(_source(X), settings) == (False, ())
     for basis in (Linear(), RandomFeatures(20)):
-        assert expected_arithmetic(_source(WIDE), _settings(basis, SGD())) == (False, "")
+        assert expected_arithmetic(_source(WIDE), _settings(basis, SGD())) == (False, ())
 
 
 def test_a_precision_that_was_asked_is_kept_and_the_error_told() -> None:
-    wide, note = expected_arithmetic(_source(WIDE), _settings(Landmarks(50), EigenPro(), precision="tf32"))
+    wide, (_, note) = expected_arithmetic(_source(WIDE), _settings(Landmarks(50), EigenPro(), precision="tf32"))
     assert not wide
-    assert note.startswith("rows rounded to tf32, as asked, though rows spread over ")
+    assert note.startswith("kernel arithmetic: rows rounded to tf32, as asked, though rows spread over ")
     assert expected_arithmetic(_source(WIDE), _settings(Landmarks(50), EigenPro(), precision="float32"))[0]
 
 

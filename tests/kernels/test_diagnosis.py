@@ -7,7 +7,7 @@ from scipy import sparse
 from daskkern import KernelClassifier
 from daskkern.basis import AllRows, Landmarks
 from daskkern.errors import DataError
-from daskkern.kernels import CallableKernel, Gaussian, Kernel, Laplacian, Linear, diagnose
+from daskkern.kernels import CallableKernel, Gaussian, Kernel, Laplacian, Linear, diagnose, length_scale_note
 from daskkern.solvers import BlockCD, Direct, EigenPro, Falkon
 from daskkern.training.grid import Grid, Sums
 
@@ -62,6 +62,18 @@ def test_infinite_features_are_the_first_cause() -> None:
     Z = X.copy()
     Z[3, 1] = np.inf
     assert diagnose(Gaussian(), Z, np.float32).found == "some landmarks have features that are not finite"
+
+
+def test_a_length_scale_far_from_the_distances_is_told() -> None:
+    near, far = length_scale_note(Gaussian(0.1), X), length_scale_note(3 * Laplacian(1e4), X)
+    assert near.startswith("the median kernel value of two rows is ")
+    assert "(length scale 0.1, median distance 3.28): most rows do not meet; take a longer length scale" in near
+    assert far.endswith("most rows look alike; take a shorter length scale, such as 'median'")
+    assert "do not meet" in length_scale_note(Gaussian([1.0, 1, 1e-3, 1, 1, 1]), X)
+    for kernel in (Gaussian(3.0), Laplacian(1.0), Linear(), CallableKernel(_indefinite)):
+        assert not length_scale_note(kernel, X)
+    assert not length_scale_note(Gaussian(0.1), X[:10])
+    assert not length_scale_note(Gaussian(3.0), sparse.csr_matrix(X + np.float32(1e3)))
 
 
 @pytest.mark.parametrize("solver", [EigenPro(projection="exact"), Falkon()], ids=lambda solver: solver.name)
