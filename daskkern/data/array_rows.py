@@ -52,7 +52,7 @@ class ArrayRows(Rows):
         if is_sparse(X):
             X = as_csr(X)
             self.n_stored = int(X.nnz)
-        self.dtype, self.reads_pieces = float_dtype(dtype), True
+        self.dtype = float_dtype(dtype)
         self.n_rows, self.n_features = X.shape
         self.chunk_rows = max(1, min(chunk_rows, self.n_rows))
         self.classes = None if classes is None else tuple(classes)

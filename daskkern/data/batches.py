@@ -36,6 +36,7 @@ class Batch:
 class _Visit:
     """One window of an epoch: the batches still to come from it, in order, and those whose X is wanted."""
 
+    epoch: int
     window: int
     batches: tuple[int, ...]
     with_features: frozenset[int]
@@ -83,7 +84,7 @@ def iter_batches(
     def visits() -> Iterator[_Visit]:
         for window, batches in grouped:
             wanted = [b for b in batches if wanted_X is None or wanted_X(b)] if Fields.X in fields else []
-            yield _Visit(window, batches, frozenset(wanted))
+            yield _Visit(epoch, window, batches, frozenset(wanted))
 
     return _serial(rows, plan, visits(), fields) if prefetch == 0 else _ahead(rows, plan, visits(), fields, prefetch)
 
@@ -123,10 +124,10 @@ def _load(rows: Rows, plan: BatchPlan, visit: _Visit, fields: Fields, stop: thre
     """Read a window part by part, each row straight to its place in the permuted window."""
     if not visit.with_features:
         fields &= ~Fields.X
-    positions = window_positions(plan, visit.window)
+    positions = window_positions(plan, visit.window, visit.epoch)
     slots = np.argsort(positions)  # rows in storage order -> places in the window
     gathering = Gathering(rows, len(positions), fields)
-    parts = rows.parts_at(positions[slots], fields) if plan.piece_rows else _chunks(rows, plan, visit.window, fields)
+    parts = rows.parts_at(positions[slots], fields) if plan.piece_rows else _chunks(rows, plan, visit, fields)
     for places, part in parts:
         gathering.put(slots[places], part)
         if stop.is_set():
@@ -134,10 +135,10 @@ def _load(rows: Rows, plan: BatchPlan, visit: _Visit, fields: Fields, stop: thre
     return gathering.block()
 
 
-def _chunks(rows: Rows, plan: BatchPlan, window: int, fields: Fields) -> Iterator[tuple[slice, RowBlock]]:
+def _chunks(rows: Rows, plan: BatchPlan, visit: _Visit, fields: Fields) -> Iterator[tuple[slice, RowBlock]]:
     """Yield places in storage order and the rows there, chunk by chunk."""
     done = 0
-    for chunk in plan.parts_of(window).tolist():
+    for chunk in plan.parts_of(visit.window, visit.epoch).tolist():
         first = chunk * plan.chunk_rows
         last = min(first + plan.chunk_rows, plan.n_rows)
         yield slice(done, done + last - first), rows.read(first, last, fields)
@@ -145,7 +146,7 @@ def _chunks(rows: Rows, plan: BatchPlan, window: int, fields: Fields) -> Iterato
 
 
 def _cut(plan: BatchPlan, visit: _Visit, block: RowBlock) -> Iterator[Batch]:
-    positions = window_positions(plan, visit.window)
+    positions = window_positions(plan, visit.window, visit.epoch)
     for batch in visit.batches:
         part = plan.slice_in_window(batch)
         yield Batch(

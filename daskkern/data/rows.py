@@ -87,9 +87,7 @@ class Rows(ABC):
     @property
     def row_bytes(self) -> int:
         """Bytes of the features of a row in float32, on the average; at least 1."""
-        if self.n_stored is None:
-            return 4 * self.n_features
-        return 8 * (self.n_stored // max(1, self.n_rows) + 1)
+        return mean_row_bytes(self.n_rows, self.n_features, self.n_stored)
 
     def read(self, start: int, stop: int, fields: Fields = ALL) -> RowBlock:
         """Return the rows from `start` to `stop` (excluded). What is not in `fields` is not decoded."""
@@ -118,6 +116,11 @@ class Rows(ABC):
 
     @abstractmethod
     def _read_weight(self, start: int, stop: int) -> HostArray: ...
+
+
+def mean_row_bytes(n_rows: int, n_features: int, n_stored: int | None) -> int:
+    """Return the bytes of a row of so many float32 features, or of its share of `n_stored` sparse entries."""
+    return 4 * n_features if n_stored is None else 8 * (n_stored // max(1, n_rows) + 1)
 
 
 def take(rows: Rows, positions: IntArray, fields: Fields = ALL) -> RowBlock:

@@ -16,6 +16,7 @@ from daskkern.events import Listener, StageFinished
 from daskkern.solvers import Batch, NystromSGD, Problem
 from daskkern.training.features import FeatureRows
 from daskkern.training.kept import keep_blocks
+from daskkern.training.kept_rows import KeptRows
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.prepared import Prepared
 from daskkern.training.settings import FitSettings
@@ -74,7 +75,9 @@ class Feed:
         self._blocks = keep_blocks(memory, settings, xp)
         self._uploads = Uploads(xp)
         self._on_host = memory.rows_on_host
-        self._batches: dict[int, Batch] | None = {} if memory.keeps_rows and not self._stored else None
+        keeps, anew = memory.keeps_rows and not self._stored, self.plan.anew
+        self._batches: dict[int, Batch] | None = {} if keeps and not anew else None
+        self._kept_rows = KeptRows(self._rows) if keeps and anew else None
         self._memory: Array | None = None
         self._told = False
 
@@ -128,12 +131,17 @@ class Feed:
         fields = row_fields(self._rows)
         sampling = self._prepared.sampling
         rows = self._rows if sampling is None else sampling.rows(self._rows, sweep)
+        keeping = self._kept_rows
+        if keeping is not None:
+            rows = keeping.begin(whole=start == 0)
         stream = data_batches.iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
         count = start
         try:
             for item, arrived in begun_ahead(map(self._encode, self._timed(stream)), self._uploads.ahead):
                 count += 1
                 index, batch = item.index, self._batch(item, arrived, count == self.plan.n_batches)
+                if keeping is not None:
+                    keeping.add(item)
                 if self._batches is not None:
                     self._batches[index] = replace(batch, X=item.block.X) if self._on_host else batch
                 del item, arrived  # its window goes before another one is read

@@ -147,21 +147,21 @@ def plan_memory(
 ) -> MemoryPlan:
     """Return the plan for one rank. `device_budget` counts with ``sizes.device`` "gpu" only.
 
-    Without `same_batches` they hold other rows in every epoch, so that nothing is kept. With several `epochs`, rows
-    may take more memory where kernel blocks leave it.
+    Without `same_batches` rows are drawn for every epoch, so that nothing is kept; where they are dealt anew, blocks
+    are not, and rows in host memory. With several `epochs`, rows may take more memory where kernel blocks leave it.
     """
     items, device_items = items_of(sizes)
     pool, used = (device_budget, total(device_items)) if device_items else (budget, total(items))
     room = max(0, min(int(KEEP_SHARE * pool), pool - used))
     every_row = row_bytes(sizes)
-    keeps_rows = same_batches and every_row <= room // 2
+    keeps_rows = same_batches and not sizes.anew and every_row <= room // 2
     if keeps_rows:  # the windows that were read ahead are what is kept
         kept_rows = ((ALL_ROWS, every_row),)
         items, device_items = (items, device_items + kept_rows) if device_items else (items + kept_rows, ())
         room -= every_row
     most = min(room, KEEP_LIMIT) if keep == "auto" else pool - used - every_row * keeps_rows
     # All or nothing: a part of the blocks saves that part of the kernel work, but costs as much memory as is there.
-    wanted = sizes.blocks_bytes if same_batches else 0
+    wanted = sizes.blocks_bytes if same_batches and not sizes.anew else 0
     kept = wanted if wanted <= most and keep in ("auto", "memory") else 0
     plan = MemoryPlan(
         items, kept, wanted, keeps_rows, budget, device_items, device_budget if device_items else 0, 0, "", keep, sizes
@@ -170,7 +170,12 @@ def plan_memory(
 
 
 def row_bytes(sizes: Sizes) -> int:
-    """Return the bytes of all rows, or of a rank's own, as they are kept: features, targets, weight and position."""
+    """Return the bytes of all rows, or of a rank's own, as they are kept: features, targets, weight and position.
+
+    Rows that are dealt to batches anew are kept with targets in float64, and sparse ones are put in order once more.
+    """
+    if sizes.anew:
+        return sizes.n * (sizes.d * (2 if sizes.entries else 1) * sizes.itemsize + 8 * (sizes.c + 2))
     return (sizes.own_rows if sizes.by_rows else sizes.n) * (sizes.d + sizes.c + 4) * sizes.itemsize
 
 

@@ -17,6 +17,7 @@ from daskkern.losses import Squared
 from daskkern.preconditioners import MOST_DIRECTIONS, CovarianceState, EigenProState
 from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD, Solver, check_fit
 from daskkern.training.columns import is_exact
+from daskkern.training.compositions import draws_anew
 from daskkern.training.features import is_stored
 from daskkern.training.keeping import unkept
 from daskkern.training.memory import LIMIT_SHARE, MemoryPlan, Sizes, available_memory, plan_memory
@@ -52,6 +53,7 @@ class PreparedSummary:
     stored: bool = False
     span: int = 0
     wide: bool = False
+    anew: bool = False
 
 
 def check(settings: FitSettings, source: Source) -> None:
@@ -116,7 +118,8 @@ def outlook(
     m = min(n, limit if isinstance(settings.batch_size, str) else int(settings.batch_size))
     rows = source.open(settings.dtype)
     solver = settings.solver
-    plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed)
+    anew = draws_anew(settings, rows.n_rows, rows.row_bytes)
+    plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed, anew=anew)
     if isinstance(solver, PCG):
         m = pass_batch(settings, n)
         plan = BatchPlan.for_rows(rows, m, settings.seed)
@@ -143,6 +146,7 @@ def outlook(
         stored=isinstance(solver, NystromSGD) and solver.mode == "stored",
         span=span,
         wide=wide,
+        anew=isinstance(plan, BatchPlan) and plan.anew,
     )
     return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
 
@@ -223,6 +227,7 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
         validation=0 if prepared.validation is None else prepared.validation.size,
         stored=isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings),
         wide=prepared.basis.placement.widens(settings.dtype, settings.rounding),
+        anew=isinstance(plan, BatchPlan) and plan.anew,
     )
 
 
@@ -319,6 +324,7 @@ def plan_for(
             penalty=penalty_bytes(
                 summary.n, summary.p, source.info.n_features, numbers_per_row(source), summary.n_outputs, settings
             ),
+            anew=summary.anew,
         ),
         budget,
         device_budget or 0,

@@ -10,6 +10,7 @@ from daskkern.data.rows import Fields, RowBlock, Rows, take
 from daskkern.kernels import Kernel, Placement, arithmetic_note, length_scale_note
 from daskkern.preconditioners import SpectrumSettings
 from daskkern.solvers import EigenPro
+from daskkern.training.compositions import draws_anew
 from daskkern.training.prepared import Clock
 from daskkern.training.sampling import Sampling
 from daskkern.training.settings import FitSettings
@@ -108,7 +109,8 @@ def spectrum_settings(solver: EigenPro, device: str) -> SpectrumSettings:
 
 def batch_plan(rows: Rows, settings: FitSettings, critical: float, held: int, width: int = 0) -> BatchPlan:
     """Return the batches. Windows are sized for rows of `width` numbers, if that is more than the features."""
+    anew = draws_anew(settings, rows.n_rows, rows.row_bytes)
     size = settings.batch_size
     batch = int(min(max(np.ceil(critical / 2), 1), settings.batch_limit(held))) if isinstance(size, str) else int(size)
     window_bytes = DEFAULT_WINDOW_BYTES * rows.n_features // max(width, rows.n_features)
-    return BatchPlan.for_rows(rows, min(batch, rows.n_rows), settings.seed, window_bytes)
+    return BatchPlan.for_rows(rows, min(batch, rows.n_rows), settings.seed, window_bytes, anew=anew)

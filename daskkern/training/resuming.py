@@ -16,14 +16,16 @@ from daskkern.data.atomic import check_destination
 from daskkern.data.csr import is_sparse
 from daskkern.data.plan import ORDER
 from daskkern.data.remote import is_url
+from daskkern.data.rows import mean_row_bytes
 from daskkern.data.store import open_store
 from daskkern.errors import StoreError
 from daskkern.kernels import Kernel
 from daskkern.models.store import FORMAT
 from daskkern.training.checkpoint import begin_checkpoint, is_checkpoint, remove_checkpoint
+from daskkern.training.compositions import draws_anew
 from daskkern.training.keeper import Safety
 from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, BlockSource, Source, StoreSource
+from daskkern.training.sources import ArraySource, BlockSource, Source, SourceInfo, StoreSource
 
 _CHANGEABLE = ("max_epochs", "max_seconds")  # a run may go on for longer than it was meant to
 
@@ -83,11 +85,16 @@ def fingerprint(source: Source, settings: FitSettings, validation: Source | None
     chosen |= {"basis": basis_summary(settings.basis), "function": _function(settings.kernel)}
     record = {
         "settings": chosen,
-        "batches": ORDER,
+        "batches": _batches(source.info, settings),
         "data": _data(source),
         "validation": None if validation is None else _data(validation),
     }
     return json.dumps(record, sort_keys=True, default=str)
+
+
+def _batches(info: SourceInfo, settings: FitSettings) -> str:
+    anew = draws_anew(settings, info.n_rows, mean_row_bytes(info.n_rows, info.n_features, info.n_stored))
+    return f"{ORDER}, dealt anew in every epoch" if anew else ORDER
 
 
 def basis_summary(basis: BasisSpec) -> dict[str, Any]:

@@ -92,7 +92,8 @@ class FitSettings:
     keep_blocks : "auto", "memory", "disk" or "never"
         Where kernel blocks are kept from the first epoch on. "auto" keeps them in memory when they fit, else on the
         local disk when it has room and a measurement says that reading back costs less than computing again. The
-        numbers do not depend on it, but for rounding with all rows as centres.
+        numbers do not depend on it, but for rounding with all rows as centres, and with blocks of more than 32 GB over
+        all ranks: "auto" and "never" then deal rows to batches anew in every epoch, and keep none.
     disk_budget : int or None
         Most bytes of a rank's scratch file; None is half of what is free in the folder, shared by its ranks.
     scratch : str or None

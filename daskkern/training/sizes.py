@@ -58,6 +58,8 @@ class Sizes:
         Bytes that the choice of the penalty takes beside the columns and the spectrum.
     span : int
         Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
+    anew : bool
+        Batches hold other rows in every epoch.
     """
 
     n: int
@@ -101,6 +103,8 @@ class Sizes:
     def within(self) -> int:
         """Bytes of a number within products: of prepared rows and points, and of tiles."""
         return 8 if self.wide else self.itemsize
+
+    anew: bool = False
 
     @property
     def own_rows(self) -> int:

@@ -20,8 +20,9 @@ from daskkern.backend.task_names import task_name
 from daskkern.data.array_rows import ArrayRows
 from daskkern.data.csr import FeatureRows, first_not_finite, is_sparse, stack_rows
 from daskkern.data.encoding import Encoding
+from daskkern.data.plan import fair_chunk_rows
 from daskkern.data.remote import is_url, name_of_place, public
-from daskkern.data.rows import Fields, Rows
+from daskkern.data.rows import Fields, Rows, mean_row_bytes
 from daskkern.data.schema import ClassLabel, Scaling
 from daskkern.data.store import StoreSource as StoreLocation
 from daskkern.data.store import open_store
@@ -122,15 +123,27 @@ class ArraySource(Source):
 
     def open(self, dtype: str) -> Rows:
         info = self.info
-        return ArrayRows(self.X, self.y, weight=self.weight, classes=info.classes, dtype=dtype, scaling=info.scaling)
+        return ArrayRows(
+            self.X,
+            self.y,
+            weight=self.weight,
+            classes=info.classes,
+            dtype=dtype,
+            chunk_rows=self._block_rows(),
+            scaling=info.scaling,
+        )
 
     def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
-        step = 4096
+        step = self._block_rows()
         parts = [slice(at, min(at + step, self.info.n_rows)) for at in range(0, self.info.n_rows, step)]
         named = {task_name("rows"): _triple(self, part) for part in parts}
         futures = list(client.scatter(named, hash=False).values())
         sizes = tuple(part.stop - part.start for part in parts)
         return BlockSource(_remote(futures), sizes, self.weight is not None, self.info), tuple(futures)
+
+    def _block_rows(self) -> int:
+        """Return the rows of a chunk: the same here and on a cluster, so that batches are."""
+        return fair_chunk_rows(mean_row_bytes(self.info.n_rows, self.info.n_features, self.info.n_stored))
 
 
 @dataclass(frozen=True, eq=False)

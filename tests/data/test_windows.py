@@ -37,9 +37,10 @@ pieces = st.builds(
 
 
 def rows_of(n: int, chunk_rows: int) -> ArrayRows:
-    return ArrayRows(
-        np.arange(2 * n, dtype=np.float64).reshape(n, 2), np.arange(n, dtype=np.float64), chunk_rows=chunk_rows
-    )
+    X = np.arange(2 * n, dtype=np.float64).reshape(n, 2)
+    rows = ArrayRows(X, np.arange(n, dtype=np.float64), chunk_rows=chunk_rows)
+    rows.reads_pieces = True  # as those of stores
+    return rows
 
 
 @given(plan=plans | pieces)
@@ -99,3 +100,37 @@ def test_zipped_stores_give_the_batches_of_their_folder(tmp_path: Path, make_sto
         np.testing.assert_array_equal(one.positions, other.positions)
         np.testing.assert_array_equal(one.block.X, X[one.positions])
         np.testing.assert_array_equal(other.block.X, X[one.positions])
+
+
+def test_chunks_of_wide_rows_are_cut_into_pieces_of_half_a_megabyte() -> None:
+    wide = ArrayRows(np.zeros((30_000, 784), np.uint8), chunk_rows=4096)
+    wide.reads_pieces = True
+    plan = BatchPlan.for_rows(wide, 200)
+    assert plan.piece_rows == 128
+    assert len(plan.parts_of(0)) > 100
+    assert BatchPlan.for_rows(wide, 200, window_bytes=4 << 20).piece_rows == 4096 // 64  # 16 of a small window
+
+
+@given(plan=plans | pieces, epochs=st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)))
+@settings(max_examples=80, deadline=None)
+def test_rows_are_dealt_anew_to_batches_of_the_same_sizes(plan: BatchPlan, epochs: tuple[int, int]) -> None:
+    anew = replace(plan, anew=True)
+    assert anew.batch_sizes.tolist() == plan.batch_sizes.tolist()
+    for epoch in epochs:
+        met = [anew.positions(int(batch), epoch) for batch in anew.order(epoch)]
+        assert [len(rows) for rows in met] == anew.batch_sizes[anew.order(epoch)].tolist()
+        np.testing.assert_array_equal(np.sort(np.concatenate(met)), np.arange(plan.n_rows))
+        np.testing.assert_array_equal(plan.positions(0, epoch), plan.positions(0))
+
+
+def test_no_batch_comes_twice_where_rows_are_dealt_anew() -> None:
+    plan = BatchPlan(2000, 50, 20, seed=3, window_rows=400, anew=True)
+    met = [{frozenset(plan.positions(b, epoch).tolist()) for b in range(plan.n_batches)} for epoch in range(4)]
+    assert len(set().union(*met)) == 4 * plan.n_batches
+    assert {tuple(plan.parts_of(0, epoch)) for epoch in range(4)} != {tuple(plan.parts_of(0, 0))}
+    rows = rows_of(2000, 50)
+    for batch in iter_batches(rows, plan, 2):
+        np.testing.assert_array_equal(batch.positions, plan.positions(batch.index, 2))
+        np.testing.assert_array_equal(batch.block.y, batch.positions[:, None])
+    # Raw Philox numbers: these may never change, or saved fits could not be resumed.
+    assert plan.positions(0, 1)[:5].tolist() == [1789, 1101, 1797, 813, 161]
