@@ -37,7 +37,7 @@ def test_a_run_in_parts_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_best_epoch_has_its_own_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
     monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
-    fit = _fit(early_stopping=EarlyStopping(0.3, patience=2), max_epochs=15)
+    fit = _fit(early_stopping=EarlyStopping(0.3, patience=2), max_epochs=15, seed=1)
     events: list[Event] = []
     results = fit.results(1, listen=events.append)
     watched = [event.validation_score for event in events if isinstance(event, EpochFinished)]

@@ -54,7 +54,7 @@ def test_it_is_the_papers_algorithm(least_scale: float, monkeypatch: pytest.Monk
     phi = drawn.block(X, drawn.points(fit.prepared.points))
     for epoch in (1, 2, 3):
         for number in plan.order(epoch):
-            B, own = plan.positions(number), slice(16 * t, 16 * t + 16)
+            B, own = plan.positions(number, epoch), slice(16 * t, 16 * t + 16)
             t += 1
             gamma = theta / (theta * loss.smoothness * w.max() + t)
             g = w[B] * loss.gradient(phi[B] @ a, y[B])
