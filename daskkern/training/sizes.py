@@ -98,13 +98,12 @@ class Sizes:
     wide: bool = False
     choosing: int = 0
     penalty: int = 0
+    anew: bool = False
 
     @property
     def within(self) -> int:
         """Bytes of a number within products: of prepared rows and points, and of tiles."""
         return 8 if self.wide else self.itemsize
-
-    anew: bool = False
 
     @property
     def own_rows(self) -> int:
