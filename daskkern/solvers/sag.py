@@ -47,7 +47,9 @@ from daskkern.solvers.snapshot import Shard, Snapshot
 
 METHODS = ("sag", "saga")
 STEPS = ("auto", "line_search")
-ORDERS = ("uniform", "shuffled", "lipschitz")
+ORDERS = ("auto", "uniform", "shuffled", "lipschitz")
+_UNEQUAL = 4.0
+"""Times the mean that the largest ``w |x|^2`` must be for rows to be drawn by it: steps are then twice as long."""
 _STREAM, _DRAWS = 72, 73
 _MOST_DOUBLINGS = 60
 
@@ -86,7 +88,8 @@ class SAG(Solver[SAGRun]):
     order : str
         Which rows of a batch are visited. "uniform" and "lipschitz" draw as many as it has, with replacement, the
         latter half of them in proportion to their own smoothness, for longer steps; "shuffled" visits each once, and
-        is for SAGA. All rows are visited in the first epoch.
+        is for SAGA. "auto" is "lipschitz" where ``w |x|^2`` of some row is
+        more than 4 times the mean, as with few heavy weights, else "uniform". All rows are visited in the first epoch.
     tol : float
         The fit ends when the averaged gradient has a norm of at most `tol`, in units of the largest ``w^(1/2) |x|``: it
         is then a slope of the loss. 0 never ends it.
@@ -101,7 +104,7 @@ class SAG(Solver[SAGRun]):
 
     method: str = "saga"
     steps: str = "auto"
-    order: str = "uniform"
+    order: str = "auto"
     tol: float = 1e-5
 
     @property
@@ -159,11 +162,16 @@ class SAG(Solver[SAGRun]):
         if self.order == "shuffled" or state.seen < setup.n_rows:
             return shuffled(m, setup.seed, _STREAM, state.step), kappa
         share = np.full(m, 1 / m)
-        if self.order == "lipschitz" and squares.sum() > 0:
+        if self._by_size(state.largest, setup) and squares.sum() > 0:
             share = (share + squares / squares.sum()) / 2
         ends = np.cumsum(share)
         drawn = generator(setup.seed, _DRAWS, state.step).bit_generator.random_raw(m) / 2.0**64
         return np.minimum(np.searchsorted(ends, drawn * ends[-1], side="right"), m - 1), kappa / (m * share)
+
+    def _by_size(self, largest: float, setup: ColumnSetup) -> bool:
+        """Return whether rows are drawn in proportion to ``w |x|^2``, whose maximum is `largest`."""
+        unequal = largest > _UNEQUAL * setup.statistics.mean_square
+        return self.order == "lipschitz" or (self.order == "auto" and unequal)
 
     def _eta(self, problem: Problem, sweep: "_Sweep", i: int) -> float:
         """Return the step for row `i`."""
@@ -172,7 +180,7 @@ class SAG(Solver[SAGRun]):
             smoothness = sweep.search(i)
         else:
             smoothness = smoothness_of(problem.loss) * sweep.largest
-            if self.order == "lipschitz" and sweep.seen >= setup.n_rows:
+            if self._by_size(sweep.largest, setup) and sweep.seen >= setup.n_rows:
                 # No row is drawn with less than half its share, so that L / (n p) is at most twice the mean.
                 smoothness = min(smoothness, 2 * smoothness_of(problem.loss) * setup.statistics.mean_square)
         L = smoothness + problem.alpha

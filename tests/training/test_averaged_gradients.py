@@ -1,6 +1,7 @@
 """SAG and SAGA: the iterates of the sequential method, the bound of the theory, and the norm that ends a fit."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from daskkern.errors import SpecError
 from daskkern.estimators import KernelClassifier
 from daskkern.events import Event, OptimalityMeasured
 from daskkern.kernels import Laplacian
-from daskkern.losses import Hinge, Logistic, Loss, Smooth, Squared
+from daskkern.losses import Hinge, Logistic, Loss, Smooth, Squared, SquaredHinge
 from daskkern.solvers import SAG
 from daskkern.solvers.columns import ColumnSetup, RowShare
 from daskkern.solvers.sag import SAGRun
@@ -131,6 +132,21 @@ def test_a_small_gradient_ends_the_fit(basis: BasisSpec) -> None:
     gradient = phi.T @ (weight[:, None] * Logistic().gradient(scores, y)) / len(phi) + ALPHA * w
     norm = float(np.linalg.norm(gradient)) / math.sqrt((weight * (phi**2).sum(axis=1)).max())
     assert norm <= 2e-3  # that of the memory, whose slopes are an epoch old at most, is not that of the model
+
+
+def test_few_heavy_rows_do_not_shorten_all_steps() -> None:
+    source = _source(weighted=True)
+    weight = np.where(np.arange(len(source.y)) % 40 == 0, 200.0, 1.0)
+    above = {}
+    for order in ("auto", "uniform", "lipschitz"):
+        fit = _fit(SAG(order=order, tol=0), SquaredHinge(), AllRows(), 30)
+        fit = Fit.of(replace(fit.source, weight=weight), fit.settings)
+        phi, y = _features(fit), fit.prepared.targets.encode(fit.source.y)
+        w = np.linalg.solve(phi, fit.scores(fit.results(1)))
+        losses = fit.settings.loss.value(phi @ w, y).reshape(len(phi), -1).sum(axis=1)
+        above[order] = float((weight / weight.mean()) @ losses) / len(phi) + ALPHA / 2 * float((w**2).sum())
+    assert above["auto"] == above["lipschitz"]
+    assert above["auto"] < 0.9 * above["uniform"]
 
 
 def test_a_loss_with_kinks_is_refused() -> None:
