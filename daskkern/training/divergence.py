@@ -123,10 +123,11 @@ def reference_of(
     return reference.or_model(moved, settings.solver.finish(problem, state, comm))
 
 
-def compare(reference: Reference | None, ended: Ended, descends: bool, desk: Desk) -> None:
+def compare(reference: Reference | None, ended: Ended, descends: bool, desk: Desk) -> str:
     """Refuse a model that is worse than none. A collective.
 
-    Where the fit was ended before its time, or the model may still be of use, that is only told.
+    Where the fit was ended before its time, or the model may still be of use, that is only told: returned is one
+    sentence for the user, or "" for a model that is better than none.
 
     Raises
     ------
@@ -134,18 +135,19 @@ def compare(reference: Reference | None, ended: Ended, descends: bool, desk: Des
         On every rank.
     """
     if reference is None:
-        return
+        return ""
     found = reference.measure(with_points(reference.problem, ended.points, reference.xp), ended.coef)
     if not reference.is_worse(found):
-        return
+        return ""
     reason = (
         f"the fit ended with a mean training loss of {found.loss:.4g} on {len(reference.sample.y)} training rows, "
         f"where {reference.what} has {reference.at.loss:.4g} and a fit must end below that"
     )
     if ended.reason in STOPPED or not reference.is_useless(found, descends):
-        desk.emit(StageFinished("objective", 0.0, f"{reason}; more epochs or a larger alpha lower it"))
-    else:
-        raise DivergenceError(
-            f"{reason}: the iteration diverged; take scaled features, weights that differ less or sampling='weighted', "
-            "a smaller batch_size, a larger alpha, or another solver, such as 'falkon'"
-        )
+        note = f"{reason}; more epochs or a larger alpha lower it"
+        desk.emit(StageFinished("objective", 0.0, note))
+        return note
+    raise DivergenceError(
+        f"{reason}: the iteration diverged; take scaled features, weights that differ less or sampling='weighted', "
+        "a smaller batch_size, a larger alpha, or another solver, such as 'falkon'"
+    )

@@ -174,9 +174,9 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
         ended = epochs.run(saved)
     if ended.reason == REGROUPING:
         return Regroup()
-    compare(reference, ended, settings.solver.descends, desk)
+    worse = compare(reference, ended, settings.solver.descends, desk)
     # One that goes on from other rows has losses of those rows behind it, and ends with every call.
-    note = "" if settings.behind else convergence_note(ended.history, ended.reason, settings.ridge)
+    note = "" if settings.behind else worse or convergence_note(ended.history, ended.reason, settings.ridge)
     desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch, note))
     saved_bytes = keeper.last if comm.rank == 0 else None
     history = ended.history if comm.rank == 0 else ()

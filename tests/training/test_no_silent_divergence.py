@@ -98,7 +98,8 @@ def test_an_interrupted_fit_keeps_its_model_and_says_that_it_is_worse_than_none(
     said = [event.detail for event in events if isinstance(event, StageFinished) and event.stage == "objective"]
     assert len(said) == 1
     assert "where f = 0 has" in said[0]
-    assert any(isinstance(event, FitFinished) for event in events)
+    assert [event.note for event in events if isinstance(event, FitFinished)] == said
+    assert results[0].note == said[0]
 
 
 def test_a_fit_of_rows_that_say_nothing_of_the_targets_is_not_refused() -> None:
