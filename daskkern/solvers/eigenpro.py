@@ -27,6 +27,7 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.solvers.base import (
     Batch,
+    Certificate,
     Problem,
     Solver,
     TailAverage,
@@ -38,6 +39,7 @@ from daskkern.solvers.eigenpro_steps import (
     EigenProRun,
     EigenProSetup,
     Iterate,
+    Projected,
     Temporary,
     project,
     push,
@@ -65,8 +67,11 @@ class EigenPro(Solver[EigenProRun]):
     rho, tau : float
         Damping exponent and factor; see :class:`daskkern.preconditioners.SpectrumSettings`.
     projection : {"auto", "exact", "eigenpro"}
-        How K_ZZ is solved for p centres: a Cholesky factor, or two epochs of EigenPro on the centres
-        themselves. "auto" is exact up to p = 20,000. Explicit features have none.
+        How K_ZZ is solved for p centres: a Cholesky factor, or conjugate gradient with the directions of EigenPro for
+        a preconditioner. "auto" is exact as far as the factor fits the memory of a rank. Explicit features have none.
+    projection_tol : float
+        The residual, relative to the right side and for every output, at which conjugate gradient ends; it ends after
+        100 iterations, too.
     window : int or "auto"
         Batches T between projections; "auto" balances the two costs. Explicit features have none.
     averaging : float
@@ -96,6 +101,7 @@ class EigenPro(Solver[EigenProRun]):
     averaging: float = 1 / 3
     step_scale: float = 1.0
     momentum: float = 0.0
+    projection_tol: float = 0.1
 
     def __post_init__(self) -> None:
         for field in ("subsample", "n_directions", "window"):
@@ -104,6 +110,8 @@ class EigenPro(Solver[EigenProRun]):
                 raise SpecError(f"{field}={value!r} was asked of EigenPro; give a positive whole number or 'auto'")
         if self.projection not in ("auto", "exact", "eigenpro"):
             raise SpecError(f"projection={self.projection!r} was asked; choose 'auto', 'exact' or 'eigenpro'")
+        if not 0 < self.projection_tol < 1:
+            raise SpecError(f"projection_tol={self.projection_tol!r} was asked; give a number above 0 and below 1")
         if not 0 < self.step_scale < 2:
             raise SpecError(f"step_scale={self.step_scale!r} was asked; give a number above 0 and below 2")
         if not 0 <= self.averaging <= 1:
@@ -149,6 +157,8 @@ class EigenPro(Solver[EigenProRun]):
             return replace(state, working=state.working - eta * direction, step=state.step + 1), loss
         if setup.projector is None:
             return step_all_rows(problem, setup, state, batch, eta, comm)
+        if state.step % problem.batches_per_epoch == 0:
+            state = replace(state, projected=Projected())
         state, loss = step_window(problem, setup, state, batch, eta, comm)
         if batch.last or state.in_window >= setup.window:
             state = project(setup.projector, state, comm)
@@ -160,6 +170,20 @@ class EigenPro(Solver[EigenProRun]):
         setup: EigenProSetup | FeatureSetup = problem.extra
         whole = state.working if isinstance(setup, FeatureSetup) or setup.projector is None else state.a
         return state.average.value(whole if state.slow is None else state.slow.a)
+
+    def certificate(self, problem: Problem, state: EigenProRun) -> Certificate | None:
+        del problem
+        told = state.projected
+        if not told.iterations:
+            return None
+        note = f"asked for {self.projection_tol:g}, {told.iterations} iterations in {told.count} projections"
+        if told.residual > self.projection_tol:
+            note += ", some of which ended without it; take fewer landmarks or a shorter length scale"
+        return Certificate("projection residual", told.residual, 0.0, note)
+
+    def done(self, problem: Problem, state: EigenProRun) -> bool:
+        del problem, state
+        return False  # the residual of projections says nothing of the model's distance from the optimum
 
     def snapshot(self, problem: Problem, state: EigenProRun) -> Snapshot | None:
         if state.in_window:

@@ -22,6 +22,7 @@ from daskkern.solvers.base import (
     TailAverage,
     loss_and_gradient,
 )
+from daskkern.solvers.projectors import IterativeProjector, Projection
 
 _UNIT = 128  # rows of a batch that are temporary centres of one rank: enough for products at full speed
 _JOINED = 1024  # temporary centres up to which later ones are joined to them: fewer calls, and little is copied
@@ -108,6 +109,19 @@ class Iterate:
 
 
 @dataclass(frozen=True)
+class Projected:
+    """The projections of an epoch that iterate: how many, their iterations, and the largest of their residuals."""
+
+    count: int = 0
+    iterations: int = 0
+    residual: float = 0.0
+
+    def with_one(self, found: Projection) -> "Projected":
+        """Return these and one more."""
+        return Projected(self.count + 1, self.iterations + found.iterations, max(self.residual, found.residual))
+
+
+@dataclass(frozen=True)
 class EigenProRun:
     """The state of a run on one rank.
 
@@ -115,7 +129,7 @@ class EigenProRun:
     plus what S gained since (both by column); `pending` h (p_r, c); `at_S` the model's values at the rank's members
     of S (s_r, c), kept for the ridge penalty; `temporary` the rank's centres of the window. All rows as centres: only
     `working` and `at_S` are used; explicit features: only `working`, which is w. With momentum these are of the point
-    that gradients are taken at, and `slow` is the model.
+    that gradients are taken at, and `slow` is the model. `projected` are the projections since the last epoch's end.
     """
 
     a: Array
@@ -128,6 +142,7 @@ class EigenProRun:
     step: int
     average: TailAverage
     slow: Iterate | None = None
+    projected: Projected = Projected()
 
 
 def push(after: EigenProRun, before: EigenProRun, gamma: float, compensation: float) -> EigenProRun:
@@ -222,6 +237,7 @@ def step_window(
         state.step + 1,
         state.average,
         state.slow,
+        state.projected,
     )
     return run, loss
 
@@ -253,5 +269,10 @@ def _with_batch(
 
 def project(projector: Projector, state: EigenProRun, comm: Communicator) -> EigenProRun:
     """End the window: put its gradient on the centres and drop the temporary ones."""
-    a = state.a * state.scale - projector.solve(state.pending, comm)
-    return replace(state, a=a, scale=1.0, working=a, pending=state.pending * 0, temporary=Temporary(), in_window=0)
+    if isinstance(projector, IterativeProjector):
+        found = projector.iterate(state.pending, comm)
+    else:
+        found = Projection(projector.solve(state.pending, comm), 0, 0.0)
+    a = state.a * state.scale - found.t
+    run = replace(state, a=a, scale=1.0, working=a, pending=state.pending * 0, temporary=Temporary(), in_window=0)
+    return replace(run, projected=state.projected.with_one(found))

@@ -9,7 +9,6 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.communicator import Communicator, allgather_rows
 from daskkern.backend.namespace import is_sparse, namespace_of, to_device
-from daskkern.backend.random import generator
 from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
@@ -21,17 +20,12 @@ from daskkern.solvers.columns import ColumnSetup, RowShare
 from daskkern.solvers.eigenpro_steps import EigenProSetup, Projector
 from daskkern.solvers.feature_eigenpro import FeatureSetup
 from daskkern.solvers.nystrom_sgd import NystromSetup
-from daskkern.solvers.projectors import EigenProProjector
+from daskkern.solvers.projectors import IterativeProjector, LeadingDirections
 from daskkern.training.prepared import Prepared
+from daskkern.training.projections import is_exact
 
-EXACT_LIMIT = 20_000
 _JITTERS = 5
-_STREAM = 61
-
-
-def is_exact(solver: EigenPro, p: int) -> bool:
-    """Return whether projections on p centres use a factor of K_ZZ."""
-    return solver.projection == "exact" or (solver.projection == "auto" and p <= EXACT_LIMIT)
+_LEAST_CHUNK = 256
 
 
 def own_rows(rows: Rows, prepared: Prepared, columns: Columns) -> HostArray:
@@ -139,10 +133,14 @@ def _eigenpro_setup(
         return EigenProSetup(state, preconditioner, damped, None, 1, heads, order, columns.ids[order])
     damped = times_directions(columns.blocks)
     projector: Projector
-    if is_exact(solver, basis.n_columns):
+    if is_exact(solver, task.memory):
         projector = _exact(prepared, points, comm, xp, task)
     else:
-        projector = _iterative(prepared, state, rows, preconditioner, part, to_device(points, xp), task, xp)
+        p, counts = basis.n_columns, tuple(basis.split(rank, comm.size).ids.size for rank in range(comm.size))
+        directions = LeadingDirections.of(state, damped, columns.blocks, p, comm)
+        chunk = max(_LEAST_CHUNK, prepared.plan.batch_size)
+        own = to_device(points, xp)
+        projector = IterativeProjector(part, own, counts, directions, chunk, solver.projection_tol)
     return EigenProSetup(state, preconditioner, damped, projector, prepared.window, heads)
 
 
@@ -179,27 +177,3 @@ def kernel_panel(prepared: Prepared, Z: Array, block: slice) -> Array:
     index = namespace_of(panel).arange(width)
     panel[index, index] = kernel.diagonal(corner)
     return panel
-
-
-def _iterative(
-    prepared: Prepared,
-    state: EigenProState,
-    rows: Rows,
-    preconditioner: Any,
-    part: KernelPart,
-    points: Array,
-    task: Any,
-    xp: ModuleType,
-) -> EigenProProjector:
-    p, size = prepared.basis.n_columns, prepared.plan.batch_size
-    order = generator(task.settings.seed, _STREAM).permutation(p)
-    count = max(1, round(p / size))
-    weight = None
-    if prepared.indices is not None:  # the user's own points have none
-        weight = prepared.targets.weight(take(rows, prepared.indices, Fields.y | Fields.weight))
-    if prepared.importance is not None:  # at most 1: the step is for the largest weight of a row
-        share = (prepared.importance / prepared.importance.max())[:, None].astype(task.settings.dtype)
-        weight = share if weight is None else share * weight
-    batches = tuple(np.array_split(order, count))
-    weights = None if weight is None else xp.asarray(weight)
-    return EigenProProjector(part, points, state, preconditioner, batches, weights=weights)

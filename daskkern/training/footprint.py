@@ -18,6 +18,7 @@ INTERPRETER = 288 << 20
 """Python with NumPy, SciPy, Zarr and Dask's worker, before a fit and after hours of one, with what malloc keeps."""
 THREAD = 12 << 20  # a thread's stack and its buffers in BLAS
 _NORM_ROWS = 4096  # rows whose squares are summed at once
+_VECTORS = 9  # (p_r, c) arrays of conjugate gradient in float64
 _GROUPS, _BLOCK_COLUMNS = 16, 512  # most partial sums of a product; columns that are one block when none are given
 HELD_OUT = 2000
 _GRAM_ROWS = 4096
@@ -193,6 +194,8 @@ def _steps(z: Sizes) -> dict[str, int]:
     items["damped directions"] = own * z.q * b
     if z.exact:
         items["projection factor"] = factor_bytes(z.p, z.ranks, b)
+    elif z.s:
+        items["projection by iteration"] = _VECTORS * own * padded(z.c) * 8 + 4 * z.q * z.q * 8 + z.m * z.d * b
     return items
 
 

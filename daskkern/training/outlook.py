@@ -16,7 +16,6 @@ from daskkern.landmarks import parse_selector
 from daskkern.losses import Squared
 from daskkern.preconditioners import MOST_DIRECTIONS, CovarianceState, EigenProState
 from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD, Solver, check_fit
-from daskkern.training.columns import is_exact
 from daskkern.training.compositions import draws_anew
 from daskkern.training.features import is_stored
 from daskkern.training.keeping import unkept
@@ -27,6 +26,7 @@ from daskkern.training.prepare_columns import covariance_rows
 from daskkern.training.prepare_eigenpro import default_subsample, projection_window
 from daskkern.training.prepare_rows import pass_batch
 from daskkern.training.prepared import Prepared
+from daskkern.training.projections import with_factor
 from daskkern.training.scaling import scales_features
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
@@ -282,7 +282,7 @@ def plan_for(
     solver = settings.solver
     all_rows = isinstance(settings.basis, AllRows)
     explicit = not isinstance(settings.basis, AllRows | Landmarks)
-    plan = plan_memory(
+    sizes = with_factor(
         Sizes(
             n=summary.n,
             d=numbers_per_row(source),
@@ -297,9 +297,7 @@ def plan_for(
             threads=threads,
             itemsize=np.dtype(settings.dtype).itemsize,
             all_rows=all_rows,
-            exact=isinstance(solver, EigenPro)
-            and isinstance(settings.basis, Landmarks)
-            and is_exact(solver, summary.p),
+            exact=isinstance(settings.basis, Landmarks),
             nystrom=isinstance(solver, NystromSGD),
             window_rows=summary.window_rows,
             validation=summary.validation,
@@ -326,6 +324,12 @@ def plan_for(
             ),
             anew=summary.anew,
         ),
+        solver,
+        budget,
+        device_budget or 0,
+    )
+    plan = plan_memory(
+        sizes,
         budget,
         device_budget or 0,
         _ways_to_keep(settings),

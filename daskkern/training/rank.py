@@ -34,6 +34,7 @@ from daskkern.training.keeper import Safety, open_keeper
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.outlook import PreparedSummary
 from daskkern.training.prepared import Prepared, training_rows
+from daskkern.training.projections import in_words
 from daskkern.training.rank_state import RankReporter
 from daskkern.training.row_feed import RowFeed
 from daskkern.training.row_setup import direct_setup, falkon_setup, pcg_setup
@@ -160,7 +161,7 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
         _setup(task, prepared, rows, columns, part, points, comm, xp),
         _averaged_from(settings, saved),
     )
-    desk.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, comm)))
+    desk.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, task.memory, comm)))
     if note := getattr(problem.extra, "note", ""):
         desk.emit(StageFinished("precision", 0.0, note))
     if task.memory.note and not isinstance(settings.basis, Linear | DoublyStochastic):
@@ -251,7 +252,7 @@ def _last_commit(comm: Communicator, task: RankTask, desk: Desk) -> Commit | Non
     return None if data is None else Commit.from_bytes(data)
 
 
-def _shared(prepared: Prepared, settings: FitSettings, comm: Communicator) -> str:
+def _shared(prepared: Prepared, settings: FitSettings, memory: MemoryPlan, comm: Communicator) -> str:
     """Return how the work is shared, in a few words."""
     virtual = "" if settings.virtual_shards is None else "virtual "
     ranks = f"{comm.size} {virtual}rank{'s' * (comm.size > 1)}"
@@ -259,8 +260,8 @@ def _shared(prepared: Prepared, settings: FitSettings, comm: Communicator) -> st
         return f"rows dealt to {ranks}, all columns on each"
     if settings.solver.is_serial:
         return "serial: all rows and columns on 1 rank"
-    window = f", projections every {prepared.window} batches" if isinstance(settings.basis, Landmarks) else ""
-    return f"columns dealt to {ranks}{window}"
+    projections = in_words(prepared, settings, memory) if isinstance(settings.basis, Landmarks) else ""
+    return f"columns dealt to {ranks}{projections}"
 
 
 def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator, desk: Desk) -> None:

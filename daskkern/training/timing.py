@@ -15,7 +15,7 @@ Parts = tuple[tuple[str, float], ...]
 
 _COLLECTIVE_S = 1e-3  # two ranks on one host that compute in between: not measured, the ranks do not run yet
 _CALLS = 10  # products of a step that are too small to take any time but that of the call
-_EPOCHS_OF_PROJECTOR = 2
+_ITERATIONS_OF_PROJECTOR = 10
 _EIGSH_PRODUCTS = 60
 _REQUEST_S = 2e-4  # of a byte range on a local disk
 _GAIN = 0.8  # blocks go to disk when reading back costs less than this share of computing again
@@ -173,7 +173,7 @@ def _epoch(name: str, z: Sizes, rates: Rates, *, fresh: bool, rows: bool, disk: 
     if projections:
         once = z.p * z.own / 2 * rates.product_ns
         if not z.exact:
-            once = _EPOCHS_OF_PROJECTOR * z.p * z.own * rates.matvec_ns
+            once = _ITERATIONS_OF_PROJECTOR * z.p * z.own * rates.matvec_ns
         parts.append(("projection", projections * once * ns))
     parts.append(("calls", steps * _CALLS * rates.call_s))
     if z.ranks > 1:

@@ -17,7 +17,7 @@ from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettin
 from daskkern.solvers import Batch, EigenPro, NystromSGD, Problem, Solver
 from daskkern.solvers.eigenpro_steps import EigenProSetup, Projector
 from daskkern.solvers.nystrom_sgd import NystromSetup
-from daskkern.solvers.projectors import EigenProProjector
+from daskkern.solvers.projectors import IterativeProjector, LeadingDirections
 from daskkern.training.columns import feature_columns
 
 
@@ -119,11 +119,12 @@ def nystrom(problem: Toy, solver: NystromSGD, *, centres: int = 25, k: int | Non
 
 
 def train(
-    setup: Setup, ranks: int = 1, steps: int | None = None, *, iterative: int = 0, stored: bool = False
+    setup: Setup, ranks: int = 1, steps: int | None = None, *, iterative: float = 0.0, stored: bool = False
 ) -> HostArray:
     """Return coefficients (p, c) after `steps` steps, or after all epochs.
 
-    `iterative`: epochs of an EigenPro projector, in place of the exact one. `stored`: eigenfeatures are handed out.
+    `iterative`: the residual of the projector by iteration, in place of the exact one. `stored`: eigenfeatures are
+    handed out.
     """
     problem = setup.toy
     p = len(setup.points)
@@ -197,7 +198,7 @@ def _nystrom_extra(
 
 
 def _eigenpro_extra(
-    setup: Setup, basis: KernelBasis, ids: IntArray, n_head: int, comm: Communicator, iterative: int
+    setup: Setup, basis: KernelBasis, ids: IntArray, n_head: int, comm: Communicator, iterative: float
 ) -> EigenProSetup:
     state: EigenProState = setup.state
     dtype, points = setup.toy.X.dtype.name, setup.points
@@ -211,17 +212,24 @@ def _eigenpro_extra(
         return EigenProSetup(state, part, damped, None, 1, heads, order, ids[order])
     projector: Projector
     if iterative:
-        batches = np.array_split(np.random.default_rng(2).permutation(len(points)), 3)
-        columns = basis.split(comm.rank, comm.size)
-        own = basis.part(columns, points[ids])
-        weights = None if setup.toy.weight is None else setup.toy.weight[setup.centres]
-        projector = EigenProProjector(own, points[ids], state, part, tuple(batches), iterative, weights)
+        projector = iterative_projector(setup, basis, state, damped, comm, iterative)
     else:
         deal = column_blocks(len(points), comm.rank, comm.size, setup.head.size)
         K = basis.kernel.block(points, points)
         panels = [K[deal.blocks[k].start :, deal.blocks[k]].copy() for k in deal.own]
         projector = dealt_factor(panels, deal, 10 * float(np.finfo(dtype).eps), comm)
     return EigenProSetup(state, part, damped, projector, setup.window, heads)
+
+
+def iterative_projector(
+    setup: Setup, basis: KernelBasis, state: EigenProState, damped: HostArray, comm: Communicator, tol: float
+) -> IterativeProjector:
+    """Return the projector by iteration of a rank whose damped directions are `damped`."""
+    columns, p = basis.split(comm.rank, comm.size), len(setup.points)
+    counts = tuple(basis.split(rank, comm.size).ids.size for rank in range(comm.size))
+    own = setup.points[columns.ids]
+    directions = LeadingDirections.of(state, damped, columns.blocks, p, comm)
+    return IterativeProjector(basis.part(columns, own), own, counts, directions, chunk=25, tol=tol)
 
 
 def gradient(problem: Toy, f: HostArray, rows: Sequence[int] | IntArray) -> HostArray:
