@@ -1,0 +1,83 @@
+"""Projections on landmarks: by a factor as far as memory reaches, else by iteration to a residual that is told."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_calibration import _settings, _source
+from test_memory_plans import CENTRES
+from test_ranks_of_a_fit import Fit
+from test_ranks_of_a_fit import _settings as fit_settings
+from test_ranks_of_a_fit import _source as fit_source
+
+from daskkern.basis import Landmarks
+from daskkern.errors import SpecError
+from daskkern.events import Event, OptimalityMeasured, StageFinished
+from daskkern.losses import Squared
+from daskkern.solvers import EigenPro
+from daskkern.training.memory import plan_memory
+from daskkern.training.outlook import outlook
+from daskkern.training.projections import with_factor
+
+NEEDED = plan_memory(CENTRES, 0).total
+
+
+@pytest.mark.parametrize(
+    ("projection", "budget", "exact"),
+    [
+        ("auto", NEEDED, True),
+        ("auto", NEEDED - 1, False),
+        ("exact", NEEDED - 1, True),
+        ("eigenpro", NEEDED, False),
+    ],
+)
+def test_automatic_projections_have_a_factor_where_memory_reaches(projection: str, budget: int, exact: bool) -> None:
+    assert with_factor(CENTRES, EigenPro(projection=projection), budget, 0).exact is exact
+
+
+def test_on_a_gpu_its_memory_decides() -> None:
+    sizes = replace(CENTRES, device="gpu")
+    needed = sum(size for _, size in plan_memory(sizes, 0, 0).device_items)
+    assert with_factor(sizes, EigenPro(), 1 << 50, needed).exact
+    assert not with_factor(sizes, EigenPro(), 1 << 50, needed - 1).exact
+
+
+def test_a_plan_says_which() -> None:
+    def items(budget: int, projection: str = "auto") -> set[str]:
+        solver = EigenPro(projection=projection)
+        plan = outlook(_source(30_000), _settings(Landmarks(25_000), solver), 1, 1, budget)
+        return {name for name, _ in plan.items}
+
+    assert "projection factor" in items(1 << 40)
+    assert "projection by iteration" in items(1 << 30)
+    assert "projection factor" in items(1 << 30, "exact")
+
+
+@pytest.mark.parametrize(("projection", "how"), [("auto", "with a factor"), ("eigenpro", "iterated to a residual of")])
+def test_a_fit_says_how_it_projects_and_what_is_left(projection: str, how: str) -> None:
+    settings = fit_settings(Landmarks(40), EigenPro(projection=projection, projection_tol=1e-2), Squared(), "float32")
+    fit, events = Fit.of(fit_source(), settings), list[Event]()
+    results = fit.results(2, listen=events.append)
+    (stage,) = [event for event in events if isinstance(event, StageFinished) and event.stage == "columns"]
+    assert how in stage.detail
+    told = [event for event in events if isinstance(event, OptimalityMeasured)]
+    assert {result.reason for result in results} == {"max_epochs"}
+    assert len(told) == (3 if projection == "eigenpro" else 0)
+    for event in told:
+        assert event.measure == "projection residual"
+        assert 0 < event.value <= 1e-2
+        assert event.note.startswith("asked for 0.01, ")
+
+
+def test_projections_by_iteration_come_to_the_model_of_the_factor() -> None:
+    exact, iterated = (
+        Fit.of(fit_source(), fit_settings(Landmarks(40), EigenPro(projection=projection, projection_tol=1e-6)))
+        for projection in ("exact", "eigenpro")
+    )
+    wanted = exact.scores(exact.results(1))
+    np.testing.assert_allclose(iterated.scores(iterated.results(1)), wanted, atol=1e-4 * np.abs(wanted).max())
+
+
+def test_a_tolerance_beyond_1_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"projection_tol=1\.5 was asked"):
+        EigenPro(projection_tol=1.5)
