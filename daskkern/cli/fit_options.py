@@ -159,6 +159,7 @@ class FitRequest:
             sampling=str(get("sampling", "uniform")),
             max_seconds=None if get("max_seconds") is None else as_number("max_seconds", get("max_seconds")),
             scale=as_scale(get("scale", "auto")),
+            class_intercept=task == "classification",
             virtual_shards=None if get("virtual_shards") is None else as_whole("virtual_shards", get("virtual_shards")),
         )
 

@@ -81,6 +81,7 @@ class KernelEstimator(BaseEstimator):
             max_seconds=self.max_seconds,
             virtual_shards=self.virtual_shards,
             scale=self.scale,
+            class_intercept=bool(self.fit_intercept),
         )
 
     def _columns(self, n_rows: int | None) -> BasisSpec:

@@ -103,10 +103,13 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         sparse rows are not centred. It leaves alone stores that were scaled at ingestion, and all rows where the
         kernel has a number in the units of the features, such as ``"gaussian:5"``; "always" scales these, too, and
         the number is in units of the scaled features. None takes features as they are.
+    fit_intercept : bool
+        Add the constant scores of least loss, an intercept that the penalty does not shrink, and train the columns on
+        the rest. The hinge losses have none: their best constant does not depend on how frequent classes are.
 
     Attributes
     ----------
-    alpha_ : float
+    classes_    alpha_ : float
         The penalty of the fit, given or chosen.
     classes_ : (n_classes,) array
     dual_coef_ : (p, c) array
@@ -156,6 +159,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         callbacks: Sequence[Listener] | None = None,
         monitor: str = "auto",
         scale: str | None = "auto",
+        fit_intercept: bool = True,
     ) -> None:
         self.kernel = kernel
         self.loss = loss
@@ -185,6 +189,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.callbacks = callbacks
         self.monitor = monitor
         self.scale = scale
+        self.fit_intercept = fit_intercept
 
     def fit(
         self,

@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 from daskkern.errors import SpecError
 from daskkern.losses.absolute import Absolute
 from daskkern.losses.base import Curved, Dual, Loss, Probabilistic, Smooth, require
+from daskkern.losses.constant import best_constant, with_constant
 from daskkern.losses.epsilon_insensitive import EpsilonInsensitive
 from daskkern.losses.hinge import Hinge
 from daskkern.losses.huber import Huber
@@ -83,10 +84,12 @@ __all__ = [
     "Squared",
     "SquaredEpsilonInsensitive",
     "SquaredHinge",
+    "best_constant",
     "best_of",
     "decode",
     "encode",
     "n_outputs",
     "parse_loss",
     "require",
+    "with_constant",
 ]

@@ -50,8 +50,8 @@ class KernelModel:
         Class labels by code.
     scaling : Scaling
         Applied to the features of whatever is predicted.
-    target_shift, target_scale : (c,) float64
-        Regression only: predictions are ``f(x) * target_scale + target_shift``.
+    target_shift, target_scale : (c,) float64 or None
+        Predictions of regression are ``f(x) * target_scale + target_shift``; scores of classes ``f(x) + target_shift``.
     feature_names : tuple of str or None
     provenance : mapping
         Settings and history of the fit, its data and environment, as JSON values.
@@ -202,7 +202,8 @@ class KernelModel:
                     else self.scaling.apply(block, self.points.dtype)
                 )
                 found = self.kernel.matvec(to_device(cast, here.xp), here.points, here.coef)
-                out[rows] = to_host(best_of(found, each))
+                found = to_host(best_of(found, each))
+                out[rows] = found if self.classes is None or self.target_shift is None else found + self.target_shift
             if not np.isfinite(out[rows]).all():
                 bad = rows.start + int(np.flatnonzero(~np.isfinite(out[rows]).all(axis=1))[0])
                 raise DataError(f"row {bad} has values too large for {self.points.dtype}: its score is not a number")

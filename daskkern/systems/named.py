@@ -77,6 +77,7 @@ class System:
         make: Any = {"classification": KernelClassifier, "regression": KernelRegressor}.get(task)
         if make is None:
             raise SpecError(f"task {task!r} was asked of system {self.name}; give 'classification' or 'regression'")
+        own = {"fit_intercept": False} if task == "classification" else {}  # the papers have none
         estimator: KernelClassifier | KernelRegressor = make(
             kernel="gaussian:median",
             loss=self.loss_for(task),
@@ -85,6 +86,7 @@ class System:
             alpha=self.alpha,
             max_epochs=self.max_epochs,
             batch_size=self.batch_size,
+            **own,
         )
         return estimator
 

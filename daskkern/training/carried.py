@@ -19,7 +19,7 @@ from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source, SourceInfo
 from daskkern.training.targets import check_targets
 
-_KEPT = ("kernel", "loss", "solver", "dtype", "precision", "fit_intercept", "batch_size")
+_KEPT = ("kernel", "loss", "solver", "dtype", "precision", "fit_intercept", "class_intercept", "batch_size")
 _OF_MEANS = {"mean", "total", "lag"}
 _NEVER = 1 << 40  # a step that no run reaches
 

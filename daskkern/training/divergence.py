@@ -86,7 +86,7 @@ class Reference:
                 f = to_host(self.comm.allreduce(shares)).astype(np.float64)
                 f, y, weight = best_of(f, f.shape[1] // problem.n_outputs), sample.y[part], sample.weight[part]
                 loss += float(weight @ problem.loss.value(f, y))
-                right += float(weight @ (decode(f) == decode(y))) if sample.labelled else 0.0
+                right += float(weight @ (decode(sample.targets.scores(f)) == decode(y))) if sample.labelled else 0.0
         return Sampled(loss / len(sample.y), right / len(sample.y))
 
     def is_worse(self, found: Sampled) -> bool:

@@ -247,7 +247,7 @@ def _model(
         task="classification" if targets.n_classes else "regression",
         classes=info.classes,
         scaling=prepared.scaling,
-        target_shift=targets.shift,
+        target_shift=targets.constant if targets.n_classes else targets.shift,
         target_scale=targets.scale,
         feature_names=info.feature_names,
         target_names=info.target_names,

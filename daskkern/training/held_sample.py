@@ -25,6 +25,8 @@ class HeldSample:
         The targets stand for classes.
     whole : bool
         They are all training rows.
+    targets : Targets
+        How `y` was encoded.
     """
 
     X: FeatureRows
@@ -32,6 +34,7 @@ class HeldSample:
     weight: FloatArray
     labelled: bool
     whole: bool
+    targets: Targets
 
     @classmethod
     def of(cls, rows: Rows, X: FeatureRows, positions: IntArray, targets: Targets) -> "HeldSample":
@@ -40,4 +43,4 @@ class HeldSample:
         assert block.y is not None
         weight = targets.weight(block)
         counts = np.ones(len(positions)) if weight is None else weight[:, 0].astype(np.float64)
-        return cls(X, targets.encode(block.y), counts, targets.n_classes > 0, len(positions) == rows.n_rows)
+        return cls(X, targets.encode(block.y), counts, targets.n_classes > 0, len(positions) == rows.n_rows, targets)

@@ -152,7 +152,7 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     part = prepared.basis.part(columns, to_device(points, xp))
     problem = Problem(
         part,
-        settings.loss,
+        prepared.targets.moved,
         settings.ridge,
         prepared.targets.n_outputs,
         prepared.plan.n_batches,

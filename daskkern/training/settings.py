@@ -87,6 +87,9 @@ class FitSettings:
         takes them as they are. See :func:`daskkern.training.scaling.scales_features` for what "auto" leaves alone.
     fit_intercept : bool
         Regression: train on targets minus their mean, and add it again.
+    class_intercept : bool
+        Classification: add the constant scores of least loss to those of the columns, and train these on the rest. Not
+        for losses with kinks.
     memory_budget : int or None
         Bytes that one rank may plan with; None asks the worker or the machine.
     keep_blocks : "auto", "memory", "disk" or "never"
@@ -140,6 +143,7 @@ class FitSettings:
     virtual_shards: int | None = None
     behind: int = 0
     scale: str | None = None
+    class_intercept: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.basis, BasisSpec):
@@ -259,6 +263,7 @@ class FitSettings:
             "class_weight": weights,
             "early_stopping": early,
             "fit_intercept": bool(self.fit_intercept),
+            "class_intercept": bool(self.class_intercept),
             "scale": self.scale,
             "sampling": self.sampling,
             "max_seconds": None if self.max_seconds is None else float(self.max_seconds),

@@ -10,7 +10,7 @@ from daskkern.backend.tiles import slices
 from daskkern.data.rows import Fields, RowBlock, Rows
 from daskkern.data.schema import ClassLabel
 from daskkern.errors import DataError, SpecError
-from daskkern.losses import Loss, encode, n_outputs
+from daskkern.losses import Loss, Squared, best_constant, encode, n_outputs, with_constant
 from daskkern.training.settings import FitSettings
 
 _PASS_CHUNKS = 16
@@ -31,6 +31,8 @@ class Targets:
     weight_scale : float
         Makes the mean weight of the training rows 1.
     dtype : str
+    constant : (c,) float64 or None
+        Classification: added to the scores of the columns, the scores of least loss that a constant has.
     """
 
     loss: Loss
@@ -41,6 +43,7 @@ class Targets:
     weight_scale: float
     n_targets: int
     dtype: str
+    constant: FloatArray | None = None
 
     @property
     def n_outputs(self) -> int:
@@ -50,10 +53,26 @@ class Targets:
     def encode(self, y: HostArray) -> HostArray:
         """Return encoded targets (m, c) for codes (m,) or values (m, t)."""
         if self.n_classes:
-            return encode(self.loss, y, self.n_classes, self.dtype)
+            codes = encode(self.loss, y, self.n_classes, self.dtype)
+            return codes if self.moved is not self.loss or self.constant is None else self._less(codes)
         assert self.shift is not None
         assert self.scale is not None
         return ((y - self.shift) / self.scale).astype(self.dtype)
+
+    @property
+    def moved(self) -> Loss:
+        """The loss of what the columns add up to, before the constant is added; of least squares targets are moved."""
+        if self.constant is None or isinstance(self.loss, Squared):
+            return self.loss
+        return with_constant(self.loss, self.constant)
+
+    def _less(self, codes: HostArray) -> HostArray:
+        assert self.constant is not None
+        return (codes - self.constant).astype(self.dtype)
+
+    def scores(self, f: HostArray) -> HostArray:
+        """Return the scores (m, c) of sums (m, c) of the columns."""
+        return f if self.constant is None else f + self.constant
 
     def weight(self, block: RowBlock) -> HostArray | None:
         """Return weights (m, 1) of mean 1 over the training rows, or None when all rows weigh the same."""
@@ -119,10 +138,14 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
             f"a classifier needs at least 2 classes, but all {rows.n_rows} training rows are of class {found}"
         )
     class_weight = _class_weight(settings.class_weight, classes, counts, weights)
-    total = float((weights * (1.0 if class_weight is None else class_weight)).sum())
-    return Targets(
-        settings.loss, len(classes), None, None, class_weight, _weight_scale(rows.n_rows, total), 1, settings.dtype
-    )
+    weights = weights * (1.0 if class_weight is None else class_weight)
+    total = float(weights.sum())
+    scale = _weight_scale(rows.n_rows, total)
+    constant = None
+    if settings.class_intercept:
+        shares = np.maximum(weights / total, 0.5 / rows.n_rows)  # a class without rows may have some later
+        constant = best_constant(settings.loss, shares / shares.sum(), n_outputs(settings.loss, len(classes)))
+    return Targets(settings.loss, len(classes), None, None, class_weight, scale, 1, settings.dtype, constant)
 
 
 def _regression(rows: Rows, settings: FitSettings) -> Targets:

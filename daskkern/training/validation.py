@@ -71,7 +71,7 @@ class Validation:
             loss += float(w @ problem.loss.value(f, y))
             weights += float(w.sum())
             if self.targets.n_classes:
-                right += float(w @ (decode(f) == block.y))
+                right += float(w @ (decode(self.targets.scores(f)) == block.y))
             else:
                 errors += float((w[:, None] * (f - y) ** 2.0).sum())
                 first, second = first + w @ y.astype(np.float64), second + w @ y.astype(np.float64) ** 2

@@ -1,0 +1,107 @@
+"""An unpenalised intercept of classifiers: the best constant, and the loss of scores that it is added to."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray
+from daskkern.backend.namespace import namespace_of
+from daskkern.losses.base import Curved, Dual, Loss, Probabilistic, Smooth
+
+_STEPS = 60
+_RANGE = 30.0
+
+
+def best_constant(loss: Loss, shares: FloatArray, n_outputs: int) -> FloatArray | None:
+    """Return the scores b (c,) of least mean loss over rows of which `shares` (n_classes,) are of each class.
+
+    None for losses with kinks, whose best constant is one of them (the hinge's is -1 or 1, whatever the shares).
+    """
+    if not isinstance(loss, Smooth):
+        return None
+    if loss.joint:
+        centred: FloatArray = np.log(shares) - np.log(shares).mean()
+        return centred if isinstance(loss, Probabilistic) else None
+    positive = shares[1:] if n_outputs == 1 else shares
+    return np.array([_root(loss, float(share)) for share in positive])
+
+
+def _root(loss: Loss, share: float) -> float:
+    """Return where ``share loss(f, 1) + (1 - share) loss(f, -1)`` is least, by bisection of its slope."""
+    low, high = -_RANGE, _RANGE
+    y = np.array([[1.0], [-1.0]])
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        slopes = loss.gradient(np.full((2, 1), middle), y)[:, 0]
+        if share * slopes[0] + (1 - share) * slopes[1] > 0:
+            high = middle
+        else:
+            low = middle
+    return (low + high) / 2
+
+
+def with_constant(loss: Loss, constant: FloatArray) -> Loss:
+    """Return the loss of f for scores ``f + constant``, with the abilities of `loss`."""
+    parts = [part for ability, part in _PARTS.items() if isinstance(loss, ability)]
+    kind = type("Moved", (*parts, _Moved), {"name": loss.name, "tasks": loss.tasks, "joint": loss.joint})
+    moved: Loss = kind(loss, tuple(float(value) for value in constant))
+    return moved
+
+
+@dataclass(frozen=True, eq=False)
+class _Moved(Loss):
+    """A loss of ``f + constant``; the names of all its kinds are those of the loss."""
+
+    loss: Any
+    constant: tuple[float, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return with_constant, (self.loss, np.asarray(self.constant))
+
+    def spec(self) -> str:
+        return str(self.loss.spec())
+
+    def value(self, f: Array, y: Array) -> Array:
+        return self.loss.value(self._moved(f), y)
+
+    def gradient(self, f: Array, y: Array) -> Array:
+        return self.loss.gradient(self._moved(f), y)
+
+    def _moved(self, f: Array) -> Array:
+        return f + namespace_of(f).asarray(self.constant, f.dtype)
+
+
+class _SmoothPart(_Moved):
+    @property
+    def smoothness(self) -> float:
+        return float(self.loss.smoothness)
+
+
+class _CurvedPart(_Moved):
+    def curvature(self, f: Array, y: Array) -> Array:
+        return self.loss.curvature(self._moved(f), y)
+
+    def curved(self, f: Array, y: Array, v: Array) -> Array:
+        return self.loss.curved(self._moved(f), y, v)
+
+
+class _ProbabilisticPart(_Moved):
+    def probabilities(self, f: Array) -> Array:
+        return self.loss.probabilities(self._moved(f))
+
+
+class _DualPart(_Moved):
+    def conjugate(self, slope: Array, y: Array) -> Array:
+        return self.loss.conjugate(slope, y) - slope @ namespace_of(slope).asarray(self.constant, slope.dtype)
+
+    def dual_step(self, z: Array, u: Array, y: Array, Q: Array) -> Array:
+        return self.loss.dual_step(self._moved(z), u, y, Q)
+
+
+_PARTS: dict[Any, type[_Moved]] = {
+    Smooth: _SmoothPart,
+    Curved: _CurvedPart,
+    Probabilistic: _ProbabilisticPart,
+    Dual: _DualPart,
+}
