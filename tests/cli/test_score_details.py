@@ -33,3 +33,21 @@ def test_tables_and_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert read["n_rows"] == len(y)
     assert np.trace(read["confusion"]) == round(read["accuracy"] * len(y))
     assert read["roc_auc"] > 0.9
+
+
+def test_threads_are_asked_for_and_checked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    np.savez(tmp_path / "d.npz", X=X, y=X[:, 0] > 0)
+    store, model = tmp_path / "d.zarr", tmp_path / "m.zarr"
+    _run(capfd, "ingest", tmp_path / "d.npz", "--out", store)
+    _run(capfd, "fit", store, "--out", model, "--kernel", "gaussian:2", "--epochs", 1, "--workers", 0)
+    one, two = (_run(capfd, "score", model, store, "--json", "--threads", threads) for threads in (1, 2))
+    assert one == two
+    _run(capfd, "predict", model, store, "--out", tmp_path / "p.zarr", "--threads", 2)
+    for command in (["score", model, store], ["predict", model, store, "--out", tmp_path / "q.zarr"]):
+        with pytest.raises(SystemExit) as end:
+            main([*map(str, command), "--threads", "0"])
+        assert end.value.code == 2
+        error = "daskkern: error: Invalid value for '--threads': 0 is not in the range x>=1.\n"
+        assert capfd.readouterr().err == error
