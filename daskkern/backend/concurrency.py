@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from numbers import Integral
 
 from threadpoolctl import threadpool_limits
@@ -16,6 +16,7 @@ from daskkern.errors import SpecError
 
 __all__ = ["SharedThreadLimit", "compute_threads", "cpu_count", "library_threads", "product_threads"]
 
+_AS_IT_IS = nullcontext()
 _WORTH_THREADS = 16 * SMALL  # a few milliseconds; to start threads takes a third of one
 
 
@@ -63,9 +64,8 @@ def compute_threads(n_threads: int) -> Iterator[None]:
             yield
 
 
-@contextmanager
-def product_threads(threads: int | None, size: float) -> Iterator[None]:
-    """Within the context, spread the tiles of a product over threads, unless somebody has decided on them before.
+def product_threads(threads: int | None, size: float) -> AbstractContextManager[None]:
+    """Return a context that spreads the tiles of a product over threads, unless somebody has decided on them before.
 
     Tiles are the same for every number of threads, and so are the numbers.
 
@@ -82,12 +82,10 @@ def product_threads(threads: int | None, size: float) -> Iterator[None]:
     SpecError
         For a number of threads that is no whole number, or less than 1.
     """
-    chosen = _usual_threads() if threads is None else _checked(threads)
-    if in_tile_pool() or size < _WORTH_THREADS:
-        yield
-        return
-    with compute_threads(chosen):
-        yield
+    asked = None if threads is None else _checked(threads)
+    if size < _WORTH_THREADS or in_tile_pool():
+        return _AS_IT_IS
+    return compute_threads(asked or _usual_threads())
 
 
 def _checked(threads: object) -> int:

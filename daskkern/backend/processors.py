@@ -2,6 +2,7 @@
 
 import math
 import os
+from functools import cache
 from pathlib import Path
 
 
@@ -9,7 +10,7 @@ def cpu_count(root: Path = Path("/")) -> int:
     """Return how many processors this process may use, at least 1.
 
     Those of its affinity mask; fewer where the quota of a control group (containers, batch systems), version 1 or 2,
-    allows less time. A part of a processor counts as one.
+    allows less time. A part of a processor counts as one. Quotas are read once.
 
     Parameters
     ----------
@@ -17,8 +18,13 @@ def cpu_count(root: Path = Path("/")) -> int:
         Where ``proc`` and ``sys`` are.
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quotas = [quota for folder in _groups(root) if (quota := _quota(folder)) is not None]
-    return max(1, min([allowed, *(math.ceil(quota) for quota in quotas)]))
+    return max(1, min([allowed, *_quotas(root)]))
+
+
+@cache
+def _quotas(root: Path) -> list[int]:
+    """Return the processors that each control group allows, rounded up."""
+    return [math.ceil(quota) for folder in _groups(root) if (quota := _quota(folder)) is not None]
 
 
 def _groups(root: Path) -> list[Path]:
