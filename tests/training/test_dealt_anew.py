@@ -106,7 +106,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("basis", [Landmarks(50), DoublyStochastic()], ids=["landmarks", "doubly stochastic"])
 def test_rows_that_fit_are_read_once(store: Path, basis: BasisSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compositions, "CACHED_BYTES", 0)
-    monkeypatch.setattr("daskkern.data.plan.DEFAULT_WINDOW_BYTES", 1 << 12)
+    monkeypatch.setattr("daskkern.training.prepare_parts.DEFAULT_WINDOW_BYTES", 1 << 12)
     reads = [0]
     parts_at, read = StoreRows.parts_at, StoreRows.read
 

@@ -1,0 +1,105 @@
+"""Rows in the order of a drift train like rows in a random order, although a window holds a few chunks of them."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daskkern.arrays import HostArray
+from daskkern.basis import Landmarks
+from daskkern.data.plan import BatchPlan
+from daskkern.data.rows import Fields
+from daskkern.data.schema import Scaling
+from daskkern.data.store import open_store
+from daskkern.data.store_rows import StoreRows
+from daskkern.data.writer import StoreWriter
+from daskkern.errors import DivergenceError
+from daskkern.kernels import Gaussian
+from daskkern.losses import Squared
+from daskkern.solvers import EigenPro
+from daskkern.testing.cluster import local_cluster
+from daskkern.training.fit import fit
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import ArraySource, SourceInfo, StoreSource
+
+N, D, TEST = 4000, 4, 500
+
+
+@pytest.fixture(scope="module")
+def walk() -> tuple[HostArray, HostArray]:
+    """Return rows of an AR(1) process that goes through its range a few times, and a smooth function of them."""
+    rng = np.random.default_rng(4)
+    X = np.empty((N + TEST, D))
+    X[0] = rng.standard_normal(D)
+    rho = np.exp(-1 / 700)
+    for t, noise in enumerate(rng.standard_normal((N + TEST - 1, D)) * np.sqrt(1 - rho**2), 1):
+        X[t] = rho * X[t - 1] + noise
+    return X, np.sin(1.5 * X[:, 0]) + np.tanh(X[:, 1] * X[:, 2]) + 0.05 * rng.standard_normal(N + TEST)
+
+
+def _error(walk: tuple[HostArray, HostArray], place: Path, *, shuffled: bool) -> float:
+    """Return the share of the variance of held-out rows that a fit on a store of the others leaves."""
+    X, y = walk
+    rng = np.random.default_rng(0)
+    test, train = np.split(rng.permutation(N + TEST), [TEST])
+    train = train if shuffled else np.sort(train)
+    with StoreWriter(place, n_features=D, task="regression", chunk_rows=500) as writer:
+        writer.append(X[train], y[train, None])
+    settings = FitSettings(Gaussian(2.0), Squared(), Landmarks(200), EigenPro(), 1e-6, max_epochs=5, batch_size=50)
+    model = fit(StoreSource.at(str(place)), settings).model
+    found = np.asarray(model.predict(X[test].astype(np.float32))).reshape(-1)
+    return float(np.mean((found - y[test]) ** 2) / np.var(y[test]))
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_drift_costs_nothing(
+    walk: tuple[HostArray, HostArray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daskkern.training.prepare_parts.DEFAULT_WINDOW_BYTES", 4 * D * 500)  # 1 of 8 chunks
+    shuffled = _error(walk, tmp_path / "shuffled", shuffled=True)
+    assert _error(walk, tmp_path / "walk", shuffled=False) < shuffled + 0.003
+    whole = StoreRows.__init__
+
+    def in_chunks(self: StoreRows, *arguments: object) -> None:
+        whole(self, *arguments)  # type: ignore[arg-type]
+        self.reads_pieces = False
+
+    monkeypatch.setattr(StoreRows, "__init__", in_chunks)
+    with suppress(DivergenceError):  # what the windows are for: made of whole chunks, they are no samples
+        assert _error(walk, tmp_path / "whole", shuffled=False) > shuffled + 0.008
+
+
+def test_a_window_of_pieces_reads_its_own_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with StoreWriter(tmp_path / "s", n_features=2048, chunk_rows=512) as writer:
+        writer.append(np.zeros((2048, 2048), np.float32))
+    rows = StoreRows(open_store(tmp_path / "s"))
+    plan = BatchPlan.for_rows(rows, 64, window_bytes=4 << 20)
+    assert (plan.piece_rows, plan.n_windows) == (32, 4)
+    read: list[int] = []
+    store = type(rows._arrays[Fields.X].store_path.store)  # type: ignore[union-attr]
+    get = store.get
+
+    async def counted(self: object, *arguments: object, **named: object) -> object:
+        found = await get(self, *arguments, **named)  # type: ignore[arg-type]
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(store, "get", counted)
+    for window in range(plan.n_windows):
+        positions = np.sort(np.concatenate([plan.positions(batch) for batch in plan.batches_of(window)]))
+        assert sum(places.stop - places.start for places, _ in rows.parts_at(positions, Fields.X)) == positions.size
+    assert sum(read) == pytest.approx(2048 * 2048 * 4, abs=8)  # and a byte of metadata
+
+
+@pytest.mark.cluster
+def test_arrays_are_cut_alike_here_and_on_a_cluster() -> None:
+    info = SourceInfo(3000, 784, "regression", None, Scaling(), None, 1, False)
+    source = ArraySource(np.zeros((3000, 784), np.float32), np.zeros((3000, 1)), None, info)
+    here = source.open("float32")
+    with local_cluster(1) as client:
+        there = source.for_cluster(client)[0].open("float32")
+    assert here.chunk_rows == there.chunk_rows == (4 << 20) // (4 * 784)
+    for bytes_of_window in (64 << 20, 1 << 20):
+        plans = [BatchPlan.for_rows(rows, 50, window_bytes=bytes_of_window) for rows in (here, there)]
+        assert plans[0] == plans[1]
