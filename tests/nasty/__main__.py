@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="run only cases whose name has this text")
     parser.add_argument("--again", action="store_true", help="run cases that have a record as well")
     parser.add_argument("--share", default="0/1", help="i/k: run the cases numbered i modulo k")
+    parser.add_argument("--note", default="", help="a paragraph for the page on how the cases were run")
     parser.add_argument("--misses", action="store_true", help="write the list of known third outcomes anew as well")
     asked = parser.parse_args()
     share, of = map(int, asked.share.split("/"))
@@ -33,7 +34,7 @@ def main() -> None:
     found = read(asked.records)
     if asked.misses:
         write(found.values())
-    asked.page.write_text(page(found))
+    asked.page.write_text(page(found, asked.note))
 
 
 if __name__ == "__main__":

@@ -17,9 +17,15 @@ Each data set has some hundred training rows and 600 test rows, for regression a
 """  # noqa: E501
 
 
-def page(outcomes: Mapping[str, Outcome]) -> str:
-    """Return the page in Markdown."""
-    parts = [_HEAD, *_counts(outcomes), "## The data sets\n", _table(("data set", "what makes it nasty"), _described())]
+def page(outcomes: Mapping[str, Outcome], note: str = "") -> str:
+    """Return the page in Markdown. `note` is a paragraph on how the cases were run."""
+    parts = [
+        _HEAD,
+        *_counts(outcomes),
+        *([f"{note}\n"] if note else []),
+        "## The data sets\n",
+        _table(("data set", "what makes it nasty"), _described()),
+    ]
     for way, what in WAYS.items():
         parts += [f"## Outcomes: {way}\n", f"{_sentence(what)}\n", _LEGEND]
         for task in TASKS:
