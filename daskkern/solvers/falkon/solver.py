@@ -84,7 +84,7 @@ class Falkon(Solver[FalkonRun]):
 
     def step(self, problem: Problem, state: FalkonRun, batch: Batch, comm: Communicator) -> tuple[FalkonRun, float]:
         if isinstance(state, SquaredRun):
-            state = squared.add_batch(problem, state, batch)
+            state = squared.add_batch(problem, state, batch, self.tol)
             if batch.last:
                 state = squared.end_pass(problem, state, comm)
         else:
@@ -111,7 +111,7 @@ class Falkon(Solver[FalkonRun]):
         return Certificate("relative residual", state.residual, self.tol, note)
 
     def done(self, problem: Problem, state: FalkonRun) -> bool:
-        return super().done(problem, state) or (isinstance(state, SquaredRun) and state.floored)
+        return isinstance(state, SquaredRun) and (state.floored or (state.checked and super().done(problem, state)))
 
     def snapshot(self, problem: Problem, state: FalkonRun) -> Snapshot | None:
         del problem

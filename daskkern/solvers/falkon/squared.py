@@ -3,7 +3,8 @@
 In the coordinates u = T a the objective is ``q(u) = sum w |K_XZ T^-1 u - y|^2 / (2 n) + alpha |u|^2 / 2``, and the
 preconditioner ``M = (A^T A)^-1``. A pass multiplies ``K_XZ`` with the model and with the direction d at once, so that
 it gives ``H d``, and of the model itself the gradient and the loss: neither is carried on by a recursion, and the loss
-after a step of length t is ``q(u) + t q'(u) d + t^2 d^T H d / 2``, from the sums of the rows.
+after a step of length t is ``q(u) + t q'(u) d + t^2 d^T H d / 2``, from the sums of the rows. With many outputs, where
+this would take wider products, it is every fourth pass that does so, the last, and the one before the fit ends.
 
 A residual that differs from the one that was expected tells what rounding does to it: CG begins again from the true
 one where they differ by a tenth, and ends where the difference is as large as the residual itself, or where the
@@ -31,8 +32,11 @@ from daskkern.solvers.snapshot import Snapshot
 
 _RESTART = 0.1
 _NOISE = 0.5
+_EVALUATE = 4
+_LANES = 16
+"""Columns that products with kernel values take at once: as many cost what one does."""
 _ARRAYS = ("u", "d", "r", "z")
-_NUMBERS = ("sweep", "residual", "loss", "told", "seen")
+_NUMBERS = ("sweep", "steps", "residual", "loss", "told", "seen")
 _FALL = 1e-4
 """What the objective must fall by in a pass, relative to itself, for a residual that is mostly rounding to go on."""
 _ROUNDING = 1e-6
@@ -59,10 +63,13 @@ class SquaredRun:
         What this pass multiplies: T^-1 d, and before it T^-1 u unless that is 0. None in the first pass.
     sweep : int
         1 between the pass for the right side and the other of the first epoch; else 0.
+    steps : int
+        Iterations that are done.
     residual : float
         ``|r|_M / |b|_M`` of the worst output.
-    noisy, floored : bool
-        The last residual was mostly rounding; the run has nothing to gain from more passes.
+    checked, noisy, floored : bool
+        The last pass has evaluated the model; the residual that was evaluated last was mostly rounding; the run has
+        nothing to gain from more passes.
     loss, told, seen : float, float, int
         Mean training loss of the model; the sum of losses that was reported in this epoch, and its rows.
     """
@@ -76,7 +83,9 @@ class SquaredRun:
     sums: Array | None = None
     v: Array | None = None
     sweep: int = 0
+    steps: int = 0
     residual: float = 1.0
+    checked: bool = False
     noisy: bool = False
     floored: bool = False
     loss: float = 0.0
@@ -96,10 +105,10 @@ class SquaredRun:
         return self.sums is None and self.sweep == 0
 
 
-def add_batch(problem: Problem, state: SquaredRun, batch: Batch) -> SquaredRun:
+def add_batch(problem: Problem, state: SquaredRun, batch: Batch, tol: float) -> SquaredRun:
     """Add the rank's rows of a batch to the sums of the pass."""
     setup: FalkonSetup = problem.extra
-    state = _begin_pass(setup, state) if state.sums is None else state
+    state = _begin_pass(problem, state, tol) if state.sums is None else state
     xp, c = namespace_of(state.u), state.u.shape[1]
     assert state.sums is not None
     if state.v is None:
@@ -117,11 +126,11 @@ def add_batch(problem: Problem, state: SquaredRun, batch: Batch) -> SquaredRun:
         return seen[rows] if batch.weight is None else seen[rows] * batch.weight[rows]
 
     pulled = double_product(setup.whole, batch, state.v, between)
-    g = seen[:, -c:].astype(np.float64)
-    e = seen[:, :c].astype(np.float64) if seen.shape[1] > c else -batch.y.astype(np.float64)
-    numbers = xp.zeros((2, state.v.shape[1]))
-    numbers[0, :c], numbers[1, :c] = (weight * e * g).sum(axis=0), (weight * g * g).sum(axis=0)
-    numbers[0, c:] = (weight * e * e).sum(axis=0)[: numbers.shape[1] - c]
+    g, numbers = seen[:, -c:].astype(np.float64), xp.zeros((2, state.v.shape[1]))
+    numbers[1, :c] = (weight * g * g).sum(axis=0)
+    if seen.shape[1] > c:
+        e = seen[:, :c].astype(np.float64)
+        numbers[0, :c], numbers[0, c:] = (weight * e * g).sum(axis=0), (weight * e * e).sum(axis=0)
     return replace(state, sums=state.sums + xp.concatenate([pulled, numbers]))
 
 
@@ -131,25 +140,28 @@ def end_pass(problem: Problem, state: SquaredRun, comm: Communicator) -> Squared
     total = comm.allreduce(state.sums)
     pulled = setup.part.lower.solve(total[:-2]) / setup.n_rows
     numbers, c = total[-2:] / setup.n_rows, state.u.shape[1]
-    first, at_zero = state.v is None, pulled.shape[1] == c
-    state = replace(state, sums=None, v=None, sweep=int(first))
+    first, evaluated = state.v is None, pulled.shape[1] > c
+    checked = evaluated or not bool(state.u.any())  # of the model 0 all is known
+    state = replace(state, sums=None, v=None, sweep=int(first), checked=checked)
     if first:
         return _begin(setup, state, -pulled, float(numbers[0, 0]))
-    if at_zero:
-        assert state.before is not None
-        return _iterate(problem, setup, state, state.r, pulled, numbers, state.before[2])
+    if not evaluated:
+        numbers[0] = -(state.d * (state.r + problem.alpha * state.u)).sum(axis=0)
+        return _iterate(problem, setup, state, state.r, pulled, numbers, state.loss)
     loss = 0.5 * float(numbers[0, c:].sum())
     r = -(pulled[:, :c] + problem.alpha * state.u)
     return _iterate(problem, setup, state, r, pulled[:, c:], numbers[:, :c], loss)
 
 
-def _begin_pass(setup: FalkonSetup, state: SquaredRun) -> SquaredRun:
+def _begin_pass(problem: Problem, state: SquaredRun, tol: float) -> SquaredRun:
     """Say what the pass multiplies: nothing, the direction, or the model and the direction."""
+    setup: FalkonSetup = problem.extra
     xp, (p, c) = namespace_of(state.u), state.u.shape
     if state.before is None:
         return replace(state, sums=xp.zeros((p + 2, c)))
-    together = xp.concatenate([state.u, state.d], axis=1) if bool(state.u.any()) else state.d
-    v = setup.part.lower.solve_transposed(together)
+    due = 2 * c <= _LANES or state.steps % _EVALUATE == _EVALUATE - 1 or state.steps + 1 == problem.max_epochs
+    evaluate = (due or state.residual <= tol) and bool(state.u.any())
+    v = setup.part.lower.solve_transposed(xp.concatenate([state.u, state.d], axis=1) if evaluate else state.d)
     return replace(state, sums=xp.zeros((p + 2, v.shape[1])), v=v)
 
 
@@ -184,18 +196,22 @@ def _iterate(
     turn = _ratio(-(z_left * Hd).sum(axis=0), curvature)
     turn = xp.where(gap > _RESTART * size, 0, turn)
     residual = float(_ratio(xp.maximum(_length((left, z_left)), gap), state.norm).max())
-    noisy = float((gap**2).sum()) > _NOISE**2 * float((size**2).sum())
-    falls = state.before is None or objective < state.before[1] * (1 - _FALL)
+    noisy, before = state.noisy, state.before
+    falls = before is None or objective < before[1] * (1 - _FALL)
+    if state.checked:
+        noisy = float((gap**2).sum()) > _NOISE**2 * float((size**2).sum())
+        before = (state.u, objective, loss)
     return replace(
         state,
         u=state.u + step * state.d,
         d=z_left + turn * state.d,
         r=left,
         z=z_left,
-        before=(state.u, objective, loss),
+        before=before,
+        steps=state.steps + 1,
         residual=residual,
         noisy=noisy,
-        floored=noisy and state.noisy and not falls,
+        floored=state.checked and noisy and state.noisy and not falls,
         loss=max(0.0, loss + float((step * numbers[0] + 0.5 * step**2 * numbers[1]).sum())),
     )
 
@@ -223,7 +239,7 @@ def snapshot(state: SquaredRun) -> Snapshot | None:
     if state.sums is not None:
         return None
     whole = {name: getattr(state, name) for name in _ARRAYS} | {"norm": state.norm}
-    numbers = {name: float(getattr(state, name)) for name in (*_NUMBERS, "noisy", "floored")}
+    numbers = {name: float(getattr(state, name)) for name in (*_NUMBERS, "checked", "noisy", "floored")}
     if state.before is not None:
         whole["before"] = state.before[0]
         numbers |= {"objective": state.before[1], "loss_before": state.before[2]}
@@ -237,7 +253,7 @@ def restore(problem: Problem, saved: Snapshot) -> SquaredRun:
     shape = (setup.part.deal.p, problem.n_outputs)
     if "u" not in whole or whole["u"].shape != shape:
         raise DataError("a saved state does not fit this Falkon: its coefficients have another shape")
-    if "residual" not in numbers:
+    if "residual" not in numbers or "steps" not in numbers:
         raise DataError("a saved state is that of an older Falkon, without a true residual; begin the fit again")
     before = None
     if "before" in whole:
@@ -246,7 +262,9 @@ def restore(problem: Problem, saved: Snapshot) -> SquaredRun:
     return SquaredRun(
         u, d, r, z, norm, before,
         sweep=int(numbers["sweep"]),
+        steps=int(numbers["steps"]),
         residual=numbers["residual"],
+        checked=bool(numbers["checked"]),
         noisy=bool(numbers["noisy"]),
         floored=bool(numbers["floored"]),
         loss=numbers["loss"],
