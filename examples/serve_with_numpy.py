@@ -60,7 +60,7 @@ class Predictor:
             raise ValueError(f"{path} is no whole model with one score for each output")
         if kernel["name"] not in PROFILES or not isinstance(kernel["length_scale"], int | float):
             raise ValueError(f"the kernel of {path} is {kernel}; this script knows {', '.join(PROFILES)}")
-        self.points, self.coef = read_array(path / "points"), read_array(path / "coef")
+        self.points, self.coef = (read_array(path / name).astype(np.float64) for name in ("points", "coef"))
         self.profile, self.length_scale = PROFILES[kernel["name"]], kernel["length_scale"]
         self.shift = np.array(about["scaling"]["shift"] or [0.0])  # empty lists: no scaling
         self.scale = np.array(about["scaling"]["scale"] or [1.0])
@@ -69,7 +69,7 @@ class Predictor:
 
     def scores(self, X: Array) -> Array:
         """Return f(x) for rows (n, d): (n, c)."""
-        X = ((X - self.shift) / self.scale).astype(self.points.dtype)
+        X = (X - self.shift) / self.scale
         squared = (X**2).sum(axis=1)[:, None] + (self.points**2).sum(axis=1) - 2 * X @ self.points.T
         return self.profile(np.sqrt(np.maximum(squared, 0)) / self.length_scale) @ self.coef
 
