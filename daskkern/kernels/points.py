@@ -260,6 +260,12 @@ def product_size(X: Array | Left, Z: Array | Points, factor: Array) -> float:
     """Return about how many multiply-adds a product takes this machine's threads: none on a GPU."""
     if not isinstance(factor, np.ndarray):
         return 0.0
-    p = Z.size if isinstance(Z, Points) else np.shape(Z)[0]
-    m, d = np.shape(X)
+    p = Z.size if isinstance(Z, Points) else _shape(Z)[0]
+    m, d = _shape(X)
     return float(m) * p * (d + factor.size / max(1, len(factor)))
+
+
+def _shape(rows: Array | Left) -> tuple[int, ...]:
+    """Return the shape of rows, prepared or not, on any device."""
+    found: tuple[int, ...] = rows.shape if hasattr(rows, "shape") else np.shape(rows)
+    return found

@@ -119,7 +119,7 @@ class LowerFactor:
     def diagonal(self) -> Array:
         """Return the diagonal of L (p,): its squares are what is left of K's when the columns before are known."""
         xp = namespace_of(self.corners[0])
-        return xp.concatenate([xp.diagonal(corner) for corner in self.corners])
+        return xp.concatenate([corner.diagonal() for corner in self.corners])
 
     def _steps(self) -> Iterator[tuple[slice, Array, int]]:
         for block, panel in zip(self.blocks, self.panels, strict=True):
