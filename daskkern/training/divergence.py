@@ -80,9 +80,10 @@ class Reference:
     def measure(self, problem: Problem, coef: Array) -> Sampled:
         """Return how the model with these coefficients does on the sample. A collective."""
         loss, right, sample = 0.0, 0.0, self.sample
+        placed = self.xp.asarray(coef)  # a direct solution is on the host
         with np.errstate(all="ignore"):  # infinity and NaN are what is looked for
             for part in slices(len(sample.y), _BLOCK):
-                shares = problem.part.scores(to_device(sample.X[part], self.xp), coef)
+                shares = problem.part.scores(to_device(sample.X[part], self.xp), placed)
                 f = to_host(self.comm.allreduce(shares)).astype(np.float64)
                 f, y, weight = best_of(f, f.shape[1] // problem.n_outputs), sample.y[part], sample.weight[part]
                 loss += float(weight @ problem.loss.value(f, y))
