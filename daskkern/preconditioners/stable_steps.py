@@ -14,7 +14,10 @@ class StableSteps:
         """``m* = beta / l_P``: beyond it a larger batch needs a step that is no longer per sample."""
         return self.beta / self.top
 
-    def step_size(self, batch_size: int, smoothness: float, alpha: float = 0.0) -> float:
-        """Return ``eta = m / (L (beta + (m - 1) l_P) + m alpha)``, times 0.99."""
+    def step_size(self, batch_size: int, smoothness: float, alpha: float = 0.0, excess: float = 0.0) -> float:
+        """Return ``eta = m / (L (beta + (m - 1) l_P + excess) + m alpha)``, times 0.99.
+
+        `excess` is what the rows of a batch add that are larger than all that beta and l_P were measured on.
+        """
         m = batch_size
-        return _SAFETY * m / (smoothness * (self.beta + (m - 1) * self.top) + m * alpha)
+        return _SAFETY * m / (smoothness * (self.beta + (m - 1) * self.top + excess) + m * alpha)

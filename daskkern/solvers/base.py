@@ -41,6 +41,9 @@ class Batch:
         Rows dealt: the pieces of the rank's rows over which sums are taken, the same whoever has them.
     dealt : int
         Rows dealt: rows of the batch on all ranks together; else 0.
+    excess : float
+        How far ``sum w k(x, x)`` goes beyond what step sizes were measured on: see
+        :mod:`daskkern.training.row_sizes`.
     """
 
     X: Array | None
@@ -51,6 +54,7 @@ class Batch:
     last: bool
     parts: tuple[slice, ...] = ()
     dealt: int = 0
+    excess: float = 0.0
 
     @property
     def size(self) -> int:

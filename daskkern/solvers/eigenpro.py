@@ -137,7 +137,7 @@ class EigenPro(Solver[EigenProRun]):
 
     def step(self, problem: Problem, state: EigenProRun, batch: Batch, comm: Communicator) -> tuple[EigenProRun, float]:
         setup: EigenProSetup | FeatureSetup = problem.extra
-        eta = setup.state.step_size(batch.size, smoothness_of(problem.loss), problem.alpha)
+        eta = setup.state.step_size(batch.size, smoothness_of(problem.loss), problem.alpha, batch.excess)
         eta *= self.step_scale * decay(problem.loss, state.step, problem.batches_per_epoch)
         after, loss = self._plain_step(problem, state, batch, eta, comm)
         if after.in_window:

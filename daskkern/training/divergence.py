@@ -9,11 +9,12 @@ from types import ModuleType
 
 import numpy as np
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.cluster.desk import Desk
+from daskkern.data.rows import Rows
 from daskkern.errors import DivergenceError
 from daskkern.events import StageFinished
 from daskkern.losses import best_of, decode
@@ -29,6 +30,7 @@ _DEVIATIONS = 4.0
 _ROUNDING = 1e-5
 _MOST, _LARGEST = 2.0, 1000.0
 """How many times the loss of f = 0 a classifier may have, and a model whose scores may still be far too large."""
+_ZERO = "f = 0"
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def _of_zero(sample: HeldSample, problem: Problem) -> Sampled:
     """Return the loss of the model f = 0, and the share of the most frequent class."""
     losses = sample.weight * problem.loss.value(np.zeros((len(sample.y), problem.n_outputs)), sample.y)
     counts = np.bincount(decode(sample.y), sample.weight) if sample.labelled else np.zeros(1)
-    spread = 0.0 if sample.whole else float(losses.std()) / len(losses) ** 0.5
+    r = sample.n_random
+    spread = float(losses[:r].std()) * r**0.5 / len(losses) if r else 0.0
     return Sampled(float(losses.mean()), float(counts.max()) / len(losses), spread)
 
 
@@ -63,12 +66,18 @@ class Reference:
     comm: Communicator
     xp: ModuleType
     at: Sampled
-    what: str = "f = 0"
+    what: str = _ZERO
 
     @classmethod
     def zero(cls, sample: HeldSample, problem: Problem, comm: Communicator, xp: ModuleType) -> "Reference":
         """Return the reference of a fit that begins at f = 0."""
         return cls(sample, problem, comm, xp, _of_zero(sample, problem))
+
+    def certain_of(self, rows: Rows, extremes: IntArray) -> "Reference":
+        """Return the reference of a fit from f = 0 on a sample that has the rows numbered `extremes` for certain."""
+        if self.what != _ZERO:
+            return self
+        return Reference.zero(self.sample.joined(rows, extremes), self.problem, self.comm, self.xp)
 
     def or_model(self, problem: Problem, coef: Array) -> "Reference":
         """Return the reference of a run that goes on from a model; its loss, where it is more than that of f = 0."""

@@ -19,6 +19,7 @@ from daskkern.training.kept import keep_blocks
 from daskkern.training.kept_rows import KeptRows
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.prepared import Prepared
+from daskkern.training.row_sizes import Extremes
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import row_fields
 
@@ -78,6 +79,7 @@ class Feed:
         keeps, anew = memory.keeps_rows and not self._stored, self.plan.anew
         self._batches: dict[int, Batch] | None = {} if keeps and not anew else None
         self._kept_rows = KeptRows(self._rows) if keeps and anew else None
+        self.extremes = Extremes(None if self._stored else prepared.sizes)
         self._memory: Array | None = None
         self._told = False
 
@@ -137,9 +139,9 @@ class Feed:
         stream = data_batches.iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
         count = start
         try:
-            for item, arrived in begun_ahead(map(self._encode, self._timed(stream)), self._uploads.ahead):
+            for (item, excess), arrived in begun_ahead(map(self._encode, self._timed(stream)), self._uploads.ahead):
                 count += 1
-                index, batch = item.index, self._batch(item, arrived, count == self.plan.n_batches)
+                index, batch = item.index, self._batch(item, excess, arrived, count == self.plan.n_batches)
                 if keeping is not None:
                     keeping.add(item)
                 if self._batches is not None:
@@ -160,18 +162,22 @@ class Feed:
             yield item
             del item
 
-    def _encode(self, item: data_batches.Batch) -> tuple[data_batches.Batch, Arrived]:
-        """Return rows as read, and their way to the device in the form of the solver: X, targets and weights."""
+    def _encode(self, item: data_batches.Batch) -> tuple[tuple[data_batches.Batch, float], Arrived]:
+        """Return rows as read, what they add to those that steps are measured on, and their way to the device.
+
+        They arrive in the form of the solver: X, targets and weights.
+        """
         block, targets = item.block, self._prepared.targets
         assert block.y is not None
         sampling = self._prepared.sampling
         weight = targets.weight(block) if sampling is None else sampling.weight(block)
-        return item, self._uploads.begin(block.X, targets.encode(block.y), weight)
+        excess = self.extremes.meet(item.index, block.X, weight, item.positions if sampling is None else None)
+        return (item, excess), self._uploads.begin(block.X, targets.encode(block.y), weight)
 
-    def _batch(self, item: data_batches.Batch, arrived: Arrived, last: bool) -> Batch:
+    def _batch(self, item: data_batches.Batch, excess: float, arrived: Arrived, last: bool) -> Batch:
         """Return rows in the form of the solver, without a kernel block."""
         X, y, weight = arrived()
-        return Batch(X=X, y=y, weight=weight, positions=item.positions, phi=None, last=last)
+        return Batch(X=X, y=y, weight=weight, positions=item.positions, phi=None, last=last, excess=excess)
 
     def _block(self, index: int, batch: Batch) -> Array | None:
         if self._stored:

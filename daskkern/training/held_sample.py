@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
-from daskkern.data.csr import FeatureRows
+from daskkern.backend.namespace import is_sparse
+from daskkern.data.csr import FeatureRows, stack_rows
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.training.targets import Targets
 
@@ -23,8 +24,11 @@ class HeldSample:
         What a row counts in the mean over all training rows.
     labelled : bool
         The targets stand for classes.
-    whole : bool
-        They are all training rows.
+    positions : (r,) int64
+        Numbers of the first r rows, which were drawn at random, ascending; of the others it is certain that they are
+        here.
+    n_rows : int
+        All training rows.
     targets : Targets
         How `y` was encoded.
     """
@@ -33,7 +37,8 @@ class HeldSample:
     y: HostArray
     weight: FloatArray
     labelled: bool
-    whole: bool
+    positions: IntArray
+    n_rows: int
     targets: Targets
 
     @classmethod
@@ -43,4 +48,24 @@ class HeldSample:
         assert block.y is not None
         weight = targets.weight(block)
         counts = np.ones(len(positions)) if weight is None else weight[:, 0].astype(np.float64)
-        return cls(X, targets.encode(block.y), counts, targets.n_classes > 0, len(positions) == rows.n_rows, targets)
+        return cls(X, targets.encode(block.y), counts, targets.n_classes > 0, positions, rows.n_rows, targets)
+
+    @property
+    def n_random(self) -> int:
+        """Rows that were drawn at random among others."""
+        return 0 if len(self.y) == self.n_rows else len(self.positions)
+
+    def joined(self, rows: Rows, extremes: IntArray) -> "HeldSample":
+        """Return the sample with the rows numbered `extremes` for certain, each of which then counts for itself."""
+        if not extremes.size or len(self.y) == self.n_rows:
+            return self
+        block = take(rows, extremes, Fields.X)
+        assert block.X is not None
+        certain = HeldSample.of(rows, block.X, extremes, self.targets)
+        kept = np.flatnonzero(~np.isin(self.positions, extremes))
+        size = kept.size + extremes.size
+        each = (self.n_rows - extremes.size) / max(kept.size, 1)
+        counts = np.concatenate([self.weight[kept] * each, certain.weight]) * (size / self.n_rows)
+        X = stack_rows([self.X[kept], block.X]) if is_sparse(block.X) else np.concatenate([self.X[kept], block.X])
+        y = np.concatenate([self.y[kept], certain.y])
+        return HeldSample(X, y, counts, self.labelled, self.positions[kept], self.n_rows, self.targets)

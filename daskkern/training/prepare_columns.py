@@ -46,6 +46,7 @@ from daskkern.training.prepare_parts import (
     spectrum_settings,
 )
 from daskkern.training.prepared import Clock, Prepared
+from daskkern.training.row_sizes import RowSizes, bent_by_many
 from daskkern.training.sampling import Sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.targets import Targets
@@ -78,8 +79,9 @@ def prepare_columns(
     )
     solver = settings.solver
     state: ColumnStatistics | CovarianceState
+    sizes: RowSizes | None = None
     if isinstance(solver, EigenPro):
-        state = prepare_covariance(rows, settings, solver, targets, kernel, points, sampling)
+        state, sizes = prepare_covariance(rows, settings, solver, targets, kernel, points, sampling)
         clock.stage(
             "spectrum",
             f"k = {state.damping.size}, critical batch {state.critical_batch:.0f}, beta {state.beta:.3g}",
@@ -100,7 +102,8 @@ def prepare_columns(
     indices = np.arange(p) if everything else None
     own = None if everything else points
     none = np.empty((0, rows.n_features), settings.dtype)
-    return Prepared(basis, indices, own, none, state, targets, plan, 1, validation, tuple(clock.stages), sampling)
+    stages = tuple(clock.stages)
+    return Prepared(basis, indices, own, none, state, targets, plan, 1, validation, stages, sampling, sizes=sizes)
 
 
 def column_functions(rows: Rows, settings: FitSettings) -> tuple[Kernel, HostArray]:
@@ -192,8 +195,11 @@ def prepare_covariance(
     kernel: Kernel,
     points: HostArray,
     sampling: Sampling | None,
-) -> CovarianceState:
-    """Return the preconditioner of EigenPro over explicit columns. Raises SpecError for what only centres have."""
+) -> tuple[CovarianceState, RowSizes]:
+    """Return the preconditioner of EigenPro over explicit columns, and the sizes of rows.
+
+    Raises SpecError for what only centres have.
+    """
     if solver.window != "auto" or solver.projection != "auto":
         raise SpecError(
             f"EigenPro was asked with window={solver.window!r} and projection={solver.projection!r} over "
@@ -207,15 +213,18 @@ def prepare_covariance(
     if sampling is not None:
         drawn = flat(sampling.weight(block))
         drawn = np.ones(in_S.size) if drawn is None else drawn
-    return covariance_state(
+    weight_S = flat(targets.weight(block))
+    sizes, ordinary = RowSizes.measured(settings, present(held_out), weight_H)
+    state = covariance_state(
         points.shape[0],
         blocks_of(kernel, points, features_at(rows, in_S), settings.device),
-        flat(targets.weight(block)),
-        blocks_of(kernel, points, present(held_out), settings.device),
-        weight_H,
+        bent_by_many(weight_S),
+        blocks_of(kernel, points, present(held_out)[ordinary], settings.device),
+        None if weight_H is None else weight_H[ordinary],
         spectrum_settings(solver, settings.device),
         settings.batch_limit(points.shape[0]),
         settings.dtype,
         settings.seed,
         drawn,
     )
+    return state, sizes

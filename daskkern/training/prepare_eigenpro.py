@@ -22,6 +22,7 @@ from daskkern.training.prepare_parts import (
     spectrum_settings,
 )
 from daskkern.training.prepared import Clock, Prepared
+from daskkern.training.row_sizes import RowSizes, bent_by_many
 from daskkern.training.sampling import Sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.targets import Targets
@@ -46,7 +47,9 @@ def prepare_eigenpro(
     head, S = _subsample(rows, settings, chosen, s)
     in_S = np.zeros(0, np.int64) if chosen.indices is None else chosen.indices[head]
     weight_S = None if chosen.indices is None else flat(targets.weight(take(rows, in_S, TARGETS)))
+    weight_S = bent_by_many(weight_S)
     block_H, weight_H = held_out_rows(rows, settings, targets, sampling, in_S)
+    sizes, ordinary = RowSizes.measured(settings, present(block_H), weight_H)
     drawn_S = None
     if sampling is not None and chosen.indices is not None:
         drawn_S = flat(sampling.weight(take(rows, in_S, TARGETS)))
@@ -59,8 +62,8 @@ def prepare_eigenpro(
         settings.kernel,
         S,
         weight_S,
-        present(block_H),
-        weight_H,
+        present(block_H)[ordinary],
+        None if weight_H is None else weight_H[ordinary],
         spectrum_settings(solver, settings.device),
         settings.batch_limit(held),
         settings.seed,
@@ -77,7 +80,19 @@ def prepare_eigenpro(
     window = 1 if is_all(settings) else projection_window(solver, p, rows.n_features, plan.batch_size)
     stages = tuple(clock.stages)
     return Prepared(
-        basis, chosen.indices, own, S, state, targets, plan, window, validation, stages, sampling, chosen.weights
+        basis,
+        chosen.indices,
+        own,
+        S,
+        state,
+        targets,
+        plan,
+        window,
+        validation,
+        stages,
+        sampling,
+        chosen.weights,
+        sizes=sizes,
     )
 
 

@@ -13,6 +13,7 @@ from daskkern.data.sweep import SweepPlan
 from daskkern.events import StageFinished
 from daskkern.preconditioners import ColumnStatistics, CovarianceState, EigenProState, NystromState
 from daskkern.training.held_sample import HeldSample
+from daskkern.training.row_sizes import RowSizes
 from daskkern.training.sampling import Sampling
 from daskkern.training.targets import Targets
 
@@ -50,6 +51,8 @@ class Prepared:
         Training rows on which the end of the fit is compared with its beginning.
     scaling : Scaling
         Applied to the rows: the source's own, or one that was learned.
+    sizes : RowSizes or None
+        How large the rows are that steps are measured on; None where a step looks at its own rows, or at all.
     """
 
     basis: KernelBasis
@@ -67,6 +70,7 @@ class Prepared:
     alpha: float = 0.0
     held: HeldSample | None = None
     scaling: Scaling = field(default_factory=Scaling)
+    sizes: RowSizes | None = None
 
     def row_numbers(self) -> IntArray | None:
         """Return the numbers in the source of the rows that the columns are, or None."""

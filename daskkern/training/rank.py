@@ -175,6 +175,8 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
         ended = epochs.run(saved)
     if ended.reason == REGROUPING:
         return Regroup()
+    if reference is not None and isinstance(feed, Feed):
+        reference = reference.certain_of(rows, feed.extremes.rows)
     worse = compare(reference, ended, settings.solver.descends, desk)
     # One that goes on from other rows has losses of those rows behind it, and ends with every call.
     note = "" if settings.behind else worse or convergence_note(ended.history, ended.reason, settings.ridge)
