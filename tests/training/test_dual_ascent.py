@@ -221,9 +221,9 @@ def test_sparse_rows_give_the_model_of_dense_ones() -> None:
     X = rng.standard_normal((80, 12)) * (rng.random((80, 12)) < 0.3)
     y = (X[:, 0] + X[:, 3] > 0).astype(int)
     models = [
-        KernelClassifier(
-            "gaussian:1", loss="hinge", basis=Linear(), solver="sdca", alpha=0.01, batch_size=20, dtype="float64"
-        ).fit(rows, y)
+        KernelClassifier("gaussian:1", "hinge", Linear(), "sdca", 0.01, batch_size=20, dtype="float64", scale=None).fit(
+            rows, y
+        )
         for rows in (X, scipy.sparse.csr_matrix(X))
     ]
     np.testing.assert_allclose(models[0].decision_function(X), models[1].decision_function(X), atol=1e-9)
