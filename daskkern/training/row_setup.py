@@ -133,7 +133,7 @@ def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: Mod
 
 
 def _left_out(lower: LowerFactor, alpha: float, dtype: str, kernel: str) -> str:
-    """Return what the arithmetic leaves out of a model, in a sentence; "" where the penalty leaves out more.
+    """Return what the arithmetic leaves out of a model, in a sentence; "" where the penalty leaves out as much.
 
     A landmark of which the ones before it leave no more than the jitter adds a direction whose eigenvalue of
     ``K_ZZ / p`` is below jitter / p: a penalty above that would hide it, too.
@@ -141,7 +141,7 @@ def _left_out(lower: LowerFactor, alpha: float, dtype: str, kernel: str) -> str:
     p = lower.blocks[-1].stop
     apart = int((lower.diagonal() ** 2 > 2 * lower.jitter).sum())
     least = lower.jitter / p
-    if apart == p or alpha >= least:
+    if apart == p or 2 * alpha >= least:
         return ""
     return (
         f"{dtype} tells {apart} of the {p} landmarks apart under the {kernel} kernel, and what is finer is not fitted, "

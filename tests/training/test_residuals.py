@@ -101,6 +101,15 @@ def test_falkon_without_a_penalty_is_no_worse_than_nothing_and_tells_its_loss(sc
     assert min(losses) >= losses[-1] * (1 - 1e-2)
 
 
+@pytest.mark.parametrize(("alpha", "notes"), [(1e-9, 1), (1e-7, 0)])
+def test_only_a_penalty_below_what_the_dtype_resolves_is_worth_a_line(alpha: float, notes: int) -> None:
+    X, y = _unit_cube(200)
+    model = KernelRegressor(
+        Gaussian(10.0), basis=Landmarks(60), solver="falkon", loss="squared", alpha=alpha, max_epochs=2, device="cpu"
+    ).fit(X, y)
+    assert len([stage for stage in model.history_.stages if stage.stage == "precision"]) == notes
+
+
 def test_falkon_in_float64_without_a_penalty_comes_as_near() -> None:
     X, y = _unit_cube()
     settings = {"basis": Landmarks(200), "solver": "falkon", "loss": "squared", "alpha": 0.0, "max_epochs": 12}
