@@ -74,7 +74,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
         click.option("--epochs", type=int, help="Passes over the rows.  [default: 10]"),
         click.option(
-            "--alpha", help="Ridge penalty; auto: the best by leave-one-out errors of some rows.  [default: 0]"
+            "--alpha", help="Ridge penalty, or auto: the best by leave-one-out errors of some rows.  [default: auto]"
         ),
         click.option("--batch-size", help="Rows of a mini-batch, or 'auto'.  [default: auto]"),
         click.option("--seed", type=int, help="Of everything random.  [default: 0]"),
@@ -143,7 +143,7 @@ class FitRequest:
             loss=loss,
             basis=usual_basis(None if drawn else n_rows, solver, loss) if usual else basis_of(self.values),
             solver=solver,
-            alpha=as_penalty(get("alpha", 0.0)),
+            alpha=as_penalty(get("alpha", "auto")),
             max_epochs=as_whole("epochs", get("epochs", 10)),
             batch_size=as_batch(get("batch_size", "auto")),
             seed=as_whole("seed", get("seed", 0)),

@@ -72,7 +72,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         loss: str | Loss = "squared",
         basis: BasisSpec | str = "auto",
         solver: str | Solver[Any] = "auto",
-        alpha: float | str = 0.0,
+        alpha: float | str = "auto",
         max_epochs: int = 10,
         batch_size: int | str = "auto",
         early_stopping: bool = False,

@@ -320,7 +320,7 @@ def plan_for(
             mapped=isinstance(settings.basis, NystromFeatures),
             choosing=_choosing_bytes(source, settings, summary),
             penalty=penalty_bytes(
-                summary.n, summary.p, source.info.n_features, numbers_per_row(source), summary.n_outputs, settings
+                summary.n, summary.p, summary.n_outputs, numbers_per_row(source), source.info, settings
             ),
             anew=summary.anew,
         ),

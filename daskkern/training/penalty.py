@@ -30,14 +30,14 @@ from daskkern.training.feature_blocks import blocks_of
 from daskkern.training.prepare_parts import TARGETS, features_at, flat
 from daskkern.training.prepared import Clock, Prepared
 from daskkern.training.settings import FitSettings
+from daskkern.training.sources import Source, SourceInfo
 from daskkern.training.targets import Targets
 
-SAMPLES = (2000, 1400, 1000, 700, 500)
+SAMPLES, SMALL_SAMPLES = (2000, 1400, 1000, 700, 500), (500, 300, 200)
 """Rows that errors are measured on; never more than there are."""
-_SHARE, _MOST = 0.05, 0.2  # of the work of a fit: for all but the smallest sample; for that
+_SHARE, _MOST = 0.05, 0.2  # of the work of a fit: for samples, and for small ones
 _LEAST_ROWS = 10  # with fewer the errors say nothing
 _LEAST = 1e-11  # share of the largest eigenvalue that the least penalty is, in float64 too
-_DECADES = 8
 _PER_DECADE = 3
 _SAMPLE = 57
 _MATRICES = 5  # of float64 that are held at once
@@ -45,6 +45,7 @@ _MATRICES = 5  # of float64 that are held at once
 _EIGEN = 25.0
 _ENTRY = 20.0
 _ANY_FIT = 2e10
+_MEMORY_BOUND = 20.0
 
 
 @dataclass(frozen=True)
@@ -55,40 +56,49 @@ class Penalty:
     how: str
 
 
-def with_penalty(prepared: Prepared, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:
-    """Return `prepared` with the penalty of `settings`, which is chosen here where it is "auto"."""
+def with_penalty(prepared: Prepared, source: Source, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:
+    """Return `prepared` with the penalty of `settings`, which is chosen from `rows` here where it is "auto"."""
     if not settings.chooses_alpha:
         return replace(prepared, alpha=settings.ridge)
-    found = choose_penalty(prepared, rows, settings)
+    outputs = prepared.targets.n_outputs
+    s = sample_rows(rows.n_rows, prepared.basis.n_columns, _width(source.info), outputs, settings)
+    found = choose_penalty(prepared, rows, settings, s)
     clock.stage("penalty", f"alpha {found.alpha:.2g} ({found.how})")
     return replace(prepared, alpha=found.alpha, stages=tuple(clock.stages))
 
 
-def sample_rows(n: int, p: int, d: int, c: int, settings: FitSettings) -> int:
-    """Return how many of n rows errors are measured on, for p columns, d features and c outputs; 0 for none.
+def sample_rows(n: int, p: int, width: int, c: int, settings: FitSettings) -> int:
+    """Return how many of n rows errors are measured on, for p columns, rows of `width` numbers and c outputs; 0: none.
 
-    The largest sample whose work is at most a twentieth of that of the fit, or the smallest one if it is at most a
-    fifth. It does not depend on the machine.
+    The largest sample whose work is at most a twentieth of that of one pass over the rows, with the set-up that any fit
+    has, or a small one whose work is at most a fifth of it. It depends neither on the machine nor on the epochs: a run
+    may go on for longer than it was meant to.
     """
     linear = isinstance(settings.basis, Linear)
-    entry = 0.0 if linear else d + _ENTRY
-    work = _ANY_FIT + float(n) * p * (entry + 2.0 * c * settings.max_epochs)
-    for s in SAMPLES:
+    explicit = not isinstance(settings.basis, AllRows | Landmarks | DoublyStochastic)
+    entry = 0.0 if linear else width + _ENTRY
+    work = _ANY_FIT + float(n) * p * (_MEMORY_BOUND if linear else 1.0) * (entry + 2.0 * c)
+    for s, share in (*((s, _SHARE) for s in SAMPLES), *((s, _MOST) for s in SMALL_SAMPLES)):
         size = float(min(s, n))
-        asked = _EIGEN * size**3 + size**2 * (d + _ENTRY + (1 + 2 * _DECADES * _PER_DECADE) * c)
-        if asked <= (_MOST if s == SAMPLES[-1] else _SHARE) * work:
+        gram = size * (size * (p if explicit and not linear else width + _ENTRY) + p * entry * explicit)
+        if _EIGEN * size**3 + gram + 50.0 * c * size**2 <= share * work:
             return min(s, n)
     return 0
 
 
-def penalty_bytes(n: int, p: int, d: int, width: int, c: int, settings: FitSettings) -> int:
+def penalty_bytes(n: int, p: int, c: int, width: int, info: SourceInfo, settings: FitSettings) -> int:
     """Return the bytes of choosing a penalty: square matrices in float64, and sampled rows of `width` numbers."""
-    s = sample_rows(n, p, d, c, settings) if settings.chooses_alpha else 0
+    s = sample_rows(n, p, _width(info), c, settings) if settings.chooses_alpha else 0
     return 8 * s * (_MATRICES * s + 5 * width + 4 * c)
 
 
-def choose_penalty(prepared: Prepared, rows: Rows, settings: FitSettings) -> Penalty:
-    """Return the penalty that leave-one-out errors of sampled rows find best, for the loss and rows of the fit.
+def _width(info: SourceInfo) -> int:
+    """Return the numbers of a row, zeros of sparse rows left out."""
+    return info.n_features if info.n_stored is None else -(-info.n_stored // max(1, info.n_rows))
+
+
+def choose_penalty(prepared: Prepared, rows: Rows, settings: FitSettings, s: int) -> Penalty:
+    """Return the penalty that leave-one-out errors of `s` sampled rows find best, for the loss and rows of the fit.
 
     Raises
     ------
@@ -96,7 +106,6 @@ def choose_penalty(prepared: Prepared, rows: Rows, settings: FitSettings) -> Pen
         When kernel values of the sample are not finite.
     """
     targets, n = prepared.targets, rows.n_rows
-    s = sample_rows(n, prepared.basis.n_columns, rows.n_features, targets.n_outputs, settings)
     if not s:
         return Penalty(0.0, "choosing one would take more than a fifth of the fit")
     chosen = np.sort(generator(settings.seed, _SAMPLE).permutation(n)[:s]).astype(np.int64)

@@ -58,8 +58,8 @@ def _prepared(source: Source, settings: FitSettings, held_out: bool, earlier: Pr
     held = HeldSample.of(rows, sample, some_positions(rows.n_rows, settings.seed), targets)
     settings = replace(settings, kernel=settings.kernel.resolve(sample))
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}")
-    prepared = _set_up(source, rows, settings, targets, validation, clock)
-    return with_penalty(replace(prepared, held=held), rows, settings, clock)
+    prepared = replace(_set_up(source, rows, settings, targets, validation, clock), held=held)
+    return with_penalty(prepared, source, rows, settings, clock)
 
 
 def _set_up(

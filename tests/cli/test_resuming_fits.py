@@ -67,7 +67,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(
     assert "go on from it with --resume" in said
     code, said = run(capfd, *fit, "--resume", "--alpha", 0.5)
     assert code == 1
-    assert "settings alpha was 0.0 and is 0.5" in said
+    assert "settings alpha was 'auto' and is 0.5" in said
     code, said = run(capfd, *fit, "--resume")
     assert code == 0, said
     assert "going on after batch" in said

@@ -61,7 +61,7 @@ def test_the_defaults_are_those_of_the_design():
     assert parameters["basis"] == "auto"
     assert parameters["scale"] == "auto"
     assert parameters["loss"] == "squared_hinge"
-    expected = {"solver": "auto", "alpha": 0.0, "max_epochs": 10, "batch_size": "auto", "early_stopping": False}
+    expected = {"solver": "auto", "alpha": "auto", "max_epochs": 10, "batch_size": "auto", "early_stopping": False}
     assert {name: parameters[name] for name in expected} == expected
     assert parameters["random_state"] == 0
     assert parameters["client"] is None

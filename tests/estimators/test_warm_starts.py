@@ -58,7 +58,7 @@ def test_other_data_and_settings_are_refused(digits, tmp_path):
             model.fit(X + 1, y)
         with pytest.raises(StoreError, match="data n_samples was 600 and is 500"):
             model.fit(X[:500], y[:500])
-        with pytest.raises(StoreError, match=r"settings alpha was 0\.0 and is 1\.0"):
+        with pytest.raises(StoreError, match=r"settings alpha was 'auto' and is 1\.0"):
             model.set_params(alpha=1.0).fit(X, y)
 
 
