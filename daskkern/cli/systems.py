@@ -151,11 +151,10 @@ def sweep_command(
     say(f"{len(found.points)} models of {found.n_landmarks} landmarks in {found.seconds:.1f} s; the best are")
     listing(("length scale", "alpha", "error" if share else "RMSE"), rows)
     kernel_words = f"{found.kernel.name}:{found.best.length_scale:.6g}"
-    more = f" --landmarks {found.n_landmarks}" if isinstance(found.system.basis, Landmarks) else ""
-    more += f" --seed {seed}" if seed else ""
-    more += f" --scale {found.scale or 'none'}"
-    words = f"--system {name} --kernel {kernel_words} --alpha {found.best.alpha:g}{more}"
-    if not more.startswith(" --landmarks"):
+    columns = f"--landmarks {landmarks} --solver direct --dtype float64" + (f" --seed {seed}" if seed else "")
+    words = f"--kernel {kernel_words} --loss squared {columns} --alpha {found.best.alpha:g}"
+    words += f" --scale {found.scale or 'none'}"
+    if not isinstance(found.system.basis, Landmarks):
         say(f"system {name} has all rows as columns: its best penalty may be another one than that of landmarks")
     say(f"daskkern fit {store} {words} --out MODEL")
 

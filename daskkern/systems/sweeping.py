@@ -25,6 +25,7 @@ from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.kernels import Gaussian
 from daskkern.kernels.radial import RadialKernel
 from daskkern.landmarks import parse_selector
+from daskkern.solvers import Direct
 from daskkern.systems.named import System
 from daskkern.systems.table import SYSTEMS
 from daskkern.systems.table import system as named
@@ -66,7 +67,10 @@ class Sweep:
     points : tuple of SweepPoint
         By error; of equal errors the larger penalty first.
     n_landmarks : int
+        Distinct ones, of those that were asked for.
     seconds : float
+    landmarks, seed : int
+        As they were asked for.
     scale : str or None
         How the features were scaled, as of the estimators.
     """
@@ -77,6 +81,8 @@ class Sweep:
     points: tuple[SweepPoint, ...]
     n_landmarks: int
     seconds: float
+    landmarks: int
+    seed: int
     scale: str | None = None
 
     @property
@@ -86,9 +92,21 @@ class Sweep:
 
     @property
     def estimator(self) -> KernelClassifier | KernelRegressor:
-        """The system's estimator with the best length scale and penalty, to be fitted; with as many landmarks."""
-        made: KernelClassifier | KernelRegressor = self.system.for_task(self.task, self.n_landmarks)
-        return made.set_params(kernel=self.kernel, alpha=self.best.alpha, scale=self.scale)
+        """The best model of the grid, to be fitted: the same landmarks and the same equations, solved in float64.
+
+        A system's own iteration need not get there: at a small penalty it stops short of the minimum, or its float32
+        cannot see it. ``system.for_task(task).set_params(kernel=sweep.kernel, alpha=sweep.best.alpha)`` is that.
+        """
+        made = exact_estimator(self.system, self.task, self.landmarks, self.seed)
+        made.set_params(kernel=self.kernel, alpha=self.best.alpha, scale=self.scale)
+        return made
+
+
+def exact_estimator(system: System, task: str, landmarks: int, seed: int) -> KernelClassifier | KernelRegressor:
+    """Return the estimator of the models of a sweep: least squares on landmarks, solved directly in float64."""
+    made: KernelClassifier | KernelRegressor = system.for_task(task)
+    made.set_params(basis=Landmarks(landmarks), solver=Direct(), max_epochs=1, dtype="float64", random_state=seed)
+    return made
 
 
 def sweep(
@@ -106,8 +124,9 @@ def sweep(
 ) -> Sweep:
     """Search the length scale and the penalty of a least-squares system.
 
-    Every model of the grid is the exact minimiser over the same landmarks. The rows are read once for training and
-    once for validation, and each distance is computed once, whatever the size of the grid.
+    Every model of the grid is the exact minimiser over the same landmarks, in float64; so is its
+    :attr:`Sweep.estimator` when it is fitted. The rows are read once for training and once for validation, and each
+    distance is computed once, whatever the size of the grid.
 
     Parameters
     ----------
@@ -139,13 +158,15 @@ def sweep(
     source = StoreSource.at(store)
     _check(chosen, source)
     scaled = _checked_kernel(Gaussian("median") if kernel is None else kernel)
-    Landmarks(landmarks)  # refuses what is no number of landmarks
     penalties = _checked("alphas", _ALPHAS if alphas is None else alphas, least=0.0)
-    settings = replace(
-        chosen.for_task(str(source.info.task)).fit_settings(), seed=seed, early_stopping=EarlyStopping(fraction)
-    )
+    exact = exact_estimator(chosen, str(source.info.task), landmarks, seed)
     # Length scales that are given are in the units of the rows as they are.
-    settings = replace(settings, kernel=scaled, scale="always" if length_scales is None else None)
+    settings = replace(
+        exact.fit_settings(),
+        early_stopping=EarlyStopping(fraction),
+        kernel=scaled,
+        scale="always" if length_scales is None else None,
+    )
     source, plain = with_scaling(source, learn_scaling(source, settings)), source
     rows = source.open(settings.dtype)
     held = None if test is not None else validation_rows(rows.n_rows, settings)
@@ -163,7 +184,9 @@ def sweep(
         errors = _errors(grid, coef, watched, targets, len(penalties))
     points = _ranked(scales, penalties, errors)
     best = with_length_scales(scaled, [points[0].length_scale])[0]
-    return Sweep(chosen, best, str(source.info.task), points, len(Z), time.perf_counter() - begun, settings.scale)
+    seconds = time.perf_counter() - begun
+    task = str(source.info.task)
+    return Sweep(chosen, best, task, points, len(Z), seconds, landmarks, seed, settings.scale)
 
 
 def _around_median(kernel: RadialKernel, sample: HostArray) -> list[float]:
