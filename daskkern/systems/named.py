@@ -6,7 +6,7 @@ from typing import Any
 from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures, RandomFeatures
 from daskkern.errors import SpecError
 from daskkern.estimators import KernelClassifier, KernelRegressor
-from daskkern.solvers import Solver
+from daskkern.solvers import Direct, Solver
 
 GROUPS = ("linear", "random features", "online and budgeted", "Nystrom and full kernel")
 
@@ -89,6 +89,12 @@ class System:
             **own,
         )
         return estimator
+
+    def least_squares(self, task: str, landmarks: int, seed: int) -> KernelClassifier | KernelRegressor:
+        """Return a new estimator of the system's loss that finds the exact minimiser over landmarks, in float64."""
+        made = self.for_task(task)
+        made.set_params(basis=Landmarks(landmarks), solver=Direct(), max_epochs=1, dtype="float64", random_state=seed)
+        return made
 
     def loss_for(self, task: str) -> str:
         """Return the loss for a task. Raises SpecError where the system is not for it."""

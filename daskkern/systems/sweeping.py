@@ -25,7 +25,6 @@ from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.kernels import Gaussian
 from daskkern.kernels.radial import RadialKernel
 from daskkern.landmarks import parse_selector
-from daskkern.solvers import Direct
 from daskkern.systems.named import System
 from daskkern.systems.table import SYSTEMS
 from daskkern.systems.table import system as named
@@ -97,16 +96,9 @@ class Sweep:
         A system's own iteration need not get there: at a small penalty it stops short of the minimum, or its float32
         cannot see it. ``system.for_task(task).set_params(kernel=sweep.kernel, alpha=sweep.best.alpha)`` is that.
         """
-        made = exact_estimator(self.system, self.task, self.landmarks, self.seed)
+        made = self.system.least_squares(self.task, self.landmarks, self.seed)
         made.set_params(kernel=self.kernel, alpha=self.best.alpha, scale=self.scale)
         return made
-
-
-def exact_estimator(system: System, task: str, landmarks: int, seed: int) -> KernelClassifier | KernelRegressor:
-    """Return the estimator of the models of a sweep: least squares on landmarks, solved directly in float64."""
-    made: KernelClassifier | KernelRegressor = system.for_task(task)
-    made.set_params(basis=Landmarks(landmarks), solver=Direct(), max_epochs=1, dtype="float64", random_state=seed)
-    return made
 
 
 def sweep(
@@ -159,7 +151,7 @@ def sweep(
     _check(chosen, source)
     scaled = _checked_kernel(Gaussian("median") if kernel is None else kernel)
     penalties = _checked("alphas", _ALPHAS if alphas is None else alphas, least=0.0)
-    exact = exact_estimator(chosen, str(source.info.task), landmarks, seed)
+    exact = chosen.least_squares(str(source.info.task), landmarks, seed)
     # Length scales that are given are in the units of the rows as they are.
     settings = replace(
         exact.fit_settings(),
