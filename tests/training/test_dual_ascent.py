@@ -199,7 +199,7 @@ def test_support_vector_machines_are_those_of_liblinear(loss: Loss, reference: A
 def test_what_has_no_dual_is_refused() -> None:
     X, y = np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) % 2
     with pytest.raises(SpecError, match=r"sdca was asked with alpha=0.*give alpha > 0"):
-        KernelClassifier("gaussian:1", basis=Linear(), solver="sdca", device="cpu").fit(X, y)
+        KernelClassifier("gaussian:1", basis=Linear(), solver="sdca", alpha=0.0, device="cpu").fit(X, y)
     with pytest.raises(SpecError, match="a pass of it must meet every row once; choose 'uniform'"):
         KernelClassifier(
             "gaussian:1", basis=Linear(), solver="sdca", alpha=0.1, class_weight="balanced", sampling="weighted"
