@@ -60,9 +60,10 @@ def learned_scaling(kind: str, statistics: ColumnStatistics, sample: FeatureRows
     share = np.clip(off_mode / (1.0 if most_are else _RARE), 0, 1)
     scale = np.divide(std, np.sqrt(share), out=np.zeros_like(std), where=share > 0)
     scale = np.where(two_valued, (high - low) / 2, scale)
-    heavy = (width > 0) & (std > _HEAVY * width)
+    has_bulk = (width > 0) & (off_mode >= _HALF)  # of mostly equal values, the others are no tail
+    heavy = has_bulk & (std > _HEAVY * width)
     if kind == "robust":
-        heavy = (width > 0) & ~two_valued
+        heavy = has_bulk & ~two_valued
     scale, shift = np.where(heavy, width, scale), np.where(heavy, median, mean)
     says_nothing = ~(std > _ROUNDING * np.maximum(np.abs(low), np.abs(high)))
     scale = np.where(says_nothing | ~np.isfinite(scale) | ~(scale > 0), IGNORED, scale)

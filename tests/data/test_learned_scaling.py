@@ -53,6 +53,13 @@ def test_rare_values_do_not_outweigh_all_else() -> None:
     assert np.ptp(scaled[:, 2]) < 6
 
 
+def test_small_values_among_rare_ones_are_no_bulk() -> None:
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((2000, 50)) < 0.03, 255 * rng.random((2000, 50)) ** 4, 0)
+    for kind in ("auto", "robust"):
+        assert np.abs(_learned(X, kind).apply(X, np.float64)).max() < 10
+
+
 def test_extreme_tails_leave_the_bulk_its_resolution() -> None:
     X = _table()
     scaled = _learned(X).apply(X, np.float64)[:, 3]
