@@ -327,7 +327,7 @@ def test_where_blocks_are_kept_is_set_and_told(stores, capfd, tmp_path):
     for asked, said in (("disk", "kept on disk as asked"), ("never", "computed again in every epoch")):
         code, _, err = run(
             capfd, "fit", stores[0], "--landmarks", 50, "--workers", 0, "--set", f"keep_blocks={asked}",
-            "--set", f"scratch={tmp_path}", "--out", tmp_path / "kept.zarr",
+            "--set", f"scratch={tmp_path}", "--out", tmp_path / f"{asked}.zarr",
         )  # fmt: skip
         assert code == 0, err
         assert said in err
