@@ -16,7 +16,7 @@ CLEAR = 1.1
 _FILE = Path(__file__).with_name("misses.txt")
 
 REASONS = {
-    "default": "the defaults scale a table with one extreme row so that the others are harder to tell apart than they need be",
+    "default": "one extreme row spoils the fit of the defaults to the others; the cause is not known yet",
     "epochs": "the method has not converged, and its losses do not tell: they hardly fall, or fell further elsewhere",
     "noise": "constant steps, whose noise a few large targets or weights make larger than the margin",
     "rounding": "float32 keeps too few digits of kernel values that are huge or nearly equal",
