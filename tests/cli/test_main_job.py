@@ -165,12 +165,12 @@ def test_the_demo_goes_the_whole_way_and_again(tmp_path):
 
 def _nan(path):
     path.write_text("a,b,label\n1,2,x\n3,,y\n")
-    return ["ingest", path, "--target", "label", "--out"]
+    return ["ingest", path, "--target", "label", "--missing", "refuse", "--out"]
 
 
 def _text(path):
     path.write_text("a,b,label\n1,2,x\n3,red,y\n")
-    return ["ingest", path, "--target", "label", "--out"]
+    return ["ingest", path, "--target", "label", "--categorical", "refuse", "--out"]
 
 
 def _forgotten(path):
