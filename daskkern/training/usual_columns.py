@@ -20,7 +20,8 @@ def usual_basis(n_rows: int | None, solver: Solver[Any], loss: Loss) -> BasisSpe
     both: list[BasisSpec] = [Landmarks(MOST_CENTRES), AllRows()]
     if n_rows is not None and n_rows <= MOST_CENTRES:
         both.reverse()
-    return next((basis for basis in both if _goes(solver, loss, basis)), both[0])
+    taken = [basis for basis in both if basis.name in solver.bases] or both
+    return next((basis for basis in taken if _goes(solver, loss, basis)), taken[0])  # or the loss is what is refused
 
 
 def _goes(solver: Solver[Any], loss: Loss, basis: BasisSpec) -> bool:
