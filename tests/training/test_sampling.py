@@ -11,6 +11,7 @@ from daskkern.arrays import HostArray
 from daskkern.cli.main import main
 from daskkern.data.array_rows import ArrayRows
 from daskkern.data.rows import Fields
+from daskkern.data.schema import Scaling
 from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Squared
@@ -90,7 +91,7 @@ def test_weighted_sampling_reaches_the_same_minimum(solver: object, epochs: int,
 
 
 def _source(X: HostArray, codes: HostArray) -> ArraySource:
-    info = SourceInfo(N, X.shape[1], "classification", (0, 1, 2), None, None, 1, True, None)
+    info = SourceInfo(N, X.shape[1], "classification", (0, 1, 2), Scaling(), None, 1, True, None)
     return ArraySource(X, codes, None, info)
 
 
