@@ -148,7 +148,7 @@ def test_what_has_no_meaning_is_refused(
         main(["ingest", str(tmp_path / "d.npz"), "--out", str(tmp_path / "s")])
     for words, code in ((["--sampling", "balanced"], 0), (["--sampling", "weighted"], 2)):
         with pytest.raises(SystemExit) as end:
-            main(["fit", str(tmp_path / "s"), "--out", str(tmp_path / "m"), "--landmarks", "20", "--kernel",
+            main(["fit", str(tmp_path / "s"), "--out", str(tmp_path / f"m{code}"), "--landmarks", "20", "--kernel",
                   "gaussian:1", "--workers", "0", "--epochs", "1", *words])  # fmt: skip
         assert end.value.code == code
     assert "all rows weigh the same" in capfd.readouterr().err
