@@ -71,7 +71,8 @@ class Predictor:
         """Return f(x) for rows (n, d): (n, c)."""
         X = (X - self.shift) / self.scale
         squared = (X**2).sum(axis=1)[:, None] + (self.points**2).sum(axis=1) - 2 * X @ self.points.T
-        return self.profile(np.sqrt(np.maximum(squared, 0)) / self.length_scale) @ self.coef
+        scores = self.profile(np.sqrt(np.maximum(squared, 0)) / self.length_scale) @ self.coef
+        return scores if self.labels is None else scores + (self.target_shift or 0)  # constants of the classes
 
     def predict(self, X: Array) -> Array:
         """Return class labels (n,), or targets (n, t)."""

@@ -1,6 +1,7 @@
 """The step and the batch that follow from the largest square and eigenvalue of preconditioned rows."""
 
 _SAFETY = 0.99
+_OVERSHOOT = 1.5
 
 
 class StableSteps:
@@ -15,9 +16,12 @@ class StableSteps:
         return self.beta / self.top
 
     def step_size(self, batch_size: int, smoothness: float, alpha: float = 0.0, excess: float = 0.0) -> float:
-        """Return ``eta = m / (L (beta + (m - 1) l_P + excess) + m alpha)``, times 0.99.
+        """Return ``eta = m / (L max(b, (b + excess) / 1.5) + m alpha)``, times 0.99, with ``b = beta + (m - 1) l_P``.
 
-        `excess` is what the rows of a batch add that are larger than all that beta and l_P were measured on.
+        `excess` is what the rows of a batch add that are larger than all that beta and l_P were measured on. A step of
+        1.5 over the largest curvature still halves the error along it. Up to there all batches have the same step:
+        shorter ones would count their rows less.
         """
         m = batch_size
-        return _SAFETY * m / (smoothness * (self.beta + (m - 1) * self.top + excess) + m * alpha)
+        usual = self.beta + (m - 1) * self.top
+        return _SAFETY * m / (smoothness * max(usual, (usual + excess) / _OVERSHOOT) + m * alpha)

@@ -7,6 +7,7 @@ subsample S of the centres: with ``K_SS = V' (s L) V'^T`` on the leading q of th
 
 the Nystrom approximation of K_ZZ plus what it leaves. An iteration multiplies with K_ZZ once: about 2 p^2 d operations
 and, on several ranks, p (d + c) numbers of traffic. It ends at a stated residual, whatever the landmarks are.
+Other numbers of ranks round its sums, and with them the last bits of a model, otherwise.
 
 References
 ----------

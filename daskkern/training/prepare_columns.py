@@ -215,6 +215,8 @@ def prepare_covariance(
         drawn = np.ones(in_S.size) if drawn is None else drawn
     weight_S = flat(targets.weight(block))
     sizes, ordinary = RowSizes.measured(settings, present(held_out), weight_H)
+    if sampling is None:
+        sizes = sizes.covering(features_at(rows, in_S), weight_S)
     state = covariance_state(
         points.shape[0],
         blocks_of(kernel, points, features_at(rows, in_S), settings.device),

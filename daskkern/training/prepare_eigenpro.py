@@ -47,9 +47,12 @@ def prepare_eigenpro(
     head, S = _subsample(rows, settings, chosen, s)
     in_S = np.zeros(0, np.int64) if chosen.indices is None else chosen.indices[head]
     weight_S = None if chosen.indices is None else flat(targets.weight(take(rows, in_S, TARGETS)))
+    whole_S = weight_S
     weight_S = bent_by_many(weight_S)
     block_H, weight_H = held_out_rows(rows, settings, targets, sampling, in_S)
     sizes, ordinary = RowSizes.measured(settings, present(block_H), weight_H)
+    if sampling is None and chosen.indices is not None:
+        sizes = sizes.covering(S, whole_S)
     drawn_S = None
     if sampling is not None and chosen.indices is not None:
         drawn_S = flat(sampling.weight(take(rows, in_S, TARGETS)))

@@ -11,7 +11,7 @@ to m times the largest eigenvalue of the batch's covariance (Weyl's inequality):
 """
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,6 +62,16 @@ class RowSizes:
         kept = np.flatnonzero(counted <= max(HEAVY * float(rest.mean()), float(rest[-1])))
         same = float(sizes[0]) if kernel is not None and sizes.min() == sizes.max() else None
         return cls(kernel, same, float(counted[kept].max())), kept
+
+    def covering(self, X: FeatureRows, weight: HostArray | None) -> "RowSizes":
+        """Return the same with `most` at least that of rows X (m, d), but for those far larger than their mean.
+
+        Steps of unlike sizes pull a model towards the rows of the batches with the longer ones, so that rows which
+        shape the preconditioner, and occur about as often as others, are not counted as beyond.
+        """
+        counted = _sizes(self.kernel, X) if weight is None else _sizes(self.kernel, X) * weight
+        usual = counted[counted <= HEAVY * counted.mean()] if counted.size else counted
+        return replace(self, most=max(self.most, float(usual.max(initial=0.0))))
 
     def excess(self, X: FeatureRows | None, weight: HostArray | None) -> FloatArray | None:
         """Return what the rows of a batch, of weights (m, 1), have beyond `most`, (m,), or empty where none has.

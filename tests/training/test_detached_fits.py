@@ -103,7 +103,7 @@ from daskkern.solvers import EigenPro
 if __name__ == "__main__":
     with Client({address!r}) as client:
         model = KernelClassifier(Gaussian(1.5), basis=Landmarks(200), solver=EigenPro(window=3), max_epochs=8,
-                                 batch_size=32, device="cpu", client=client)
+                                 alpha=0.0, fit_intercept=False, batch_size=32, device="cpu", client=client)
         print(model.fit({store!r}, detach=True, out={out!r}).fit)
 """
 

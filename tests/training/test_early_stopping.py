@@ -90,7 +90,7 @@ def test_the_command_line_names_the_epoch(
     monkeypatch.chdir(tmp_path)
     daskkern.ingest(["rows.npz"], "rows.zarr")
     command = ["fit", "rows.zarr", "--out", "model.zarr", "--kernel", "gaussian:1.5", "--landmarks", "100"]
-    command += ["--loss", "logistic", "--epochs", "30", "--workers", "0"]
+    command += ["--loss", "logistic", "--epochs", "30", "--workers", "0", "--overwrite"]
 
     def run(*more: str) -> str:
         with pytest.raises(SystemExit):

@@ -128,7 +128,7 @@ def test_fewer_workers_give_the_same_scores(source: StoreSource) -> None:
 
 
 def test_workers_that_join_take_part(source: StoreSource) -> None:
-    settings = settings_for("landmarks", max_epochs=60)
+    settings = settings_for("landmarks", max_epochs=240)  # more than a worker takes to start
     with local_cluster(1) as client:
         killer = Killer(3, lambda: client.cluster.scale(2))
         found = fit(source, settings, client=client, listener=killer, gang=QUICK, safety=Safety(commit_s=0.5))

@@ -73,6 +73,7 @@ def test_it_finds_the_sparse_logistic_model() -> None:
     wanted = peer.fit(X, labels).coef_.ravel()
     ours = KernelClassifier(
         "linear", "logistic", Linear(intercept=False), AdaGrad(l1=0.05), 0.0, 1500, 400, dtype="float64", scale=None,
+        fit_intercept=False,
     ).fit(X, labels)  # fmt: skip
     found = ours.decision_function(np.eye(30)).ravel()
     np.testing.assert_allclose(found, wanted, atol=1e-4)
