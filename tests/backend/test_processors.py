@@ -69,7 +69,7 @@ def _n_threads() -> int:
     def work(_: int) -> None:
         seen.add(threading.get_ident())
         try:
-            met.wait(0.2)
+            met.wait(1.0)
         except threading.BrokenBarrierError:
             return
 
