@@ -21,6 +21,7 @@ from daskkern.backend.tiles import (
     SMALL,
     balanced,
     for_each,
+    in_tile_pool,
     multiply,
     multiply_transposed,
     pad_columns,
@@ -159,16 +160,17 @@ def test_overlapping_contexts_leave_the_libraries_as_they_were(context: Callable
     def threads() -> list[int]:
         return [library["num_threads"] for library in threadpool_info()]
 
-    with threadpool_limits(limits=2):
+    with threadpool_limits(limits=2), ThreadPoolExecutor(1) as other:  # in one thread contexts do not overlap
         before = threads()
         first, second = ExitStack(), ExitStack()
         first.enter_context(context(1))
         inside = threads()
-        second.enter_context(context(1))
+        other.submit(second.enter_context, context(1)).result()
         first.close()
         assert threads() == inside
-        second.close()
+        other.submit(second.close).result()
         assert threads() == before
+    assert not in_tile_pool()
 
 
 def test_the_largest_number_of_library_threads_is_that_of_all() -> None:
