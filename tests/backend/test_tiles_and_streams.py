@@ -160,16 +160,20 @@ def test_overlapping_contexts_leave_the_libraries_as_they_were(context: Callable
     def threads() -> list[int]:
         return [library["num_threads"] for library in threadpool_info()]
 
-    with threadpool_limits(limits=2), ThreadPoolExecutor(1) as other:  # in one thread contexts do not overlap
-        before = threads()
-        first, second = ExitStack(), ExitStack()
-        first.enter_context(context(1))
-        inside = threads()
-        other.submit(second.enter_context, context(1)).result()
-        first.close()
-        assert threads() == inside
-        other.submit(second.close).result()
-        assert threads() == before
+    def overlap() -> None:
+        with threadpool_limits(limits=2):
+            before = threads()
+            first, second = ExitStack(), ExitStack()
+            first.enter_context(context(1))
+            inside = threads()
+            second.enter_context(context(1))
+            first.close()
+            assert threads() == inside
+            second.close()
+            assert threads() == before
+
+    with ThreadPoolExecutor(1) as thread:  # contexts of tiles do not overlap in one thread, and would leave it decided
+        thread.submit(overlap).result()
     assert not in_tile_pool()
 
 
