@@ -19,7 +19,7 @@ from daskkern.errors import ClusterError, DataError, SpecError
 from daskkern.events import BatchFinished, EpochFinished, Event, StageFinished
 from daskkern.testing.cluster import local_cluster, wait_until, worker_pids
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 
 def left_over(dask_worker: Worker) -> list[str]:
@@ -31,7 +31,11 @@ def left_over(dask_worker: Worker) -> list[str]:
 
 
 def assert_nothing_left(client: Client) -> None:
-    wait_until(lambda: not any(client.run(left_over).values()), what="a clean cluster")
+    """Wait until no worker holds anything of a fit; a busy machine takes its time."""
+    try:
+        wait_until(lambda: not any(client.run(left_over).values()), timeout_s=45)
+    except TimeoutError:
+        pytest.fail(f"a fit has left something on the workers: {client.run(left_over)}")
 
 
 def twice(x: int) -> int:
