@@ -43,7 +43,7 @@ def falkon_setup(
     basis, dtype, p = prepared.basis, task.settings.dtype, prepared.basis.n_columns
     Z = every_point(points, prepared, comm, xp)
     whole = part if comm.size == 1 else basis.part(basis.split(0, 1), Z)
-    lower = _lower(prepared, Z.astype(np.float64), comm, dtype, xp)
+    lower = _lower(prepared, Z, comm, dtype, xp)
     weights, targets = _at_landmarks(prepared, rows)
     scale = np.ones((p, 1), dtype) if weights is None else weights
     factors = FalkonPart(
@@ -107,10 +107,12 @@ def _nystrom_features(basis: KernelBasis, X: Array, S: Array, xp: ModuleType) ->
 
 
 def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: ModuleType) -> LowerFactor:
-    """Factor ``K_ZZ + eps p`` in float64, or with more jitter where that is not enough; eps is that of `dtype`.
+    """Factor ``K_ZZ + eps p`` in `dtype`, or with more jitter where that is not enough; the factor is float64.
 
-    Less would pass, but rounding of the products with K_XZ, which are taken in `dtype`, is divided by the root of the
-    smallest eigenvalue of T.
+    A factor that differs from T by rounding is as good: with it a model has other coordinates u, but the same values,
+    as long as all products with it use the same numbers in float64. Only the penalty ``|u|^2`` differs from
+    ``a^T K_ZZ a``, by about what the jitter adds. Less jitter would pass, but rounding of the products with K_XZ, which
+    are taken in `dtype`, is divided by the root of the smallest eigenvalue of T.
     """
     basis = prepared.basis
     p = basis.n_columns
@@ -122,7 +124,7 @@ def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: Mod
         jitter = float(np.finfo(dtype).eps) * p * scale * 10.0**attempt
         panels = [kernel_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
         try:
-            return cholesky(panels, deal, jitter, comm, "float64", xp)
+            return cholesky(panels, deal, jitter, comm, dtype, xp).astype("float64")
         except NotPositiveDefiniteError as error:
             last = error
     why = diagnose(basis.kernel, Z, dtype, otherwise="take another length scale")

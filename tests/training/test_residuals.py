@@ -48,7 +48,7 @@ def _unit_cube(rows: int = 600) -> tuple[HostArray, HostArray]:
 def test_falkon_ends_at_its_tolerance_and_the_residual_is_the_true_one(
     ranks: int, lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daskkern.solvers.falkon.squared._LANES", lanes)  # 1: evaluated in every fourth pass
+    monkeypatch.setattr("daskkern.solvers.falkon.squared._LANES", lanes)  # 1: evaluated in every tenth pass
     fit, events = _fit(Falkon(tol=1e-5)), list[Event]()
     results = fit.results(ranks, listen=events.append)
     told = _told(events)

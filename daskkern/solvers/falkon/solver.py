@@ -17,9 +17,9 @@ Rudi, "Globally convergent Newton methods for ill-conditioned generalized self-c
 Meanti et al., "Kernel methods through the roof: handling billions of points efficiently", NeurIPS 2020.
 
 Where we differ: every smooth loss here has a curvature, so each can be met, several outputs included (one A for all
-of them, from their mean curvature); a Newton step that raises the objective is halved; K_ZZ and T, and all vectors, are
-float64, and only products with K_XZ and with A are taken in the dtype of the fit; the residual is evaluated in every
-pass, and ends the fit.
+of them, from their mean curvature); a Newton step that raises the objective is halved; T, once it is made, and all
+vectors are float64, and only products with K_XZ and with A are taken in the dtype of the fit; the residual is evaluated
+(with many outputs in every tenth pass), and ends the fit.
 """
 
 from dataclasses import dataclass, replace

@@ -4,7 +4,7 @@ In the coordinates u = T a the objective is ``q(u) = sum w |K_XZ T^-1 u - y|^2 /
 preconditioner ``M = (A^T A)^-1``. A pass multiplies ``K_XZ`` with the model and with the direction d at once, so that
 it gives ``H d``, and of the model itself the gradient and the loss: neither is carried on by a recursion, and the loss
 after a step of length t is ``q(u) + t q'(u) d + t^2 d^T H d / 2``, from the sums of the rows. With many outputs, where
-this would take wider products, it is every fourth pass that does so, the last, and the one before the fit ends.
+this would take wider products, it is every tenth pass that does so, the last, and the one before the fit ends.
 
 A residual that differs from the one that was expected tells what rounding does to it: CG begins again from the true
 one where they differ by a tenth, and ends where the difference is as large as the residual itself, or where the
@@ -32,7 +32,7 @@ from daskkern.solvers.snapshot import Snapshot
 
 _RESTART = 0.1
 _NOISE = 0.5
-_EVALUATE = 4
+_EVALUATE = 10
 _LANES = 16
 """Columns that products with kernel values take at once: as many cost what one does."""
 _ARRAYS = ("u", "d", "r", "z")
