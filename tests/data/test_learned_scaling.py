@@ -60,6 +60,17 @@ def test_small_values_among_rare_ones_are_no_bulk() -> None:
         assert np.abs(_learned(X, kind).apply(X, np.float64)).max() < 10
 
 
+def test_no_pixel_outweighs_the_others_however_faint_its_rare_values_are() -> None:
+    rng = np.random.default_rng(0)
+    shares = np.concatenate([np.linspace(0.002, 0.12, 60), np.linspace(0.5, 0.7, 20)])
+    faint = np.where(np.arange(80) % 3 == 0, 30.0, 2.0)  # exponents: large ones leave a few bright values
+    X = np.where(rng.random((2000, 80)) < shares, rng.random((2000, 80)) ** faint, 0)
+    X[:, 60:] = np.where(X[:, 60:] > 0, rng.random((2000, 20)), 0)
+    for kind in ("auto", "robust"):
+        moved = _learned(X, kind).apply(X, np.float64).var(axis=0)  # of the mean squared distance, each pixel's part
+        assert moved.max() < 10 * moved.mean()
+
+
 def test_extreme_tails_leave_the_bulk_its_resolution() -> None:
     X = _table()
     scaled = _learned(X).apply(X, np.float64)[:, 3]
