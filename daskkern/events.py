@@ -113,8 +113,8 @@ class EpochTimed:
 class FitFinished:
     """The fit ended. `reason` is one of "max_epochs", "max_seconds", "early_stopping", "converged", "interrupted".
 
-    `best_epoch` is the epoch whose model is returned, where early stopping chose one; else 0. `note` is a sentence for
-    the user about a fit that has not converged; else "".
+    `best_epoch` is the epoch whose model is returned, where early stopping chose one or the last one is worse; else 0.
+    `note` is a sentence for the user about a fit that has not converged, or got worse; else "".
     """
 
     reason: str

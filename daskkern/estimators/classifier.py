@@ -123,7 +123,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     n_iter_ : int
         Epochs run.
     best_epoch_ : int
-        The epoch whose model this is, from 1: the best one with early stopping, else the last.
+        The epoch whose model this is, from 1: the best one with early stopping, else the last; or, where
+        its training objective is worse by more than chance, the best before it.
     n_features_in_ : int
     stop_reason_ : str
         "max_epochs", "max_seconds", "early_stopping", "converged" or "interrupted".

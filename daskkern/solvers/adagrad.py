@@ -85,6 +85,10 @@ class AdaGrad(Solver[AdaGradRun]):
         if not 0 <= self.averaging <= 1:
             raise SpecError(f"averaging={self.averaging!r} was asked of AdaGrad; give a share between 0 and 1")
 
+    @property
+    def l1_penalty(self) -> float:
+        return self.l1
+
     def init(self, problem: Problem, comm: Communicator) -> AdaGradRun:
         del comm
         zero = problem.part.namespace.zeros((problem.part.columns.ids.size, problem.n_outputs), problem.dtype)

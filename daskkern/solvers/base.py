@@ -158,6 +158,11 @@ class Solver(ABC, Generic[State]):
         return 1
 
     @property
+    def l1_penalty(self) -> float:
+        """The factor of a penalty on the absolute values of the coefficients, beside the ridge penalty."""
+        return 0.0
+
+    @property
     def is_serial(self) -> bool:
         """Whether a fit runs on one rank, whatever the cluster has."""
         return self.deals == "nothing" or self.moves

@@ -28,9 +28,9 @@ _TIMES = ("seconds", "epoch_seconds")
 class Position:
     """How far a run is, after `steps` steps: `batch` batches of epoch number `epoch` are done.
 
-    The losses of their `seen` rows sum up to `loss`; `epochs` are the epochs that have ended; `best` is the best
-    validation score so far and the epoch that had it. `seconds` is what this run has taken, after its set-up, and
-    `epoch_seconds` what has gone into this epoch, by all runs.
+    The losses of their `seen` rows sum up to `loss`; `epochs` are the epochs that have ended; `best` is the best score
+    so far, a validation score or minus a mean training loss, and the epoch that had it. `seconds` is what this run has
+    taken, after its set-up, and `epoch_seconds` what has gone into this epoch, by all runs.
     """
 
     steps: int = 0

@@ -1,15 +1,16 @@
-"""Whether a fit has ended with a better model than none: its training loss on sampled rows beside that of f = 0.
+"""Whether a fit has ended with a better model than none, and than that of its best epoch, on sampled training rows.
 
 A method that works lowers the training objective from where it began, at f = 0, which for regression is the mean of the
-targets. A model that ends above that has diverged, whatever each of its steps looked like, and is no answer.
+targets. A model that ends above that has diverged, whatever each of its steps looked like, and is no answer. One that
+ends above an earlier epoch gives way to the model of that epoch.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 import numpy as np
 
-from daskkern.arrays import Array, IntArray
+from daskkern.arrays import Array, FloatArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
@@ -22,6 +23,7 @@ from daskkern.solvers import Problem
 from daskkern.training.commits import Commit
 from daskkern.training.epochs import STOPPED, Ended, with_points
 from daskkern.training.held_sample import HeldSample
+from daskkern.training.objective import Penalty
 from daskkern.training.settings import FitSettings
 
 _BLOCK = 1024
@@ -30,6 +32,8 @@ _DEVIATIONS = 4.0
 _ROUNDING = 1e-5
 _MOST, _LARGEST = 2.0, 1000.0
 """How many times the loss of f = 0 a classifier may have, and a model whose scores may still be far too large."""
+_WORSE = 0.001
+"""By how much of the loss of f = 0 an objective must be higher, beside 5% of the lower one, to be worse."""
 _ZERO = "f = 0"
 
 
@@ -37,21 +41,26 @@ _ZERO = "f = 0"
 class Sampled:
     """What is measured on a sample: the mean training loss, and for classes the share of rows labelled rightly.
 
-    Both are weighted. `deviation` is the standard deviation of the mean loss.
+    Both are weighted. `deviation` is the standard deviation of the mean loss, `losses` (k,) those of all rows.
     """
 
     loss: float
     right: float = 0.0
     deviation: float = 0.0
+    losses: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
 def _of_zero(sample: HeldSample, problem: Problem) -> Sampled:
     """Return the loss of the model f = 0, and the share of the most frequent class."""
     losses = sample.weight * problem.loss.value(np.zeros((len(sample.y), problem.n_outputs)), sample.y)
     counts = np.bincount(decode(sample.y), sample.weight) if sample.labelled else np.zeros(1)
+    return Sampled(float(losses.mean()), float(counts.max()) / len(losses), _deviation(sample, losses))
+
+
+def _deviation(sample: HeldSample, values: FloatArray) -> float:
+    """Return the standard deviation of the mean of numbers of the sample's rows (k,)."""
     r = sample.n_random
-    spread = float(losses[:r].std()) * r**0.5 / len(losses) if r else 0.0
-    return Sampled(float(losses.mean()), float(counts.max()) / len(losses), spread)
+    return float(values[:r].std()) * r**0.5 / len(values) if r else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +97,17 @@ class Reference:
 
     def measure(self, problem: Problem, coef: Array) -> Sampled:
         """Return how the model with these coefficients does on the sample. A collective."""
-        loss, right, sample = 0.0, 0.0, self.sample
+        right, losses, sample = 0.0, list[FloatArray](), self.sample
         placed = self.xp.asarray(coef)  # a direct solution is on the host
         with np.errstate(all="ignore"):  # infinity and NaN are what is looked for
             for part in slices(len(sample.y), _BLOCK):
                 shares = problem.part.scores(to_device(sample.X[part], self.xp), placed)
                 f = to_host(self.comm.allreduce(shares)).astype(np.float64)
                 f, y, weight = best_of(f, f.shape[1] // problem.n_outputs), sample.y[part], sample.weight[part]
-                loss += float(weight @ problem.loss.value(f, y))
+                losses.append(weight * problem.loss.value(f, y))
                 right += float(weight @ (decode(sample.targets.scores(f)) == decode(y))) if sample.labelled else 0.0
-        return Sampled(loss / len(sample.y), right / len(sample.y))
+            every = np.concatenate(losses)
+            return Sampled(float(every.mean()), right / len(sample.y), losses=every)
 
     def is_worse(self, found: Sampled) -> bool:
         """Return whether a model is worse than the reference by more than chance."""
@@ -133,11 +143,19 @@ def reference_of(
     return reference.or_model(moved, settings.solver.finish(problem, state, comm))
 
 
-def compare(reference: Reference | None, ended: Ended, descends: bool, desk: Desk) -> str:
-    """Refuse a model that is worse than none. A collective.
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """The model that a fit ends with, and one sentence for the user, or ""."""
 
-    Where the fit was ended before its time, or the model may still be of use, that is only told: returned is one
-    sentence for the user, or "" for a model that is better than none.
+    ended: Ended
+    note: str = ""
+
+
+def judge(reference: Reference | None, ended: Ended, penalty: Penalty, descends: bool, desk: Desk) -> Judged:
+    """Return the model of the best epoch where the last one is worse, and refuse one that is worse than none.
+
+    A collective. Where the fit was ended before its time, or the model may still be of use, that it is worse than none
+    is only told.
 
     Raises
     ------
@@ -145,10 +163,13 @@ def compare(reference: Reference | None, ended: Ended, descends: bool, desk: Des
         On every rank.
     """
     if reference is None:
-        return ""
+        return Judged(ended)
     found = reference.measure(with_points(reference.problem, ended.points, reference.xp), ended.coef)
+    ended, found, note = _best_of(reference, ended, found, penalty)
+    if note:
+        desk.emit(StageFinished("best epoch", 0.0, note))
     if not reference.is_worse(found):
-        return ""
+        return Judged(ended, note)
     reason = (
         f"the fit ended with a mean training loss of {found.loss:.4g} on {len(reference.sample.y)} training rows, "
         f"where {reference.what} has {reference.at.loss:.4g} and a fit must end below that"
@@ -156,8 +177,42 @@ def compare(reference: Reference | None, ended: Ended, descends: bool, desk: Des
     if ended.reason in STOPPED or not reference.is_useless(found, descends):
         note = f"{reason}; more epochs or a larger alpha lower it"
         desk.emit(StageFinished("objective", 0.0, note))
-        return note
+        return Judged(ended, note)
     raise DivergenceError(
         f"{reason}: the iteration diverged; take scaled features, weights that differ less or sampling='weighted', "
         "a smaller batch_size, a larger alpha, or another solver, such as 'falkon'"
     )
+
+
+def _best_of(reference: Reference, ended: Ended, last: Sampled, penalty: Penalty) -> tuple[Ended, Sampled, str]:
+    """Return how the fit ended, what its model has on the sample, and a sentence where that is an earlier epoch's.
+
+    The earlier model is measured where the last one has more loss than there was on average in the epoch after it.
+    """
+    best = ended.earlier
+    if best is None or best.mark is None or best.best is None or last.loss <= -best.mark[0]:
+        return ended, last, ""
+    coef, points = best.best
+    first = reference.measure(with_points(reference.problem, points, reference.xp), coef)
+    if not _is_higher(reference, last.losses - first.losses, first.loss, 0.0):
+        return ended, last, ""
+    (more, spread), (less, spread_less) = penalty.of(ended.coef, ended.points), penalty.of(coef, points)
+    beyond = last.losses + more - first.losses - less
+    if not _is_higher(reference, beyond, first.loss + less, float(np.hypot(spread, spread_less))):
+        return ended, last, ""
+    note = (
+        f"the training objective was {first.loss + less:.4g} on {len(beyond)} training rows after epoch "
+        f"{best.best_epoch} and {last.loss + more:.4g} at the end: the model of epoch {best.best_epoch} is returned; "
+        "take a smaller batch_size, a larger alpha or another solver"
+    )
+    return replace(ended, coef=coef, points=points, best_epoch=best.best_epoch), first, note
+
+
+def _is_higher(reference: Reference, beyond: FloatArray, best: float, deviation: float) -> bool:
+    """Return whether an objective is above the `best` by more than chance, and enough to matter.
+
+    `beyond` (k,) is how much more it has on each row of the sample: as the same rows are compared, far less is left to
+    chance than in either mean.
+    """
+    chance = _DEVIATIONS * float(np.hypot(_deviation(reference.sample, beyond), deviation))
+    return not float(beyond.mean()) <= chance + (_MARGIN - 1) * best + _WORSE * reference.at.loss  # NaN is

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray
+from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import is_sparse, to_device
 from daskkern.backend.timed import TimedCommunicator
 from daskkern.basis import DoublyStochastic
@@ -16,6 +16,7 @@ from daskkern.cluster.desk import Desk
 from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
 from daskkern.solvers import Problem, Shard, Snapshot, Solver
+from daskkern.training.best_epoch import BestEpoch, LeastLoss, Model
 from daskkern.training.commits import Commit, Position
 from daskkern.training.feed import Feed, close
 from daskkern.training.keeper import Keeper
@@ -33,8 +34,7 @@ STOPPED = (_INTERRUPTED, _LATE)
 """Reasons of epochs that were ended before their time, with the model so far."""
 
 _ASK_EVERY = 8
-_BEST = "best"  # the coefficients with the best validation score, in a snapshot
-_BEST_POINTS = "best_points"  # and their points, where the solver finds them itself
+_POINTS = "_points"  # of a model that is kept, where the solver finds them itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,9 @@ class Ended:
     points: HostArray | None = None
     """Its columns' points, where the solver finds them itself."""
     best_epoch: int = 0
-    """The epoch whose coefficients these are, where early stopping chose one; else 0."""
+    """The epoch whose coefficients these are, where it is chosen; else 0."""
+    earlier: BestEpoch | None = None
+    """The model with the least training loss among those that an epoch began with, where that is kept."""
 
 
 @dataclass(eq=False)
@@ -70,8 +72,9 @@ class Epochs:
     limit_s: float = math.inf
     """Seconds that the ranks may take, all gangs of the run together."""
     started: float = field(default_factory=time.perf_counter)
-    patience: Patience | None = None
-    _best_points: Any = None
+    keeps_best: bool = False
+    """Without early stopping, keep the model of the epoch with the least training loss."""
+    _best: BestEpoch | None = None
     _wished: Wishes = field(default_factory=Wishes)
     _regroup: bool = False
     _taken_before: float = 0.0
@@ -90,7 +93,9 @@ class Epochs:
         """
         early = self.settings.early_stopping
         if early is not None and self.validation is not None:
-            self.patience = Patience(early.patience, early.tol, early.watches_loss(self.settings.loss))
+            self._best = Patience(early.patience, early.tol, early.watches_loss(self.settings.loss))
+        elif self.keeps_best:
+            self._best = LeastLoss()
         self._whole = state, position = self._begin(saved)
         self.comm.begin()
         while not position.reason:
@@ -102,9 +107,12 @@ class Epochs:
         stopped = _LATE if self._wished.late else _INTERRUPTED
         reason = stopped if self._wished.stop else position.reason or REGROUPING
         begun = position.epoch - 1 if position.reason else position.epoch
-        coef, points = self._result(state)
-        best_epoch = 0 if self.patience is None else self.patience.best_epoch
-        return Ended(coef, begun, reason, position.epochs, points, best_epoch)
+        best = self._best
+        if isinstance(best, Patience) and best.best is not None:
+            coef, points = best.best
+            return Ended(coef, begun, reason, position.epochs, points, best.best_epoch)
+        coef, points = self._model(state)
+        return Ended(coef, begun, reason, position.epochs, points, earlier=best)
 
     @property
     def _solver(self) -> Solver[Any]:
@@ -115,16 +123,16 @@ class Epochs:
             return self._solver.init(self.problem, self.comm), Position()
         position, ids = saved.position, self.problem.part.columns.ids
         self._taken_before, self._epoch_at = position.seconds, position.seconds - position.epoch_seconds
-        if self.patience is not None and position.best is not None:
-            grows = isinstance(self.settings.basis, DoublyStochastic)
-            best = saved.snapshot.rows_or_zeros(_BEST, ids) if grows else saved.snapshot.rows(_BEST, ids)
-            self.patience.restore(self.xp.asarray(best), *position.best)
-            self._best_points = saved.snapshot.whole.get(_BEST_POINTS)
+        if self._best is not None:
+            self._best.restore(self._kept_models(saved.snapshot, ids), position.best)
         if position.reason in ("", "max_epochs"):  # more epochs may be wanted than that run had, or fewer
             over = position.epoch > self.settings.max_epochs
             position = replace(position, reason="max_epochs" if over else "")
         self.desk.emit(FitResumed(position.epoch, position.batch, self.comm.size))
-        return self._solver.restore(self.problem, saved.snapshot), position
+        state = self._solver.restore(self.problem, saved.snapshot)
+        if saved.position.reason and not position.reason and position.epochs:
+            self._go_on_from(state)  # the last epoch then, and one among others now
+        return state, position
 
     def _epoch(self, state: Any, position: Position) -> tuple[Any, Position]:
         """Run one epoch from where `position` is in it, to the start of the next or to where a wish was granted."""
@@ -154,19 +162,35 @@ class Epochs:
         reason = "max_epochs" if position.epoch >= self.settings.max_epochs else ""
         if self._solver.done(self.problem, state):
             reason = "converged"
-        if self.patience is not None:
-            if self.patience.exhausted(watched, position.epoch, coef):
+        if isinstance(self._best, Patience):
+            if self._best.exhausted(watched, position.epoch, coef, points):
                 reason = "early_stopping"
-            self._best_points = points if self.patience.best is coef else self._best_points
+        elif isinstance(self._best, LeastLoss) and position.seen:
+            loss = float(self.comm.broadcast(np.array([epoch.loss]))[0])  # all ranks keep the same epoch
+            self._best.passed(loss, position.epoch)
+            if not reason:
+                self._go_on_from(state)
         position = Position(
             steps=position.steps,
             epoch=position.epoch + 1,
             epochs=(*position.epochs, epoch),
-            best=None if self.patience is None else self.patience.mark,
+            best=None if self._best is None else self._best.mark,
             reason=reason,
         )
         self._passed(state, position)
         return state, position
+
+    def _go_on_from(self, state: Any) -> None:
+        """Keep the model that another epoch begins with, where that is wanted. A collective."""
+        if isinstance(self._best, LeastLoss):
+            self._best.begin(lambda: self._model(state))
+
+    def _kept_models(self, saved: Snapshot, ids: IntArray) -> dict[str, Model]:
+        """Return this rank's part of the models that a snapshot has beside the state."""
+        assert self._best is not None
+        take = saved.rows_or_zeros if isinstance(self.settings.basis, DoublyStochastic) else saved.rows
+        names = [name for name in self._best.names if name in saved.shards]
+        return {name: (self.xp.asarray(take(name, ids)), saved.whole.get(name + _POINTS)) for name in names}
 
     def _tell_optimality(self, epoch: int, state: Any) -> None:
         certificate = self._solver.certificate(self.problem, state)
@@ -248,28 +272,28 @@ class Epochs:
         snapshot = self._solver.snapshot(self.problem, state)
         assert snapshot is not None
         shards = dict(snapshot.shards)
-        if self.patience is not None and self.patience.best is not None:
-            shards[_BEST] = Shard(self.problem.part.columns.ids, self.patience.best)
         arrays = dict(snapshot.whole)
-        if self._best_points is not None:
-            arrays[_BEST_POINTS] = self._best_points.toarray() if is_sparse(self._best_points) else self._best_points
+        for name, (coef, points) in ({} if self._best is None else self._best.models).items():
+            shards[name] = Shard(self.problem.part.columns.ids, coef)
+            if points is not None:
+                arrays[name + _POINTS] = _dense(points)
         whole = Snapshot(shards, arrays, snapshot.numbers).gather(self.comm)
         last = self._wished.stop or self._wished.regroup or bool(position.reason)
         self.keeper.keep(Commit(whole, position), time.perf_counter() - begun, last=last)
 
-    def _model(self, state: Any) -> tuple[Array, HostArray | None]:
+    def _model(self, state: Any) -> Model:
         """Return this rank's coefficients of the model that `state` stands for, and points that are not the problem's.
 
         A collective.
         """
         return self._solver.finish(self.problem, state, self.comm), self._solver.points(self.problem, state)
 
-    def _result(self, state: Any) -> tuple[Array, HostArray | None]:
-        if self.patience is not None and self.patience.best is not None:
-            return self.patience.best, self._best_points
-        return self._model(state)
-
 
 def with_points(problem: Problem, points: HostArray | None, xp: ModuleType) -> Problem:
     """Return the problem whose columns have these points; None for its own."""
     return problem if points is None else replace(problem, part=problem.part.moved(to_device(points, xp)))
+
+
+def _dense(points: Any) -> HostArray:
+    dense: HostArray = points.toarray() if is_sparse(points) else points
+    return dense

@@ -21,6 +21,7 @@ _NORM_ROWS = 4096  # rows whose squares are summed at once
 _VECTORS = 9  # (p_r, c) arrays of conjugate gradient in float64
 _GROUPS, _BLOCK_COLUMNS = 16, 512  # most partial sums of a product; columns that are one block when none are given
 HELD_OUT = 2000
+KEPT_MODELS = 2  # of the best epoch and of the last one
 _GRAM_ROWS = 4096
 _LANES = 16  # skinny operands are padded to whole vector registers
 _READERS = 2
@@ -128,13 +129,14 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
     if device is not host:
         host["pinned buffers"] = 2 * z.m * (z.d + z.c + 1) * z.itemsize
     if z.moving:
-        host["support points"] = z.moving
+        host["support points"] = z.moving + KEPT_MODELS * z.own * z.d * z.itemsize
     host["validation rows"] = 2 * z.validation * (z.d + 2 * z.c) * z.itemsize
     host["spectrum"], device["preconditioner"] = _spectrum(z)
     device["coefficients"] = 10 * z.own * padded(z.c) * z.itemsize
     if z.drawn:  # products take a piece of them at a time
         device["coefficients"] = 6 * z.own * z.c * z.itemsize
         device["drawn features"] = KEPT_BYTES if z.entries else min(KEPT_BYTES, points_bytes(z.own, z.d, z.itemsize))
+    device["models of earlier epochs"] = KEPT_MODELS * z.own * z.c * z.itemsize
     if z.sketch:
         # Vectors of own rows and of all, and the features with what they are made of.
         device["coefficients"] += (18 * z.own + 4 * z.n) * padded(z.c) * 8

@@ -15,7 +15,7 @@ from daskkern.training.timing import disk_ns, disk_pays, entry_ns, memory_pays
 
 DISK_SHARE = 0.5
 """Share of the free disk that the scratch files of all ranks of a machine may take."""
-_COPIES = 3 * 3  # of the state's arrays (iterate, mean, best), and of each while a commit is made
+_COPIES = 4 * 3  # of arrays of a state (iterate, mean, two models that are kept), and of each while a commit is made
 _KEPT_SHARE = 0.05
 MEASURE_FROM = 256_000_000
 """Bytes of blocks from which on it is measured whether keeping them in memory pays: below, measuring costs more."""

@@ -27,11 +27,12 @@ from daskkern.preconditioners import ColumnStatistics
 from daskkern.solvers import NYTRO, PCG, Direct, Falkon, Problem
 from daskkern.training.columns import column_setup, own_rows, solver_setup
 from daskkern.training.commits import Commit, latest_of_all
-from daskkern.training.divergence import compare, reference_of
+from daskkern.training.divergence import judge, reference_of
 from daskkern.training.epochs import REGROUPING, Epochs
 from daskkern.training.feed import Feed
 from daskkern.training.keeper import Safety, open_keeper
 from daskkern.training.memory import MemoryPlan
+from daskkern.training.objective import Penalty
 from daskkern.training.outlook import PreparedSummary
 from daskkern.training.prepared import Prepared, training_rows
 from daskkern.training.projections import in_words
@@ -91,7 +92,7 @@ class RankResult:
     history: tuple[EpochFinished, ...] = ()
     """The epochs that were run whole, from rank 0: of events, one may be missing when a gang broke up."""
     best_epoch: int = 0
-    """The epoch whose coefficients these are, where early stopping chose one; else 0."""
+    """The epoch whose coefficients these are, where it is not the last one; else 0."""
     note: str = ""
     """What the user should know of how it ended."""
 
@@ -171,15 +172,19 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     with closing(feed), open_keeper(task.safety, desk.vault, comm.rank, desk.emit) as keeper:
         limit_s = _limit(settings, prepared)
         reference = reference_of(prepared.held, settings, problem, saved, comm, xp)
-        epochs = Epochs(comm, settings, problem, feed, validation, desk, keeper, xp, report, limit_s, started)
+        epochs = Epochs(
+            comm, settings, problem, feed, validation, desk, keeper, xp, report, limit_s, started, not settings.behind
+        )
         ended = epochs.run(saved)
     if ended.reason == REGROUPING:
         return Regroup()
     if reference is not None and isinstance(feed, Feed):
         reference = reference.certain_of(rows, feed.extremes.rows)
-    worse = compare(reference, ended, settings.solver.descends, desk)
+    penalty = Penalty(settings, problem, points, comm, xp)
+    judged = judge(reference, ended, penalty, settings.solver.descends, desk)
+    ended = judged.ended
     # One that goes on from other rows has losses of those rows behind it, and ends with every call.
-    note = "" if settings.behind else worse or convergence_note(ended.history, ended.reason, settings.ridge)
+    note = "" if settings.behind else judged.note or convergence_note(ended.history, ended.reason, settings.ridge)
     desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch, note))
     saved_bytes = keeper.last if comm.rank == 0 else None
     history = ended.history if comm.rank == 0 else ()

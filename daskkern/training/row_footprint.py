@@ -3,6 +3,7 @@
 from daskkern.linalg import block_width
 from daskkern.training.footprint import (
     INTERPRETER,
+    KEPT_MODELS,
     THREAD,
     Items,
     block_bytes,
@@ -45,6 +46,7 @@ def row_items(z: Sizes) -> tuple[Items, Items]:
     else:
         device["triangular factors"] = _factors(z)
     device["coefficients"] = _VECTORS * z.p * padded(z.c) * 8
+    device["models of earlier epochs"] = KEPT_MODELS * z.own * z.c * z.itemsize
     device["one batch"] = _batch(z, m)
     device["tiles"] = (
         z.threads * (_STRIPE + workspace_bytes(1, z.d, z.within)) if z.device == "cpu" else m * z.p * z.within

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import numpy as np
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, HostArray
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.backend.timed import TimedCommunicator
@@ -14,6 +14,7 @@ from daskkern.data.rows import Rows, take
 from daskkern.errors import DataError
 from daskkern.losses import best_of, decode
 from daskkern.solvers import Problem
+from daskkern.training.best_epoch import BestEpoch
 from daskkern.training.prepared import Prepared
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source, row_fields
@@ -99,35 +100,20 @@ def check_comparable(validation: Source, source: Source) -> None:
         raise DataError("the validation rows are scaled differently from the training rows; ingest both together")
 
 
-class Patience:
-    """Remembers the best coefficients, and when to stop waiting for better ones.
+class Patience(BestEpoch):
+    """Keeps the epoch that does best on the validation rows, and says when to stop waiting for a better one.
 
-    With `on_loss` the best epoch is the one of least mean loss, else the one of highest score.
+    With `on_loss` the best epoch is the one of least mean loss, whose score is minus that, else the one of highest
+    score.
     """
 
     def __init__(self, patience: int, tol: float, on_loss: bool) -> None:
-        self.best: Array | None = None
+        super().__init__()
         self._patience, self._tol, self._on_loss = patience, tol, on_loss
-        self._best_score, self._best_epoch = -np.inf, 0
 
-    @property
-    def best_epoch(self) -> int:
-        """The epoch of the best coefficients, from 1; 0 before the first."""
-        return self._best_epoch
-
-    @property
-    def mark(self) -> tuple[float, int] | None:
-        """The best score so far (minus the mean loss, where that is watched) and its epoch; None before the first."""
-        return None if self.best is None else (float(self._best_score), self._best_epoch)
-
-    def restore(self, best: Array, score: float, epoch: int) -> None:
-        """Go on from what :attr:`best` and :attr:`mark` were."""
-        self.best, self._best_score, self._best_epoch = best, score, epoch
-
-    def exhausted(self, watched: Watched, epoch: int, coef: Array) -> bool:
+    def exhausted(self, watched: Watched, epoch: int, coef: Array, points: HostArray | None = None) -> bool:
         """Take note of an epoch and return whether it was one too many without an improvement."""
         undefined = watched.score != watched.score  # R2 of equal targets
         score = -watched.loss if self._on_loss or undefined else watched.score
-        if score > self._best_score + self._tol or self.best is None:
-            self.best, self._best_score, self._best_epoch = coef, score, epoch
-        return epoch - self._best_epoch >= self._patience
+        self.meet(score, epoch, (coef, points), self._tol)
+        return epoch - self.best_epoch >= self._patience

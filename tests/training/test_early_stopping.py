@@ -53,7 +53,7 @@ def test_patience_goes_by_what_is_watched() -> None:
         by_score.exhausted(Watched(loss, score), epoch, np.full((1, 1), epoch))
     assert (by_loss.best_epoch, by_score.best_epoch) == (2, 3)
     assert by_loss.best is not None
-    assert by_loss.best[0, 0] == 2
+    assert by_loss.best[0][0, 0] == 2
     assert by_loss.mark == (-0.4, 2)
 
 

@@ -1,0 +1,82 @@
+"""The model of the best epoch so far, kept beside the one that goes on."""
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+
+Model = tuple[Array, HostArray | None]
+"""A rank's coefficients (p_r, c), and its columns' points where the solver finds them itself."""
+
+_BEST, _BEFORE = "best", "epoch_before"
+
+
+class BestEpoch:
+    """Keeps the model at the end of the epoch with the highest score, on every rank."""
+
+    names: ClassVar[tuple[str, ...]] = (_BEST,)
+    """Of the models that may be kept."""
+
+    def __init__(self) -> None:
+        self.best: Model | None = None
+        self._score, self._epoch = -np.inf, 0
+
+    @property
+    def best_epoch(self) -> int:
+        """The epoch of the best model, from 1; 0 before the first."""
+        return self._epoch
+
+    @property
+    def mark(self) -> tuple[float, int] | None:
+        """The best score so far and its epoch; None before the first."""
+        return None if self.best is None else (float(self._score), self._epoch)
+
+    @property
+    def models(self) -> Mapping[str, Model]:
+        """The models that are kept, by names for a snapshot."""
+        return {} if self.best is None else {_BEST: self.best}
+
+    def restore(self, models: Mapping[str, Model], mark: tuple[float, int] | None) -> None:
+        """Go on from what :attr:`models` and :attr:`mark` were."""
+        self.best = models.get(_BEST)
+        self._score, self._epoch = (-np.inf, 0) if mark is None else mark
+
+    def meet(self, score: float, epoch: int, model: Model, tol: float = 0.0) -> None:
+        """Keep the model of an epoch whose score is above the best by more than `tol`."""
+        if self.best is None or score > self._score + tol:
+            self.best, self._score, self._epoch = model, score, epoch
+
+
+class LeastLoss(BestEpoch):
+    """Keeps the model with the least training loss, as far as that is known without a further pass over the rows.
+
+    The losses of an epoch are those before its steps: they tell of the model that it began with. So a model is a
+    candidate once the epoch after it has ended, and two are kept: the best one, and that of the last epoch. States of
+    solvers are values, so that they are references to arrays of earlier states, at most two more of size (p_r, c).
+    """
+
+    names: ClassVar[tuple[str, ...]] = (_BEST, _BEFORE)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before: Model | None = None
+
+    @property
+    def models(self) -> Mapping[str, Model]:
+        return super().models if self._before is None else {**super().models, _BEFORE: self._before}
+
+    def restore(self, models: Mapping[str, Model], mark: tuple[float, int] | None) -> None:
+        super().restore(models, mark)
+        self._before = models.get(_BEFORE)
+
+    def passed(self, loss: float, epoch: int) -> None:
+        """Take note of the mean loss of epoch number `epoch`."""
+        if self._before is not None:
+            self.meet(-loss, epoch - 1, self._before)
+        self._before = None  # goes before another one is made
+
+    def begin(self, model: Callable[[], Model]) -> None:
+        """Note the model that another epoch begins with."""
+        self._before = model()
