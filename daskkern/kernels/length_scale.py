@@ -13,7 +13,7 @@ Matrix = tuple[Vector, ...]
 LengthScale = float | str | Vector | Matrix
 """What a kernel keeps: a number, "median", one number per feature, or the rows of a matrix."""
 
-_EQUAL = 1e-14  # of the largest squared distance: what rounding leaves of 0
+_EQUAL = 1e-14  # of the squared norms of two rows: what rounding leaves of the distance 0
 MEDIAN_ROWS = 2000
 _WORST_CONDITION = 1e12
 _ROUNDING = 1e-6  # of metrics that were computed in float32
@@ -89,29 +89,34 @@ def median_distance(sample: Array) -> float:
     DataError
         When fewer than two rows are given or all are equal.
     """
-    squared = _squared_distances(sample[:MEDIAN_ROWS].astype(np.float64))
+    squared, norms = _squared_distances(sample[:MEDIAN_ROWS].astype(np.float64))
     xp = namespace_of(squared)
-    upper = xp.triu_indices(squared.shape[0], 1)
-    pairs = squared[upper]
-    equal = _EQUAL * float(pairs.max()) if pairs.size else 0.0
+    first, second = xp.triu_indices(squared.shape[0], 1)
+    pairs = squared[first, second]
+    apart = pairs > _EQUAL * (norms[first] + norms[second])
+    if 2 * int(apart.sum()) < pairs.size:
+        pairs = pairs[apart]
     median = float(xp.sqrt(xp.median(pairs))) if pairs.size else 0.0
-    if median**2 <= equal and bool((pairs > equal).any()):
-        median = float(xp.sqrt(xp.median(pairs[pairs > equal])))
     if not median > 0:
         raise DataError("the median distance between rows is 0, so it cannot be a length scale; give a number instead")
     return median
 
 
-def _squared_distances(rows: Array) -> Array:
+def _squared_distances(rows: Array) -> tuple[Array, Array]:
+    """Return the squared distances (m, m) and the squared norms (m,) that they are differences of.
+
+    Dense rows are moved to their median: a mean would follow a single row that is far off, and take the digits of the
+    distances between all others with it.
+    """
     if is_sparse(rows):
         inner = (rows @ rows.T).toarray()
         norms = inner.diagonal()
     else:
-        rows = rows - rows.mean(axis=0)
+        rows = rows - namespace_of(rows).median(rows, axis=0)
         inner = rows @ rows.T
         norms = (rows * rows).sum(axis=1)
     xp = namespace_of(inner)
-    return xp.maximum(norms[:, None] + norms[None, :] - 2 * inner, 0)
+    return xp.maximum(norms[:, None] + norms[None, :] - 2 * inner, 0), norms
 
 
 def _array(value: object) -> FloatArray:

@@ -3,6 +3,7 @@
 import json
 import pickle
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,6 +101,22 @@ def test_the_median_is_that_of_distances_in_the_metric(kernel_class: type[Radial
     expected = np.median(pdist(X @ np.linalg.cholesky(metric)))
     assert resolved.length_scale == pytest.approx(expected, rel=1e-9)
     assert kernel_class("median").resolve(sparse.csr_array(X)).length_scale == pytest.approx(np.median(pdist(X)))
+
+
+@each_class
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_one_row_far_off_does_not_move_the_median(kernel_class: type[RadialKernel], container: Any) -> None:
+    rows = np.random.default_rng(6).standard_normal((80, D))
+    rows[3] = 1e8
+    found = kernel_class("median").resolve(container(rows)).length_scale
+    assert found == pytest.approx(np.median(pdist(rows)), rel=1e-6)
+
+
+def test_of_rows_that_are_mostly_equal_the_median_is_that_of_the_others() -> None:
+    rows = np.vstack([np.full((60, D), 3.0), X[:20]])
+    apart = pdist(rows)
+    found = Gaussian("median").resolve(rows).length_scale
+    assert found == pytest.approx(np.median(apart[apart > 0]), rel=1e-9)
 
 
 def test_far_rows_with_scales_keep_their_digits() -> None:
