@@ -6,7 +6,7 @@ from daskkern.kernels.base import Kernel, Points, plain_products
 from daskkern.kernels.callable_kernel import CallableKernel
 from daskkern.kernels.cauchy import Cauchy
 from daskkern.kernels.coordinate import Coordinate
-from daskkern.kernels.diagnosis import Diagnosis, arithmetic_note, diagnose, length_scale_note
+from daskkern.kernels.diagnosis import Diagnosis, arithmetic_note, diagnose, digits_note, length_scale_note
 from daskkern.kernels.drawn import MOST_DRAWN, Drawn
 from daskkern.kernels.gaussian import Gaussian
 from daskkern.kernels.inverse_polynomial import InversePolynomial
@@ -55,6 +55,7 @@ __all__ = [
     "arithmetic_note",
     "check_precision",
     "diagnose",
+    "digits_note",
     "from_spec",
     "length_scale_note",
     "nystrom_map",

@@ -19,6 +19,8 @@ _CLOSE = 0.999
 _FAINT = 1e-4
 _FEWEST = 20  # rows whose distances say something of all
 _DOMINATES = 100.0
+_LOST = 1e4
+"""Roundings within which kernel values that differ by less tell rows apart no longer."""
 _MOST_DENSE = 1 << 26
 
 
@@ -70,6 +72,20 @@ def arithmetic_note(kernel: Kernel, Z: Array, precision: Precision | None = None
     return f"float64 distances: {spread}, and float32 values would be wrong by up to {found.error:.2g}{beyond}"
 
 
+def digits_note(kernel: Kernel, Z: Array, dtype: Any, rows: str = "centres") -> str:
+    """Return why values in `dtype` do not tell rows like `Z` (p, d) apart, and what helps; "" where they do.
+
+    Distances are made in as wide an arithmetic as they need. Inner products are not: rows far from the origin have
+    nearly equal ones, and one feature may have all their digits.
+    """
+    sample, eps = _sample(Z), float(np.finfo(dtype).eps)
+    if len(sample) < 2 or kernel.is_shift_invariant or not np.isfinite(sample).all():
+        return ""
+    flat, dominated = _flat(kernel, sample, rows, _LOST * eps), _dominated(sample, 1 / (_LOST * eps))
+    causes = [cause for cause in (flat, dominated) if cause is not None]
+    return ", ".join(cause.found for cause in causes) + "; " + causes[0].remedy if causes else ""
+
+
 def length_scale_note(kernel: Kernel, Z: Array) -> str:
     """Return why the length scale does not go with rows like `Z` (p, d), or "": nearly all values are near 0 or 1.
 
@@ -111,14 +127,14 @@ def _repeated(Z: Array, rows: str) -> Diagnosis | None:
     return Diagnosis(f"{repeated} of the {len(keys)} {rows} repeat others", f"take distinct {rows}")
 
 
-def _dominated(sample: FloatArray) -> Diagnosis | None:
+def _dominated(sample: FloatArray, by: float = _DOMINATES) -> Diagnosis | None:
     spread = sample.std(axis=0)
     varying = np.flatnonzero(spread > 0)
     if varying.size < 2:
         return None
     widest = int(spread.argmax())
     others = float(np.median(spread[varying[varying != widest]]))
-    if spread[widest] < _DOMINATES * others:
+    if spread[widest] < by * others:
         return None
     return Diagnosis(
         f"feature {widest} has a standard deviation of {spread[widest]:.3g}, {spread[widest] / others:.3g} times the "
@@ -127,13 +143,13 @@ def _dominated(sample: FloatArray) -> Diagnosis | None:
     )
 
 
-def _flat(kernel: Kernel, sample: FloatArray, rows: str) -> Diagnosis | None:
+def _flat(kernel: Kernel, sample: FloatArray, rows: str, within: float = 1 - _CLOSE) -> Diagnosis | None:
     median = _median(kernel, sample)
-    if not median > _CLOSE:
+    if not 1 - median < within:
         return None
     return Diagnosis(
         f"the median kernel value of two {rows} is 1 - {1 - median:.2g}{_scales(kernel, sample)}",
-        "take a shorter length scale",
+        "take a shorter length scale" if kernel.is_shift_invariant else "centre the features (--scale standard)",
     )
 
 

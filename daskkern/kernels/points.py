@@ -234,11 +234,13 @@ def squared_norms(X: Array) -> Array:
 
 
 def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:
-    """Return the mean of `Z` when distances of ``transform(Z)`` would lose digits without subtracting it, else None.
+    """Return the median of `Z` when distances of ``transform(Z)`` would lose digits without subtracting it, else None.
 
-    ``|x|^2 + |z|^2 - 2 x.z`` cancels when rows are far from the origin: only then, when |mean|^2 exceeds 100
-    times the median squared distance, is centring worth its own rounding. The mean of integer data is rounded
-    to integers, so that equal rows stay equal and exact. Sparse rows are never shifted: they would become dense.
+    ``|x|^2 + |z|^2 - 2 x.z`` cancels when rows are far from the origin: only then, when both |mean|^2 and |median|^2
+    exceed 100 times the median squared distance, is centring worth its own rounding. The mean alone may be far off
+    for a single row, and to move all others there would cost them their digits. The median of integer data is
+    rounded to integers, so that equal rows stay equal and exact. Sparse rows are never shifted: they would become
+    dense.
     """
     if is_sparse(Z):
         return None
@@ -246,14 +248,15 @@ def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:
     sample = Z[:: max(1, Z.shape[0] // _SHIFT_SAMPLE)][:_SHIFT_SAMPLE].astype(xp.float64)
     if sample.shape[0] < 2:
         return None
-    mean = sample.mean(axis=0)
-    gaps = sample - xp.roll(sample, 1, axis=0)
-    squared = squared_norms(transform(xp.concatenate([mean[None], gaps])))
-    if float(squared[0]) <= _SHIFT_RATIO * float(xp.median(squared[1:])):
-        return None
+    gaps = squared_norms(transform(sample - xp.roll(sample, 1, axis=0)))
+    near = _SHIFT_RATIO * float(xp.median(gaps))
+    for middle in (xp.mean, xp.median):
+        shift = middle(sample, axis=0)
+        if float(squared_norms(transform(shift[None]))[0]) <= near:
+            return None
     if bool(xp.all(sample == xp.rint(sample))):
-        mean = xp.rint(mean)
-    return mean.astype(Z.dtype)
+        shift = xp.rint(shift)
+    return shift.astype(Z.dtype)
 
 
 def product_size(X: Array | Left, Z: Array | Points, factor: Array) -> float:

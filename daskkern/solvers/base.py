@@ -100,7 +100,11 @@ class Problem:
 
     def averaging_start(self, share: float) -> int:
         """Return the step from which the last `share` of the run is averaged."""
-        return round(self.n_steps * (1 - share)) if self.averaged_from is None else self.averaged_from
+        if self.averaged_from is not None:
+            return self.averaged_from
+        if self.max_epochs * share < 1:
+            return round(self.n_steps * (1 - share))
+        return round(self.max_epochs * (1 - share)) * self.batches_per_epoch
 
 
 @dataclass(frozen=True)

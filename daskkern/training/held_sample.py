@@ -1,6 +1,6 @@
 """Training rows that are held aside as a sample, to measure the end of a fit on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,6 +54,18 @@ class HeldSample:
     def n_random(self) -> int:
         """Rows that were drawn at random among others."""
         return 0 if len(self.y) == self.n_rows else len(self.positions)
+
+    def thinned(self, most: int) -> "HeldSample":
+        """Return the sample with at most `most` of the rows drawn at random, each of which then counts for more."""
+        drawn = len(self.positions)
+        if drawn <= most:
+            return self
+        few = np.unique(np.linspace(0, drawn - 1, most).astype(np.int64))
+        kept = np.concatenate([few, np.arange(drawn, len(self.y))])
+        counts = self.weight.copy()
+        counts[:drawn] *= drawn / few.size
+        counts = counts[kept] * (kept.size / len(self.y))
+        return replace(self, X=self.X[kept], y=self.y[kept], weight=counts, positions=self.positions[few])
 
     def joined(self, rows: Rows, extremes: IntArray) -> "HeldSample":
         """Return the sample with the rows numbered `extremes` for certain, each of which then counts for itself."""

@@ -22,7 +22,6 @@ from daskkern.data.csr import stack_rows
 from daskkern.data.rows import Rows
 from daskkern.data.sweep import SweepPlan
 from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
-from daskkern.monitor.convergence import convergence_note
 from daskkern.preconditioners import ColumnStatistics
 from daskkern.solvers import NYTRO, PCG, Direct, Falkon, Problem
 from daskkern.training.columns import column_setup, own_rows, solver_setup
@@ -33,6 +32,7 @@ from daskkern.training.feed import Feed
 from daskkern.training.keeper import Safety, open_keeper
 from daskkern.training.memory import MemoryPlan
 from daskkern.training.objective import Penalty
+from daskkern.training.optimality_notes import closing_note
 from daskkern.training.outlook import PreparedSummary
 from daskkern.training.prepared import Prepared, training_rows
 from daskkern.training.projections import in_words
@@ -184,7 +184,7 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     judged = judge(reference, ended, penalty, settings.solver.descends, desk)
     ended = judged.ended
     # One that goes on from other rows has losses of those rows behind it, and ends with every call.
-    note = "" if settings.behind else judged.note or convergence_note(ended.history, ended.reason, settings.ridge)
+    note = "" if settings.behind else judged.note or closing_note(problem, ended, prepared, rows, reference, settings)
     desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch, note))
     saved_bytes = keeper.last if comm.rank == 0 else None
     history = ended.history if comm.rank == 0 else ()

@@ -14,7 +14,7 @@ from daskkern.basis import AllRows, Columns, KernelBasis, KernelPart, Landmarks
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.errors import DataError
 from daskkern.features import FourierFeatures
-from daskkern.kernels import diagnose
+from daskkern.kernels import Kernel, diagnose
 from daskkern.linalg import LowerFactor, NotPositiveDefiniteError, cholesky, column_blocks
 from daskkern.losses import Squared
 from daskkern.preconditioners import FalkonPart, Unconditioned, low_rank_part, nystrom_factor
@@ -43,6 +43,7 @@ def falkon_setup(
     basis, dtype, p = prepared.basis, task.settings.dtype, prepared.basis.n_columns
     Z = every_point(points, prepared, comm, xp)
     whole = part if comm.size == 1 else basis.part(basis.split(0, 1), Z)
+    _check_range(basis.kernel, Z.astype(np.float64), dtype)
     lower = _lower(prepared, Z, comm, dtype, xp)
     weights, targets = _at_landmarks(prepared, rows)
     scale = np.ones((p, 1), dtype) if weights is None else weights
@@ -132,6 +133,18 @@ def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: Mod
         f"the {p} landmarks are too dependent under the {basis.kernel.name} kernel for a factor ({last}): {why.found}; "
         f"{why.remedy}, take fewer landmarks, or dtype float64"
     )
+
+
+def _check_range(kernel: Kernel, Z: Array, dtype: str) -> None:
+    """Raise DataError where products ``K^T K`` of landmarks `Z`, taken in `dtype`, are beyond its largest number."""
+    values = to_host(kernel.diagonal(Z))
+    largest, most = float(np.abs(values).max(initial=0)), float(np.finfo(dtype).max)
+    if largest**2 * len(values) > most:
+        wider = ", or take dtype float64" if dtype == "float32" else ""
+        raise DataError(
+            f"the {kernel.name} kernel is {largest:.2g} on one of the landmarks, and sums of products of such values "
+            f"go beyond {dtype}, which ends at {most:.2g}; drop rows far from all others, scale the features{wider}"
+        )
 
 
 def _left_out(lower: LowerFactor, alpha: float, dtype: str, kernel: str) -> str:
