@@ -7,7 +7,17 @@ from scipy import sparse
 from daskkern import KernelClassifier
 from daskkern.basis import AllRows, Landmarks
 from daskkern.errors import DataError
-from daskkern.kernels import CallableKernel, Gaussian, Kernel, Laplacian, Linear, diagnose, length_scale_note
+from daskkern.kernels import (
+    CallableKernel,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Linear,
+    Polynomial,
+    diagnose,
+    digits_note,
+    length_scale_note,
+)
 from daskkern.solvers import BlockCD, Direct, EigenPro, Falkon
 from daskkern.training.grid import Grid, Sums
 
@@ -118,3 +128,20 @@ def test_a_grid_says_why_its_landmarks_have_no_factor(monkeypatch: pytest.Monkey
 def _indefinite(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     distance = np.abs(X[:, None, 0] - Z[None, :, 0])
     return (1 - distance**4 - 0.5 * (distance > 0)).astype(X.dtype) * -1 + 2 * (distance == 0).astype(X.dtype)
+
+
+def test_inner_products_without_digits_are_told() -> None:
+    kernel, rows = Polynomial(2, gamma=0.1), np.random.default_rng(0).standard_normal((50, 4))
+    assert digits_note(kernel, rows, "float32") == ""
+    far = digits_note(kernel, rows + 1e6, "float32")
+    assert far.startswith("the median kernel value of two centres is 1 - ")
+    assert far.endswith("; centre the features (--scale standard)")
+    assert digits_note(kernel, rows + 100, "float32") != ""
+    assert digits_note(kernel, rows + 100, "float64") == ""
+    assert digits_note(Laplacian(3.0), rows + 1e6, "float32") == ""
+
+
+def test_a_feature_that_has_all_digits_of_inner_products_is_told() -> None:
+    rows = np.random.default_rng(0).standard_normal((50, 4)) * np.array([1, 1e6, 1, 1])
+    assert digits_note(Polynomial(2, gamma=1e-12), rows, "float32").startswith("feature 1 has a standard deviation of")
+    assert digits_note(Polynomial(2, gamma=1e-12), rows, "float64") == ""

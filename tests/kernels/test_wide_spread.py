@@ -121,6 +121,16 @@ def test_gradients_of_wide_rows_are_those_of_float64() -> None:
     np.testing.assert_allclose(found, Gaussian(10.0).gradient_matvec(X.astype("f8"), Z.astype("f8"), A), atol=1e-6)
 
 
+def test_one_row_far_off_takes_no_digits_from_the_others(engine: str) -> None:
+    X = _rows(40, 1.0)
+    expected = _reference(Gaussian(3.0), X, X)
+    far = X.copy()
+    far[7] = 1e8
+    others = np.arange(40) != 7
+    found = Gaussian(3.0).block(far.copy(), far)[np.ix_(others, others)]
+    np.testing.assert_allclose(found, expected[np.ix_(others, others)], atol=1e-5)
+
+
 @pytest.mark.parametrize("kernel", [Gaussian("median"), Laplacian("median"), 2 * Gaussian("median")], ids=repr)
 @pytest.mark.parametrize("d", [2, 57, 784])
 def test_standardised_rows_stay_in_float32(kernel: Kernel, d: int) -> None:
