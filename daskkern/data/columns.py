@@ -6,12 +6,12 @@ variance", The American Statistician 1983), so one pass over data of any size is
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from daskkern.arrays import FloatArray, HostArray
+from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.data.csr import CsrRows, FeatureRows, divide_columns, is_sparse
 from daskkern.errors import SpecError
 
@@ -145,11 +145,20 @@ class Moments:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The map ``(x - shift) / scale`` of every column. `shift` and `scale` are empty for kind ``"none"``."""
+    """The map ``z = (x - shift) / scale`` of every column, and ``bend arcsinh(z / bend)`` where it has a bend.
+
+    A bent column is linear up to about `bend` and logarithmic beyond. `shift` and `scale` are empty for kind ``"none"``
+    and `bend` where no column has one; 0 is a column without.
+    """
 
     kind: ScalingKind = "none"
     shift: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
+    bend: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.bend and (len(self.bend) != len(self.scale) or not all(0 <= b < np.inf for b in self.bend)):
+            raise SpecError("a scaling has bends that are no finite numbers of 0 or more, one a column; learn it again")
 
     @classmethod
     def of(cls, kind: str, statistics: ColumnStatistics) -> "Scaling":
@@ -185,22 +194,58 @@ class Scaling:
         if is_sparse(X):
             if self.shifts:
                 check_sparse_scaling(self.kind)
-            return divide_columns(X, self._vectors[1], dtype)
+            return self._bent_sparse(divide_columns(X, self._vectors[1], dtype))
         wide = X.dtype == np.float64 or (X.dtype.kind in "iu" and X.dtype.itemsize > 2)
         scaled = X.astype(np.float64 if wide else dtype, copy=not overwrite)
         shift, scale = self._vectors
         scaled -= shift.astype(scaled.dtype)
         scaled /= scale.astype(scaled.dtype)
+        self._bend(scaled)
         return scaled.astype(dtype, copy=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a store or a model records."""
+        recorded = {"kind": self.kind, "shift": list(self.shift), "scale": list(self.scale)}
+        return {**recorded, "bend": list(self.bend)} if self.bend else recorded
 
     @property
     def shifts(self) -> bool:
         """Whether a zero may become another number, so that sparse rows cannot stay sparse."""
         return self.kind not in SPARSE_SCALINGS and any(self.shift)
 
+    def _bend(self, scaled: HostArray) -> None:
+        """Bend the columns of dense rows in place."""
+        columns, bend = self._bends
+        if not columns.size:
+            return
+        bend = bend.astype(scaled.dtype)
+        every = columns.size == scaled.shape[1]
+        part = scaled if every else scaled[:, columns]
+        part /= bend
+        np.arcsinh(part, out=part)
+        part *= bend
+        if not every:
+            scaled[:, columns] = part
+
+    def _bent_sparse(self, scaled: CsrRows) -> CsrRows:
+        """Return CSR rows with their entries bent; zeros stay zeros."""
+        if self._bends[0].size:
+            bend = np.asarray(self.bend)[scaled.indices]
+            bent = np.flatnonzero(bend)
+            bend = bend[bent]
+            scaled.data[bent] = bend * np.arcsinh(scaled.data[bent] / bend)
+        return scaled
+
     @cached_property
     def _vectors(self) -> tuple[FloatArray, FloatArray]:
         return np.asarray(self.shift), np.asarray(self.scale)
+
+    @cached_property
+    def _bends(self) -> tuple[IntArray, FloatArray]:
+        """Return the columns that have a bend, and what it is."""
+        bend = np.asarray(self.bend)
+        columns = np.flatnonzero(bend)
+        return columns, bend[columns]
 
 
 def check_scaling_kind(kind: str) -> None:

@@ -99,11 +99,7 @@ class StoreInfo:
             "target_names": _list(self.target_names),
             "statistics": ({"array": STATISTICS} if self.n_features > WIDE else _statistics_to_json(self.statistics)),
             "target_statistics": _statistics_to_json(self.target_statistics),
-            "scaling": {
-                "kind": self.scaling.kind,
-                "shift": list(self.scaling.shift),
-                "scale": list(self.scaling.scale),
-            },
+            "scaling": self.scaling.to_json(),
             "has_weight": self.has_weight,
             "checksums": dict(self.checksums),
             "layout": "csr" if self.is_sparse else "dense",
@@ -214,7 +210,10 @@ class _Reader(Attributes):
             self.refuse("scaling", "a scale is not positive")
         if sparse and kind not in SPARSE_SCALINGS and any(shift):
             self.refuse("scaling", f"{kind} shifts columns, which sparse rows do not allow")
-        return Scaling(kind, shift, scale)
+        bend = self.values("scaling", entry.get("bend"), float, length) if "bend" in entry else ()
+        if any(value < 0 for value in bend):
+            self.refuse("scaling", "a bend is negative")
+        return Scaling(kind, shift, scale, bend)
 
     def _encoding(self, width: int) -> Encoding | None:
         given = self.given("encoding", None)

@@ -112,11 +112,7 @@ def _attributes(model: KernelModel) -> dict[str, Any]:
         "loss": model.loss,
         "task": model.task,
         "classes": None if model.classes is None else {"kind": kind, "labels": list(model.classes)},
-        "scaling": {
-            "kind": model.scaling.kind,
-            "shift": list(model.scaling.shift),
-            "scale": list(model.scaling.scale),
-        },
+        "scaling": model.scaling.to_json(),
         "target_shift": _floats(model.target_shift),
         "target_scale": _floats(model.target_scale),
         "single_target": model.single_target,
@@ -134,7 +130,6 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
     if task not in parse_loss(loss).tasks:
         raise ModelError(f"the model {where} is damaged: its loss {loss!r} is for no task {task!r}")
     classes = _classes(attributes["classes"], where)
-    scaling = attributes["scaling"]
     names, targets = attributes["feature_names"], attributes.get("target_names")
     each = int(attributes.get("scores_each", 1))  # older models have none
     if each < 1 or coef.shape[1] % each:
@@ -149,7 +144,7 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
         loss=loss,
         task=task,
         classes=classes,
-        scaling=Scaling(scaling["kind"], tuple(map(float, scaling["shift"])), tuple(map(float, scaling["scale"]))),
+        scaling=_scaling(attributes["scaling"]),
         target_shift=_vector(attributes["target_shift"], outputs),
         target_scale=_vector(attributes["target_scale"], outputs),
         feature_names=None if names is None else tuple(map(str, names)),
@@ -167,6 +162,11 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
     if classes is not None and outputs not in ({1, 2} if len(classes) == 2 else {len(classes)}):
         raise ModelError(f"the model {where} is damaged: {outputs} outputs for {len(classes)} classes")
     return model
+
+
+def _scaling(value: Mapping[str, Any]) -> Scaling:
+    bend = value.get("bend", ())  # older models have none
+    return Scaling(value["kind"], *(tuple(map(float, part)) for part in (value["shift"], value["scale"], bend)))
 
 
 def _encoding(value: Any, n_features: int, where: str) -> Encoding | None:

@@ -143,6 +143,23 @@ def best_alpha(gram: Array, y: FloatArray, weight: FloatArray | None, floor: flo
     tuple of float, or None
         None where errors say nothing: under ten rows that count, targets or a kernel of zeros only.
     """
+    found = _searched(gram, y, weight, floor)
+    if found is None:
+        return None
+    top, exponents, errors = found
+    return top * 10.0 ** _lowest(exponents, errors), top * floor
+
+
+def least_error(gram: Array, y: FloatArray, floor: float) -> float | None:
+    """Return the least sum of squared leave-one-out errors over all penalties; see :func:`best_alpha`."""
+    found = _searched(gram, y, None, floor)
+    return None if found is None else float(found[2].min())
+
+
+def _searched(
+    gram: Array, y: FloatArray, weight: FloatArray | None, floor: float
+) -> tuple[float, FloatArray, FloatArray] | None:
+    """Return the largest eigenvalue of B / s, the penalties as powers of ten of it, and their errors."""
     s = len(gram)
     counted = s if weight is None else int((weight > 0).sum())
     if counted < _LEAST_ROWS or not y.any():
@@ -156,8 +173,7 @@ def best_alpha(gram: Array, y: FloatArray, weight: FloatArray | None, floor: flo
     if not top > 0:
         return None
     exponents = np.arange(np.log10(floor), 0.01, 1 / _PER_DECADE)
-    errors = _errors(values, U, root[:, None] * xp.asarray(y), s * top * 10.0**exponents)
-    return top * 10.0 ** _lowest(exponents, errors), top * floor
+    return top, exponents, _errors(values, U, root[:, None] * xp.asarray(y), s * top * 10.0**exponents)
 
 
 def _errors(values: Array, U: Array, y: Array, shifts: FloatArray) -> FloatArray:

@@ -7,13 +7,15 @@ import numpy as np
 
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.basis import BasisSpec, Landmarks, uses_kernel
+from daskkern.basis import BasisSpec, Landmarks, Linear, uses_kernel
 from daskkern.data.columns import SPARSE_SCALINGS, ColumnStatistics, Moments, Scaling
 from daskkern.data.learned_scaling import LEARNED_KINDS, learned_scaling
 from daskkern.data.rows import Fields, Rows, take
 from daskkern.data.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
+from daskkern.kernels import Linear as LinearKernel
+from daskkern.training.bending import fits_as_well
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source, StoreSource
 
@@ -61,6 +63,8 @@ def _has_units(kernel: Kernel, basis: BasisSpec) -> bool:
 def learn_scaling(source: Source, settings: FitSettings) -> Scaling:
     """Return the scaling that a fit to `source` applies: the one that its rows have, or one learned in a pass.
 
+    Features are bent (:mod:`daskkern.data.learned_scaling`) where a model of sampled rows is then as good.
+
     Of a store the moments are known, and only a sample is read. Of more than 2^20 other rows, pieces spread over all of
     them are measured. Held-out rows count too, and weights do not.
     """
@@ -77,9 +81,18 @@ def learn_scaling(source: Source, settings: FitSettings) -> Scaling:
         positions = generator(settings.seed, _DRAW).choice(rows.n_rows, min(_SAMPLE, rows.n_rows), replace=False)
         sample = take(rows, np.sort(positions), Fields.X).X
         assert sample is not None
-        return learned_scaling(kind, statistics, sample, centre=not rows.is_sparse)
+        plain = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse, bend=False)
+        if not _may_bend(settings):
+            return plain
+        bent = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse)
+        return bent if bent.bend and fits_as_well(bent, plain, source, rows, settings.seed) else plain
     assert kind is not None
     return Scaling.of(kind, statistics)
+
+
+def _may_bend(settings: FitSettings) -> bool:
+    """Return whether features may be bent: not those of a linear model, which would be linear in them no longer."""
+    return not isinstance(settings.basis, Linear) and not isinstance(settings.kernel, LinearKernel)
 
 
 def _measured(rows: Rows) -> ColumnStatistics:
