@@ -22,7 +22,7 @@ from daskkern.systems import System, system
 from daskkern.training.settings import SCALES, EarlyStopping, FitSettings
 from daskkern.training.usual_columns import MOST_CENTRES, usual_basis
 
-_KERNEL_DEFAULT = "[default: laplacian:median]"
+_KERNEL_DEFAULT = "[default: auto]"
 _BASIS_DEFAULT = f"[default: all up to {MOST_CENTRES} rows, else landmarks]"
 _LOSS_DEFAULT = "[default: squared_hinge; squared for regression]"
 
@@ -139,7 +139,7 @@ class FitRequest:
         drawn = str(get("sampling", "uniform")) != "uniform" or get("virtual_shards") is not None
         usual = names_no_columns(self.values)
         return FitSettings(
-            kernel=parse_kernel(str(get("kernel", "laplacian:median"))),
+            kernel=parse_kernel(str(get("kernel", "auto"))),
             loss=loss,
             basis=usual_basis(None if drawn else n_rows, solver, loss) if usual else basis_of(self.values),
             solver=solver,

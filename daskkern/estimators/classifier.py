@@ -132,7 +132,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     def __init__(
         self,
-        kernel: Kernel | str = "laplacian:median",
+        kernel: Kernel | str = "auto",
         loss: str | Loss = "squared_hinge",
         basis: BasisSpec | str = "auto",
         solver: str | Solver[Any] = "auto",

@@ -68,7 +68,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     def __init__(
         self,
-        kernel: Kernel | str = "laplacian:median",
+        kernel: Kernel | str = "auto",
         loss: str | Loss = "squared",
         basis: BasisSpec | str = "auto",
         solver: str | Solver[Any] = "auto",

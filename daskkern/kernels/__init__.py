@@ -2,6 +2,7 @@
 
 from daskkern.kernels.algebra import Product, Scaled, Sum
 from daskkern.kernels.arc_cosine import ArcCosine
+from daskkern.kernels.auto import AutoKernel
 from daskkern.kernels.base import Kernel, Points, plain_products
 from daskkern.kernels.callable_kernel import CallableKernel
 from daskkern.kernels.cauchy import Cauchy
@@ -28,6 +29,7 @@ __all__ = [
     "MOST_DRAWN",
     "PLAIN",
     "ArcCosine",
+    "AutoKernel",
     "CallableKernel",
     "Cauchy",
     "Coordinate",

@@ -13,6 +13,7 @@ from operator import add, mul
 from daskkern.errors import SpecError
 from daskkern.kernels.algebra import Product, Scaled, Sum
 from daskkern.kernels.arc_cosine import ArcCosine
+from daskkern.kernels.auto import AutoKernel
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.cauchy import Cauchy
 from daskkern.kernels.coordinate import Coordinate
@@ -72,11 +73,15 @@ _PLUS = re.compile(r"(?<![0-9.][eE])\+")  # but not that of 1e+5
 def parse_kernel(text: str) -> Kernel:
     """Return the kernel that words such as ``"gaussian:5"``, ``"laplacian:median"`` or ``"2*cauchy:3+linear"`` mean.
 
+    ``"auto"``, alone, is the one that the rows of a fit choose.
+
     Raises
     ------
     SpecError
         For an unknown name, a parameter that is no number, or a parameter where none is taken.
     """
+    if text.strip().lower() == AutoKernel.name:
+        return AutoKernel()
     return reduce(add, [_parse_term(term) for term in _PLUS.split(text)])
 
 
@@ -86,6 +91,8 @@ def from_spec(spec: Mapping[str, object]) -> Kernel:
         raise SpecError(f"a kernel is written as a mapping with its name and parameters; found {spec!r:.60}")
     name = str(spec.get("name", ""))
     parameters = {key: value for key, value in spec.items() if key != "name"}
+    if name == AutoKernel.name and not parameters:
+        return AutoKernel()
     if name in ("sum", "product", "scaled", "drawn"):
         return _composite(name, parameters)
     entry = COLUMN_FUNCTIONS.get(name) or _entry(name)

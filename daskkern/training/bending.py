@@ -49,7 +49,7 @@ def _error(X: HostArray, y: FloatArray) -> float | None:
     except DataError:  # all rows are equal
         return None
     gram = kernel.block(X, kernel.points(X, kernel.placement_for(X))).astype(np.float64)
-    return least_error(gram, y, _FLOOR) if np.isfinite(gram).all() else None
+    return least_error(gram, y, None, _FLOOR) if np.isfinite(gram).all() else None
 
 
 def _encoded(source: Source, y: HostArray) -> FloatArray:

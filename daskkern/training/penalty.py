@@ -61,34 +61,34 @@ def with_penalty(prepared: Prepared, source: Source, rows: Rows, settings: FitSe
     if not settings.chooses_alpha:
         return replace(prepared, alpha=settings.ridge)
     outputs = prepared.targets.n_outputs
-    s = sample_rows(rows.n_rows, prepared.basis.n_columns, _width(source.info), outputs, settings)
+    s = sample_rows(rows.n_rows, prepared.basis.n_columns, source.info, outputs, settings)
     found = choose_penalty(prepared, rows, settings, s)
     clock.stage("penalty", f"alpha {found.alpha:.2g} ({found.how})")
     return replace(prepared, alpha=found.alpha, stages=tuple(clock.stages))
 
 
-def sample_rows(n: int, p: int, width: int, c: int, settings: FitSettings) -> int:
-    """Return how many of n rows errors are measured on, for p columns, rows of `width` numbers and c outputs; 0: none.
+def sample_rows(n: int, p: int, info: SourceInfo, c: int, settings: FitSettings, n_grams: int = 1) -> int:
+    """Return how many of n rows errors are measured on, for p columns, c outputs and `n_grams` kernels; 0: none.
 
     The largest sample whose work is at most a twentieth of that of one pass over the rows, with the set-up that any fit
     has, or a small one whose work is at most a fifth of it. It depends neither on the machine nor on the epochs: a run
     may go on for longer than it was meant to.
     """
-    linear = isinstance(settings.basis, Linear)
+    width, linear = _width(info), isinstance(settings.basis, Linear)
     explicit = not isinstance(settings.basis, AllRows | Landmarks | DoublyStochastic)
     entry = 0.0 if linear else width + _ENTRY
     work = _ANY_FIT + float(n) * p * (_MEMORY_BOUND if linear else 1.0) * (entry + 2.0 * c)
     for s, share in (*((s, _SHARE) for s in SAMPLES), *((s, _MOST) for s in SMALL_SAMPLES)):
         size = float(min(s, n))
         gram = size * (size * (p if explicit and not linear else width + _ENTRY) + p * entry * explicit)
-        if _EIGEN * size**3 + gram + 50.0 * c * size**2 <= share * work:
+        if n_grams * (_EIGEN * size**3 + gram + 50.0 * c * size**2) <= share * work:
             return min(s, n)
     return 0
 
 
 def penalty_bytes(n: int, p: int, c: int, width: int, info: SourceInfo, settings: FitSettings) -> int:
     """Return the bytes of choosing a penalty: square matrices in float64, and sampled rows of `width` numbers."""
-    s = sample_rows(n, p, _width(info), c, settings) if settings.chooses_alpha else 0
+    s = sample_rows(n, p, info, c, settings) if settings.chooses_alpha else 0
     return 8 * s * (_MATRICES * s + 5 * width + 4 * c)
 
 
@@ -118,7 +118,7 @@ def choose_penalty(prepared: Prepared, rows: Rows, settings: FitSettings, s: int
             "kernel values of sampled rows are not finite; scale the features, or take another length scale"
         )
     floor = max(float(np.finfo(settings.dtype).eps), _LEAST)
-    found = best_alpha(gram, _encoded(targets, block.y), weight, floor)
+    found = best_alpha(gram, encoded(targets, block.y), weight, floor)
     if found is None:
         return Penalty(floor, f"{s} row{'s' * (s != 1)} say nothing of it")
     alpha, least = found
@@ -150,9 +150,9 @@ def best_alpha(gram: Array, y: FloatArray, weight: FloatArray | None, floor: flo
     return top * 10.0 ** _lowest(exponents, errors), top * floor
 
 
-def least_error(gram: Array, y: FloatArray, floor: float) -> float | None:
-    """Return the least sum of squared leave-one-out errors over all penalties; see :func:`best_alpha`."""
-    found = _searched(gram, y, None, floor)
+def least_error(gram: Array, y: FloatArray, weight: FloatArray | None, floor: float) -> float | None:
+    """Return the least weighted sum of squared leave-one-out errors over all penalties; see :func:`best_alpha`."""
+    found = _searched(gram, y, weight, floor)
     return None if found is None else float(found[2].min())
 
 
@@ -203,7 +203,7 @@ def _lowest(at: FloatArray, errors: FloatArray) -> float:
     return float(at[k]) + (step * float(left - right) / (2 * float(bend)) if bend > 0 else 0.0)
 
 
-def _encoded(targets: Targets, y: HostArray) -> FloatArray:
+def encoded(targets: Targets, y: HostArray) -> FloatArray:
     """Return targets (s, c) of ridge regression: of classes -1 and 1, one class against the rest, whatever the loss."""
     if targets.n_classes:
         return np.asarray(encode(Squared(), y, targets.n_classes, "float64"))

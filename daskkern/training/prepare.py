@@ -14,6 +14,7 @@ from daskkern.landmarks import LandmarkSet
 from daskkern.solvers import PCG, EigenPro, NystromSGD
 from daskkern.training.carried import prepare_next
 from daskkern.training.held_sample import HeldSample
+from daskkern.training.kernel_choice import with_kernel
 from daskkern.training.penalty import with_penalty
 from daskkern.training.prepare_columns import column_functions, landmarks_of, prepare_columns
 from daskkern.training.prepare_eigenpro import prepare_eigenpro
@@ -56,8 +57,8 @@ def _prepared(source: Source, settings: FitSettings, held_out: bool, earlier: Pr
     targets = learn_targets(rows, settings)
     sample = some_rows(rows, settings)
     held = HeldSample.of(rows, sample, some_positions(rows.n_rows, settings.seed), targets)
-    settings = replace(settings, kernel=settings.kernel.resolve(sample))
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}")
+    settings = with_kernel(settings, source.info, rows, targets, sample, clock)
     prepared = replace(_set_up(source, rows, settings, targets, validation, clock), held=held)
     return with_penalty(prepared, source, rows, settings, clock)
 

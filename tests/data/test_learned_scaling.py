@@ -55,8 +55,8 @@ def test_unbent_features_are_standardised_two_values_keep_their_distance_and_one
 
 def test_rare_values_do_not_outweigh_all_else() -> None:
     scaled = _learned(_table()).apply(_table(), np.float64)
-    assert scaled[:, 2].std() < 0.5  # divided by the standard deviation, rare values lie some 10 to 20 away
-    assert np.ptp(scaled[:, 2]) < 6
+    assert scaled[:, 2].std() < 0.8  # divided by the standard deviation, rare values lie some 10 to 20 away
+    assert np.ptp(scaled[:, 2]) < 7
 
 
 def test_small_values_among_rare_ones_are_no_bulk() -> None:

@@ -1,0 +1,85 @@
+"""The kernel of a fit, where its rows choose it: that of the least leave-one-out error of ridge regression on a sample.
+
+Each candidate has the penalty that is best for it (:func:`daskkern.training.penalty.least_error`). Few rows favour
+smooth kernels more than many rows do, and errors differ by chance: another kernel than the usual one is taken where its
+error is lower by more than a twentieth.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.backend.random import generator
+from daskkern.basis import uses_kernel
+from daskkern.data.rows import Fields, Rows, take
+from daskkern.errors import DataError
+from daskkern.kernels import AutoKernel, Kernel
+from daskkern.training.penalty import encoded, least_error, sample_rows
+from daskkern.training.prepare_parts import flat
+from daskkern.training.prepared import Clock
+from daskkern.training.settings import FitSettings
+from daskkern.training.sources import SourceInfo
+from daskkern.training.targets import Targets
+
+_MOST_ROWS = 1000
+_BETTER = 0.95
+_FLOOR = 1e-7
+_DRAW = 63
+
+
+def with_kernel(
+    settings: FitSettings, info: SourceInfo, rows: Rows, targets: Targets, sample: HostArray, clock: Clock
+) -> FitSettings:
+    """Return `settings` with a kernel whose parameters are numbers: its own, or the one that `rows` choose.
+
+    Parameters
+    ----------
+    settings : FitSettings
+    info : SourceInfo
+    rows : Rows
+        Training rows, scaled.
+    targets : Targets
+    sample : (m, d) array or CSR rows
+        Some of `rows`, whose median distance is the length scale.
+    clock : Clock
+        Told which kernel was chosen.
+    """
+    kernel = settings.kernel
+    if not isinstance(kernel, AutoKernel) or not uses_kernel(settings.basis):
+        return replace(settings, kernel=kernel.resolve(sample))
+    candidates = kernel.candidates(sample)
+    s = kernel_rows(info, rows.n_rows, targets.n_outputs, len(candidates), settings)
+    found, how = (
+        _least(candidates, rows, targets, s, settings.seed) if s else (candidates[0], "few rows, or a short fit")
+    )
+    clock.stage("kernel", f"{found!r} ({how})")
+    return replace(settings, kernel=found)
+
+
+def kernel_rows(info: SourceInfo, n: int, c: int, n_candidates: int, settings: FitSettings) -> int:
+    """Return how many of `n` rows a kernel is chosen on, for `c` outputs; 0 where that would cost too much."""
+    p = min(n, int(getattr(settings.basis, "n", n)))
+    return min(_MOST_ROWS, sample_rows(n, p, info, c, settings, n_candidates))
+
+
+def _least(candidates: tuple[Kernel, ...], rows: Rows, targets: Targets, s: int, seed: int) -> tuple[Kernel, str]:
+    """Return the candidate of the least error on `s` rows, and how it was found."""
+    chosen = np.sort(generator(seed, _DRAW).permutation(rows.n_rows)[:s]).astype(np.int64)
+    block = take(rows, chosen, Fields.X | Fields.y | Fields.weight)
+    assert block.X is not None
+    assert block.y is not None
+    X, y, weight = block.X.astype(np.float64), encoded(targets, block.y), flat(targets.weight(block))
+    best, usual = 0, None
+    least = np.inf
+    for k, kernel in enumerate(candidates):
+        gram = kernel.block(X, kernel.points(X, kernel.placement_for(X))).astype(np.float64)
+        if not np.isfinite(gram).all():
+            raise DataError("kernel values of sampled rows are not finite; scale the features, or name a kernel")
+        error = least_error(gram, y, weight, _FLOOR)
+        if error is None:
+            return candidates[0], f"{s} rows say nothing of it"
+        usual = error if usual is None else usual
+        if error < least and (k == 0 or error < _BETTER * usual):
+            best, least = k, error
+    return candidates[best], f"leave-one-out on {s:,} rows"
