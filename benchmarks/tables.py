@@ -2,10 +2,10 @@
 
     python benchmarks/tables.py FOLDER --out benchmarks/results-tables.json
 
-A quarter of each table's rows is held out, stratified by class, once for each seed. The table is ingested as it is, words
-and gaps included; then the model is fitted and predicts the held-out CSV with the encoding that it carries. `by_hand` is
-the same model on features that scikit-learn encoded and standardised, without a scaling of its own. Errors are shares of
-wrong labels, or of the variance that is not explained (1 - R2) where the target is a quantity.
+A quarter of each table's rows is held out, stratified by class, once for each seed. The table is ingested as it is,
+words and gaps included; then the model is fitted and predicts the held-out CSV with the encoding that it carries.
+`by_hand` is the same model on features that scikit-learn encoded and standardised, without a scaling of its own. Errors
+are shares of wrong labels, or of the variance that is not explained (1 - R2) where the target is a quantity.
 """
 
 import argparse
@@ -42,6 +42,7 @@ from daskkern.data.store import open_store
 from daskkern.training.raw_tables import rows_of
 
 TEST = 0.25
+_ROUNDING = 1e-9
 RAW, HAND = "daskkern", "by_hand"
 PEERS = ("svc", "gradient_boosting", "random_forest")
 GAPS = ("?", "")
@@ -114,7 +115,7 @@ def _peer(name: str, split: Split) -> float:
 
 
 def _fitted(split: Split, model: Any, *, standardised: bool) -> float:
-    """Return the error of `model` on words one-hot and gaps filled, and on standardised features where it needs them."""
+    """Return the error of `model` on encoded words and filled gaps, standardised where it needs that."""
     train, test = (rows.drop(columns=split.target) for rows in (split.train, split.test))
     words = [name for name in train if not pd.api.types.is_numeric_dtype(train[name])]
     numbers = [name for name in train if name not in words]
@@ -153,7 +154,7 @@ def measured(split: Split, names: Sequence[str], folder: Path) -> dict[str, Any]
 
 def summary(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the mean error over the seeds of each table, and of all tables in the last row."""
-    tables = list(dict.fromkeys(row["data"] for row in rows))
+    tables = dict.fromkeys(row["data"] for row in rows)
     found = [
         {
             "data": data,
@@ -170,7 +171,9 @@ def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     peers = [f"{name}_error" for name in names if name in PEERS]
     lines = [f"{'':12s}" + "".join(f"{name:>20s}" for name in names)]
     for row in rows:
-        above = f"{RAW}_error" in row and bool(peers) and row[f"{RAW}_error"] > min(row[name] for name in peers)
+        above = (
+            f"{RAW}_error" in row and bool(peers) and row[f"{RAW}_error"] > min(row[name] for name in peers) + _ROUNDING
+        )
         lines.append(f"{row['data']:12s}" + "".join(f"{row[f'{n}_error']:20.2%}" for n in names) + " *" * above)
     return "\n".join(lines)
 

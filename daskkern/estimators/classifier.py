@@ -40,7 +40,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     Parameters
     ----------
     kernel : Kernel, str or function of two tables of rows
-        Such as ``Laplacian(10.0)`` or ``"gaussian:median"``. "median" is the median distance between rows.
+        Such as ``Laplacian(10.0)`` or ``"gaussian:median"``. "median" is the median distance between rows. "auto" is
+        the Laplacian with it, or a smoother kernel where leave-one-out errors of sampled rows are lower by 3%.
     loss : str or Loss
         "squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic" or
         "multiclass_hinge". All but the last two are one-vs-rest for several classes. A parameter follows the name:
@@ -98,8 +99,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         "logistic" and "multinomial_logistic", whose probabilities accuracy says little of, and else accuracy.
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         How features are scaled, so that their units do not matter; the model remembers it, and applies it to whatever
-        it predicts. "auto" is "standard", but that features of two values are divided by half their distance, features
-        that are nearly always the same, or have very heavy tails, by a spread that these do not distort, and that
+        it predicts. "auto" is "standard", but that features of many values are logarithmic in their tails, unless
+        sampled rows are then predicted worse; that features of two values are divided by half their distance, features
+        that are nearly always the same, or have very heavy tails, by a spread that these do not distort; and that
         sparse rows are not centred. It leaves alone stores that were scaled at ingestion, and all rows where the
         kernel has a number in the units of the features, such as ``"gaussian:5"``; "always" scales these, too, and
         the number is in units of the scaled features. None takes features as they are.

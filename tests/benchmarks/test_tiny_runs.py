@@ -25,7 +25,7 @@ LONGER = (
     "collectives",
     "recovery",
 )
-HERE = ("time_to_error", "reproduce", "scaling", "regressions", "choices", "precision")
+HERE = ("time_to_error", "reproduce", "scaling", "regressions", "choices", "tables", "precision")
 
 
 @pytest.fixture(autouse=True)

@@ -57,7 +57,7 @@ def digits():
 
 def test_the_defaults_are_those_of_the_design():
     parameters = KernelClassifier().get_params()
-    assert parameters["kernel"] == "laplacian:median"
+    assert parameters["kernel"] == "auto"
     assert parameters["basis"] == "auto"
     assert parameters["scale"] == "auto"
     assert parameters["loss"] == "squared_hinge"

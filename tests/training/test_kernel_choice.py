@@ -1,0 +1,122 @@
+"""What the rows of a fit choose - the kernel, and whether features are bent - is good for them, and scale-free."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daskkern import KernelClassifier, KernelRegressor, load
+from daskkern.arrays import HostArray
+from daskkern.basis import Landmarks
+from daskkern.basis import Linear as LinearBasis
+from daskkern.errors import SpecError
+from daskkern.events import Event, StageFinished
+from daskkern.kernels import AutoKernel, Gaussian, Laplacian, Matern, from_spec, parse_kernel
+from daskkern.kernels import Linear as LinearKernel
+
+RNG = np.random.default_rng
+FIT: dict[str, Any] = {"max_epochs": 1, "device": "cpu"}
+
+
+def _smooth(n: int, seed: int = 0) -> tuple[HostArray, HostArray]:
+    X = RNG(seed).standard_normal((n, 3))
+    return X, np.sin(X[:, 0]) + X[:, 1] * np.cos(X[:, 2])
+
+
+def _rings(n: int) -> tuple[HostArray, HostArray]:
+    """Return two normal clouds, one wide and one narrow (Breiman's ringnorm): distances from the centre tell."""
+    rng, y = RNG(0), np.arange(n) % 2
+    return np.where(y[:, None] == 0, 2.0, 1.0) * rng.standard_normal((n, 20)) + 0.45 * y[:, None], y
+
+
+def _tails(n: int) -> tuple[HostArray, HostArray]:
+    """Return amounts of which the ratio to the median tells."""
+    rng = RNG(0)
+    X = np.exp(2 * rng.standard_normal((n, 6)))
+    return X, (np.log(X[:, :2]).sum(axis=1) > 0).astype(int)
+
+
+def test_a_smooth_function_gets_a_smooth_kernel_and_less_error() -> None:
+    X, y = _smooth(600)
+    X_new, y_new = _smooth(400, seed=1)
+    models = [KernelRegressor(kernel, random_state=0).fit(X, y) for kernel in ("auto", "laplacian:median")]
+    assert isinstance(models[0].model_.kernel, Gaussian | Matern)
+    errors = [float(np.mean((model.predict(X_new) - y_new) ** 2)) for model in models]
+    assert errors[0] < 0.8 * errors[1]
+
+
+@pytest.mark.parametrize("n", [2, 9, 300])
+def test_where_rows_say_nothing_it_is_the_laplacian_with_the_median_distance(n: int) -> None:
+    X, y = RNG(0).standard_normal((n, 4)), RNG(1).standard_normal(n)
+    model = KernelRegressor(**FIT).fit(X, y).model_
+    named = KernelRegressor("laplacian:median", **FIT).fit(X, y).model_
+    assert model.kernel == named.kernel
+    assert isinstance(model.kernel, Laplacian)
+    np.testing.assert_array_equal(model.coef, named.coef)
+
+
+def test_it_is_told_and_the_same_for_the_same_seed() -> None:
+    X, y = _smooth(300)
+    told: list[Event] = []
+    models = [KernelRegressor(random_state=3, callbacks=[told.append], **FIT).fit(X, y).model_ for _ in range(2)]
+    assert models[0].kernel == models[1].kernel
+    stages = [event.detail for event in told if isinstance(event, StageFinished) and event.stage == "kernel"]
+    assert len(stages) == 2
+    assert all("leave-one-out on 300 rows" in stage for stage in stages)
+
+
+@settings(max_examples=6, deadline=None)
+@given(exponents=st.lists(st.integers(-20, 20), min_size=3, max_size=3))
+def test_other_units_choose_the_same_and_predict_the_same(exponents: list[int]) -> None:
+    X, y = _smooth(200)
+    units = 2.0 ** np.array(exponents)
+    first, second = (KernelRegressor(**FIT, dtype="float64").fit(rows, y) for rows in (X, X * units))
+    assert type(first.model_.kernel) is type(second.model_.kernel)
+    np.testing.assert_allclose(second.predict(X * units), first.predict(X), rtol=1e-6, atol=1e-8)
+
+
+def test_sparse_rows_and_landmarks_choose_too() -> None:
+    X, y = _smooth(400)
+    sparse = KernelRegressor(basis=Landmarks(50), **FIT).fit(scipy.sparse.csr_array(X), y)
+    assert isinstance(sparse.model_.kernel, Gaussian | Matern)
+
+
+def test_the_word_is_read_and_written_alone() -> None:
+    assert parse_kernel(" Auto ") == AutoKernel() == from_spec(AutoKernel().spec())
+    for words in ("auto:2", "2*auto", "auto+linear"):
+        with pytest.raises(SpecError, match="unknown"):
+            parse_kernel(words)
+    with pytest.raises(SpecError, match="expected neither"):
+        AutoKernel(2.0)
+
+
+def test_a_plan_takes_it_for_the_laplacian() -> None:
+    X, _ = _smooth(50)
+    assert AutoKernel().resolve(X) == Laplacian("median").resolve(X)
+    assert not AutoKernel().has_units
+
+
+def test_features_with_tails_are_bent_and_the_model_on_disk_bends_them_too(tmp_path: Path) -> None:
+    X, y = _tails(500)
+    bent, plain = (KernelClassifier(scale=scale).fit(X[:300], y[:300]) for scale in ("auto", "standard"))
+    assert all(bent.model_.scaling.bend)
+    assert bent.score(X[300:], y[300:]) > plain.score(X[300:], y[300:]) + 0.05
+    bent.save(str(tmp_path / "model.zarr"))
+    loaded = load(str(tmp_path / "model.zarr"))
+    assert loaded.scaling == bent.model_.scaling
+    np.testing.assert_array_equal(loaded.decision_function(X[300:]), bent.decision_function(X[300:]))
+
+
+def test_where_bent_features_lose_they_stay_as_they_are() -> None:
+    X, y = _rings(600)
+    assert KernelClassifier(**FIT).fit(X, y).model_.scaling.bend == ()
+
+
+def test_a_linear_model_stays_linear_in_its_features() -> None:
+    X, y = _tails(300)
+    for settings_ in ({"basis": LinearBasis(), "solver": "sgd"}, {"kernel": LinearKernel()}):
+        assert KernelClassifier(**{**FIT, **settings_}).fit(X, y).model_.scaling.bend == ()
