@@ -54,7 +54,7 @@ class Targets:
         """Return encoded targets (m, c) for codes (m,) or values (m, t)."""
         if self.n_classes:
             codes = encode(self.loss, y, self.n_classes, self.dtype)
-            return codes if self.moved is not self.loss or self.constant is None else self._less(codes)
+            return self._less(codes) if self._moves_targets else codes
         assert self.shift is not None
         assert self.scale is not None
         return ((y - self.shift) / self.scale).astype(self.dtype)
@@ -62,9 +62,13 @@ class Targets:
     @property
     def moved(self) -> Loss:
         """The loss of what the columns add up to, before the constant is added; of least squares targets are moved."""
-        if self.constant is None or isinstance(self.loss, Squared):
+        if self.constant is None or self._moves_targets:
             return self.loss
         return with_constant(self.loss, self.constant)
+
+    @property
+    def _moves_targets(self) -> bool:
+        return self.constant is not None and isinstance(self.loss, Squared)
 
     def _less(self, codes: HostArray) -> HostArray:
         assert self.constant is not None

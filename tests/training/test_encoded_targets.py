@@ -45,6 +45,19 @@ def test_rows_that_weigh_the_same_have_no_weights() -> None:
     assert (targets.n_classes, targets.n_outputs) == (3, 3)
 
 
+@pytest.mark.parametrize("loss", [Logistic(), Squared()], ids=["logistic", "squared"])
+def test_batches_are_encoded_without_making_a_loss_for_each(loss: Loss, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = learn_targets(_rows(CODES), _settings(loss, class_intercept=True))
+    assert targets.constant is not None
+    moved = targets.moved
+    monkeypatch.setattr("daskkern.training.targets.with_constant", None)
+    scores = np.zeros((len(CODES), 3))
+    found = moved.gradient(scores, targets.encode(CODES))
+    np.testing.assert_allclose(
+        found, loss.gradient(targets.scores(scores), replace(targets, constant=None).encode(CODES))
+    )
+
+
 @laws
 @given(seed=st.integers(0, 999), scale=st.sampled_from([1e-6, 1.0, 1e6]), balanced=st.booleans())
 def test_weights_keep_their_ratios_and_have_mean_one(seed: int, scale: float, balanced: bool) -> None:
