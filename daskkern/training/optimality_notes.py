@@ -82,18 +82,22 @@ def optimality_note(found: Optimality, reason: str, digits: str, dtype: str) -> 
             "another solver"
         )
     fall = max(found.fall, found.sure) if found.is_exact else found.sure
-    still = (
-        f"the objective on {found.n_rows} training rows can still fall by {fall:.3g} from a loss of {found.loss:.3g}"
-    )
     if digits:
         wider = ", or take dtype float64" if dtype == "float32" else ""
-        return f"the fit is not at its minimum: {still}, because {dtype} holds too few digits: {digits}{wider}"
+        return (
+            f"the fit is not at its minimum: the objective on {found.n_rows} training rows can still fall by "
+            f"{fall:.3g} from a loss of {found.loss:.3g}, because {dtype} holds too few digits: {digits}{wider}"
+        )
     if reason == "converged":
         return (
-            f"the fit is not at its minimum: {still}, though the solver has converged: the rounding of {dtype} is in "
-            "the way; take a larger alpha, scaled features or dtype float64"
+            f"the fit is not at its minimum: the objective on {found.n_rows} training rows can still fall by "
+            f"{fall:.3g} from a loss of {found.loss:.3g}, though the solver has converged: the rounding of {dtype} is "
+            "in the way; take a larger alpha, scaled features or dtype float64"
         )
-    return f"the fit has not converged: {still}; raise {_limit(reason)}, or choose a solver that needs fewer epochs"
+    return (
+        f"the fit has not converged: the objective on {found.n_rows} training rows can still fall by {fall:.3g} from "
+        f"a loss of {found.loss:.3g}; raise {_limit(reason)}, or choose a solver that needs fewer epochs"
+    )
 
 
 def _limit(reason: str) -> str:
