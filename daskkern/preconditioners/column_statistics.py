@@ -7,11 +7,15 @@ import scipy.linalg
 
 from daskkern.arrays import HostArray
 from daskkern.errors import DataError
+from daskkern.preconditioners.stable_steps import StableSteps
 
 
 @dataclass(frozen=True)
-class ColumnStatistics:
+class ColumnStatistics(StableSteps):
     """Sizes of sampled rows phi(x) in the columns' coordinates, sample weights in.
+
+    Steps for the mean gradient of m rows are the largest that are stable in the mean (Ma, Bassily and Belkin, ICML
+    2018, theorem 4, halved).
 
     Attributes
     ----------
@@ -26,18 +30,6 @@ class ColumnStatistics:
     beta: float
     mean_square: float
     top: float
-
-    @property
-    def critical_batch(self) -> float:
-        """Rows of a batch beyond which steps grow no longer."""
-        return self.beta / self.top
-
-    def step_size(self, m: int, smoothness: float, alpha: float = 0.0) -> float:
-        """Return the step ``m / (L (beta + (m - 1) top) + m alpha)`` for the mean gradient of `m` rows.
-
-        The largest that is stable in the mean (Ma, Bassily and Belkin, ICML 2018, theorem 4, halved).
-        """
-        return m / (smoothness * (self.beta + (m - 1) * self.top) + m * alpha)
 
 
 def column_statistics(gram: HostArray, weight: HostArray | None) -> ColumnStatistics:

@@ -28,8 +28,8 @@ from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
 from daskkern.linalg import lazy_gram_sum, lazy_kernel_matrix, symmetric_eigen
 from daskkern.preconditioners.eigenpro import check_range
+from daskkern.preconditioners.stable_steps import StableSteps
 
-_SAFETY = 0.99
 _TOLERANCE = 1e-6
 _CHECKED_ROWS = 2000
 _STREAM = 45
@@ -41,7 +41,7 @@ GramPart = Callable[[HostArray], HostArray]
 
 
 @dataclass(frozen=True)
-class NystromState:
+class NystromState(StableSteps):
     """The immutable result of the set-up.
 
     Attributes
@@ -52,7 +52,7 @@ class NystromState:
     eigenvalues : (r,) float64
         Lam, descending.
     beta : float
-        Largest ``w psi(x)^T P psi(x)`` over sampled rows.
+        Largest ``w psi(x)^T P psi(x)`` over sampled rows, but for rare ones that are far larger.
     top : float
         Largest ``P_i l_i``.
     """
@@ -68,18 +68,6 @@ class NystromState:
         """A number of each eigenfeature, (r,), which another basis would not have."""
         drawn = generator(0, _STREAM).standard_normal(self.M.shape[:1]).astype(self.M.dtype)
         return np.asarray(drawn @ self.M)
-
-    @property
-    def critical_batch(self) -> float:
-        """``m* = beta / l_P``."""
-        return self.beta / self.top
-
-    def step_size(self, batch_size: int, smoothness: float, alpha: float = 0.0, step: str = "auto") -> float:
-        """Return ``m / (L (beta + (m - 1) l_P) + m alpha)`` times 0.99; for ``"paper"`` ``1 / (l_1 l_k)^(1/2)``."""
-        if step == "paper":
-            return 1.0 / self.top
-        m = batch_size
-        return _SAFETY * m / (smoothness * (self.beta + (m - 1) * self.top) + m * alpha)
 
     def part(self, ids: HostArray, dtype: str, xp: ModuleType = np) -> "NystromPart":
         """Return what a rank needs that holds the landmarks `ids`."""

@@ -1,11 +1,17 @@
-"""The step and the batch that follow from the largest square and eigenvalue of preconditioned rows."""
+"""The step and the batch that follow from the largest square and eigenvalue of rows, preconditioned or not.
+
+All methods whose steps are as long as sampled rows allow take them from here, and bound them by what the rows of each
+batch allow: see :mod:`daskkern.training.row_sizes` for what is known of these before a step.
+"""
+
+from math import inf
 
 _SAFETY = 0.99
 _OVERSHOOT = 1.5
 
 
 class StableSteps:
-    """What states of preconditioners share. `beta` is the largest square of a row, `top` the largest eigenvalue l_P."""
+    """What is measured on sampled rows: `beta`, the largest square of a row, and `top`, the largest eigenvalue l_P."""
 
     beta: float
     top: float
@@ -25,3 +31,18 @@ class StableSteps:
         m = batch_size
         usual = self.beta + (m - 1) * self.top
         return _SAFETY * m / (smoothness * max(usual, (usual + excess) / _OVERSHOOT) + m * alpha)
+
+    def share(self, batch_size: int, smoothness: float, alpha: float, excess: float) -> float:
+        """Return by what the gradient of a batch is multiplied where steps are the same for all: 1 without `excess`."""
+        if not excess:
+            return 1.0
+        allowed = self.step_size(batch_size, smoothness, alpha, excess)
+        return allowed / self.step_size(batch_size, smoothness, alpha)
+
+
+def longest_step(m: int, squares: float, smoothness: float) -> float:
+    """Return the longest step along the mean gradient of `m` rows whose squares ``w |phi(x)|^2`` are `squares` in all.
+
+    It is 1.5 over the largest curvature that these can have.
+    """
+    return _OVERSHOOT * m / (smoothness * squares) if squares > 0 else inf

@@ -98,7 +98,10 @@ class AdaGrad(Solver[AdaGradRun]):
     def step(self, problem: Problem, state: AdaGradRun, batch: Batch, comm: Communicator) -> tuple[AdaGradRun, float]:
         scores = comm.allreduce(partial_scores(problem, batch, state.w))
         loss, slope = loss_and_gradient(problem, scores.astype(problem.dtype), batch)
-        g = pull(problem, batch, slope) * (1 / batch.size)
+        setup: ColumnSetup = problem.extra
+        # What a batch has beyond the usual would shorten all later steps, too.
+        share = setup.statistics.share(batch.size, smoothness_of(problem.loss), problem.alpha, batch.excess)
+        g = pull(problem, batch, slope) * (share / batch.size)
         if problem.alpha:
             g += float(problem.alpha) * state.w
         length = state.length or self._length(problem, batch, g, comm)

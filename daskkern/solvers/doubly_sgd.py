@@ -28,6 +28,7 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Drawn
+from daskkern.preconditioners import longest_step
 from daskkern.solvers.base import Batch, Problem, Solver, loss_and_gradient, smoothness_of
 from daskkern.solvers.columns import ColumnSetup, needed_rows, partial_scores
 from daskkern.solvers.snapshot import Shard, Snapshot
@@ -73,9 +74,13 @@ class DoublySGD(Solver[DoublyRun]):
         return DoublyRun(problem.part.namespace.zeros(shape, problem.dtype), 1.0, 0)
 
     def step(self, problem: Problem, state: DoublyRun, batch: Batch, comm: Communicator) -> tuple[DoublyRun, float]:
+        setup: ColumnSetup = problem.extra
         scores = comm.allreduce(partial_scores(problem, batch, state.v)) * state.scale
         loss, g = loss_and_gradient(problem, scores.astype(problem.dtype), batch)
         gamma = self.step_size(problem, state.step + 1)
+        if batch.excess:
+            squares = batch.size * setup.statistics.beta + batch.excess
+            gamma = min(gamma, longest_step(batch.size, squares, smoothness_of(problem.loss)))
         scale = state.scale * (1 - gamma * problem.alpha)
         v = state.v * scale if scale < _LEAST_SCALE else state.v.copy()
         scale = 1.0 if scale < _LEAST_SCALE else scale

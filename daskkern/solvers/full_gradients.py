@@ -25,7 +25,7 @@ class FullGradientRun:
 
     `w` (p_r, c) are the coefficients. `other` are those that gradients are compared with, and `gradient` what was known
     of the gradient there; in the pass for the full gradient it grows. `sweep` passes of this epoch are behind. `norm`
-    is that of the last full gradient, or -1.
+    is that of the last full gradient, or -1. `excess` is the largest of a batch so far.
     """
 
     w: Array
@@ -33,6 +33,7 @@ class FullGradientRun:
     gradient: Array
     sweep: int = 0
     norm: float = -1.0
+    excess: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,10 @@ class FullGradients(Solver[FullGradientRun]):
         self, problem: Problem, state: FullGradientRun, batch: Batch, comm: Communicator
     ) -> tuple[FullGradientRun, float]:
         setup: ColumnSetup = problem.extra
-        eta = self.theta * setup.statistics.step_size(batch.size, smoothness_of(problem.loss), problem.alpha)
+        # A step along the full gradient goes for the rows of every batch, so that all are as long as each allows.
+        state = replace(state, excess=max(state.excess, batch.excess))
+        smoothness = smoothness_of(problem.loss)
+        eta = self.theta * setup.statistics.step_size(batch.size, smoothness, problem.alpha, state.excess)
         if state.sweep:
             run, loss = self._lean(problem, state, batch, eta, comm)
         else:
@@ -137,9 +141,12 @@ class FullGradients(Solver[FullGradientRun]):
     def snapshot(self, problem: Problem, state: FullGradientRun) -> Snapshot:
         ids = problem.part.columns.ids
         shards = {name: Shard(ids, getattr(state, name)) for name in ("w", "other", "gradient")}
-        return Snapshot(shards, numbers={"sweep": state.sweep, "norm": state.norm})
+        return Snapshot(shards, numbers={"sweep": state.sweep, "norm": state.norm, "excess": state.excess})
 
     def restore(self, problem: Problem, saved: Snapshot) -> FullGradientRun:
         fresh, ids = self.init(problem, SerialCommunicator()), problem.part.columns.ids
         w, other, gradient = (restored(saved.rows(name, ids), fresh.w) for name in ("w", "other", "gradient"))
-        return FullGradientRun(w, other, gradient, int(saved.numbers["sweep"]), saved.numbers["norm"])
+        numbers = saved.numbers
+        return FullGradientRun(
+            w, other, gradient, int(numbers["sweep"]), numbers["norm"], float(numbers.get("excess", 0.0))
+        )

@@ -123,8 +123,8 @@ class Norma(Solver[NormaRun]):
         rows = sequence_of(problem, batch, state.coef, comm)
         loss, t = rows.loss(problem.loss), state.t
         for i in range(batch.size):
-            eta = self.step_size(problem, t + i)
             row = slice(i, i + 1)
+            eta = min(self.step_size(problem, t + i), rows.longest_step(problem.loss, row))
             rows.step(row, 1 - eta * problem.alpha, rows.gradient(problem.loss, row) * -eta)
         local, here = problem.extra.rows.find(batch.positions)
         young, xp = state.young * rows.shrunk, namespace_of(state.young)

@@ -110,8 +110,9 @@ class NystromSGD(Solver[NystromRun]):
 
     def step(self, problem: Problem, state: NystromRun, batch: Batch, comm: Communicator) -> tuple[NystromRun, float]:
         setup: NystromSetup = problem.extra
-        smoothness = smoothness_of(problem.loss)
-        eta = setup.state.step_size(batch.size, smoothness, problem.alpha, self.step_rule)
+        spectrum, smoothness = setup.state, smoothness_of(problem.loss)
+        eta = spectrum.step_size(batch.size, smoothness, problem.alpha, batch.excess)
+        eta = 1 / spectrum.top if self.step_rule == "paper" else eta
         eta *= decay(problem.loss, state.step, problem.batches_per_epoch)
         take = _streamed if setup.features is None else _stored
         w, A, loss = take(problem, setup, state, batch, eta, comm, self.step_rule == "auto")

@@ -24,7 +24,7 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import slices
 from daskkern.errors import DataError, SpecError
-from daskkern.losses import Hinge, Loss
+from daskkern.losses import Hinge, Loss, Smooth
 from daskkern.solvers.base import Batch, Problem, Solver, is_whole
 from daskkern.solvers.iterate import Averaging, Iterate, check_averaging
 from daskkern.solvers.row_by_row import Sequence, applied, sequence_of, steps_ahead
@@ -104,10 +104,13 @@ class Pegasos(Solver[PegasosRun]):
     def step(self, problem: Problem, state: PegasosRun, batch: Batch, comm: Communicator) -> tuple[PegasosRun, float]:
         rows = sequence_of(problem, batch, state.iterate.v, comm, state.iterate.scale)
         loss, t, square, ahead = rows.loss(problem.loss), state.t, state.square, self.steps_ahead(problem)
+        bounded = isinstance(problem.loss, Smooth) and isinstance(self.ahead, str)
         for group in slices(batch.size, self.rows):
             t += 1
             shrink, size = 1 - 1 / (t + ahead), group.stop - group.start
-            delta = rows.gradient(problem.loss, group) * (-1 / (problem.alpha * (t + ahead) * size))
+            eta = 1 / (problem.alpha * (t + ahead))
+            eta = min(eta, rows.longest_step(problem.loss, group)) if bounded else eta
+            delta = rows.gradient(problem.loss, group) * (-eta / size)
             if self.project:
                 square = _square_after(rows, group, shrink, delta, square, joint=problem.loss.joint)
             rows.step(group, shrink, delta)

@@ -13,7 +13,8 @@ from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.losses import Loss, Smooth
-from daskkern.solvers.base import Batch, Problem
+from daskkern.preconditioners import longest_step
+from daskkern.solvers.base import Batch, Problem, smoothness_of
 from daskkern.solvers.columns import ColumnSetup, changes, partial_gram, partial_scores
 from daskkern.solvers.iterate import Iterate
 
@@ -52,6 +53,12 @@ class Sequence:
         """Return g of some of the rows, weights inside."""
         g: FloatArray = loss.gradient(self.scores[rows], self.y[rows])
         return g if self.weight is None else g * self.weight[rows]
+
+    def longest_step(self, loss: Loss, rows: slice) -> float:
+        """Return the longest step along the mean gradient of some of the rows that keeps near their targets."""
+        squares = self.gram.diagonal()[rows]
+        total = float((squares if self.weight is None else squares * self.weight[rows, 0]).sum())
+        return longest_step(rows.stop - rows.start, total, smoothness_of(loss))
 
     def step(self, rows: slice, shrink: float, delta: FloatArray) -> None:
         """Make the model ``shrink f + sum_i k(x_i, .) delta_i`` over `rows`."""

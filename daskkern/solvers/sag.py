@@ -140,9 +140,10 @@ class SAG(Solver[SAGRun]):
         squares = numbers.weight[:, 0] * numbers.gram.diagonal()
         state = replace(state, largest=max(state.largest, float(squares.max())))
         rows, kappa = self._rows(state, squares, setup)
+        mean = max(setup.statistics.mean_square, float(squares.mean()))
         sweep = _Sweep.over(numbers, problem.loss, problem.alpha, setup.n_rows, state)
         for i in rows:
-            sweep.visit(i, kappa[i], self._eta(problem, sweep, i))
+            sweep.visit(i, kappa[i], self._eta(problem, sweep, i, mean))
         local, here = setup.rows.find(batch.positions)
         state.g[local] = numbers.kept[here]
         xp, c = namespace_of(state.v), problem.n_outputs
@@ -173,8 +174,8 @@ class SAG(Solver[SAGRun]):
         unequal = largest > _UNEQUAL * setup.statistics.mean_square
         return self.order == "lipschitz" or (self.order == "auto" and unequal)
 
-    def _eta(self, problem: Problem, sweep: "_Sweep", i: int) -> float:
-        """Return the step for row `i`."""
+    def _eta(self, problem: Problem, sweep: "_Sweep", i: int, mean: float) -> float:
+        """Return the step for row `i` of a batch; `mean` is that of ``w |x|^2``, of the batch if it has more."""
         setup: ColumnSetup = problem.extra
         if self.steps == "line_search":
             smoothness = sweep.search(i)
@@ -182,7 +183,8 @@ class SAG(Solver[SAGRun]):
             smoothness = smoothness_of(problem.loss) * sweep.largest
             if self._by_size(sweep.largest, setup) and sweep.seen >= setup.n_rows:
                 # No row is drawn with less than half its share, so that L / (n p) is at most twice the mean.
-                smoothness = min(smoothness, 2 * smoothness_of(problem.loss) * setup.statistics.mean_square)
+                # A row waits an epoch for its visits, in which n steps follow its slope of before: eta w |x|^2 <= 1.
+                smoothness = max(smoothness / 3, min(smoothness, 2 * smoothness_of(problem.loss) * mean))
         L = smoothness + problem.alpha
         return 1 / (3 * L) if self.method == "saga" else 1 / (16 * L)
 

@@ -47,12 +47,15 @@ class SGDRun:
         With growing batches, the sum of the gradients since the last step, in coefficients.
     rows : int
         How many rows that sum is over.
+    excess : float
+        Of these rows: see :class:`daskkern.solvers.Batch`.
     """
 
     iterate: Iterate
     batches: int = 0
     gradient: Array | None = None
     rows: int = 0
+    excess: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -121,19 +124,28 @@ class SGD(Solver[SGDRun]):
         epoch, number = divmod(state.batches, problem.batches_per_epoch)
         span, batches = self.span(epoch), state.batches + 1
         if span == 1:
-            eta = self.step_size(problem, batch.size, run.step)
+            eta = self.step_size(problem, batch.size, run.step, batch.excess)
             run = run.shrink(1 - eta * problem.alpha).add(*changes(problem, batch, g * (-eta / batch.size))).passed()
             return SGDRun(run.fold() if batch.last else run, batches), loss
         gradient = run.v * 0 if state.gradient is None else state.gradient
         gradient, rows = descend(problem, batch, gradient, g), state.rows + batch.size
+        excess = state.excess + batch.excess
         if (number + 1) % span and not batch.last:
-            return SGDRun(run, batches, gradient, rows), loss
-        eta = self.step_size(problem, rows, run.step)
+            return SGDRun(run, batches, gradient, rows, excess), loss
+        eta = self.step_size(problem, rows, run.step, excess)
         run = run.shrink(1 - eta * problem.alpha).add(slice(None), gradient * (-eta / rows)).passed()
         return SGDRun(run.fold() if batch.last else run, batches), loss
 
-    def step_size(self, problem: Problem, m: int, t: int) -> float:
-        """Return the step after `t` others for `m` rows."""
+    def step_size(self, problem: Problem, m: int, t: int, excess: float = 0.0) -> float:
+        """Return the step after `t` others for `m` rows with this excess."""
+        scheduled = self._scheduled(problem, m, t)
+        if not excess:
+            return scheduled
+        setup: ColumnSetup = problem.extra
+        allowed = setup.statistics.step_size(m, smoothness_of(problem.loss), problem.alpha, excess)
+        return min(scheduled, self.theta * allowed)
+
+    def _scheduled(self, problem: Problem, m: int, t: int) -> float:
         setup: ColumnSetup = problem.extra
         smoothness, alpha = smoothness_of(problem.loss), problem.alpha
         longest = self.theta * setup.statistics.step_size(m, smoothness, alpha)
@@ -157,7 +169,7 @@ class SGD(Solver[SGDRun]):
         shards = state.iterate.shards(ids)
         if state.gradient is not None:
             shards["gradient"] = Shard(ids, state.gradient)
-        return Snapshot(shards, numbers={**state.iterate.numbers(), "batches": state.batches, "rows": state.rows})
+        return Snapshot(shards, numbers={**state.iterate.numbers(), **_counts(state)})
 
     def restore(self, problem: Problem, saved: Snapshot) -> SGDRun:
         fresh = self.init(problem, SerialCommunicator())
@@ -165,4 +177,9 @@ class SGD(Solver[SGDRun]):
         state = SGDRun(fresh.iterate.restored(saved, ids, xp), int(saved.numbers["batches"]))
         if "gradient" not in saved.shards:
             return state
-        return replace(state, gradient=xp.asarray(saved.rows("gradient", ids)), rows=int(saved.numbers["rows"]))
+        rows, excess = int(saved.numbers["rows"]), float(saved.numbers.get("excess", 0.0))
+        return replace(state, gradient=xp.asarray(saved.rows("gradient", ids)), rows=rows, excess=excess)
+
+
+def _counts(state: SGDRun) -> dict[str, float]:
+    return {"batches": state.batches, "rows": state.rows, "excess": state.excess}

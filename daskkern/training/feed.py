@@ -79,7 +79,7 @@ class Feed:
         keeps, anew = memory.keeps_rows and not self._stored, self.plan.anew
         self._batches: dict[int, Batch] | None = {} if keeps and not anew else None
         self._kept_rows = KeptRows(self._rows) if keeps and anew else None
-        self.extremes = Extremes(None if self._stored else prepared.sizes)
+        self.extremes = Extremes(prepared.sizes)
         self._memory: Array | None = None
         self._told = False
 
@@ -171,7 +171,8 @@ class Feed:
         assert block.y is not None
         sampling = self._prepared.sampling
         weight = targets.weight(block) if sampling is None else sampling.weight(block)
-        excess = self.extremes.meet(item.index, block.X, weight, item.positions if sampling is None else None)
+        rows = None if self._stored else block.X
+        excess = self.extremes.meet(item.index, rows, weight, item.positions if sampling is None else None)
         return (item, excess), self._uploads.begin(block.X, targets.encode(block.y), weight)
 
     def _batch(self, item: data_batches.Batch, excess: float, arrived: Arrived, last: bool) -> Batch:

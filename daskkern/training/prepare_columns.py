@@ -15,6 +15,7 @@ from daskkern.basis import (
     NystromFeatures,
     RandomFeatures,
 )
+from daskkern.data.csr import FeatureRows
 from daskkern.data.rows import Rows, take
 from daskkern.errors import DataError, SpecError
 from daskkern.features import random_columns
@@ -90,7 +91,10 @@ def prepare_columns(
         sample = np.sort(generator(settings.seed, _SAMPLED).permutation(rows.n_rows)[:SUBSAMPLE])
         known = everything or drawn_plan is not None or solver.moves
         asked = settings.kernel if known else kernel
-        state = sampled_statistics(rows, targets, asked, points, sample, known, settings.device)
+        X, weight = features_at(rows, sample), flat(targets.weight(take(rows, sample, TARGETS)))
+        sizes, ordinary = RowSizes.measured(settings, X, weight)
+        weight = None if weight is None else weight[ordinary]
+        state = sampled_statistics(X[ordinary], weight, asked, points, known, settings.device)
         clock.stage(
             "sizes",
             f"largest square {state.beta:.3g}, largest eigenvalue {state.top:.3g}, "
@@ -165,17 +169,9 @@ def _nystrom_columns(chosen: LandmarkSet, settings: FitSettings) -> tuple[Kernel
 
 
 def sampled_statistics(
-    rows: Rows,
-    targets: Targets,
-    kernel: Kernel,
-    points: HostArray,
-    sample: IntArray,
-    everything: bool,
-    device: str = "cpu",
+    X: FeatureRows, weight: HostArray | None, kernel: Kernel, points: HostArray, everything: bool, device: str = "cpu"
 ) -> ColumnStatistics:
-    """Return the sizes of the rows numbered `sample` in the columns' coordinates."""
-    X = features_at(rows, sample)
-    weight = flat(targets.weight(take(rows, sample, TARGETS)))
+    """Return the sizes of rows X (s, d) that count `weight` (s,) in the columns' coordinates."""
     if everything:
         return column_statistics(kernel.block(X, X), weight)
     return column_statistics(gram_of(blocks_of(kernel, points, X, device)), weight)

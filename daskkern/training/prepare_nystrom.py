@@ -16,6 +16,7 @@ from daskkern.preconditioners import nystrom_state
 from daskkern.solvers import NystromSGD
 from daskkern.training.prepare_parts import batch_plan, held_out_rows, placement_of, present
 from daskkern.training.prepared import Clock, Prepared, training_rows
+from daskkern.training.row_sizes import RowSizes
 from daskkern.training.sampling import Sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
@@ -38,6 +39,7 @@ def prepare_nystrom(
     assert isinstance(settings.solver, NystromSGD)
     Z, n = chosen.points, rows.n_rows
     block_H, weight_H = held_out_rows(rows, settings, targets, sampling, np.zeros(0, np.int64))
+    sizes, ordinary = RowSizes.measured(settings, present(block_H), weight_H)
     directions = settings.solver.n_directions
     blocks = -(-n // _GRAM_ROWS)
     shares = slices(n, -(-blocks // (settings.virtual_shards or _gram_tasks())) * _GRAM_ROWS)
@@ -49,8 +51,8 @@ def prepare_nystrom(
             for part in shares
         ],
         n,
-        present(block_H),
-        weight_H,
+        present(block_H)[ordinary],
+        None if weight_H is None else weight_H[ordinary],
         None if directions == "auto" else int(directions),
         settings.device,
     )
@@ -66,7 +68,9 @@ def prepare_nystrom(
     )
     own = Z if chosen.indices is None else None
     stages = tuple(clock.stages)
-    return Prepared(basis, chosen.indices, own, Z[:0], state, targets, plan, 1, validation, stages, sampling)
+    return Prepared(
+        basis, chosen.indices, own, Z[:0], state, targets, plan, 1, validation, stages, sampling, sizes=sizes
+    )
 
 
 def _gram_tasks() -> int:

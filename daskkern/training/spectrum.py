@@ -35,8 +35,8 @@ def spectrum_of(prepared: Prepared, settings: FitSettings) -> SpectrumFound | No
     else:
         return None
     if isinstance(state, NystromState):
-        rule = solver.step_rule if isinstance(solver, NystromSGD) else "auto"
-        step = state.step_size(batch, smoothness, alpha, rule)
+        paper = isinstance(solver, NystromSGD) and solver.step_rule == "paper"
+        step = 1 / state.top if paper else state.step_size(batch, smoothness, alpha)
     else:
         scale = solver.step_scale if isinstance(solver, EigenPro) else 1.0
         step = scale * state.step_size(batch, smoothness, alpha)

@@ -149,7 +149,6 @@ def test_the_step_is_the_formula_just_below_its_limit(m: int, smoothness: float,
     for state in (eigenpro, nystrom):
         assert state.step_size(m, smoothness, alpha) == pytest.approx(0.99 * limit)
         assert state.critical_batch == pytest.approx(20)
-    assert nystrom.step_size(m, smoothness, alpha, "paper") == pytest.approx(10)
 
 
 def test_parts_of_the_ranks_add_up_to_the_whole() -> None:

@@ -58,9 +58,9 @@ def _sequential(fit: Fit, epochs: int) -> HostArray:
             largest = max(largest, squares[at].max())
             run = SAGRun(w, w, table, step, seen, largest, 0.0)
             rows, kappa = solver._rows(run, squares[at], setup)
-            smooth = (
-                largest if seen < n or solver.order != "lipschitz" else min(largest, 2 * fit.prepared.state.mean_square)
-            )
+            mean = max(fit.prepared.state.mean_square, squares[at].mean())
+            smooth = max(largest / 3, min(largest, 2 * mean))
+            smooth = largest if seen < n or solver.order != "lipschitz" else smooth
             eta = 1 / ((3 if solver.method == "saga" else 16) * (loss.smoothness * smooth + ALPHA))
             for k in rows:
                 i = at[k]

@@ -10,7 +10,8 @@ from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeature
 from daskkern.errors import DivergenceError
 from daskkern.kernels import Gaussian, Polynomial
 from daskkern.losses import Squared
-from daskkern.solvers import EigenPro, Solver
+from daskkern.preconditioners import ColumnStatistics, longest_step
+from daskkern.solvers import SAG, SARAH, SGD, SVRG, AdaGrad, EigenPro, Norma, NystromSGD, Solver
 from daskkern.training.row_sizes import Extremes, RowSizes, bent_by_many
 from daskkern.training.settings import FitSettings
 
@@ -61,6 +62,46 @@ def test_heavy_rows_with_every_form_of_a_preconditioner(solver: str | Solver[obj
     X, y, rng = _data(1, 1500)
     model = _model(solver, basis).fit(X, y, sample_weight=_weights(rng, 1000.0, 1500))
     assert r2_score(y, model.predict(X)) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("solver", "basis"),
+    [
+        (SGD(), RandomFeatures(150)),
+        (SGD(growth=2.0), RandomFeatures(150)),
+        (SGD(), AllRows()),
+        (SGD(), Linear()),
+        (AdaGrad(), RandomFeatures(150)),
+        (SVRG(), RandomFeatures(150)),
+        (SARAH(), RandomFeatures(150)),
+        (SAG(), RandomFeatures(150)),
+        (Norma("constant"), AllRows()),
+        (NystromSGD(mode="streamed"), Landmarks(150)),
+        (NystromSGD(mode="stored"), Landmarks(150)),
+    ],
+    ids=lambda part: f"{part.name}",
+)
+@pytest.mark.parametrize("seed", [3, 5])
+def test_heavy_rows_that_were_sampled_or_not_leave_every_method_its_model(
+    solver: Solver[object], basis: BasisSpec, seed: int
+) -> None:
+    """Whether a heavy row is among those that steps are measured on is chance, and must not decide on the fit."""
+    X, y, rng = _data(seed)
+    plain = _model(solver, basis, alpha=1e-5, random_state=seed).fit(X, y)
+    model = _model(solver, basis, alpha=1e-5, random_state=seed).fit(X, y, sample_weight=_weights(rng, 300.0))
+    assert r2_score(y, model.predict(X)) > r2_score(y, plain.predict(X)) - 0.1
+    assert model.best_epoch_ == model.n_iter_
+
+
+def test_the_longest_step_of_few_rows_is_bounded_by_their_own_squares() -> None:
+    statistics = ColumnStatistics(2.0, 1.0, 0.1)
+    assert statistics.share(10, 1.0, 0.0, 0.0) == 1
+    for excess in (3.0, 300.0):
+        usual = 2.0 + 9 * 0.1
+        expected = min(1.0, 1.5 * usual / (usual + excess))
+        assert statistics.share(10, 1.0, 0.0, excess) == pytest.approx(expected)
+    assert longest_step(4, 8.0, 0.5) == 1.5 * 4 / (0.5 * 8.0)
+    assert longest_step(4, 0.0, 0.5) == np.inf
 
 
 @pytest.mark.parametrize("keep_blocks", ["never", "memory"])
