@@ -130,6 +130,7 @@ def _poison(path):
         (lambda path: _attributes(path, classes={"kind": "int", "labels": [1, 2]}), "outputs for 2 classes"),
         (lambda path: _attributes(path, classes={"kind": "eval", "labels": ["a"]}), "classes"),
         (lambda path: _attributes(path, scaling={"kind": "standard", "shift": [1], "scale": [1]}), "scaling"),
+        (lambda path: _attributes(path, scaling={"kind": "auto", "shift": [1], "scale": [1], "bend": [-1]}), "bends"),
         (_remove_chunk, "missing"),
         (_poison, "NaN"),
     ],
