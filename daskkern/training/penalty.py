@@ -22,6 +22,7 @@ from daskkern.backend.random import generator
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear
 from daskkern.data.rows import Rows, take
 from daskkern.errors import DataError
+from daskkern.kernels import AutoKernel
 from daskkern.linalg.symmetric import symmetric_eigen
 from daskkern.losses import Squared, encode
 from daskkern.preconditioners import gram_of
@@ -87,8 +88,12 @@ def sample_rows(n: int, p: int, info: SourceInfo, c: int, settings: FitSettings,
 
 
 def penalty_bytes(n: int, p: int, c: int, width: int, info: SourceInfo, settings: FitSettings) -> int:
-    """Return the bytes of choosing a penalty: square matrices in float64, and sampled rows of `width` numbers."""
-    s = sample_rows(n, p, info, c, settings) if settings.chooses_alpha else 0
+    """Return the bytes of choosing a penalty, or a kernel on as many rows at most.
+
+    Square matrices in float64, and sampled rows of `width` numbers.
+    """
+    chooses = settings.chooses_alpha or isinstance(settings.kernel, AutoKernel)
+    s = sample_rows(n, p, info, c, settings) if chooses else 0
     return 8 * s * (_MATRICES * s + 5 * width + 4 * c)
 
 
