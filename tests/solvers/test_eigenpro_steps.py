@@ -239,8 +239,8 @@ def test_with_centres_the_mean_is_over_projected_models() -> None:
     problem = toy(Squared(), epochs=3)
     steps = [2, 4, 6, 8, 10, 12]
     iterates = [train(eigenpro(problem, LAST, centres=35, window=2), steps=k) for k in steps]
-    averaged = train(eigenpro(problem, EigenPro(averaging=0.5), centres=35, window=2))
-    np.testing.assert_allclose(averaged, np.mean(iterates[2:], axis=0), rtol=1e-9, atol=1e-12)
+    averaged = train(eigenpro(problem, EigenPro(averaging=1 / 3), centres=35, window=2))
+    np.testing.assert_allclose(averaged, np.mean(iterates[3:], axis=0), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
