@@ -234,13 +234,13 @@ def squared_norms(X: Array) -> Array:
 
 
 def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:
-    """Return the median of `Z` when distances of ``transform(Z)`` would lose digits without subtracting it, else None.
+    """Return the mean of `Z` when distances of ``transform(Z)`` would lose digits without subtracting it, else None.
 
-    ``|x|^2 + |z|^2 - 2 x.z`` cancels when rows are far from the origin: only then, when both |mean|^2 and |median|^2
-    exceed 100 times the median squared distance, is centring worth its own rounding. The mean alone may be far off
-    for a single row, and to move all others there would cost them their digits. The median of integer data is
-    rounded to integers, so that equal rows stay equal and exact. Sparse rows are never shifted: they would become
-    dense.
+    ``|x|^2 + |z|^2 - 2 x.z`` cancels when rows are far from the origin: only then, when |mean|^2 exceeds 100
+    times the median squared distance, is centring worth its own rounding. Where the mean is as far from the median, as
+    a single row can make it, the median takes its place: to move all others to such a mean would cost them their
+    digits. The mean of integer data is rounded to integers, so that equal rows stay equal and exact. Sparse rows are
+    never shifted: they would become dense.
     """
     if is_sparse(Z):
         return None
@@ -248,12 +248,19 @@ def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:
     sample = Z[:: max(1, Z.shape[0] // _SHIFT_SAMPLE)][:_SHIFT_SAMPLE].astype(xp.float64)
     if sample.shape[0] < 2:
         return None
-    gaps = squared_norms(transform(sample - xp.roll(sample, 1, axis=0)))
-    near = _SHIFT_RATIO * float(xp.median(gaps))
-    for middle in (xp.mean, xp.median):
-        shift = middle(sample, axis=0)
-        if float(squared_norms(transform(shift[None]))[0]) <= near:
-            return None
+    near = _SHIFT_RATIO * float(xp.median(squared_norms(transform(sample - xp.roll(sample, 1, axis=0)))))
+
+    def is_far(point: Array) -> bool:
+        return float(squared_norms(transform(point[None]))[0]) > near
+
+    shift = sample.mean(axis=0)
+    if not is_far(shift):
+        return None
+    median = xp.median(sample, axis=0)
+    if is_far(shift - median):
+        shift = median
+    if not is_far(shift):
+        return None
     if bool(xp.all(sample == xp.rint(sample))):
         shift = xp.rint(shift)
     return shift.astype(Z.dtype)
