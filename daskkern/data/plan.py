@@ -229,8 +229,8 @@ def _dealt(plan: BatchPlan, *draw: int) -> IntArray:
 
 
 def fair_chunk_rows(row_bytes: int) -> int:
-    """Return the rows of chunks for rows in memory: 4096, fewer where a window would hold less than 16 of them."""
-    return max(1, min(_MOST_CHUNK_ROWS, DEFAULT_WINDOW_BYTES // LEAST_STRETCHES // row_bytes))
+    """Return the rows of chunks for rows in memory: 4096, fewer where a window would hold less than 128 of them."""
+    return max(1, min(_MOST_CHUNK_ROWS, DEFAULT_WINDOW_BYTES // STRETCHES // row_bytes))
 
 
 def _divided(chunk_rows: int, most: int) -> int:

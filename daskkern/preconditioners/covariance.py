@@ -60,6 +60,11 @@ class CovarianceState(StableSteps):
     beta: float
     top: float
 
+    def gram(self, columns: FeatureBlocks) -> FloatArray:
+        """Return ``phi(x)^T P phi(x')`` of rows among themselves, (m, m), from their features."""
+        across = _projected(columns, self.vectors)
+        return gram_of(columns) - (across * self.damping) @ across.T
+
     def part(self, ids: HostArray, dtype: str, xp: ModuleType = np) -> "CovariancePart":
         """Return what a rank needs that holds the features `ids`. Copies its rows of E."""
         return CovariancePart(
@@ -124,9 +129,7 @@ def covariance_state(
     vectors = _spread(n_columns, inside, directions)
     E = vectors.astype(dtype)
     here = (np.diag(gram) - _projected(inside, E) ** 2 @ damping) * counts
-    reach = gram_of(outside)
-    across = _projected(outside, E)
-    reach -= (across * damping) @ across.T
+    reach = CovarianceState(E, damping, values, 0.0, 0.0).gram(outside)
     if w_H is not None:
         reach *= np.sqrt(w_H)[:, None] * np.sqrt(w_H)
     beta = max([float(here.max()), *reach.diagonal().tolist()])

@@ -94,6 +94,12 @@ class EigenProState(StableSteps):
     beta: float
     top: float
 
+    def gram(self, kernel: Kernel, X_S: HostArray, X: HostArray) -> FloatArray:
+        """Return the preconditioned kernel ``k_P`` of rows X (m, d) among themselves, (m, m); `X_S` (s, d) is S."""
+        projected = kernel.block(X, X_S).astype(np.float64) @ self.vectors
+        made: FloatArray = kernel.block(X, X).astype(np.float64) - (projected * self.damping) @ projected.T
+        return made
+
     def part(self, ids: HostArray, dtype: str, xp: ModuleType = np) -> "EigenProPart":
         """Return what a rank needs that holds the rows `ids` (numbers in S, ascending) of the subsample."""
         return EigenProPart(

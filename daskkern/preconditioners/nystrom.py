@@ -69,6 +69,12 @@ class NystromState(StableSteps):
         drawn = generator(0, _STREAM).standard_normal(self.M.shape[:1]).astype(self.M.dtype)
         return np.asarray(drawn @ self.M)
 
+    def gram(self, kernel: Kernel, Z: HostArray, X: HostArray) -> FloatArray:
+        """Return ``psi(x)^T P psi(x')`` of rows X (m, d) among themselves, (m, m); `Z` (p, d) are the landmarks."""
+        psi = (kernel.block(X, Z) @ self.M).astype(np.float64)
+        made: FloatArray = (psi * self.conditioner) @ psi.T
+        return made
+
     def part(self, ids: HostArray, dtype: str, xp: ModuleType = np) -> "NystromPart":
         """Return what a rank needs that holds the landmarks `ids`."""
         return NystromPart(

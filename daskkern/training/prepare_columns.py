@@ -1,5 +1,8 @@
 """Before the first step over explicit columns: the columns, what step sizes follow from, and their covariance."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import scipy.sparse
 
@@ -51,6 +54,7 @@ from daskkern.training.row_sizes import RowSizes, bent_by_many
 from daskkern.training.sampling import Sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.targets import Targets
+from daskkern.training.window_rows import likeness
 
 _SAMPLED, _COVARIANCE = 55, 56
 _COVARIANCE_ROWS = 4800
@@ -95,6 +99,8 @@ def prepare_columns(
         sizes, ordinary = RowSizes.measured(settings, X, weight)
         weight = None if weight is None else weight[ordinary]
         state = sampled_statistics(X[ordinary], weight, asked, points, known, settings.device)
+        gram = partial(_gram, asked, points, known, settings.device)
+        state = replace(state, top=state.top * likeness(rows, settings, targets, sampling, sizes, gram, p))
         clock.stage(
             "sizes",
             f"largest square {state.beta:.3g}, largest eigenvalue {state.top:.3g}, "
@@ -172,9 +178,12 @@ def sampled_statistics(
     X: FeatureRows, weight: HostArray | None, kernel: Kernel, points: HostArray, everything: bool, device: str = "cpu"
 ) -> ColumnStatistics:
     """Return the sizes of rows X (s, d) that count `weight` (s,) in the columns' coordinates."""
-    if everything:
-        return column_statistics(kernel.block(X, X), weight)
-    return column_statistics(gram_of(blocks_of(kernel, points, X, device)), weight)
+    return column_statistics(_gram(kernel, points, everything, device, X), weight)
+
+
+def _gram(kernel: Kernel, points: HostArray, everything: bool, device: str, X: FeatureRows) -> HostArray:
+    """Return the inner products (m, m) of rows X (m, d) in the columns' coordinates."""
+    return kernel.block(X, X) if everything else gram_of(blocks_of(kernel, points, X, device))
 
 
 def covariance_rows(solver: EigenPro, n: int) -> int:
@@ -225,4 +234,9 @@ def prepare_covariance(
         settings.seed,
         drawn,
     )
-    return state, sizes
+
+    def gram(X: FeatureRows) -> HostArray:
+        return state.gram(blocks_of(kernel, points, X, settings.device))
+
+    alike = likeness(rows, settings, targets, sampling, sizes, gram, points.shape[0])
+    return replace(state, top=state.top * alike), sizes

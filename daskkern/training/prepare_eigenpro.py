@@ -1,5 +1,8 @@
 """Before the first step of EigenPro: the spectrum of a subsample, batch and window."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
@@ -26,6 +29,7 @@ from daskkern.training.row_sizes import RowSizes, bent_by_many
 from daskkern.training.sampling import Sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.targets import Targets
+from daskkern.training.window_rows import likeness
 
 _SUB = 52
 _FLOPS_PER_PROJECTION = 80.0
@@ -72,6 +76,8 @@ def prepare_eigenpro(
         settings.seed,
         drawn_S,
     )
+    alike = likeness(rows, settings, targets, sampling, sizes, partial(state.gram, settings.kernel, S), held)
+    state = replace(state, top=state.top * alike)
     clock.stage(
         "spectrum",
         f"s = {s}, q = {state.damping.size}, critical batch {state.critical_batch:.0f}, beta {state.beta:.3g}",

@@ -1,6 +1,7 @@
 """Before the first step of Nystrom-SGD: its conditioner, from a pass over all rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from distributed import default_client
@@ -21,6 +22,7 @@ from daskkern.training.sampling import Sampling
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import Source
 from daskkern.training.targets import Targets
+from daskkern.training.window_rows import likeness
 
 _GRAM_ROWS = 4096
 _GRAM_TIMES = 2
@@ -56,6 +58,9 @@ def prepare_nystrom(
         None if directions == "auto" else int(directions),
         settings.device,
     )
+    gram = partial(state.gram, settings.kernel, Z)
+    alike = likeness(rows, settings, targets, sampling, sizes, gram, Z.shape[0], Z.shape[0])
+    state = replace(state, top=state.top * alike)
     clock.stage("spectrum", f"rank {state.conditioner.size} of {Z.shape[0]}, critical batch {state.critical_batch:.0f}")
     plan = batch_plan(rows, settings, state.critical_batch, Z.shape[0], Z.shape[0])
     basis = KernelBasis(

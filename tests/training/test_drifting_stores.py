@@ -1,27 +1,31 @@
 """Rows in the order of a drift train like rows in a random order, although a window holds a few chunks of them."""
 
-from contextlib import suppress
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from daskkern.arrays import HostArray
-from daskkern.basis import Landmarks
+from daskkern.basis import BasisSpec, Landmarks, RandomFeatures
+from daskkern.data.array_rows import ArrayRows
 from daskkern.data.plan import BatchPlan
 from daskkern.data.rows import Fields
 from daskkern.data.schema import Scaling
 from daskkern.data.store import open_store
 from daskkern.data.store_rows import StoreRows
 from daskkern.data.writer import StoreWriter
-from daskkern.errors import DivergenceError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
-from daskkern.solvers import EigenPro
+from daskkern.solvers import SGD, SVRG, EigenPro, NystromSGD, Solver
 from daskkern.testing.cluster import local_cluster
 from daskkern.training.fit import fit
+from daskkern.training.row_sizes import RowSizes
 from daskkern.training.settings import FitSettings
 from daskkern.training.sources import ArraySource, SourceInfo, StoreSource
+from daskkern.training.targets import learn_targets
+from daskkern.training.window_rows import likeness
 
 N, D, TEST = 4000, 4, 500
 
@@ -66,8 +70,60 @@ def test_a_drift_costs_nothing(
         self.reads_pieces = False
 
     monkeypatch.setattr(StoreRows, "__init__", in_chunks)
-    with suppress(DivergenceError):  # what the windows are for: made of whole chunks, they are no samples
-        assert _error(walk, tmp_path / "whole", shuffled=False) > shuffled + 0.008
+    # Windows of whole chunks are no samples: steps then are as long as their own rows allow.
+    assert _error(walk, tmp_path / "whole", shuffled=False) < shuffled + 0.003
+
+
+@pytest.mark.parametrize(
+    ("solver", "basis"),
+    [
+        (EigenPro(), Landmarks(200)),
+        (EigenPro(), RandomFeatures(200)),
+        (NystromSGD(mode="streamed"), Landmarks(200)),
+        (SGD(), RandomFeatures(200)),
+        (SVRG(), RandomFeatures(200)),
+    ],
+    ids=lambda part: part.name,
+)
+def test_rows_sorted_by_a_feature_in_narrow_windows_do_not_diverge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solver: Solver[object], basis: BasisSpec
+) -> None:
+    """A narrow store whose windows are one chunk of 8, forced: each holds an eighth of the range of a feature."""
+    monkeypatch.setattr("daskkern.training.prepare_parts.DEFAULT_WINDOW_BYTES", 4 * D * 500)
+    monkeypatch.setattr(BatchPlan, "for_rows", staticmethod(_in_chunks(BatchPlan.for_rows)))
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((N, D))
+    X[:, 0] *= 3
+    y = np.sin(X[:, 0]) + 0.5 * X[:, 1]
+    settings = FitSettings(Gaussian(3.0), Squared(), basis, solver, 1e-6, max_epochs=4, batch_size=100)
+    left = []
+    for name, order in (("sorted", np.argsort(X[:, 0])), ("shuffled", rng.permutation(N))):
+        with StoreWriter(tmp_path / name, n_features=D, task="regression", chunk_rows=500) as writer:
+            writer.append(X[order], y[order, None])
+        found = fit(StoreSource.at(str(tmp_path / name)), settings)
+        assert found.finished.best_epoch == 0
+        scores = np.asarray(found.model.predict(X.astype(np.float32))).reshape(-1)
+        left.append(float(np.mean((scores - y) ** 2) / np.var(y)))
+    assert left[0] < 0.4 + left[1]
+
+
+def _in_chunks(make: Callable[..., BatchPlan]) -> Callable[..., BatchPlan]:
+    return lambda *arguments, **named: replace(make(*arguments, **named), piece_rows=0)
+
+
+def test_the_rows_of_narrow_windows_are_more_alike_in_an_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.training.prepare_parts.DEFAULT_WINDOW_BYTES", 4 * D * 500)
+    X = np.random.default_rng(0).standard_normal((N, D)).astype(np.float32) * [3, 1, 1, 1]
+    y, kernel = np.sin(X[:, :1]), Gaussian(2.0)
+    settings = FitSettings(kernel, Squared(), Landmarks(10), EigenPro(), batch_size=50)
+    found = {}
+    for name, order in (("random", np.arange(N)), ("sorted", np.argsort(X[:, 0]))):
+        rows = ArrayRows(X[order], y[order], chunk_rows=500, dtype="float32")
+        targets = learn_targets(rows, settings)
+        sizes, _ = RowSizes.measured(settings, X, None)
+        found[name] = likeness(rows, settings, targets, None, sizes, lambda X: kernel.block(X, X), 10)
+    assert found["random"] == 1.0
+    assert found["sorted"] > 2
 
 
 def test_a_window_of_pieces_reads_its_own_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +155,7 @@ def test_arrays_are_cut_alike_here_and_on_a_cluster() -> None:
     here = source.open("float32")
     with local_cluster(1) as client:
         there = source.for_cluster(client)[0].open("float32")
-    assert here.chunk_rows == there.chunk_rows == (4 << 20) // (4 * 784)
+    assert here.chunk_rows == there.chunk_rows == (512 << 10) // (4 * 784)
     for bytes_of_window in (64 << 20, 1 << 20):
         plans = [BatchPlan.for_rows(rows, 50, window_bytes=bytes_of_window) for rows in (here, there)]
         assert plans[0] == plans[1]
