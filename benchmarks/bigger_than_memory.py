@@ -30,16 +30,16 @@ from figures import Run, add, today
 from products.machine import describe_machine, sgemm_rate, versions
 
 from daskkern.basis import Landmarks
-from daskkern.data.store import open_store
+from daskkern.data.storage.store import open_store
 from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, Event, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
-from daskkern.training.fit import FitResult, fit
-from daskkern.training.outlook import outlook
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.planning.planner import outlook
+from daskkern.training.run.fit import FitResult, fit
+from daskkern.training.run.settings import FitSettings
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
 from out_of_core import Watch, write_store

@@ -20,7 +20,7 @@ from figures import Run, add, today
 from products.machine import describe_machine, versions
 
 from daskkern import KernelClassifier, Landmarks, NystromFeatures, RandomFeatures, ingest
-from daskkern.data.store import open_store
+from daskkern.data.storage.store import open_store
 
 KERNELS = ("gaussian", "laplacian", "cauchy", "matern32", "matern52", "rational_quadratic")
 SIZES = (125, 250, 500, 1000, 2000, 4000)

@@ -21,10 +21,10 @@ from distributed import Client
 from figures import Run, add, today
 from products.machine import OthersLoad, describe_machine, versions
 
-from daskkern.cluster.communicator import DaskCommunicator
-from daskkern.cluster.desk import Desk
-from daskkern.cluster.gang import GangSettings, run_gang
-from daskkern.cluster.sums import Way, way_of_sum
+from daskkern.cluster.collectives.allreduce import Way, way_of_sum
+from daskkern.cluster.collectives.communicator import DaskCommunicator
+from daskkern.cluster.gang.gang import GangSettings, run_gang
+from daskkern.cluster.gang.rank_context import Desk
 from daskkern.testing.cluster import local_cluster
 from daskkern.testing.network import dask_commands, network
 

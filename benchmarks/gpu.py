@@ -31,7 +31,7 @@ from on_gpu.streaming import time_streaming
 from products.machine import describe_machine, versions
 
 from daskkern.backend.namespace import namespace_for
-from daskkern.cluster.gpus import device_name
+from daskkern.cluster.collectives.gpus import device_name
 
 BUDGET_S = 450.0
 _NAMES = {

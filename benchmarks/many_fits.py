@@ -24,7 +24,7 @@ from products.machine import describe_machine, versions
 from soak import GANG, Ground, Record, one_fit, prepare
 
 from daskkern.testing.cluster import local_cluster
-from daskkern.training.handle import list_fits
+from daskkern.training.jobs.handle import list_fits
 
 PATIENT = replace(GANG, idle_s=600.0)
 _GRACE_S = 60.0

@@ -39,15 +39,15 @@ from products.machine import OthersLoad, describe_machine, versions
 import daskkern
 from daskkern.backend.concurrency import cpu_count
 from daskkern.basis import Landmarks
-from daskkern.cluster.fits_client import install_fits
+from daskkern.cluster.scheduler.client import install_fits
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
-from daskkern.training import on_cluster
-from daskkern.training.fit import fit
-from daskkern.training.monitoring import hide_fits, show_fits
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.jobs.monitoring import hide_fits, show_fits
+from daskkern.training.run import on_cluster
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 ALLOWED_SHARE = 0.005
 _VIEWER = """
@@ -91,7 +91,7 @@ def silent(client: Client) -> Iterator[None]:
 
 def _hush(quiet: bool = True) -> None:
     """Have the ranks of this worker send no batches and no reports of themselves, or all again; and time it."""
-    from daskkern.cluster.rank import _EventSender
+    from daskkern.cluster.gang.rank import _EventSender
     from daskkern.events import BatchFinished, RankReported
 
     sender: Any = _EventSender
@@ -110,7 +110,7 @@ def _hush(quiet: bool = True) -> None:
 
 def _used() -> tuple[float, float]:
     """Return the seconds of a processor that ranks of this worker took to tell of events, and those of all of it."""
-    from daskkern.cluster.rank import _EventSender
+    from daskkern.cluster.gang.rank import _EventSender
 
     return _EventSender.seconds, time.process_time()  # type: ignore[attr-defined]
 

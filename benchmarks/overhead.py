@@ -30,9 +30,9 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.testing.cluster import local_cluster
-from daskkern.training.fit import FitResult, fit
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.run.fit import FitResult, fit
+from daskkern.training.run.settings import FitSettings
 
 ALLOWED_RATIO, ALLOWED_EXCHANGE = 1.10, 0.03
 

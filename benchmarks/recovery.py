@@ -24,15 +24,15 @@ from products.machine import describe_machine, versions
 
 import daskkern
 from daskkern.basis import AllRows, BasisSpec, Landmarks
-from daskkern.cluster.gang import GangSettings
+from daskkern.cluster.gang.gang import GangSettings
 from daskkern.events import BatchFinished, Event, FitResumed, FitStarted, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.testing.cluster import local_cluster, worker_pids
-from daskkern.training.fit import fit
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 GANG = GangSettings(silence_s=5.0)
 ROWS, FEATURES, EPOCHS = 40_000, 50, 12

@@ -29,9 +29,9 @@ from daskkern.basis import Landmarks
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
-from daskkern.training.fit import fit
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 KEPT = Path(__file__).resolve().parent / "results-regressions.json"
 SIZES = {"small": (4000, 500, 10), "middling": (16_000, 2000, 50), "wide": (8000, 2000, 784)}

@@ -32,11 +32,11 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.testing.cluster import local_cluster
-from daskkern.training.fit import FitResult, fit
-from daskkern.training.memory import available_memory
-from daskkern.training.outlook import outlook
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.planning.memory import available_memory
+from daskkern.training.planning.planner import outlook
+from daskkern.training.run.fit import FitResult, fit
+from daskkern.training.run.settings import FitSettings
 
 
 @dataclass(frozen=True)

@@ -30,17 +30,17 @@ from sklearn.datasets import load_digits
 import daskkern
 from daskkern import AllRows, Landmarks
 from daskkern.basis import DoublyStochastic
-from daskkern.cluster.gang import GangSettings
+from daskkern.cluster.gang.gang import GangSettings
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster, worker_pids
-from daskkern.training.detached import submit
-from daskkern.training.fit import fit
-from daskkern.training.handle import list_fits
-from daskkern.training.keeper import Safety
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.jobs.detached import submit
+from daskkern.training.jobs.handle import list_fits
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 GANG = GangSettings(silence_s=5.0, rejoin_s=20.0, idle_s=120.0, retries=20)
 SAFETY = Safety(commit_s=0.2, checkpoint_s=0.5)

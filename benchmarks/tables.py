@@ -38,8 +38,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, SVR
 
 from daskkern import KernelClassifier, KernelRegressor, ingest
-from daskkern.data.store import open_store
-from daskkern.training.raw_tables import rows_of
+from daskkern.data.storage.store import open_store
+from daskkern.evaluation.raw_tables import rows_of
 
 TEST = 0.25
 _ROUNDING = 1e-9

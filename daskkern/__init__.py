@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from daskkern.estimators import KernelClassifier, KernelFeatures, KernelRegressor
     from daskkern.models import KernelModel
     from daskkern.models import load_model as load
-    from daskkern.training.handle import FitHandle, attach, list_fits
+    from daskkern.training.jobs.handle import FitHandle, attach, list_fits
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
     "AllRows": ("daskkern.basis", "AllRows"),
-    "FitHandle": ("daskkern.training.handle", "FitHandle"),
+    "FitHandle": ("daskkern.training.jobs.handle", "FitHandle"),
     "KernelClassifier": ("daskkern.estimators", "KernelClassifier"),
     "KernelModel": ("daskkern.models", "KernelModel"),
     "KernelFeatures": ("daskkern.estimators", "KernelFeatures"),
@@ -29,9 +29,9 @@ _PUBLIC = {
     "Linear": ("daskkern.basis", "Linear"),
     "NystromFeatures": ("daskkern.basis", "NystromFeatures"),
     "RandomFeatures": ("daskkern.basis", "RandomFeatures"),
-    "attach": ("daskkern.training.handle", "attach"),
+    "attach": ("daskkern.training.jobs.handle", "attach"),
     "ingest": ("daskkern.data.ingest", "ingest"),
-    "list_fits": ("daskkern.training.handle", "list_fits"),
+    "list_fits": ("daskkern.training.jobs.handle", "list_fits"),
     "load": ("daskkern.models", "load_model"),
     "plot": ("daskkern.plot", ""),  # a package, too
     "sweep": ("daskkern.systems", "sweep"),

@@ -35,8 +35,8 @@ REFERENCE = {
     "solvers": ("daskkern.solvers",),
     "systems": ("daskkern.systems",),
     "models": ("daskkern.models",),
-    "data": ("daskkern.data.ingest", "daskkern.data.writer", "daskkern.data.store"),
-    "training": ("daskkern.training.fit", "daskkern.training.settings", "daskkern.cluster.gang"),
+    "data": ("daskkern.data.ingest", "daskkern.data.storage.writer", "daskkern.data.storage.store"),
+    "training": ("daskkern.training.run.fit", "daskkern.training.run.settings", "daskkern.cluster.gang.gang"),
     "events": ("daskkern.events",),
     "errors": ("daskkern.errors",),
 }

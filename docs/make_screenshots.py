@@ -22,16 +22,16 @@ from PIL import Image
 
 import daskkern
 from daskkern import Landmarks
-from daskkern.cluster.gang import GangSettings
+from daskkern.cluster.gang.gang import GangSettings
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared, SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.testing.browser import browser, missing, wait_for
-from daskkern.training.detached import submit
-from daskkern.training.handle import FitHandle
-from daskkern.training.keeper import Safety
-from daskkern.training.settings import EarlyStopping, FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.jobs.detached import submit
+from daskkern.training.jobs.handle import FitHandle
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.run.settings import EarlyStopping, FitSettings
+from daskkern.training.feeding.sources import StoreSource
 
 MOST_BYTES = 200_000
 WIDTHS = (1280, 1920)

@@ -21,7 +21,7 @@ from sklearn.datasets import make_classification
 
 from daskkern import KernelClassifier, Landmarks, ingest
 from daskkern.arrays import FloatArray, IntArray
-from daskkern.data.store import open_store, read_array
+from daskkern.data.storage.store import open_store, read_array
 
 
 def generate(path: Path, rows: int) -> None:

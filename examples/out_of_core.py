@@ -24,7 +24,7 @@ from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 
 from daskkern import KernelClassifier, Landmarks
-from daskkern.data.writer import StoreWriter
+from daskkern.data.storage.writer import StoreWriter
 
 CLASSES = 10
 BLOCK = 8192

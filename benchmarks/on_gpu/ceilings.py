@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.backend.uploads import Uploads
-from daskkern.kernels.cuda import device_of
+from daskkern.kernels.engines.cuda import device_of
 from daskkern.kernels.precision import Precision
 from on_gpu.clock import median_seconds
 from on_gpu.sizes import Sizes

@@ -6,14 +6,14 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec, Landmarks
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.events import EpochFinished, Event, StageFinished
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import EigenPro
-from daskkern.training.fit import fit
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 from on_gpu.sizes import TINY, Sizes
 
 _PAPER_SUSY = {"setup_s": 4941, "epoch_s": 390, "on": "24 cores"}

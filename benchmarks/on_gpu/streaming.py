@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from daskkern.backend.uploads import Uploads, begun_ahead
-from daskkern.data.batches import BatchPlan, iter_batches
-from daskkern.data.rows import Fields
-from daskkern.data.writer import StoreWriter
-from daskkern.training.sources import StoreSource
+from daskkern.data.rows.batches import BatchPlan, iter_batches
+from daskkern.data.rows.rows import Fields
+from daskkern.data.storage.writer import StoreWriter
+from daskkern.training.feeding.sources import StoreSource
 from on_gpu.clock import wait
 from on_gpu.sizes import Sizes
 

@@ -5,7 +5,7 @@ import json
 import click
 
 from daskkern.cli.console import progress_bar, say
-from daskkern.data.check import CheckReport, check_store
+from daskkern.data.storage.check import CheckReport, check_store
 from daskkern.errors import StoreError
 
 

@@ -10,8 +10,8 @@ import click
 from distributed import Client
 
 from daskkern.cli.console import say
-from daskkern.cluster.clients import Certificates, certificates
-from daskkern.cluster.local import Connection, DevicePool, check_running, connect
+from daskkern.cluster.connect.clients import Certificates, certificates
+from daskkern.cluster.connect.local import Connection, DevicePool, check_running, connect
 from daskkern.errors import SpecError
 
 

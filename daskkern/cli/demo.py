@@ -15,17 +15,17 @@ from daskkern.cli.fit import finish, open_source
 from daskkern.cli.ingest import tell
 from daskkern.cli.score import describe
 from daskkern.data.ingest import ingest
-from daskkern.data.store import open_store
+from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
+from daskkern.evaluation.score import score_store
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.models import load_model, save_model
 from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
-from daskkern.training.evaluate import score_store
-from daskkern.training.fit import fit
-from daskkern.training.outlook import device_pool
-from daskkern.training.settings import FitSettings
+from daskkern.training.planning.planner import device_pool
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 _EPOCHS = 10
 

@@ -10,25 +10,25 @@ from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import InterruptedJobError, say
 from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
-from daskkern.cluster.fits import new_card
-from daskkern.cluster.gang import GangSettings
-from daskkern.cluster.lease import concluded
-from daskkern.data.own_files import Kind, check_file
-from daskkern.data.remote import absolute
-from daskkern.data.shuffle_detection import order_note
+from daskkern.cluster.gang.gang import GangSettings
+from daskkern.cluster.scheduler.fits import new_card
+from daskkern.cluster.scheduler.lease import concluded
+from daskkern.data.remote.stores import absolute
+from daskkern.data.shuffle.detection import order_note
+from daskkern.data.transactions.own_files import Kind, check_file
 from daskkern.errors import DataError, ModelError, SpecError
 from daskkern.events import EpochTimed
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.shares import in_words, shares_of
-from daskkern.training.checkpoint import remove_checkpoint
-from daskkern.training.detached import submit
-from daskkern.training.fit import FitResult, fit
-from daskkern.training.keeper import Safety
-from daskkern.training.memory import format_bytes
-from daskkern.training.outlook import device_pool
-from daskkern.training.resuming import check_model_place
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource, describe
+from daskkern.training.checkpoints.checkpoint import remove_checkpoint
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.resuming import check_model_place
+from daskkern.training.feeding.sources import StoreSource, describe
+from daskkern.training.jobs.detached import submit
+from daskkern.training.planning.memory import format_bytes
+from daskkern.training.planning.planner import device_pool
+from daskkern.training.run.fit import FitResult, fit
+from daskkern.training.run.settings import FitSettings
 
 
 @click.command("fit")

@@ -19,8 +19,8 @@ from daskkern.landmarks import SELECTORS
 from daskkern.losses import LOSSES, parse_loss
 from daskkern.solvers import SOLVERS, Solver, parse_solver
 from daskkern.systems import System, system
-from daskkern.training.settings import SCALES, EarlyStopping, FitSettings
-from daskkern.training.usual_columns import MOST_CENTRES, usual_basis
+from daskkern.training.run.settings import SCALES, EarlyStopping, FitSettings
+from daskkern.training.setup.default_basis import MOST_CENTRES, usual_basis
 
 _KERNEL_DEFAULT = "[default: auto]"
 _BASIS_DEFAULT = f"[default: all up to {MOST_CENTRES} rows, else landmarks]"

@@ -6,8 +6,8 @@ import json
 import click
 
 from daskkern.cli.console import OUT, say, table
-from daskkern.data.info import QUANTILES, StoreDescription, TargetDescription, describe_store
-from daskkern.training.memory import format_bytes
+from daskkern.data.storage.info import QUANTILES, StoreDescription, TargetDescription, describe_store
+from daskkern.training.planning.memory import format_bytes
 
 _BAR = 30
 _CLASSES, _COLUMNS, _TARGETS = 20, 10, 5

@@ -10,19 +10,19 @@ from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import say, table
 from daskkern.cli.fit import open_source
 from daskkern.cli.fit_options import FitRequest, fit_options
-from daskkern.cluster.membership import check_any, live_workers
-from daskkern.training.arithmetic import expected_arithmetic
-from daskkern.training.calibration import Rates, calibrate, calibrate_workers
-from daskkern.training.keeping import disk_room, with_blocks
-from daskkern.training.memory import MemoryPlan, available_memory, device_memory, format_bytes
-from daskkern.training.outlook import check_before, holds_out, outlook
-from daskkern.training.prepare_parts import fewer_columns
-from daskkern.training.remedies import fits, largest_batch
-from daskkern.training.rooms import check_rooms, rooms_of
-from daskkern.training.scaling import learn_scaling, with_scaling
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import Source
-from daskkern.training.timing import Stage, TimePlan, estimate
+from daskkern.cluster.connect.membership import check_any, live_workers
+from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
+from daskkern.training.feeding.sources import Source
+from daskkern.training.planning.arithmetic import expected_arithmetic
+from daskkern.training.planning.calibration import Rates, calibrate, calibrate_workers
+from daskkern.training.planning.memory import MemoryPlan, available_memory, device_memory, format_bytes
+from daskkern.training.planning.planner import check_before, holds_out, outlook
+from daskkern.training.planning.suggestions import fits, largest_batch
+from daskkern.training.planning.timing import Stage, TimePlan, estimate
+from daskkern.training.planning.worker_resources import check_rooms, rooms_of
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.scaling import learn_scaling, with_scaling
+from daskkern.training.setup.shared import fewer_columns
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 import click
 
 from daskkern.cli.console import progress_bar, say
+from daskkern.evaluation.raw_tables import rows_of
 from daskkern.models import load_model
 from daskkern.report import check_places, write_report
-from daskkern.training.raw_tables import rows_of
 
 
 @click.command("report")

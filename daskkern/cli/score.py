@@ -5,12 +5,12 @@ import json
 import click
 
 from daskkern.cli.console import progress_bar, say, table
-from daskkern.data.atomic import check_destination
+from daskkern.data.transactions.atomic import check_destination
+from daskkern.evaluation.metrics import Score
+from daskkern.evaluation.predict import FORMAT, predict_store
+from daskkern.evaluation.raw_tables import rows_of
+from daskkern.evaluation.score import score_store
 from daskkern.models import load_model
-from daskkern.training.evaluate import score_store
-from daskkern.training.predict import FORMAT, predict_store
-from daskkern.training.raw_tables import rows_of
-from daskkern.training.tally import Score
 
 _on_device = click.option(
     "--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", help="Where to compute; auto takes a GPU."

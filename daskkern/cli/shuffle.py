@@ -4,7 +4,7 @@ import click
 
 from daskkern.cli.console import progress_bar, say
 from daskkern.cli.values import parse_bytes
-from daskkern.data.shuffle import shuffle_store
+from daskkern.data.shuffle.shuffle import shuffle_store
 
 
 @click.command("shuffle")

@@ -8,7 +8,7 @@ import click
 from daskkern.basis import Landmarks
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import InterruptedJobError, listing, say
-from daskkern.data.own_files import Kind, check_file
+from daskkern.data.transactions.own_files import Kind, check_file
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event, StopRequested
 from daskkern.kernels import RadialKernel, parse_kernel

@@ -6,7 +6,7 @@ from typing import Any
 
 from distributed import Client
 
-from daskkern.cluster.membership import answer_of_scheduler, answers_of, live_workers
+from daskkern.cluster.connect.membership import answer_of_scheduler, answers_of, live_workers
 from daskkern.doctor.machine import Machine, inspect_machine
 from daskkern.doctor.packages import Package, inspect_packages
 

@@ -19,25 +19,25 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec
-from daskkern.cluster.clients import client_of
-from daskkern.data.store import open_store
+from daskkern.cluster.connect.clients import client_of
+from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.inputs import is_lazy, is_store
+from daskkern.evaluation.score import check_store, raw_blocks
 from daskkern.events import Listener, all_of, silent
 from daskkern.kernels import CallableKernel, Kernel, parse_kernel
 from daskkern.losses import parse_loss
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
-from daskkern.training.carried import Carried, why_not
-from daskkern.training.detached import submit
-from daskkern.training.evaluate import check_store, raw_blocks
-from daskkern.training.fit import FitResult, fit
-from daskkern.training.handle import FitHandle
-from daskkern.training.keeper import Safety
-from daskkern.training.settings import EarlyStopping, FitSettings
-from daskkern.training.sources import Source, StoreSource, check_finite
-from daskkern.training.usual_columns import usual_basis
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.partial_fit import Carried, why_not
+from daskkern.training.feeding.sources import Source, StoreSource, check_finite
+from daskkern.training.jobs.detached import submit
+from daskkern.training.jobs.handle import FitHandle
+from daskkern.training.run.fit import FitResult, fit
+from daskkern.training.run.settings import EarlyStopping, FitSettings
+from daskkern.training.setup.default_basis import usual_basis
 
 
 class KernelEstimator(BaseEstimator):

@@ -12,17 +12,17 @@ from sklearn.utils.validation import _check_sample_weight, assert_all_finite, ch
 
 from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec
-from daskkern.data.store import open_store
+from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
 from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
 from daskkern.estimators.inputs import array_source, codes_of, is_lazy, is_store, lazy_source, store_source, table
+from daskkern.evaluation.score import score_store
 from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss, Probabilistic, decode, parse_loss
 from daskkern.solvers import Solver
-from daskkern.training.evaluate import score_store
-from daskkern.training.handle import FitHandle
-from daskkern.training.sources import Source
+from daskkern.training.feeding.sources import Source
+from daskkern.training.jobs.handle import FitHandle
 
 
 def _has_probabilities(estimator: "KernelClassifier") -> bool:

@@ -14,20 +14,20 @@ from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, NystromFeatures, RandomFeatures
-from daskkern.data.array_rows import ArrayRows
-from daskkern.data.csr import as_csr
-from daskkern.data.rows import Rows
-from daskkern.data.schema import Scaling
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.csr import as_csr
+from daskkern.data.rows.rows import Rows
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.base import as_kernel, as_seed
 from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.kernels import Kernel
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.training.prepare_columns import column_functions
-from daskkern.training.prepare_parts import some_rows
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource, check_finite
+from daskkern.training.feeding.sources import StoreSource, check_finite
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.explicit_columns import column_functions
+from daskkern.training.setup.shared import some_rows
 
 _BLOCK = 2048
 

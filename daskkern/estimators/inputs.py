@@ -9,10 +9,18 @@ import numpy as np
 import zarr
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.data.csr import as_csr, is_sparse
-from daskkern.data.schema import ClassLabel, Scaling
+from daskkern.data.rows.csr import as_csr, is_sparse
+from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import DataError
-from daskkern.training.sources import ArraySource, BlockSource, LazyBlock, Source, SourceInfo, StoreSource, check_finite
+from daskkern.training.feeding.sources import (
+    ArraySource,
+    BlockSource,
+    LazyBlock,
+    Source,
+    SourceInfo,
+    StoreSource,
+    check_finite,
+)
 
 
 def is_store(X: Any) -> bool:

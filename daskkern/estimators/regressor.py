@@ -10,16 +10,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from daskkern.basis import BasisSpec
-from daskkern.data.store import open_store
+from daskkern.data.storage.store import open_store
 from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
 from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source, table
+from daskkern.evaluation.score import score_store
 from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
-from daskkern.training.evaluate import score_store
-from daskkern.training.handle import FitHandle
-from daskkern.training.sources import Source, check_finite
+from daskkern.training.feeding.sources import Source, check_finite
+from daskkern.training.jobs.handle import FitHandle
 
 
 class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):

@@ -7,8 +7,8 @@ from daskkern.backend.random import generator
 from daskkern.errors import SpecError
 from daskkern.features.fourier import FourierFeatures
 from daskkern.kernels import ArcCosine, Kernel, Neuron
-from daskkern.kernels.neuron import ACTIVATIONS
-from daskkern.kernels.spectral import in_row_coordinates, seen_features, spectral_kernel
+from daskkern.kernels.functions.neuron import ACTIVATIONS
+from daskkern.kernels.functions.spectral import in_row_coordinates, seen_features, spectral_kernel
 
 KINDS = ("auto", "orthogonal", *ACTIVATIONS)
 FOLLOWING = ("auto", "orthogonal", "fourier")

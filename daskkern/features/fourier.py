@@ -18,8 +18,8 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
-from daskkern.kernels.radial import RadialKernel
-from daskkern.kernels.spectral import spectral_kernel, spread
+from daskkern.kernels.functions.radial import RadialKernel
+from daskkern.kernels.functions.spectral import spectral_kernel, spread
 
 _STREAM = 81
 

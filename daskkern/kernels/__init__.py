@@ -1,27 +1,27 @@
 """Kernels: one class, one file, one row in :data:`KERNELS` each."""
 
-from daskkern.kernels.algebra import Product, Scaled, Sum
-from daskkern.kernels.arc_cosine import ArcCosine
-from daskkern.kernels.auto import AutoKernel
 from daskkern.kernels.base import Kernel, Points, plain_products
-from daskkern.kernels.callable_kernel import CallableKernel
-from daskkern.kernels.cauchy import Cauchy
-from daskkern.kernels.coordinate import Coordinate
+from daskkern.kernels.columns.coordinate import Coordinate
+from daskkern.kernels.columns.drawn import MOST_DRAWN, Drawn
+from daskkern.kernels.columns.mapped import Mapped, nystrom_map
 from daskkern.kernels.diagnosis import Diagnosis, arithmetic_note, diagnose, digits_note, length_scale_note
-from daskkern.kernels.drawn import MOST_DRAWN, Drawn
-from daskkern.kernels.gaussian import Gaussian
-from daskkern.kernels.inverse_polynomial import InversePolynomial
-from daskkern.kernels.laplacian import Laplacian
-from daskkern.kernels.linear import Linear
-from daskkern.kernels.mapped import Mapped, nystrom_map
-from daskkern.kernels.matern import Matern
-from daskkern.kernels.neural_tangent import NeuralTangent
-from daskkern.kernels.neuron import Neuron
+from daskkern.kernels.functions.algebra import Product, Scaled, Sum
+from daskkern.kernels.functions.arc_cosine import ArcCosine
+from daskkern.kernels.functions.auto import AutoKernel
+from daskkern.kernels.functions.callable_kernel import CallableKernel
+from daskkern.kernels.functions.cauchy import Cauchy
+from daskkern.kernels.functions.gaussian import Gaussian
+from daskkern.kernels.functions.inverse_polynomial import InversePolynomial
+from daskkern.kernels.functions.laplacian import Laplacian
+from daskkern.kernels.functions.linear import Linear
+from daskkern.kernels.functions.matern import Matern
+from daskkern.kernels.functions.neural_tangent import NeuralTangent
+from daskkern.kernels.functions.neuron import Neuron
+from daskkern.kernels.functions.polynomial import Polynomial
+from daskkern.kernels.functions.radial import RadialKernel
+from daskkern.kernels.functions.rational_quadratic import RationalQuadratic
 from daskkern.kernels.points import PLAIN, Placement
-from daskkern.kernels.polynomial import Polynomial
 from daskkern.kernels.precision import Precision, agreed_dtype, check_precision
-from daskkern.kernels.radial import RadialKernel
-from daskkern.kernels.rational_quadratic import RationalQuadratic
 from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel, spec_or_name
 
 __all__ = [

@@ -16,8 +16,8 @@ from daskkern.arrays import Array
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import DataError
-from daskkern.kernels import cuda, native, tiled
-from daskkern.kernels.engines import (
+from daskkern.kernels.engines import cuda, native, tiled
+from daskkern.kernels.engines.dispatch import (
     Engine,
     Widened,
     engine_for,

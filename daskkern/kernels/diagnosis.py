@@ -8,9 +8,9 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, to_host
 from daskkern.kernels.base import Kernel
-from daskkern.kernels.mapped import Mapped
+from daskkern.kernels.columns.mapped import Mapped
+from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.kernels.precision import Precision
-from daskkern.kernels.radial import RadialKernel
 from daskkern.kernels.rounding import values_at
 from daskkern.kernels.rows import as_rows
 

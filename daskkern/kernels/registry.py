@@ -11,22 +11,22 @@ from functools import reduce
 from operator import add, mul
 
 from daskkern.errors import SpecError
-from daskkern.kernels.algebra import Product, Scaled, Sum
-from daskkern.kernels.arc_cosine import ArcCosine
-from daskkern.kernels.auto import AutoKernel
 from daskkern.kernels.base import Kernel, Spec
-from daskkern.kernels.cauchy import Cauchy
-from daskkern.kernels.coordinate import Coordinate
-from daskkern.kernels.drawn import Drawn
-from daskkern.kernels.gaussian import Gaussian
-from daskkern.kernels.inverse_polynomial import InversePolynomial
-from daskkern.kernels.laplacian import Laplacian
-from daskkern.kernels.linear import Linear
-from daskkern.kernels.matern import Matern
-from daskkern.kernels.neural_tangent import NeuralTangent
-from daskkern.kernels.neuron import Neuron
-from daskkern.kernels.polynomial import Polynomial
-from daskkern.kernels.rational_quadratic import RationalQuadratic
+from daskkern.kernels.columns.coordinate import Coordinate
+from daskkern.kernels.columns.drawn import Drawn
+from daskkern.kernels.functions.algebra import Product, Scaled, Sum
+from daskkern.kernels.functions.arc_cosine import ArcCosine
+from daskkern.kernels.functions.auto import AutoKernel
+from daskkern.kernels.functions.cauchy import Cauchy
+from daskkern.kernels.functions.gaussian import Gaussian
+from daskkern.kernels.functions.inverse_polynomial import InversePolynomial
+from daskkern.kernels.functions.laplacian import Laplacian
+from daskkern.kernels.functions.linear import Linear
+from daskkern.kernels.functions.matern import Matern
+from daskkern.kernels.functions.neural_tangent import NeuralTangent
+from daskkern.kernels.functions.neuron import Neuron
+from daskkern.kernels.functions.polynomial import Polynomial
+from daskkern.kernels.functions.rational_quadratic import RationalQuadratic
 
 
 @dataclass(frozen=True)

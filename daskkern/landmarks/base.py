@@ -8,7 +8,7 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import is_sparse
-from daskkern.data.rows import Fields, Rows, take
+from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
 

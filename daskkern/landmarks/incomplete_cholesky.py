@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from daskkern.backend.random import generator
-from daskkern.data.rows import Rows
+from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel
 from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, check_rows_each, distinct, sample_bytes, sampled_rows
 from daskkern.landmarks.pivots import PivotedFactor, factor_bytes, fill

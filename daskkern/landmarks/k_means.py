@@ -6,7 +6,7 @@ from typing import ClassVar
 from sklearn.cluster import MiniBatchKMeans
 
 from daskkern.backend.random import generator
-from daskkern.data.rows import Rows
+from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel
 from daskkern.landmarks.base import (
     LandmarkSelector,

@@ -8,7 +8,7 @@ import numpy as np
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.data.rows import Rows
+from daskkern.data.rows.rows import Rows
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
 from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, check_rows_each, distinct, sample_bytes, sampled_rows

@@ -8,7 +8,7 @@ import numpy as np
 from daskkern.arrays import IntArray
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.data.rows import Fields, Rows
+from daskkern.data.rows.rows import Fields, Rows
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
 from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, rows_as_landmarks

@@ -1,7 +1,7 @@
 """The solver of ``K_ZZ t = h`` that exact projections need: a Cholesky factor, partly inverted, dealt by columns.
 
 The centres are dealt to the ranks in blocks, and neighbouring blocks make one group or two
-(:class:`daskkern.linalg.deal.Deal`). One right-looking sweep factors ``K_ZZ + jitter = L L^T`` and inverts the
+(:class:`daskkern.linalg.block_cyclic.Deal`). One right-looking sweep factors ``K_ZZ + jitter = L L^T`` and inverts the
 diagonal blocks L_gg of the groups on the way: at step k the owner of block k factors its panel and broadcasts it, and
 every rank updates its later columns of the matrix and its earlier columns of the group's inverse. The inverse
 overwrites what nobody needs any more. Work is ``p^3 / (3 W)`` for the factor and a quarter of that for the inverses,
@@ -24,9 +24,9 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import for_each, slices, within
 from daskkern.errors import DaskkernError
-from daskkern.kernels.products import multiply, multiply_transposed
+from daskkern.kernels.engines.block_products import multiply, multiply_transposed
 from daskkern.linalg.blas import ROWS, subtract_product
-from daskkern.linalg.deal import Deal
+from daskkern.linalg.block_cyclic import Deal
 
 Item = TypeVar("Item")
 

@@ -14,8 +14,8 @@ import numpy as np
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
-from daskkern.kernels.products import multiply, multiply_transposed
-from daskkern.linalg.deal import Deal
+from daskkern.kernels.engines.block_products import multiply, multiply_transposed
+from daskkern.linalg.block_cyclic import Deal
 from daskkern.linalg.projection import (
     FactoredPanels,
     downdate,

@@ -12,9 +12,9 @@ from daskkern.arrays import Array, HostArray
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
 from daskkern.backend.tiles import slices
-from daskkern.data.csr import first_not_finite
-from daskkern.data.encoding import Encoding
-from daskkern.data.schema import ClassLabel, Scaling
+from daskkern.data.rows.csr import first_not_finite
+from daskkern.data.schema.encoding import Encoding
+from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Kernel, Points
 from daskkern.losses import Probabilistic, best_of, decode, parse_loss

@@ -10,12 +10,12 @@ import zarr
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
-from daskkern.data.atomic import atomic_group
-from daskkern.data.csr import csr_rows
-from daskkern.data.encoding import Encoding, encoding_from_json, feature_names_of
-from daskkern.data.remote import open_zarr
-from daskkern.data.schema import ClassLabel, Scaling, check_format
-from daskkern.data.store import missing_chunk
+from daskkern.data.remote.stores import open_zarr
+from daskkern.data.rows.csr import csr_rows
+from daskkern.data.schema.encoding import Encoding, encoding_from_json, feature_names_of
+from daskkern.data.schema.schema import ClassLabel, Scaling, check_format
+from daskkern.data.storage.store import missing_chunk
+from daskkern.data.transactions.atomic import atomic_group
 from daskkern.errors import DataError, ModelError, SpecError, StoreError
 from daskkern.kernels import from_spec
 from daskkern.losses import parse_loss

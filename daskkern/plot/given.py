@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import zarr
 
-from daskkern.data.remote import name_of_place
+from daskkern.data.remote.stores import name_of_place
 from daskkern.errors import SpecError
 from daskkern.models import KernelModel, load_model
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from daskkern.errors import DataError
+from daskkern.evaluation.metrics import Score
+from daskkern.evaluation.observe import Observed, observe
 from daskkern.monitor.labels import literal
 from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
-from daskkern.training.observe import Observed, observe
-from daskkern.training.tally import Score
 
 _NUMBERED = 20
 """Most classes whose cells carry numbers."""

@@ -26,7 +26,7 @@ import scipy.linalg
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, namespace_of, to_host
 from daskkern.errors import DataError
-from daskkern.kernels.products import multiply, multiply_transposed_blocks
+from daskkern.kernels.engines.block_products import multiply, multiply_transposed_blocks
 from daskkern.linalg import top_eigenpairs
 from daskkern.preconditioners.eigenpro import SpectrumSettings, top_eigenvalue, usable
 from daskkern.preconditioners.stable_steps import StableSteps

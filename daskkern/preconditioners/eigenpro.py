@@ -30,8 +30,8 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
+from daskkern.kernels.engines.block_products import multiply, multiply_transposed_blocks
 from daskkern.kernels.points import squared_norms
-from daskkern.kernels.products import multiply, multiply_transposed_blocks
 from daskkern.linalg import lazy_kernel_matrix, top_eigenpairs
 from daskkern.preconditioners.stable_steps import StableSteps
 

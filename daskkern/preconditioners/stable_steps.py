@@ -1,7 +1,7 @@
 """The step and the batch that follow from the largest square and eigenvalue of rows, preconditioned or not.
 
 All methods whose steps are as long as sampled rows allow take them from here, and bound them by what the rows of each
-batch allow: see :mod:`daskkern.training.row_sizes` for what is known of these before a step.
+batch allow: see :mod:`daskkern.training.setup.row_sizes` for what is known of these before a step.
 """
 
 from math import inf

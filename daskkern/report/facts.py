@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from daskkern.errors import ModelError
+from daskkern.evaluation.metrics import Score
+from daskkern.evaluation.observe import Observed
 from daskkern.models import KernelModel
 from daskkern.monitor.history import History
 from daskkern.monitor.lines import line_of
 from daskkern.monitor.shares import PARTS
-from daskkern.training.memory import format_bytes
-from daskkern.training.observe import Observed
-from daskkern.training.tally import Score
+from daskkern.training.planning.memory import format_bytes
 
 Facts: TypeAlias = list[tuple[str, str]]
 """Names and values, a line each."""

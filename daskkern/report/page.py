@@ -7,15 +7,15 @@ from importlib import resources
 import numpy as np
 
 from daskkern import __version__
-from daskkern.data.own_files import REPORT_MARK
+from daskkern.data.transactions.own_files import REPORT_MARK
+from daskkern.evaluation.observe import Observed
 from daskkern.models import KernelModel
 from daskkern.monitor.history import History
 from daskkern.monitor.shares import PARTS
 from daskkern.plot.given import COLORS
 from daskkern.report import facts
 from daskkern.report.pictures import Picture, as_svg
-from daskkern.training.memory import format_bytes
-from daskkern.training.observe import Observed
+from daskkern.training.planning.memory import format_bytes
 
 _ROWS = 200
 _COLUMNS = {

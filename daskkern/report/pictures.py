@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from daskkern.evaluation.observe import Observed
 from daskkern.models import KernelModel
 from daskkern.monitor.labels import quiet_glyphs, save_png
 from daskkern.plot import history as draw_history
@@ -16,7 +17,6 @@ from daskkern.plot import spectrum as draw_spectrum
 from daskkern.plot import time_shares
 from daskkern.plot.given import require_matplotlib
 from daskkern.plot.predictions import draw_calibration, draw_confusion, draw_residuals
-from daskkern.training.observe import Observed
 
 _INK = "#010203"
 """Stands for the colour of text, which the page sets."""

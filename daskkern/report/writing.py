@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from daskkern.data.atomic import write_text
-from daskkern.data.own_files import Kind, check_file
-from daskkern.data.remote import is_url, name_of_place
-from daskkern.data.store import Store
+from daskkern.data.remote.stores import is_url, name_of_place
+from daskkern.data.storage.store import Store
+from daskkern.data.transactions.atomic import write_text
+from daskkern.data.transactions.own_files import Kind, check_file
 from daskkern.errors import SpecError, StoreError
+from daskkern.evaluation.observe import observe
 from daskkern.models import KernelModel
 from daskkern.plot.given import require_matplotlib
 from daskkern.report.facts import check_facts
 from daskkern.report.page import page_of
 from daskkern.report.pictures import names_of, pictures_of, place_of, write_png
-from daskkern.training.observe import observe
 
 
 def write_report(

@@ -5,29 +5,29 @@ from typing import Any
 
 from daskkern.errors import SpecError
 from daskkern.losses import Loss
-from daskkern.solvers.adagrad import AdaGrad
-from daskkern.solvers.amm import AMM
-from daskkern.solvers.askotch import ASkotch
 from daskkern.solvers.base import Batch, Certificate, Problem, Solver
-from daskkern.solvers.block_cd import BlockCD
-from daskkern.solvers.bsgd import BSGD
-from daskkern.solvers.direct import Direct
-from daskkern.solvers.doubly_sgd import DoublySGD
-from daskkern.solvers.eigenpro import EigenPro
+from daskkern.solvers.eigenpro.solver import EigenPro
 from daskkern.solvers.falkon import Falkon
-from daskkern.solvers.miso import MISO
-from daskkern.solvers.norma import Norma
+from daskkern.solvers.first_order.adagrad import AdaGrad
+from daskkern.solvers.first_order.amm import AMM
+from daskkern.solvers.first_order.bsgd import BSGD
+from daskkern.solvers.first_order.doubly_sgd import DoublySGD
+from daskkern.solvers.first_order.miso import MISO
+from daskkern.solvers.first_order.norma import Norma
+from daskkern.solvers.first_order.pegasos import Pegasos
+from daskkern.solvers.first_order.sag import SAG
+from daskkern.solvers.first_order.sarah import SARAH
+from daskkern.solvers.first_order.sdca import SDCA
+from daskkern.solvers.first_order.sgd import SGD
+from daskkern.solvers.first_order.svrg import SVRG
+from daskkern.solvers.kernel_ridge.askotch import ASkotch
+from daskkern.solvers.kernel_ridge.block_cd import BlockCD
+from daskkern.solvers.kernel_ridge.direct import Direct
+from daskkern.solvers.kernel_ridge.pcg import PCG
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.nytro import NYTRO
 from daskkern.solvers.pairing import check_pair
-from daskkern.solvers.pcg import PCG
-from daskkern.solvers.pegasos import Pegasos
-from daskkern.solvers.sag import SAG
-from daskkern.solvers.sarah import SARAH
-from daskkern.solvers.sdca import SDCA
-from daskkern.solvers.sgd import SGD
 from daskkern.solvers.snapshot import Shard, Snapshot
-from daskkern.solvers.svrg import SVRG
 
 _TABLE: tuple[type[Solver[Any]], ...] = (
     EigenPro,

@@ -43,7 +43,7 @@ class Batch:
         Rows dealt: rows of the batch on all ranks together; else 0.
     excess : float
         How far ``sum w k(x, x)`` goes beyond what step sizes were measured on: see
-        :mod:`daskkern.training.row_sizes`.
+        :mod:`daskkern.training.setup.row_sizes`.
     """
 
     X: Array | None

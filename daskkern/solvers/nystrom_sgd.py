@@ -27,7 +27,7 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import multiply, multiply_transposed
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels.products import multiply_blocks, multiply_transposed_blocks
+from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed_blocks
 from daskkern.preconditioners import NystromPart, NystromState
 from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, is_whole, loss_and_gradient, smoothness_of
 from daskkern.solvers.snapshot import Shard, Snapshot

@@ -13,7 +13,7 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.basis import KernelPart
 from daskkern.errors import SpecError
-from daskkern.kernels.products import multiply_blocks, multiply_transposed
+from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed
 from daskkern.solvers.base import Batch, Problem, loss_and_gradient
 
 Between = Callable[[Array, slice], Array]

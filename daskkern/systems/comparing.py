@@ -10,18 +10,18 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from daskkern.cluster.clients import ClusterLike
-from daskkern.data.atomic import write_text
-from daskkern.data.store import open_store
+from daskkern.cluster.connect.clients import ClusterLike
+from daskkern.data.storage.store import open_store
+from daskkern.data.transactions.atomic import write_text
 from daskkern.errors import DaskkernError, SpecError
+from daskkern.evaluation.score import score_store
 from daskkern.events import EpochFinished, Event, StageFinished
 from daskkern.kernels import Kernel
 from daskkern.systems.named import System
-from daskkern.training.evaluate import score_store
-from daskkern.training.fit import fit
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
-from daskkern.training.validation import check_comparable
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.feeding.validation import check_comparable
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 Told = Callable[[str, Event | None], None]
 """Called with a system's name and each event of its fit; None when it begins."""

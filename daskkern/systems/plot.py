@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from daskkern.data.remote import name_of_place
+from daskkern.data.remote.stores import name_of_place
 from daskkern.errors import SpecError
 from daskkern.monitor.labels import literal, save_png
 from daskkern.systems.comparing import Comparison, Curve

@@ -16,27 +16,27 @@ from daskkern.backend.concurrency import cpu_count, library_threads
 from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import slices, tile_pool
 from daskkern.basis import AllRows, Landmarks
-from daskkern.cluster.clients import ClusterLike, client_of
-from daskkern.cluster.membership import live_workers
-from daskkern.data.array_rows import ArrayRows
-from daskkern.data.rows import Rows, take
+from daskkern.cluster.connect.clients import ClusterLike, client_of
+from daskkern.cluster.connect.membership import live_workers
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.rows import Rows, take
 from daskkern.errors import SpecError
 from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.kernels import Gaussian
-from daskkern.kernels.radial import RadialKernel
+from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.landmarks import parse_selector
+from daskkern.systems.grid import Errors, Grid, Sums, with_length_scales
 from daskkern.systems.named import System
 from daskkern.systems.table import SYSTEMS
 from daskkern.systems.table import system as named
-from daskkern.training.grid import Errors, Grid, Sums, with_length_scales
-from daskkern.training.prepare import validation_rows
-from daskkern.training.prepare_parts import some_rows
-from daskkern.training.prepared import training_rows
-from daskkern.training.scaling import learn_scaling, with_scaling
-from daskkern.training.settings import EarlyStopping
-from daskkern.training.sources import Source, StoreSource, row_fields
-from daskkern.training.targets import Targets, learn_targets
-from daskkern.training.validation import check_comparable
+from daskkern.training.feeding.sources import Source, StoreSource, row_fields
+from daskkern.training.feeding.targets import Targets, learn_targets
+from daskkern.training.feeding.validation import check_comparable
+from daskkern.training.run.settings import EarlyStopping
+from daskkern.training.setup.prepare import validation_rows
+from daskkern.training.setup.prepared import training_rows
+from daskkern.training.setup.scaling import learn_scaling, with_scaling
+from daskkern.training.setup.shared import some_rows
 
 _FACTORS = tuple(2.0 ** (k / 2) for k in range(-4, 5))
 _ALPHAS = tuple(10.0**k for k in range(-9, -1))

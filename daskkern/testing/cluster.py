@@ -15,7 +15,7 @@ import psutil
 from distributed import Client, LocalCluster, Nanny
 from distributed.core import Status
 
-from daskkern.cluster.local import PATIENT
+from daskkern.cluster.connect.local import PATIENT
 
 _SETTLE_S = 15.0
 _MARK = "DASKKERN_TEST_CLUSTER"

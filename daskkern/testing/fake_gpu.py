@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.kernels.cuda.device import device_of
+from daskkern.kernels.engines.cuda.device import device_of
 from daskkern.testing.cuda_on_host import HostDevice
 from daskkern.testing.fake_arrays import CONSTANTS, CREATORS, NAMES, FakeArray, called, launched, on_device
 

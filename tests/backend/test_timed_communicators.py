@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daskkern.backend import timed
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.threads import run_threads
-from daskkern.backend.timed import TimedCommunicator, Times
+from daskkern.cluster.collectives import timed
+from daskkern.cluster.collectives.timed import TimedCommunicator, Times
 
 COST = 0.5
 _APART = 128.0

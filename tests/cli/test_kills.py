@@ -18,8 +18,8 @@ import zarr
 
 import daskkern
 from daskkern.cli.main import main
-from daskkern.data.check import check_store
-from daskkern.data.store import open_store
+from daskkern.data.storage.check import check_store
+from daskkern.data.storage.store import open_store
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -78,8 +78,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _here(folder: Path, words: Sequence[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("daskkern.data.ingest.keeping.SECONDS", 0.0)
-        patch.setattr("daskkern.data.ingest.tables.BLOCK_BYTES", 4000)  # sums of the same blocks round alike
+        patch.setattr("daskkern.data.ingest.pipeline.resume.SECONDS", 0.0)
+        patch.setattr("daskkern.data.ingest.readers.tables.BLOCK_BYTES", 4000)  # sums of the same blocks round alike
         with pytest.raises(SystemExit) as ended:
             main(list(words))
         assert not ended.value.code

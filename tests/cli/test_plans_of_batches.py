@@ -8,17 +8,17 @@ from distributed import Client
 
 from daskkern.basis import Landmarks
 from daskkern.cli.plan import _here, _on_cluster, _sure_batch
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import MemoryBudgetError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.training import rooms
-from daskkern.training.fit import fit
-from daskkern.training.memory import MemoryPlan
-from daskkern.training.outlook import check_before, outlook
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning import worker_resources as rooms
+from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.planner import check_before, outlook
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 _X = np.zeros((20_000, 30), np.float32)
 _SOURCE = ArraySource(_X, _X[:, 0], None, SourceInfo(*_X.shape, "regression", None, Scaling(), None, 1, True))

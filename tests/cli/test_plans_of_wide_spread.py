@@ -8,15 +8,15 @@ from click.testing import CliRunner
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, RandomFeatures
 from daskkern.cli.main import cli
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import Gaussian, Laplacian, arithmetic_note
 from daskkern.losses import Squared
 from daskkern.solvers import SGD, Direct, EigenPro, Falkon, NystromSGD, Solver
-from daskkern.training.arithmetic import expected_arithmetic
-from daskkern.training.fit import fit
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning.arithmetic import expected_arithmetic
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 X = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
 WIDE = X * np.float32(1e4)

@@ -11,7 +11,7 @@ from distributed import Client
 import daskkern
 from daskkern import KernelClassifier, Landmarks
 from daskkern.cli.main import main
-from daskkern.data.remote import open_zarr
+from daskkern.data.remote.stores import open_zarr
 from daskkern.models import load_model
 from daskkern.testing.object_server import ObjectServer
 

@@ -12,7 +12,7 @@ import pytest
 import daskkern
 from daskkern import KernelRegressor, Landmarks
 from daskkern.cli.main import main
-from daskkern.data.atomic import write_text
+from daskkern.data.transactions.atomic import write_text
 from daskkern.models import save_model
 
 _VOID = {"meta", "br", "img", "use", "path", "hr", "input", "link"}

@@ -9,8 +9,8 @@ import pytest
 
 from daskkern.cli import info
 from daskkern.cli.main import main
-from daskkern.data.store import open_store
-from daskkern.data.store_rows import StoreRows
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -131,7 +131,7 @@ def test_what_is_no_store_is_one_line(run: Run, tmp_path: Path, command: str) ->
 def test_a_fit_on_sorted_rows_says_so(
     run: Run, source: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daskkern.data.shuffle_detection.DEFAULT_WINDOW_BYTES", 4000)
+    monkeypatch.setattr("daskkern.data.shuffle.detection.DEFAULT_WINDOW_BYTES", 4000)
     assert run("ingest", source, "--out", tmp_path / "u", "--chunk-rows", 100, "--no-shuffle")[0] == 0
     options = ("--kernel", "gaussian:2", "--landmarks", 20, "--epochs", 1, "--workers", 0, "--out", tmp_path / "m")
     code, out, err = run("fit", tmp_path / "u", *options)

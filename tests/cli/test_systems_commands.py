@@ -164,7 +164,7 @@ def test_a_failing_system_leaves_the_others_alone(
     def fails(*_: object) -> None:
         raise FloatingPointError("by accident")
 
-    monkeypatch.setattr("daskkern.solvers.askotch.ASkotch.step", fails)
+    monkeypatch.setattr("daskkern.solvers.kernel_ridge.askotch.ASkotch.step", fails)
     words = ["--systems", "askotch,krls", "--workers", 0, "--test", "d.zarr"]
     code, out, err = run(capfd, "compare", "d.zarr", *words)
     assert code == 0, err

@@ -11,10 +11,10 @@ import daskkern
 from daskkern import KernelClassifier, Landmarks
 from daskkern.cli import fit as cli_fit
 from daskkern.cli.main import main
-from daskkern.cluster.fits_client import install_fits
-from daskkern.data.own_files import Kind, check_file
+from daskkern.cluster.scheduler.client import install_fits
+from daskkern.data.transactions.own_files import Kind, check_file
 from daskkern.models import KernelModel, save_model
-from daskkern.training.handle import list_fits
+from daskkern.training.jobs.handle import list_fits
 
 
 def _run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:

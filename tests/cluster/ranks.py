@@ -12,7 +12,7 @@ from distributed import get_worker
 from threadpoolctl import threadpool_info
 
 from daskkern.backend.communicator import Communicator
-from daskkern.cluster.desk import Desk, Regroup
+from daskkern.cluster.gang.rank_context import Desk, Regroup
 from daskkern.errors import DataError
 from daskkern.events import BatchFinished, EpochFinished, FitResumed, StageFinished
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskkern.cluster.admission import Admission, Place, Verdict, Wish
+from daskkern.cluster.scheduler.admission import Admission, Place, Verdict, Wish
 
 NAMES = "abcd"
 GB = 1 << 30

@@ -15,11 +15,12 @@ import pytest
 import ranks
 from distributed import Client
 
-from daskkern.cluster import choosing, hung
-from daskkern.cluster.gang import GangSettings, PerRank, run_gang
-from daskkern.cluster.hung import equip
-from daskkern.cluster.plugin import PLUGIN_NAME, CollectivesPlugin, install
-from daskkern.cluster.protocol import PROTOCOL
+from daskkern.cluster.connect import preflight as choosing
+from daskkern.cluster.connect.protocol import PROTOCOL
+from daskkern.cluster.gang import hanging_workers as hung
+from daskkern.cluster.gang.gang import GangSettings, PerRank, run_gang
+from daskkern.cluster.gang.hanging_workers import equip
+from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, CollectivesPlugin, install
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Event, StageFinished
 from daskkern.testing.cluster import local_cluster, wait_until, worker_pids

@@ -8,9 +8,9 @@ from distributed import Client
 from distributed.protocol import dumps, loads
 
 from daskkern.backend.communicator import Communicator
-from daskkern.cluster.gang import GangSettings, run_gang
-from daskkern.cluster.mailbox import Mailbox, Membership, Parcel, Registry
-from daskkern.cluster.wire import pack, unpack
+from daskkern.cluster.collectives.mailbox import Mailbox, Membership, Parcel, Registry
+from daskkern.cluster.collectives.wire import pack, unpack
+from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.errors import CommunicatorClosedError, SpecError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]

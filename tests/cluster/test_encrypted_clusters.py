@@ -16,10 +16,10 @@ from sklearn.datasets import load_digits
 import daskkern
 from daskkern import KernelClassifier, Landmarks
 from daskkern.cli.main import main
-from daskkern.cluster.clients import Certificates, client_at
-from daskkern.cluster.gang import run_gang
-from daskkern.cluster.local import connect
-from daskkern.cluster.plugin import CollectivesPlugin
+from daskkern.cluster.connect.clients import Certificates, client_at
+from daskkern.cluster.connect.local import connect
+from daskkern.cluster.gang.gang import run_gang
+from daskkern.cluster.gang.worker_plugin import CollectivesPlugin
 from daskkern.errors import ClusterError, DaskkernError, SpecError
 from daskkern.kernels import Gaussian
 from daskkern.testing.cluster import local_cluster

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskkern.cluster.fit_book import FitBook
-from daskkern.cluster.fit_history import FitHistory
-from daskkern.cluster.fits import FitCard, FitRecord
-from daskkern.cluster.thinned import Thinned
+from daskkern.cluster.scheduler.downsampling import Thinned
+from daskkern.cluster.scheduler.fits import FitCard, FitRecord
+from daskkern.cluster.scheduler.history import FitHistory
+from daskkern.cluster.scheduler.registry import FitBook
 from daskkern.events import (
     BatchFinished,
     CheckpointWritten,
@@ -127,7 +127,7 @@ def test_reports_of_ranks_do_not_push_other_events_out() -> None:
 
 def test_the_time_left_follows_from_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
-    monkeypatch.setattr("daskkern.cluster.fit_history.time.time", lambda: clock[0])
+    monkeypatch.setattr("daskkern.cluster.scheduler.history.time.time", lambda: clock[0])
     history = FitHistory()
     assert history.seconds_left(10) != history.seconds_left(10)  # NaN
     for batch in range(1, 9):

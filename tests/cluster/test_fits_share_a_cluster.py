@@ -14,14 +14,14 @@ from distributed import Client
 from test_gang import assert_nothing_left
 from test_losses import start_fit
 
-from daskkern.cluster.fits import new_card
-from daskkern.cluster.fits_client import ask_fits
-from daskkern.cluster.gang import GangSettings, run_gang
-from daskkern.cluster.lease import admitted
+from daskkern.cluster.gang.gang import GangSettings, run_gang
+from daskkern.cluster.scheduler.client import ask_fits
+from daskkern.cluster.scheduler.fits import new_card
+from daskkern.cluster.scheduler.lease import admitted
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError, SpecError
 from daskkern.events import Event, FitQueued, StopRequested, silent
 from daskkern.testing.cluster import local_cluster, wait_until
-from daskkern.training.handle import FitHandle, find_fit, list_fits
+from daskkern.training.jobs.handle import FitHandle, find_fit, list_fits
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

@@ -12,9 +12,9 @@ import pytest
 import ranks
 from distributed import Client, Worker
 
-from daskkern.cluster.gang import GangSettings, PerRank, run_gang
-from daskkern.cluster.membership import live_workers
-from daskkern.cluster.plugin import PLUGIN_NAME, install, registry_of
+from daskkern.cluster.connect.membership import live_workers
+from daskkern.cluster.gang.gang import GangSettings, PerRank, run_gang
+from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, install, registry_of
 from daskkern.errors import ClusterError, DataError, SpecError
 from daskkern.events import BatchFinished, EpochFinished, Event, StageFinished
 from daskkern.testing.cluster import local_cluster, wait_until, worker_pids
@@ -246,7 +246,7 @@ class TestTheEnd:
 
 def interrupt_once_running(monkeypatch: pytest.MonkeyPatch, folder: Path | None, times: int = 1) -> list[float]:
     """Make the waiting client see Ctrl-C `times` times, once both ranks run."""
-    from daskkern.cluster import attendance
+    from daskkern.cluster.gang import gang_client as attendance
 
     look, seen = attendance.Attendance._look, []
 

@@ -18,9 +18,9 @@ from fake_cupy import Fake
 
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
-from daskkern.cluster import nccl
-from daskkern.cluster.gpus import gpu_collectives
-from daskkern.cluster.nccl import NcclCommunicator
+from daskkern.cluster.collectives import nccl
+from daskkern.cluster.collectives.gpus import gpu_collectives
+from daskkern.cluster.collectives.nccl import NcclCommunicator
 from daskkern.errors import CommunicatorClosedError
 
 SHAPES = [(), (1,), (7,), (5, 3), (2, 3, 4), (0, 3)]

@@ -17,9 +17,9 @@ import ranks
 from distributed import Client
 from distributed.core import Status
 
-from daskkern.cluster import local
-from daskkern.cluster.gang import run_gang
-from daskkern.cluster.local import connect
+from daskkern.cluster.connect import local
+from daskkern.cluster.connect.local import connect
+from daskkern.cluster.gang.gang import run_gang
 from daskkern.errors import ClusterError, SpecError
 from daskkern.testing.cluster import child_processes, wait_until
 
@@ -216,8 +216,8 @@ _COMMAND = """
 import sys
 sys.path.insert(0, {here!r})
 import ranks
-from daskkern.cluster.gang import run_gang
-from daskkern.cluster.local import connect
+from daskkern.cluster.gang.gang import run_gang
+from daskkern.cluster.connect.local import connect
 if __name__ == "__main__":
     with connect(workers=2, threads_per_worker=1) as connection:
         print(run_gang(connection.client, ranks.until_stopped, {folder!r}, name="command"), flush=True)

@@ -12,7 +12,7 @@ import ranks
 from distributed import Client
 from test_gang import assert_nothing_left
 
-from daskkern.cluster.gang import GangSettings, run_gang
+from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.errors import ClusterError
 from daskkern.testing.cluster import local_cluster, wait_until
 
@@ -23,7 +23,7 @@ import sys
 sys.path.insert(0, {here!r})
 import ranks
 from distributed import Client
-from daskkern.cluster.gang import run_gang
+from daskkern.cluster.gang.gang import run_gang
 if __name__ == "__main__":
     with Client({address!r}) as client:
         print(run_gang(client, ranks.until_stopped, {folder!r}, name="child"), flush=True)

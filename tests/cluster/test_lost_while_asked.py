@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from distributed.comm import CommClosedError
 
-from daskkern.cluster.connecting import connected
-from daskkern.cluster.fits import FAILED, FitCard, FitRecord
-from daskkern.cluster.fits_plugin import FitsPlugin
-from daskkern.cluster.membership import BrokenOffError, has_left, live_workers, run_on
-from daskkern.cluster.plugin import install
+from daskkern.cluster.connect.connecting import connected
+from daskkern.cluster.connect.membership import BrokenOffError, has_left, live_workers, run_on
+from daskkern.cluster.gang.worker_plugin import install
+from daskkern.cluster.scheduler.fits import FAILED, FitCard, FitRecord
+from daskkern.cluster.scheduler.plugin import FitsPlugin
 from daskkern.testing.cluster import local_cluster
 
 pytestmark = [pytest.mark.timeout(60)]
@@ -62,7 +62,7 @@ class Scheduler:
 
 
 def test_a_worker_that_dies_while_all_get_the_handlers_does_not_end_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.cluster.plugin._PAUSE_S", 0.0)
+    monkeypatch.setattr("daskkern.cluster.gang.worker_plugin._PAUSE_S", 0.0)
     clients: Any = Scheduler(CommClosedError), Scheduler(OSError, CommClosedError), Scheduler(TimeoutError)
     assert [install(client) for client in clients] == [True, True, False]
     gone: Any = Scheduler(*[CommClosedError] * 9)

@@ -18,9 +18,9 @@ from sklearn.datasets import load_digits
 
 import daskkern
 from daskkern import Landmarks
-from daskkern.cluster import membership
-from daskkern.cluster.gang import GangSettings, run_gang
-from daskkern.cluster.plugin import registry_of
+from daskkern.cluster.connect import membership
+from daskkern.cluster.gang.gang import GangSettings, run_gang
+from daskkern.cluster.gang.worker_plugin import registry_of
 from daskkern.errors import ClusterError
 from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
@@ -28,10 +28,10 @@ from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.testing.cluster import wait_until
 from daskkern.testing.network import Host, Network, NoNetworkError, dask_commands, network
-from daskkern.training.fit import fit
-from daskkern.training.keeper import Safety
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from daskkern.cluster.admission import Wish
-from daskkern.cluster.fit_book import FitBook
-from daskkern.cluster.fits_plugin import FitsPlugin
+from daskkern.cluster.scheduler.admission import Wish
+from daskkern.cluster.scheduler.plugin import FitsPlugin
+from daskkern.cluster.scheduler.registry import FitBook
 
 
 class _Scheduler:

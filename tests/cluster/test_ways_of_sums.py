@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
-from daskkern.cluster.communicator import DaskCommunicator
-from daskkern.cluster.mailbox import Mailbox, Membership, Parcel
-from daskkern.cluster.post import Post
-from daskkern.cluster.sums import WAYS, Way, children, parent, way_of_sum
+from daskkern.cluster.collectives.allreduce import WAYS, Way, children, parent, way_of_sum
+from daskkern.cluster.collectives.communicator import DaskCommunicator
+from daskkern.cluster.collectives.mailbox import Mailbox, Membership, Parcel
+from daskkern.cluster.collectives.transport import Post
 from daskkern.errors import CommunicatorClosedError
 
 MANY: list[Way] = ["mutual", "star", "tree", "segments"]

@@ -13,7 +13,7 @@ from distributed import Client, LocalCluster
 
 from daskkern import KernelClassifier, Landmarks
 from daskkern.arrays import HostArray
-from daskkern.cluster.clients import client_of
+from daskkern.cluster.connect.clients import client_of
 from daskkern.errors import ClusterError, SpecError
 from daskkern.kernels import Gaussian
 

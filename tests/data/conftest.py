@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from daskkern.arrays import HostArray
-from daskkern.data.store import Store, open_store
-from daskkern.data.writer import StoreWriter
+from daskkern.data.storage.store import Store, open_store
+from daskkern.data.storage.writer import StoreWriter
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import scipy.sparse
 import zarr
 
 from daskkern.arrays import HostArray
-from daskkern.data.check import CheckReport, check_store
-from daskkern.data.columns import Scaling
-from daskkern.data.store import checksum, open_store
-from daskkern.data.store_rows import StoreRows
-from daskkern.data.writer import StoreWriter
+from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.storage.check import CheckReport, check_store
+from daskkern.data.storage.store import checksum, open_store
+from daskkern.data.storage.store_rows import StoreRows
+from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import DaskkernError, StoreError
 
 KINDS = ("classification", "regression", "sparse")

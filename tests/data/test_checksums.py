@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskkern.data.checksums import Checksum, combine
+from daskkern.data.storage.checksums import Checksum, combine
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))

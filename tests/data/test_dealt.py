@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from distributed import Client
 
-from daskkern.data.dealt import check_wanted, run_tasks
+from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
 
 pytestmark = pytest.mark.cluster
 

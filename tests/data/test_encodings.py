@@ -16,10 +16,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from daskkern.arrays import HostArray
-from daskkern.data.encoding import ColumnEncoding, encoding_from_json
 from daskkern.data.ingest import IngestReport, ingest
-from daskkern.data.store import open_store
-from daskkern.data.store_rows import StoreRows
+from daskkern.data.schema.encoding import ColumnEncoding, encoding_from_json
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError, StoreError
 
 Left = Callable[[], list[str]]
@@ -236,7 +236,7 @@ def test_gaps_of_arrays_are_filled_too(tmp_path: Path, X: HostArray) -> None:
 
 
 def test_columns_that_are_no_categories_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.categories.MOST_ONEHOT", 5)
+    monkeypatch.setattr("daskkern.data.ingest.columns.categories.MOST_ONEHOT", 5)
     frame = pd.DataFrame({"name": [f"n{i}" for i in range(9)], "x": 1.0, "label": np.arange(9) % 2})
     with pytest.raises(DataError, match=r"'name' of .* has more than 5 different texts.*--categorical ordinal"):
         go(save(frame, tmp_path / "d", "csv"), tmp_path / "s", categorical="onehot")

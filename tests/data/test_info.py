@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from daskkern.data import info as info_module
-from daskkern.data.info import QUANTILES, describe_store
-from daskkern.data.shuffle import shuffle_store
-from daskkern.data.writer import StoreWriter
+from daskkern.data.shuffle.shuffle import shuffle_store
+from daskkern.data.storage import info as info_module
+from daskkern.data.storage.info import QUANTILES, describe_store
+from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import StoreError
 
 

@@ -13,10 +13,10 @@ import pytest
 import daskkern
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import IngestReport, ingest
-from daskkern.data.ingest.split import TEST, Split, SplitSettings
-from daskkern.data.rows import RowBlock
-from daskkern.data.store import open_store
-from daskkern.data.store_rows import StoreRows
+from daskkern.data.ingest.pipeline.split import TEST, Split, SplitSettings
+from daskkern.data.rows.rows import RowBlock
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError, StoreError
 
 Left = Callable[[], list[str]]
@@ -62,7 +62,7 @@ def test_npz_round_trip(save: Callable[..., Path], X: HostArray, tmp_path: Path,
 
 
 def test_npz_larger_than_one_block(save: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.tables.BLOCK_BYTES", 1000)
+    monkeypatch.setattr("daskkern.data.ingest.readers.tables.BLOCK_BYTES", 1000)
     X = np.arange(5000, dtype=np.float32).reshape(1000, 5)
     for stored in (X, np.asfortranarray(X)):
         ingest(save(X=stored, y=X[:, :2]), tmp_path / "s", overwrite=True)
@@ -346,7 +346,7 @@ def test_a_split_is_exact_and_loses_nothing(tmp_path: Path, n: int, expected: in
 
 def test_a_split_depends_on_the_seed_and_not_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, first = _split(tmp_path, 3000)
-    monkeypatch.setattr("daskkern.data.ingest.tables.BLOCK_BYTES", 500)
+    monkeypatch.setattr("daskkern.data.ingest.readers.tables.BLOCK_BYTES", 500)
     _, again = _split(tmp_path, 3000)
     _, other = _split(tmp_path, 3000, seed=1)
     np.testing.assert_array_equal(first, again)

@@ -12,9 +12,9 @@ import scipy.sparse
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import DaskArrays, ingest
-from daskkern.data.rows import RowBlock
-from daskkern.data.store import open_store
-from daskkern.data.store_rows import StoreRows
+from daskkern.data.rows.rows import RowBlock
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError
 
 

@@ -17,8 +17,8 @@ import zarr
 import daskkern
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import ingest
-from daskkern.data.store import open_store
-from daskkern.data.store_rows import StoreRows
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError
 
 Left = Callable[[], list[str]]
@@ -94,7 +94,7 @@ def read(path: Path) -> Any:
 def test_x_and_y_by_their_names(
     tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, kind: str, dtype: str
 ) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.tables.BLOCK_BYTES", 300)
+    monkeypatch.setattr("daskkern.data.ingest.readers.tables.BLOCK_BYTES", 300)
     X = rng.integers(0, 100, (103, 5)).astype(dtype)
     with container(kind, tmp_path / f"d{suffix(kind)}") as group:
         put(group, "X", X, chunks=(16, 5))

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from daskkern.arrays import HostArray
 from daskkern.cli.main import main
 from daskkern.data.ingest import ingest
-from daskkern.data.ingest.parallel import part_bounds
-from daskkern.data.ingest.sources import open_source
-from daskkern.data.ingest.tables import Piece, Request
-from daskkern.data.store import Store, open_store
+from daskkern.data.ingest.pipeline.parallel import part_bounds
+from daskkern.data.ingest.pipeline.sources import open_source
+from daskkern.data.ingest.readers.tables import Piece, Request
+from daskkern.data.storage.store import Store, open_store
 from daskkern.errors import DataError, SpecError
 
 Left = Callable[[], list[str]]
@@ -75,7 +75,7 @@ def save(folder: Path, kind: str, X: HostArray, y: HostArray) -> Path:
 def test_a_pass_can_begin_at_any_row(
     tmp_path: Path, X: HostArray, labels: HostArray, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.tables.BLOCK_BYTES", 1000)
+    monkeypatch.setattr("daskkern.data.ingest.readers.tables.BLOCK_BYTES", 1000)
     target = None if kind == "svm" else ("t",)
     request = Request(target, None, (), "auto", tmp_path, count=False)
     table = open_source(str(save(tmp_path, kind, X, labels)), request, ()).parts.train

@@ -15,8 +15,8 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 import daskkern
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import IngestReport, ingest
-from daskkern.data.store import open_store
-from daskkern.data.store_rows import StoreRows
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError
 
 Left = Callable[[], list[str]]
@@ -40,7 +40,7 @@ def _dense(path: Path) -> HostArray:
 def test_the_rows_are_those_of_scikit_learn(
     tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, zero_based: bool, block: int
 ) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.svm_tables.BLOCK_BYTES", block)
+    monkeypatch.setattr("daskkern.data.ingest.readers.svm_tables.BLOCK_BYTES", block)
     dense = np.where(rng.random((80, 30)) < 0.1, rng.normal(size=(80, 30)), 0)
     dense[3, 0] = 1.5
     X = scipy.sparse.csr_array(dense)

@@ -15,9 +15,9 @@ import pytest
 import daskkern
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import IngestReport, ingest
-from daskkern.data.rows import RowBlock
-from daskkern.data.store import open_store
-from daskkern.data.store_rows import StoreRows
+from daskkern.data.rows.rows import RowBlock
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError
 
 Left = Callable[[], list[str]]
@@ -63,13 +63,13 @@ def test_csv_round_trip(tmp_path: Path, X: HostArray) -> None:
 def test_the_kind_of_a_target_is_decided_over_the_whole_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[str], task: str, classes: object
 ) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.csv_tables._BLOCK_BYTES", 30)  # several blocks
+    monkeypatch.setattr("daskkern.data.ingest.readers.csv_tables._BLOCK_BYTES", 30)  # several blocks
     report = _csv(tmp_path, "aa,t\n" + "".join(f"1000{i},{v}\n" for i, v in enumerate(values)), target="t")
     assert (report.task, report.classes) == (task, classes)
 
 
 def test_a_feature_may_start_with_whole_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.csv_tables._BLOCK_BYTES", 30)
+    monkeypatch.setattr("daskkern.data.ingest.readers.csv_tables._BLOCK_BYTES", 30)
     _csv(tmp_path, "a,t\n" + "10,x\n" * 20 + "0.25,y\n" * 3, target="t")
     block = _read(tmp_path / "s")
     assert block.X is not None

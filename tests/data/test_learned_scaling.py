@@ -6,8 +6,8 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskkern.data.columns import ColumnStatistics, Moments, Scaling
-from daskkern.data.learned_scaling import IGNORED, learned_scaling
+from daskkern.data.schema.column_statistics import ColumnStatistics, Moments, Scaling
+from daskkern.data.schema.learned_scaling import IGNORED, learned_scaling
 from daskkern.errors import SpecError
 
 RNG = np.random.default_rng

@@ -4,10 +4,10 @@ from contextvars import ContextVar
 
 import numpy as np
 
-from daskkern.data.array_rows import ArrayRows
-from daskkern.data.batches import iter_batches
-from daskkern.data.plan import BatchPlan
-from daskkern.data.rows import Fields, RowBlock
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.batch_plan import BatchPlan
+from daskkern.data.rows.batches import iter_batches
+from daskkern.data.rows.rows import Fields, RowBlock
 
 WORKER: ContextVar[str] = ContextVar("worker")
 

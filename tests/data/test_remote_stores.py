@@ -19,24 +19,24 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from daskkern.arrays import HostArray
-from daskkern.data.check import check_store
-from daskkern.data.info import describe_store
 from daskkern.data.ingest import ingest
-from daskkern.data.provenance import made_now
-from daskkern.data.remote import RETRIES, TIMEOUT, RemoteStore, name_of_place, open_zarr, public
-from daskkern.data.remote_group import upload
-from daskkern.data.rows import take
-from daskkern.data.scattered import gives_ranges
-from daskkern.data.schema import FORMAT, Scaling
-from daskkern.data.shuffle import shuffle_store
-from daskkern.data.store import Store, open_store
-from daskkern.data.store_rows import StoreRows
-from daskkern.data.writer import StoreWriter
+from daskkern.data.remote.group import upload
+from daskkern.data.remote.stores import RETRIES, TIMEOUT, RemoteStore, name_of_place, open_zarr, public
+from daskkern.data.rows.rows import take
+from daskkern.data.schema.provenance import made_now
+from daskkern.data.schema.schema import FORMAT, Scaling
+from daskkern.data.shuffle.shuffle import shuffle_store
+from daskkern.data.storage.check import check_store
+from daskkern.data.storage.info import describe_store
+from daskkern.data.storage.random_access import gives_ranges
+from daskkern.data.storage.store import Store, open_store
+from daskkern.data.storage.store_rows import StoreRows
+from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import StoreError
 from daskkern.kernels import Gaussian
 from daskkern.models import KernelModel, load_model, save_model
 from daskkern.testing.object_server import ObjectServer
-from daskkern.training.sources import SourceInfo, StoreSource, data_card, describe
+from daskkern.training.feeding.sources import SourceInfo, StoreSource, data_card, describe
 
 Make = Callable[..., Store]
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.arrays import FloatArray, HostArray
-from daskkern.data.array_rows import ArrayRows
-from daskkern.data.resampled import ResampledRows, chunk_masses
-from daskkern.data.rows import RowBlock, Rows
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.resampled import ResampledRows, chunk_masses
+from daskkern.data.rows.rows import RowBlock, Rows
 from daskkern.errors import DataError
 
 

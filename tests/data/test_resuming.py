@@ -17,10 +17,10 @@ from sklearn.datasets import dump_svmlight_file
 
 import daskkern
 from daskkern.arrays import HostArray
-from daskkern.data.atomic import OWNER
 from daskkern.data.ingest import ingest
-from daskkern.data.resumable import PROGRESS, resumable_group
-from daskkern.data.store import open_store
+from daskkern.data.storage.store import open_store
+from daskkern.data.transactions.atomic import OWNER
+from daskkern.data.transactions.resumable import PROGRESS, resumable_group
 from daskkern.errors import StoreError
 
 Left = Callable[[], list[str]]
@@ -77,9 +77,9 @@ def _run_here(source: Path, out: Path) -> list[int]:
     """Do what the child does, to the end and in this process; return the rows that were told as done."""
     told: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("daskkern.data.ingest.keeping.SECONDS", 0.0)
-        patch.setattr("daskkern.data.ingest.tables.BLOCK_BYTES", 20_000)
-        patch.setattr("daskkern.data.ingest.svm_tables.BLOCK_BYTES", 20_000)
+        patch.setattr("daskkern.data.ingest.pipeline.resume.SECONDS", 0.0)
+        patch.setattr("daskkern.data.ingest.readers.tables.BLOCK_BYTES", 20_000)
+        patch.setattr("daskkern.data.ingest.readers.svm_tables.BLOCK_BYTES", 20_000)
         ingest(
             str(source), str(out), target="t" if source.suffix == ".csv" else None, task="classification",
             chunk_rows=64, shuffle=False, scale="maxabs", progress=lambda done, total: told.append(done),
@@ -134,7 +134,7 @@ def test_rows_that_were_staged_before_the_kill_are_not_read_again(
     ingest(tmp_path / "d.npz", tmp_path / "s", shuffle=False)
     (tmp_path / "s").rename(tmp_path / ".s.staged")  # what a process leaves that is killed while it shuffles
     with monkeypatch.context() as patch:
-        patch.setattr("daskkern.data.ingest.stream.Stream.run", None)
+        patch.setattr("daskkern.data.ingest.pipeline.stream.Stream.run", None)
         ingest(tmp_path / "d.npz", tmp_path / "s", shuffle=True)
     assert sorted(open_store(tmp_path / "s").array("X")[:, 0].tolist()) == sorted(X[:, 0].tolist())  # type: ignore[index,union-attr]
     (tmp_path / "s").rename(tmp_path / ".s.staged")
@@ -145,8 +145,8 @@ def test_rows_that_were_staged_before_the_kill_are_not_read_again(
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.data.ingest.keeping.SECONDS", 0.0)
-    monkeypatch.setattr("daskkern.data.ingest.tables.BLOCK_BYTES", 100)
+    monkeypatch.setattr("daskkern.data.ingest.pipeline.resume.SECONDS", 0.0)
+    monkeypatch.setattr("daskkern.data.ingest.readers.tables.BLOCK_BYTES", 100)
 
 
 @pytest.mark.usefixtures("quick")

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
-from daskkern.data.array_rows import ArrayRows
-from daskkern.data.batches import Batch, BatchPlan, iter_batches
-from daskkern.data.rows import Fields, Rows, take
-from daskkern.data.store import Store
-from daskkern.data.store_rows import StoreRows
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.batches import Batch, BatchPlan, iter_batches
+from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.data.storage.store import Store
+from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError, StoreError
 
 

@@ -14,12 +14,12 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
 from daskkern.arrays import HostArray
-from daskkern.data import scattered
-from daskkern.data.rows import Fields, take
-from daskkern.data.scattered import gives_ranges, has_plain_chunks, parts_at, rows_at
-from daskkern.data.store import Store, open_store
-from daskkern.data.store_rows import StoreRows
-from daskkern.data.subset import RowsWithout
+from daskkern.data.rows.rows import Fields, take
+from daskkern.data.rows.subset import RowsWithout
+from daskkern.data.storage import random_access as scattered
+from daskkern.data.storage.random_access import gives_ranges, has_plain_chunks, parts_at, rows_at
+from daskkern.data.storage.store import Store, open_store
+from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import StoreError
 
 Make = Callable[..., Store]

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from daskkern.arrays import HostArray
-from daskkern.data.array_rows import ArrayRows
 from daskkern.data.ingest import ingest
-from daskkern.data.shuffle_detection import order_note, target_order
-from daskkern.data.store import open_store
-from daskkern.data.store_rows import StoreRows
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.shuffle.detection import order_note, target_order
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
 
 N = 4000
 

@@ -14,14 +14,14 @@ from scipy.stats import chisquare
 
 import daskkern
 from daskkern.arrays import HostArray
-from daskkern.data import work_folder as work_module
-from daskkern.data.columns import Scaling
-from daskkern.data.shuffle import shuffle_store
-from daskkern.data.shuffle_buckets import Buckets, row_keys
-from daskkern.data.store import Store, open_store
-from daskkern.data.store_rows import StoreRows
-from daskkern.data.stored import StoredBlock, StoredRows
-from daskkern.data.writer import StoreWriter
+from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.shuffle.buckets import Buckets, row_keys
+from daskkern.data.shuffle.shuffle import shuffle_store
+from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
+from daskkern.data.storage.store import Store, open_store
+from daskkern.data.storage.store_rows import StoreRows
+from daskkern.data.storage.writer import StoreWriter
+from daskkern.data.transactions import work_folder as work_module
 from daskkern.errors import MemoryBudgetError, SpecError, StoreError
 
 Make = Callable[..., Store]
@@ -150,7 +150,7 @@ def test_an_interrupt_leaves_nothing(make_store: Make, X: HostArray, tmp_path: P
 
 _KILLED = """
 import os, sys
-from daskkern.data.shuffle import shuffle_store
+from daskkern.data.shuffle.shuffle import shuffle_store
 def die(done, total):
     if done > total * 0.7:
         os.kill(os.getpid(), 9)

@@ -9,12 +9,12 @@ import scipy.sparse
 from distributed import Client
 
 from daskkern.arrays import HostArray
-from daskkern.data.check import check_store
-from daskkern.data.shuffle import shuffle_store
-from daskkern.data.shuffle_parallel import shuffle_store_on
-from daskkern.data.store import Store, open_store
-from daskkern.data.stored import StoredRows
-from daskkern.data.writer import StoreWriter
+from daskkern.data.shuffle.parallel import shuffle_store_on
+from daskkern.data.shuffle.shuffle import shuffle_store
+from daskkern.data.storage.check import check_store
+from daskkern.data.storage.raw_rows import StoredRows
+from daskkern.data.storage.store import Store, open_store
+from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import SpecError, StoreError
 
 pytestmark = pytest.mark.cluster

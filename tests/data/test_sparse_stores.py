@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from daskkern.arrays import HostArray
-from daskkern.data.array_rows import ArrayRows
-from daskkern.data.batches import BatchPlan, iter_batches
-from daskkern.data.columns import Moments
-from daskkern.data.csr import as_csr, csr_rows, first_not_finite
-from daskkern.data.rows import Fields, take
-from daskkern.data.store import open_store
-from daskkern.data.store_rows import StoreRows
-from daskkern.data.subset import RowsWithout
-from daskkern.data.writer import StoreWriter
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.batches import BatchPlan, iter_batches
+from daskkern.data.rows.csr import as_csr, csr_rows, first_not_finite
+from daskkern.data.rows.rows import Fields, take
+from daskkern.data.rows.subset import RowsWithout
+from daskkern.data.schema.column_statistics import Moments
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
+from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import DataError, SpecError, StoreError
 
 
@@ -34,8 +34,8 @@ def sparse_rows(rng: np.random.Generator) -> HostArray:
 
 @pytest.fixture
 def store_path(tmp_path: Path, S: HostArray, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("daskkern.data.csr_store._LEAST_ENTRIES", 7)
-    monkeypatch.setattr("daskkern.data.csr_store._POINTER_CHUNK", 9)
+    monkeypatch.setattr("daskkern.data.storage.csr_store._LEAST_ENTRIES", 7)
+    monkeypatch.setattr("daskkern.data.storage.csr_store._POINTER_CHUNK", 9)
     return _write(tmp_path / "s", S)
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
 from daskkern.data.ingest import ingest
-from daskkern.data.ingest.split import TEST, VALIDATION, Split, SplitSettings, apportion
-from daskkern.data.store import open_store
-from daskkern.data.store_rows import StoreRows
+from daskkern.data.ingest.pipeline.split import TEST, VALIDATION, Split, SplitSettings, apportion
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import DataError, SpecError
 
 Left = Callable[[], list[str]]

@@ -11,12 +11,12 @@ import pytest
 import zarr
 
 from daskkern.arrays import HostArray
-from daskkern.data.atomic import atomic_group
-from daskkern.data.columns import Moments, Scaling
-from daskkern.data.layout import default_chunk_rows, stored_dtype
-from daskkern.data.store import Store, open_store
-from daskkern.data.store_rows import StoreRows
-from daskkern.data.writer import StoreWriter
+from daskkern.data.schema.column_statistics import Moments, Scaling
+from daskkern.data.schema.layout import default_chunk_rows, stored_dtype
+from daskkern.data.storage.store import Store, open_store
+from daskkern.data.storage.store_rows import StoreRows
+from daskkern.data.storage.writer import StoreWriter
+from daskkern.data.transactions.atomic import atomic_group
 from daskkern.errors import DataError, SpecError, StoreError
 
 Make = Callable[..., Store]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskkern.data.array_rows import ArrayRows
-from daskkern.data.batches import BatchPlan, iter_batches
-from daskkern.data.store import Store, open_store
-from daskkern.data.store_rows import StoreRows
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.batches import BatchPlan, iter_batches
+from daskkern.data.storage.store import Store, open_store
+from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import SpecError
 
 plans = st.builds(

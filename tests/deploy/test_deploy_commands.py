@@ -14,7 +14,7 @@ from distributed import Client
 
 import daskkern
 from daskkern.cli.main import main
-from daskkern.cluster.clients import Certificates, client_at, scheduler_file_address
+from daskkern.cluster.connect.clients import Certificates, client_at, scheduler_file_address
 from daskkern.testing.cluster import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -49,7 +49,7 @@ def here(command: Command, folder: Path, keys: Path) -> Command:
         ":0",
     ]
     own = ["--no-nanny", "--local-directory", folder, "--death-timeout", 120] if command[1] == "worker" else []
-    own += ["--preload", "daskkern.training.fit"]  # what ranks import, before anybody waits for an answer
+    own += ["--preload", "daskkern.training.run.fit"]  # what ranks import, before anybody waits for an answer
     program = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{command[1]}"]
     return [*program, *words, *map(str, [*tls, *places_here, *own])]
 

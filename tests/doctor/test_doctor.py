@@ -17,7 +17,7 @@ from daskkern.backend import devices
 from daskkern.backend.devices import CupyDevices, Gpu, cupy_devices, gpus
 from daskkern.cli import console
 from daskkern.cli.main import main
-from daskkern.cluster import membership
+from daskkern.cluster.connect import membership
 from daskkern.doctor import (
     ClusterReport,
     Finding,

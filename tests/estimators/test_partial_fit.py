@@ -18,8 +18,8 @@ from daskkern.estimators.inputs import array_source
 from daskkern.events import BatchFinished
 from daskkern.kernels import Gaussian
 from daskkern.solvers import BSGD, SGD, AdaGrad, EigenPro, NystromSGD, Pegasos
-from daskkern.training.commits import Commit
-from daskkern.training.fit import fit
+from daskkern.training.checkpoints.commits import Commit
+from daskkern.training.run.fit import fit
 
 X, Y = load_digits(return_X_y=True)
 X = (X / 16).astype(np.float32)
@@ -200,7 +200,7 @@ def test_points_are_kept_once() -> None:
 
 
 def test_what_has_no_room_is_not_carried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.keeping._KEPT_SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.feeding.block_cache_policy._KEPT_SHARE", 0.0)
     model = _classifier(max_epochs=1).fit(X[:300], Y[:300])
     with pytest.raises(SpecError, match="too large to be kept"):
         model.partial_fit(X[:300], Y[:300])

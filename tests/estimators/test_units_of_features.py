@@ -13,7 +13,7 @@ import daskkern
 from daskkern import KernelClassifier, KernelRegressor
 from daskkern.basis import AllRows, BasisSpec, Landmarks, RandomFeatures
 from daskkern.basis import Linear as LinearBasis
-from daskkern.data.writer import StoreWriter
+from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import SpecError
 
 X, Y = load_breast_cancer(return_X_y=True)

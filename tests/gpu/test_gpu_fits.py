@@ -18,9 +18,9 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.threads import ThreadedCommunicator, run_threads
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, NystromFeatures, RandomFeatures
 from daskkern.cli.main import main
-from daskkern.cluster.desk import Desk, Regroup
-from daskkern.data.schema import Scaling
-from daskkern.data.writer import StoreWriter
+from daskkern.cluster.gang.rank_context import Desk, Regroup
+from daskkern.data.schema.schema import Scaling
+from daskkern.data.storage.writer import StoreWriter
 from daskkern.events import EpochFinished, Event, StageFinished, silent
 from daskkern.kernels import Gaussian, Kernel, Laplacian
 from daskkern.linalg import column_blocks, dealt_factor
@@ -44,13 +44,13 @@ from daskkern.solvers import (
     Solver,
 )
 from daskkern.testing.fake_gpu import FakeGpu
-from daskkern.training.fit import fit
-from daskkern.training.keeper import Safety
-from daskkern.training.memory import MemoryPlan
-from daskkern.training.prepare import prepare
-from daskkern.training.rank import RankResult, RankTask, run_rank
-from daskkern.training.settings import EarlyStopping, FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.run.fit import fit
+from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.settings import EarlyStopping, FitSettings
+from daskkern.training.setup.prepare import prepare
 
 N, D = 130, 4
 _GAUSSIAN = Gaussian(2.0)
@@ -274,7 +274,7 @@ def test_virtual_ranks_compute_on_the_device_of_their_rank(stand_in: FakeGpu, mo
         found.append(xp.cuda.runtime.getDevice())
         return Regroup()
 
-    monkeypatch.setattr("daskkern.training.rank._run", run)
+    monkeypatch.setattr("daskkern.training.run.rank._run", run)
     source, settings = _source(far=True), _settings(CASES["eigenpro 3"], "gpu", virtual_shards=3)
     plan = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
     with stand_in.installed() as xp:

@@ -9,8 +9,8 @@ from daskkern.arrays import Array, HostArray
 from daskkern.backend import tiles
 from daskkern.backend.namespace import to_host
 from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian, plain_products
-from daskkern.kernels import cuda as cuda_engine
-from daskkern.kernels.cuda import engine, launch, twins
+from daskkern.kernels.engines import cuda as cuda_engine
+from daskkern.kernels.engines.cuda import engine, launch, twins
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import PRECISIONS, Precision, exact_precision
 

@@ -14,18 +14,21 @@ from daskkern.arrays import HostArray
 from daskkern.backend import namespace
 from daskkern.backend.namespace import free_on_device, namespace_with
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian, Kernel, Laplacian
 from daskkern.linalg import eigen, lazy, lazy_kernel_matrix, symmetric_eigen, top_eigenpairs
 from daskkern.losses import Squared
 from daskkern.preconditioners import CovarianceState, NystromState, SpectrumSettings, eigenpro_state, nystrom
 from daskkern.solvers import SGD, EigenPro, NystromSGD
-from daskkern.training import feature_blocks, prepare_columns, prepare_nystrom, speeds
-from daskkern.training.calibration import Rates, calibrate
-from daskkern.training.outlook import outlook
-from daskkern.training.prepare import prepare
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning import speeds
+from daskkern.training.planning.calibration import Rates, calibrate
+from daskkern.training.planning.planner import outlook
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup import explicit_columns as prepare_columns
+from daskkern.training.setup import feature_blocks
+from daskkern.training.setup import nystrom_sgd as prepare_nystrom
+from daskkern.training.setup.prepare import prepare
 
 FAR = 300.0
 WORKERS = [lazy, eigen, feature_blocks, nystrom, prepare_columns, prepare_nystrom]

@@ -12,19 +12,20 @@ import pytest
 
 from daskkern.backend.namespace import to_host
 from daskkern.basis import Landmarks
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
 from daskkern.testing.fake_gpu import FakeGpu
 from daskkern.testing.fake_kvikio import SIGNATURES, FakeKvikio
-from daskkern.training import block_files, kept
-from daskkern.training.block_files import DirectFile, HostFile, block_file, kvikio_module
-from daskkern.training.fit import fit
-from daskkern.training.kept import DiskBlocks
-from daskkern.training.memory import Sizes, plan_memory
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding import block_cache as kept
+from daskkern.training.feeding import block_files
+from daskkern.training.feeding.block_cache import DiskBlocks
+from daskkern.training.feeding.block_files import DirectFile, HostFile, block_file, kvikio_module
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning.memory import Sizes, plan_memory
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 FLOAT = np.dtype("float32")
 

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from daskkern.basis import BasisSpec, Landmarks
-from daskkern.data.schema import Scaling
-from daskkern.kernels import Gaussian, products
-from daskkern.linalg import deal
+from daskkern.data.schema.schema import Scaling
+from daskkern.kernels import Gaussian
+from daskkern.kernels.engines import block_products as products
+from daskkern.linalg import block_cyclic as deal
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.testing.fake_arrays import launches_counted
 from daskkern.testing.fake_gpu import FakeGpu
-from daskkern.training.fit import FitResult, fit
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.run.fit import FitResult, fit
+from daskkern.training.run.settings import FitSettings
 
 N, M, P = 320, 32, 240
 BLOCKS = 24  # of 240 columns

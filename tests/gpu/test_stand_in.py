@@ -16,8 +16,8 @@ from daskkern.backend.devices import cupy_problem
 from daskkern.backend.namespace import namespace_for, namespace_of
 from daskkern.backend.tiles import slices
 from daskkern.errors import ClusterError, SpecError
-from daskkern.kernels import products
-from daskkern.kernels.products import multiply_blocks, multiply_transposed_blocks
+from daskkern.kernels.engines import block_products as products
+from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed_blocks
 from daskkern.testing.fake_arrays import CONSTANTS, CREATORS, METHODS, NAMES, FakeArray, launches_counted
 from daskkern.testing.fake_gpu import SIGNATURES, FakeGpu, gemm_ex
 

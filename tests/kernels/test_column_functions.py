@@ -26,7 +26,7 @@ from daskkern.kernels import (
     from_spec,
     nystrom_map,
 )
-from daskkern.kernels.neuron import ACTIVATIONS
+from daskkern.kernels.functions.neuron import ACTIVATIONS
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 6))
@@ -211,7 +211,7 @@ def test_threads_share_drawn_points() -> None:
 
 
 def test_weights_of_the_first_pieces_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.kernels.drawn.KEPT_BYTES", 2 * (16 + 256) * 6 * 8 + 100)
+    monkeypatch.setattr("daskkern.kernels.columns.drawn.KEPT_BYTES", 2 * (16 + 256) * 6 * 8 + 100)
     blocks: list[int] = []
 
     class Watched(Drawn):

@@ -12,8 +12,8 @@ from scipy import sparse
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.tiles import multiply_blocks
 from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian, Points, plain_products
-from daskkern.kernels import cuda as cuda_engine
-from daskkern.kernels.cuda import Operands, block_table, engine, twins
+from daskkern.kernels.engines import cuda as cuda_engine
+from daskkern.kernels.engines.cuda import Operands, block_table, engine, twins
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import Precision
 from daskkern.testing import naive

@@ -13,7 +13,7 @@ from scipy import sparse
 from daskkern.arrays import HostArray
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Gaussian, Kernel, Laplacian, Linear, plain_products
-from daskkern.kernels.cuda.device import Cupy
+from daskkern.kernels.engines.cuda.device import Cupy
 from daskkern.kernels.precision import PRECISIONS, Precision, check_precision, rounded, working_dtype
 
 HALF_STEP: dict[Precision, float] = {"tf32": 2.0**-11, "float16": 2.0**-11, "float32": 0.0, "float64": 0.0}

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import daskkern.kernels.cuda
+import daskkern.kernels.engines.cuda
 from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian
-from daskkern.kernels.cuda.source import (
+from daskkern.kernels.engines.cuda.source import (
     FUNCTIONS,
     SUM_LINES,
     SUM_THREADS,
@@ -23,7 +23,7 @@ from daskkern.kernels.cuda.source import (
 from daskkern.kernels.formula import PAIR, arccos, exp, log, maximum, program, sqrt
 
 ROWS = np.random.default_rng(0).standard_normal((30, 4))
-FOLDER = Path(daskkern.kernels.cuda.__file__).parent
+FOLDER = Path(daskkern.kernels.engines.cuda.__file__).parent
 needs_nvcc = pytest.mark.skipif(
     shutil.which("nvcc") is None, reason="nvcc is not on PATH; install the CUDA toolkit to compile the kernels"
 )

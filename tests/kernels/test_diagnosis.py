@@ -19,7 +19,7 @@ from daskkern.kernels import (
     length_scale_note,
 )
 from daskkern.solvers import BlockCD, Direct, EigenPro, Falkon
-from daskkern.training.grid import Grid, Sums
+from daskkern.systems.grid import Grid, Sums
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((300, 6)).astype(np.float32)
@@ -90,8 +90,8 @@ def test_a_length_scale_far_from_the_distances_is_told() -> None:
 def test_a_fit_whose_landmarks_have_no_factor_says_why(
     solver: EigenPro | Falkon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daskkern.training.columns._JITTERS", 1)
-    monkeypatch.setattr("daskkern.training.row_setup._JITTERS", 1)
+    monkeypatch.setattr("daskkern.training.setup.rank_columns._JITTERS", 1)
+    monkeypatch.setattr("daskkern.training.setup.row_rank._JITTERS", 1)
     points = np.linspace(0, 1e-4, 250)[:, None] * np.ones(3)
     kernel = CallableKernel(_indefinite)
     model = KernelClassifier(kernel, "squared", Landmarks(points=points), solver, max_epochs=1)
@@ -119,7 +119,7 @@ def test_normal_equations_without_a_factor_say_why(
 
 
 def test_a_grid_says_why_its_landmarks_have_no_factor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.grid._JITTERS", 0)
+    monkeypatch.setattr("daskkern.systems.grid._JITTERS", 0)
     nothing = Sums(np.eye(300), np.ones((300, 1)))
     with pytest.raises(DataError, match=r"under the gaussian kernel for a factor: .*1 - .*take a shorter length scale"):
         Grid((Gaussian(1e3),), X).solutions(0, nothing, 300, [1e-6])

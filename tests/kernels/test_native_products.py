@@ -16,10 +16,10 @@ from daskkern.arrays import Array, HostArray
 from daskkern.backend.concurrency import compute_threads
 from daskkern.errors import DataError
 from daskkern.kernels import Gaussian, Kernel, Laplacian, Matern, Polynomial, plain_products
+from daskkern.kernels.engines.native import compiler, is_supported
+from daskkern.kernels.engines.native.engine import whole_tiles
+from daskkern.kernels.engines.native.invoke import LEAST_ROWS
 from daskkern.kernels.formula import PAIR, Expression, Pair, exp, log, maximum, program, sqrt
-from daskkern.kernels.native import compiler, is_supported
-from daskkern.kernels.native.engine import whole_tiles
-from daskkern.kernels.native.invoke import LEAST_ROWS
 
 WIDTHS = [16, 32, 64]
 pytestmark = pytest.mark.skipif(

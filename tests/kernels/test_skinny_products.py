@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
 from daskkern.backend.tiles import slices, tile_pool
-from daskkern.kernels import plain_products, products
-from daskkern.kernels.native import processor
+from daskkern.kernels import plain_products
+from daskkern.kernels.engines import block_products as products
+from daskkern.kernels.engines.native import processor
 from daskkern.linalg import column_blocks
 
 pytestmark = pytest.mark.skipif(not processor(), reason="no compiled products on this processor")

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 from daskkern.arrays import HostArray
-from daskkern.data.array_rows import ArrayRows
+from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian, Linear, Polynomial
 from daskkern.landmarks import IncompleteCholesky, LandmarkSelector, RPCholesky, Uniform, rp_cholesky

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from daskkern import KernelClassifier, KernelRegressor, Landmarks
 from daskkern.arrays import HostArray
 from daskkern.backend.random import generator
-from daskkern.data.array_rows import ArrayRows
+from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Gaussian, Linear
 from daskkern.landmarks import RidgeLeverage, parse_selector, ridge_leverage

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
-from daskkern.data.array_rows import ArrayRows
+from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian
 from daskkern.landmarks import (

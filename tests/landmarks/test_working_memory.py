@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from daskkern.data.array_rows import ArrayRows
+from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.kernels import Gaussian
 from daskkern.landmarks import SELECTORS
 

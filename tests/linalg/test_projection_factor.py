@@ -10,7 +10,8 @@ from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.kernels import Gaussian, Laplacian
-from daskkern.linalg import DealtFactor, NotPositiveDefiniteError, block_width, column_blocks, deal, dealt_factor
+from daskkern.linalg import DealtFactor, NotPositiveDefiniteError, block_width, column_blocks, dealt_factor
+from daskkern.linalg import block_cyclic as deal
 from daskkern.linalg.blas import subtract_product
 
 each_size = pytest.mark.parametrize("size", [1, 2, 3])

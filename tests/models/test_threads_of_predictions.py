@@ -10,12 +10,12 @@ import daskkern
 from daskkern import KernelRegressor, Landmarks
 from daskkern.arrays import HostArray
 from daskkern.backend import concurrency
-from daskkern.data.store import open_store
+from daskkern.data.storage.store import open_store
 from daskkern.errors import SpecError
+from daskkern.evaluation.predict import predict_store
+from daskkern.evaluation.score import score_store
 from daskkern.kernels import Gaussian, Kernel, Laplacian
 from daskkern.models import KernelModel
-from daskkern.training.evaluate import score_store
-from daskkern.training.predict import predict_store
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from bokeh.document import Document
 
-from daskkern.cluster.fits import RUNNING, FitCard, FitRecord, checked
+from daskkern.cluster.scheduler.fits import RUNNING, FitCard, FitRecord, checked
 from daskkern.errors import SpecError
 from daskkern.events import (
     PARTS_OF_TIME,

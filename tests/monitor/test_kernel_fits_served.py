@@ -20,14 +20,14 @@ from distributed import Client, LocalCluster
 from test_kernel_fits_page import NAMES, record
 from tornado.httpclient import HTTPRequest
 
-from daskkern.cluster.fits import FitCard
-from daskkern.cluster.fits_client import ask_fits, install_fits
-from daskkern.cluster.fits_plugin import TOPIC, FitsPlugin
+from daskkern.cluster.scheduler.client import ask_fits, install_fits
+from daskkern.cluster.scheduler.fits import FitCard
+from daskkern.cluster.scheduler.plugin import TOPIC, FitsPlugin
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import metric_names
 from daskkern.testing.browser import browser, missing, wait_for
 from daskkern.testing.cluster import wait_until
-from daskkern.training.monitoring import MonitorPlugin, hide_fits, show_fits
+from daskkern.training.jobs.monitoring import MonitorPlugin, hide_fits, show_fits
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

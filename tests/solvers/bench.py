@@ -15,10 +15,10 @@ from daskkern.linalg import column_blocks, dealt_factor
 from daskkern.losses import Loss, encode
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
 from daskkern.solvers import Batch, EigenPro, NystromSGD, Problem, Solver
-from daskkern.solvers.eigenpro_steps import EigenProSetup, Projector
+from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDirections
+from daskkern.solvers.eigenpro.steps import EigenProSetup, Projector
 from daskkern.solvers.nystrom_sgd import NystromSetup
-from daskkern.solvers.projectors import IterativeProjector, LeadingDirections
-from daskkern.training.columns import feature_columns
+from daskkern.training.setup.rank_columns import feature_columns
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from daskkern.kernels import Coordinate, Gaussian, Kernel
 from daskkern.losses import Hinge, Loss
 from daskkern.preconditioners import column_statistics
 from daskkern.solvers import Batch, Problem, Solver
-from daskkern.solvers.columns import ColumnSetup, RowShare
+from daskkern.solvers.first_order.column_products import ColumnSetup, RowShare
 
 GAUSSIAN = Gaussian(2.0)
 

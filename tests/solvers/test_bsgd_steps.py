@@ -13,8 +13,8 @@ from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import Hinge, Logistic, Loss
 from daskkern.solvers import BSGD, Pegasos, Problem
-from daskkern.solvers.columns import ColumnSetup
-from daskkern.solvers.merging import LogKernel, best_merge
+from daskkern.solvers.first_order.column_products import ColumnSetup
+from daskkern.solvers.first_order.merging import LogKernel, best_merge
 
 
 def _problem(task: Task, budget: int) -> Problem:
@@ -183,7 +183,7 @@ def test_large_budgets_hold_no_matrix() -> None:
 def test_merging_is_the_same_whether_the_kernel_is_held(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     task = hinge_task(c=2, weighted=True, epochs=2)
     expected = _fit(task, 9, BSGD())
-    monkeypatch.setattr("daskkern.solvers.budget.MOST_HELD", held)
+    monkeypatch.setattr("daskkern.solvers.first_order.budget.MOST_HELD", held)
     for one, other in zip(_fit(task, 9, BSGD()), expected, strict=True):
         assert_allclose(one, other, rtol=0, atol=1e-8)
 

@@ -199,8 +199,8 @@ def test_temporary_centres_may_be_cut_and_dealt_anyhow(
 ) -> None:
     setup = eigenpro(toy(Logistic(), epochs=2, alpha=1e-3, weighted=True), LAST, centres=35, window=4)
     whole = scores(setup, train(setup))
-    monkeypatch.setattr("daskkern.solvers.eigenpro_steps._UNIT", 4)
-    monkeypatch.setattr("daskkern.solvers.eigenpro_steps._JOINED", joined)
+    monkeypatch.setattr("daskkern.solvers.eigenpro.steps._UNIT", 4)
+    monkeypatch.setattr("daskkern.solvers.eigenpro.steps._JOINED", joined)
     cut = scores(setup, train(setup, ranks))
     np.testing.assert_allclose(cut, whole, rtol=0, atol=1e-9 * np.abs(whole).max())
 

@@ -15,7 +15,7 @@ from daskkern.basis import KernelBasis
 from daskkern.losses import Hinge, Logistic, Squared
 from daskkern.solvers import EigenPro
 from daskkern.solvers.base import TailAverage, decay, smoothness_of
-from daskkern.solvers.projectors import Projection
+from daskkern.solvers.eigenpro.projectors import Projection
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from daskkern.backend.communicator import SerialCommunicator
 from daskkern.errors import SpecError
 from daskkern.losses import Logistic, SquaredHinge
 from daskkern.solvers import SGD, Batch
-from daskkern.solvers.iterate import Averaging, Iterate
+from daskkern.solvers.first_order.iterate import Averaging, Iterate
 
 
 def _reference(task: Task, solver: SGD) -> np.ndarray:

@@ -11,7 +11,7 @@ import daskkern
 from daskkern import KernelClassifier, KernelRegressor, Landmarks, sweep
 from daskkern.errors import SpecError
 from daskkern.kernels import ArcCosine, Gaussian, Laplacian, Matern
-from daskkern.training import grid
+from daskkern.systems import grid
 
 SCALES, ALPHAS = (1.0, 3.0, 9.0), (1e-6, 1e-3, 1e-1)
 
@@ -54,7 +54,7 @@ def test_each_point_is_the_error_of_the_exact_model(
         if data == "digits":
             assert point.error == pytest.approx(1 - score, abs=0.006)  # one row in 210
         else:
-            y = daskkern.data.store.open_store(test).array("y")[...]
+            y = daskkern.data.storage.store.open_store(test).array("y")[...]
             assert point.error == pytest.approx(np.sqrt((1 - score) * np.var(y)), rel=2e-3)
 
 

@@ -10,19 +10,19 @@ import scipy.sparse
 from daskkern.backend.communicator import SerialCommunicator
 from daskkern.backend.concurrency import compute_threads, library_threads
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, NystromFeatures, RandomFeatures
-from daskkern.data.csr import FeatureRows, is_sparse
-from daskkern.data.schema import Scaling
+from daskkern.data.rows.csr import FeatureRows, is_sparse
+from daskkern.data.schema.schema import Scaling
 from daskkern.events import silent
 from daskkern.kernels import Laplacian, Placement
 from daskkern.linalg import column_blocks, dealt_factor
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.preconditioners import SpectrumSettings, eigenpro_state
 from daskkern.solvers import PCG, SGD, BlockCD, Direct, DoublySGD, EigenPro, Falkon, NystromSGD, Solver
-from daskkern.training import fit as fitting
-from daskkern.training import footprint
-from daskkern.training.outlook import numbers_per_row
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning import footprint
+from daskkern.training.planning.planner import numbers_per_row
+from daskkern.training.run import fit as fitting
+from daskkern.training.run.settings import FitSettings
 
 THREADS = 2
 M, P, D, C = 3000, 12_000, 100, 10

@@ -10,15 +10,15 @@ from test_ranks_of_a_fit import Fit
 
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec, Landmarks, RandomFeatures
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event
 from daskkern.kernels import ArcCosine, Gaussian, InversePolynomial, Kernel
 from daskkern.losses import Hinge, Loss, Squared, SquaredHinge
 from daskkern.solvers import SGD, EigenPro, Solver
 from daskkern.testing import naive
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.run.settings import FitSettings
 
 N, D = 400, 5
 PLAIN, STEEP = SGD(averaging=0.0), EigenPro(averaging=0.0)
@@ -148,8 +148,8 @@ def test_momentum_ends_at_the_optimum(name: str) -> None:
 
 @pushed
 def test_momentum_is_the_same_on_any_number_of_ranks_and_in_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
+    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
     solver, basis = PUSHED[name]
     fit = _fit(solver, basis, 4, 20, alpha=1e-2, source=_source(120, weighted=True))
     alone = fit.scores(fit.results(1))

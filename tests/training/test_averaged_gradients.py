@@ -15,10 +15,10 @@ from daskkern.events import Event, OptimalityMeasured
 from daskkern.kernels import Laplacian
 from daskkern.losses import Hinge, Logistic, Loss, Smooth, Squared, SquaredHinge
 from daskkern.solvers import SAG
-from daskkern.solvers.columns import ColumnSetup, RowShare
-from daskkern.solvers.sag import SAGRun
+from daskkern.solvers.first_order.column_products import ColumnSetup, RowShare
+from daskkern.solvers.first_order.sag import SAGRun
 from daskkern.testing import naive
-from daskkern.training.settings import FitSettings
+from daskkern.training.run.settings import FitSettings
 
 ALPHA = 1e-2
 

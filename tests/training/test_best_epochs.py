@@ -16,7 +16,7 @@ from daskkern import KernelRegressor
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear, RandomFeatures
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.events import Event, FitFinished, StageFinished
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge, parse_loss
@@ -33,9 +33,9 @@ from daskkern.solvers import (
     Snapshot,
     Solver,
 )
-from daskkern.training.best_epoch import LeastLoss
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.run.best_epoch import LeastLoss
+from daskkern.training.run.settings import FitSettings
 
 N, D, BATCH = 400, 3, 50
 SPOILED_AFTER = 3  # epochs

@@ -17,12 +17,12 @@ from sklearn.datasets import load_digits
 from test_ranks_of_a_fit import Fit
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared, SquaredHinge
 from daskkern.solvers import EigenPro, Falkon, Solver
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.run.settings import FitSettings
 
 RANKS = (1, 2, 3)
 OUTPUTS = (1, 10, 20)  # the products of 2 to 12 outputs are compiled, those of others are BLAS's

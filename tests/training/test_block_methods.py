@@ -14,10 +14,10 @@ from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Squared
 from daskkern.solvers import ASkotch, BlockCD, Solver, check_fit
-from daskkern.solvers.askotch import nystrom_approximation, projected_step
-from daskkern.solvers.blocks import Block
+from daskkern.solvers.kernel_ridge.askotch import nystrom_approximation, projected_step
+from daskkern.solvers.kernel_ridge.blocks import Block
 from daskkern.testing import naive
-from daskkern.training.settings import FitSettings
+from daskkern.training.run.settings import FitSettings
 
 
 def _fit(solver: Solver[object], epochs: int, m: int, alpha: float = 1e-2, *, zero: bool = False) -> Fit:

@@ -13,7 +13,7 @@ from daskkern.events import EpochFinished, Event
 from daskkern.kernels import Gaussian
 from daskkern.losses import Hinge
 from daskkern.solvers import BSGD
-from daskkern.training.settings import EarlyStopping, FitSettings
+from daskkern.training.run.settings import EarlyStopping, FitSettings
 
 
 def _fit(**changes: object) -> Fit:
@@ -24,8 +24,8 @@ def _fit(**changes: object) -> Fit:
 
 
 def test_a_run_in_parts_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
+    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
     fit = _fit()
     whole = fit.scores(fit.results(1))
     runs = Runs(fit)
@@ -35,8 +35,8 @@ def test_a_run_in_parts_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_best_epoch_has_its_own_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
+    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
     fit = _fit(early_stopping=EarlyStopping(0.3, patience=2), max_epochs=15, seed=1)
     events: list[Event] = []
     results = fit.results(1, listen=events.append)

@@ -8,18 +8,18 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian, Kernel, Laplacian
 from daskkern.losses import Squared, SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
-from daskkern.training.calibration import Rates, calibrate, expected_batch, worst
-from daskkern.training.disk_rates import DiskRates, measure_disk
-from daskkern.training.memory import MemoryPlan, plan_memory
-from daskkern.training.outlook import outlook
-from daskkern.training.prepare import prepare
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
-from daskkern.training.timing import disk_pays, estimate
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning.calibration import Rates, calibrate, expected_batch, worst
+from daskkern.training.planning.disk_rates import DiskRates, measure_disk
+from daskkern.training.planning.memory import MemoryPlan, plan_memory
+from daskkern.training.planning.planner import outlook
+from daskkern.training.planning.timing import disk_pays, estimate
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepare import prepare
 
 RATES = Rates(5.0, 4.0, 1.0, 1e10, 1e10, 1e10, 1e9, 1e-6, 1e-5, 500, DiskRates("/x", 10**12, 1e9, 1e9, False), 0.5)
 WAYS: list[tuple[BasisSpec, Solver[object]]] = [

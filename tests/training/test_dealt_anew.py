@@ -11,20 +11,20 @@ from test_memory_plans import CENTRES
 from test_ranks_of_a_fit import Fit, _settings, _source
 
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear
-from daskkern.cluster.desk import Regroup
-from daskkern.data.plan import BatchPlan
-from daskkern.data.store_rows import StoreRows
-from daskkern.data.writer import StoreWriter
+from daskkern.cluster.gang.rank_context import Regroup
+from daskkern.data.rows.batch_plan import BatchPlan
+from daskkern.data.storage.store_rows import StoreRows
+from daskkern.data.storage.writer import StoreWriter
 from daskkern.events import EpochFinished, Event
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import SAG, SDCA, SGD, DoublySGD, EigenPro, NystromSGD, Solver
-from daskkern.training import compositions
-from daskkern.training.compositions import draws_anew
-from daskkern.training.fit import fit
-from daskkern.training.memory import ALL_ROWS, plan_memory, row_bytes
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.feeding import batch_composition as compositions
+from daskkern.training.feeding.batch_composition import draws_anew
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.planning.memory import ALL_ROWS, plan_memory, row_bytes
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 __all__ = ["_ask_often"]
 
@@ -106,7 +106,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("basis", [Landmarks(50), DoublyStochastic()], ids=["landmarks", "doubly stochastic"])
 def test_rows_that_fit_are_read_once(store: Path, basis: BasisSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compositions, "CACHED_BYTES", 0)
-    monkeypatch.setattr("daskkern.training.prepare_parts.DEFAULT_WINDOW_BYTES", 1 << 12)
+    monkeypatch.setattr("daskkern.training.setup.shared.DEFAULT_WINDOW_BYTES", 1 << 12)
     reads = [0]
     parts_at, read = StoreRows.parts_at, StoreRows.read
 
@@ -124,7 +124,7 @@ def test_rows_that_fit_are_read_once(store: Path, basis: BasisSpec, monkeypatch:
     settings = FitSettings(Gaussian(2.0), Squared(), basis, solver, 1e-3, max_epochs=3, batch_size=40)
     found = {}
     for share in (0.0, 0.5):
-        monkeypatch.setattr("daskkern.training.memory.ROWS_SHARE", share)
+        monkeypatch.setattr("daskkern.training.planning.memory.ROWS_SHARE", share)
         after: list[int] = []
 
         def listen(event: Event, after: list[int] = after) -> None:

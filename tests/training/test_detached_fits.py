@@ -17,20 +17,20 @@ from sklearn.datasets import load_digits
 
 import daskkern
 from daskkern import KernelClassifier, Landmarks
-from daskkern.cluster.gang import GangSettings
-from daskkern.cluster.plugin import PLUGIN_NAME
+from daskkern.cluster.gang.gang import GangSettings
+from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME
 from daskkern.errors import ClusterError, DataError, FitCancelledError, SpecError, StoreError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.testing.cluster import local_cluster, wait_until, worker_pids
-from daskkern.training.detached import submit
-from daskkern.training.fit import fit
-from daskkern.training.handle import FitHandle, attach, list_fits
-from daskkern.training.keeper import Safety
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, StoreSource
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.feeding.sources import ArraySource, StoreSource
+from daskkern.training.jobs.detached import submit
+from daskkern.training.jobs.handle import FitHandle, attach, list_fits
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

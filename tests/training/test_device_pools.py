@@ -13,15 +13,15 @@ import daskkern
 from daskkern.backend.devices import Gpu
 from daskkern.basis import Landmarks
 from daskkern.cli.main import main
-from daskkern.cluster import local
-from daskkern.cluster.local import Pool
+from daskkern.cluster.connect import local
+from daskkern.cluster.connect.local import Pool
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.training import outlook as planning
-from daskkern.training.outlook import device_pool, outlook
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.planning import planner as planning
+from daskkern.training.planning.planner import device_pool, outlook
+from daskkern.training.run.settings import FitSettings
 
 GIB = 1 << 30
 

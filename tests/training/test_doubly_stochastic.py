@@ -16,8 +16,8 @@ from daskkern.kernels import Drawn, Gaussian, Kernel
 from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
 from daskkern.solvers import SGD, DoublySGD
 from daskkern.testing import naive
-from daskkern.training.outlook import outlook
-from daskkern.training.settings import FitSettings
+from daskkern.training.planning.planner import outlook
+from daskkern.training.run.settings import FitSettings
 
 ALPHA = 0.05
 
@@ -43,7 +43,7 @@ def _coef(fit: Fit, ranks: int = 1) -> HostArray:
 
 @pytest.mark.parametrize("least_scale", [1e-6, 0.9])
 def test_it_is_the_papers_algorithm(least_scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.solvers.doubly_sgd._LEAST_SCALE", least_scale)
+    monkeypatch.setattr("daskkern.solvers.first_order.doubly_sgd._LEAST_SCALE", least_scale)
     loss = SquaredHinge()
     fit = _fit(loss)
     plan, drawn, X = fit.prepared.plan, fit.prepared.basis.kernel, fit.source.X
@@ -87,8 +87,8 @@ def test_any_number_of_ranks_makes_the_same_model(dtype: str, accuracy: float) -
 
 
 def test_a_run_in_parts_has_the_same_bits_and_may_become_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
+    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
     fit = _fit(Logistic())
     runs = Runs(fit)
     for until in (5, 9):

@@ -9,23 +9,23 @@ import pytest
 
 from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec, Landmarks, RandomFeatures
-from daskkern.data.array_rows import ArrayRows
-from daskkern.data.plan import BatchPlan
-from daskkern.data.rows import Fields
-from daskkern.data.schema import Scaling
-from daskkern.data.store import open_store
-from daskkern.data.store_rows import StoreRows
-from daskkern.data.writer import StoreWriter
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.batch_plan import BatchPlan
+from daskkern.data.rows.rows import Fields
+from daskkern.data.schema.schema import Scaling
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.store_rows import StoreRows
+from daskkern.data.storage.writer import StoreWriter
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import SGD, SVRG, EigenPro, NystromSGD, Solver
 from daskkern.testing.cluster import local_cluster
-from daskkern.training.fit import fit
-from daskkern.training.row_sizes import RowSizes
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo, StoreSource
-from daskkern.training.targets import learn_targets
-from daskkern.training.window_rows import likeness
+from daskkern.training.feeding.sources import ArraySource, SourceInfo, StoreSource
+from daskkern.training.feeding.targets import learn_targets
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.row_sizes import RowSizes
+from daskkern.training.setup.window_rows import likeness
 
 N, D, TEST = 4000, 4, 500
 
@@ -60,7 +60,7 @@ def _error(walk: tuple[HostArray, HostArray], place: Path, *, shuffled: bool) ->
 def test_a_drift_costs_nothing(
     walk: tuple[HostArray, HostArray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daskkern.training.prepare_parts.DEFAULT_WINDOW_BYTES", 4 * D * 500)  # 1 of 8 chunks
+    monkeypatch.setattr("daskkern.training.setup.shared.DEFAULT_WINDOW_BYTES", 4 * D * 500)  # 1 of 8 chunks
     shuffled = _error(walk, tmp_path / "shuffled", shuffled=True)
     assert _error(walk, tmp_path / "walk", shuffled=False) < shuffled + 0.003
     whole = StoreRows.__init__
@@ -89,7 +89,7 @@ def test_rows_sorted_by_a_feature_in_narrow_windows_do_not_diverge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solver: Solver[object], basis: BasisSpec
 ) -> None:
     """A narrow store whose windows are one chunk of 8, forced: each holds an eighth of the range of a feature."""
-    monkeypatch.setattr("daskkern.training.prepare_parts.DEFAULT_WINDOW_BYTES", 4 * D * 500)
+    monkeypatch.setattr("daskkern.training.setup.shared.DEFAULT_WINDOW_BYTES", 4 * D * 500)
     monkeypatch.setattr(BatchPlan, "for_rows", staticmethod(_in_chunks(BatchPlan.for_rows)))
     rng = np.random.default_rng(2)
     X = rng.standard_normal((N, D))
@@ -112,7 +112,7 @@ def _in_chunks(make: Callable[..., BatchPlan]) -> Callable[..., BatchPlan]:
 
 
 def test_the_rows_of_narrow_windows_are_more_alike_in_an_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.prepare_parts.DEFAULT_WINDOW_BYTES", 4 * D * 500)
+    monkeypatch.setattr("daskkern.training.setup.shared.DEFAULT_WINDOW_BYTES", 4 * D * 500)
     X = np.random.default_rng(0).standard_normal((N, D)).astype(np.float32) * [3, 1, 1, 1]
     y, kernel = np.sin(X[:, :1]), Gaussian(2.0)
     settings = FitSettings(kernel, Squared(), Landmarks(10), EigenPro(), batch_size=50)

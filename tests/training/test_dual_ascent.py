@@ -20,10 +20,10 @@ from daskkern.kernels import Laplacian
 from daskkern.losses import Dual, EpsilonInsensitive, Hinge, Huber, Logistic, Loss, MulticlassHinge, Squared
 from daskkern.monitor.lines import line_of
 from daskkern.solvers import MISO, SDCA
-from daskkern.solvers.row_memory import shuffled
-from daskkern.solvers.sdca import _STREAM
+from daskkern.solvers.first_order.row_memory import shuffled
+from daskkern.solvers.first_order.sdca import _STREAM
 from daskkern.testing import naive
-from daskkern.training.settings import FitSettings
+from daskkern.training.run.settings import FitSettings
 
 ALPHA = 1e-2
 

@@ -12,8 +12,8 @@ from daskkern.arrays import HostArray
 from daskkern.cli.main import main
 from daskkern.errors import SpecError
 from daskkern.losses import Huber, Logistic, MultinomialLogistic, Squared, SquaredHinge
-from daskkern.training.settings import EarlyStopping
-from daskkern.training.validation import Patience, Watched
+from daskkern.training.feeding.validation import Patience, Watched
+from daskkern.training.run.settings import EarlyStopping
 
 
 def _noisy(n: int = 600) -> tuple[HostArray, HostArray]:

@@ -10,15 +10,15 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows
-from daskkern.data.array_rows import ArrayRows
-from daskkern.data.rows import Fields, take
-from daskkern.data.subset import RowsWithout, original_numbers
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.rows import Fields, take
+from daskkern.data.rows.subset import RowsWithout, original_numbers
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Loss, MultinomialLogistic, Squared
 from daskkern.solvers import EigenPro
-from daskkern.training.settings import FitSettings
-from daskkern.training.targets import Targets, learn_targets
+from daskkern.training.feeding.targets import Targets, learn_targets
+from daskkern.training.run.settings import FitSettings
 
 CLASSES = ("cat", "dog", "eel")
 CODES = np.repeat([0, 1, 2], [50, 30, 20])
@@ -50,7 +50,7 @@ def test_batches_are_encoded_without_making_a_loss_for_each(loss: Loss, monkeypa
     targets = learn_targets(_rows(CODES), _settings(loss, class_intercept=True))
     assert targets.constant is not None
     moved = targets.moved
-    monkeypatch.setattr("daskkern.training.targets.with_constant", None)
+    monkeypatch.setattr("daskkern.training.feeding.targets.with_constant", None)
     scores = np.zeros((len(CODES), 3))
     found = moved.gradient(scores, targets.encode(CODES))
     np.testing.assert_allclose(

@@ -39,7 +39,7 @@ from daskkern.solvers import (
     Solver,
 )
 from daskkern.testing import naive
-from daskkern.training.settings import FitSettings
+from daskkern.training.run.settings import FitSettings
 
 ALPHA = 1e-2
 
@@ -215,8 +215,8 @@ def test_any_number_of_ranks_gives_the_same_scores(name: str) -> None:
 
 @whole
 def test_a_run_in_parts_has_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
+    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
     fit = _fit(replace(TABLE[name], batch_size=30), max_epochs=3)
     ranks = TABLE[name].ranks[0]
     whole = fit.scores(fit.results(ranks))

@@ -12,8 +12,8 @@ from daskkern.kernels import Gaussian, Polynomial
 from daskkern.losses import Squared
 from daskkern.preconditioners import ColumnStatistics, longest_step
 from daskkern.solvers import SAG, SARAH, SGD, SVRG, AdaGrad, EigenPro, Norma, NystromSGD, Solver
-from daskkern.training.row_sizes import Extremes, RowSizes, bent_by_many
-from daskkern.training.settings import FitSettings
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.row_sizes import Extremes, RowSizes, bent_by_many
 
 N = 4000
 

@@ -20,9 +20,9 @@ from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import PCG, Direct, EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster
-from daskkern.training.fit import fit
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

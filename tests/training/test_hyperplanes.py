@@ -14,7 +14,7 @@ from daskkern.errors import ModelError, SpecError
 from daskkern.kernels import Gaussian
 from daskkern.losses import MulticlassHinge
 from daskkern.solvers import AMM
-from daskkern.training.settings import FitSettings
+from daskkern.training.run.settings import FitSettings
 
 ALPHA = 1e-2
 
@@ -56,7 +56,7 @@ def _loop(fit: Fit, b: int, prune: float) -> list[HostArray]:
 
 
 def _batches(rows: object, fit: Fit, epoch: int) -> list[object]:
-    from daskkern.data.batches import iter_batches
+    from daskkern.data.rows.batches import iter_batches
 
     return list(iter_batches(rows, fit.prepared.plan, epoch))
 
@@ -82,8 +82,8 @@ def test_any_number_of_ranks_makes_the_same_model() -> None:
 
 
 def test_a_run_in_parts_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
+    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
     fit = _fit(epochs=3, solver=AMM(3, prune=5.0, averaging=0.5))
     whole = fit.scores(fit.results(2))
     runs = Runs(fit)

@@ -15,20 +15,20 @@ from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, Landmarks
-from daskkern.cluster.desk import Desk, Regroup
-from daskkern.cluster.vault import Vault
+from daskkern.cluster.gang.commit_cache import Vault
+from daskkern.cluster.gang.rank_context import Desk, Regroup
 from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed, silent
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro, NystromSGD, Solver
-from daskkern.training.checkpoint import begin_checkpoint, is_checkpoint, read_checkpoint, remove_checkpoint
-from daskkern.training.commits import Commit, Position
-from daskkern.training.features import stored_features
-from daskkern.training.keeper import Safety
-from daskkern.training.memory import MemoryPlan
-from daskkern.training.rank import RankResult, RankTask, run_rank
-from daskkern.training.resuming import named
-from daskkern.training.settings import EarlyStopping
+from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, read_checkpoint, remove_checkpoint
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.commits import Commit, Position
+from daskkern.training.checkpoints.resuming import named
+from daskkern.training.feeding.stored_features import stored_features
+from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.settings import EarlyStopping
 
 WAYS = {
     "all rows": (AllRows(), EigenPro(averaging=0.7)),
@@ -88,8 +88,8 @@ def _fit(basis: BasisSpec, solver: Solver[object], **changes: object) -> Fit:
 
 @pytest.fixture(autouse=True)
 def _ask_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
+    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
 
 
 @ways
@@ -353,7 +353,7 @@ def test_an_epoch_took_what_all_its_ranks_took(monkeypatch: pytest.MonkeyPatch) 
     clock = itertools.count(0.0, 100.0)
     with monkeypatch.context() as patched:
         patched.setattr(
-            "daskkern.training.epochs.time", SimpleNamespace(perf_counter=lambda: perf_counter() + next(clock))
+            "daskkern.training.run.epochs.time", SimpleNamespace(perf_counter=lambda: perf_counter() + next(clock))
         )
         runs.run(1, until=3)
     runs.run(1)

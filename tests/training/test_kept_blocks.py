@@ -13,23 +13,23 @@ import numpy as np
 import pytest
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import MemoryBudgetError, SpecError
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic
 from daskkern.solvers import EigenPro, NystromSGD, Solver
-from daskkern.training import fit as fitting
-from daskkern.training.block_files import HostFile
-from daskkern.training.calibration import Rates
-from daskkern.training.disk_rates import DiskRates
-from daskkern.training.fit import FitResult, fit
-from daskkern.training.keeping import disk_room, needs_rates, with_blocks
-from daskkern.training.kept import DiskBlocks, KeptBlocks, MemoryBlocks
-from daskkern.training.memory import IN_TRANSIT, MemoryPlan, Sizes, plan_memory
-from daskkern.training.scratch import is_in_memory, scratch_folder
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.block_cache import DiskBlocks, KeptBlocks, MemoryBlocks
+from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates, with_blocks
+from daskkern.training.feeding.block_files import HostFile
+from daskkern.training.feeding.scratch import is_in_memory, scratch_folder
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning.calibration import Rates
+from daskkern.training.planning.disk_rates import DiskRates
+from daskkern.training.planning.memory import IN_TRANSIT, MemoryPlan, Sizes, plan_memory
+from daskkern.training.run import fit as fitting
+from daskkern.training.run.fit import FitResult, fit
+from daskkern.training.run.settings import FitSettings
 
 GB = 10**9
 SIZES = Sizes(
@@ -238,7 +238,7 @@ def test_an_automatic_fit_measures_before_it_takes_the_disk(tmp_path: Path, monk
         return replace(RATES, block_ns=100.0)
 
     monkeypatch.setattr(fitting, "calibrate", measured)
-    monkeypatch.setattr("daskkern.training.memory.KEEP_LIMIT", 0)
+    monkeypatch.setattr("daskkern.training.planning.memory.KEEP_LIMIT", 0)
     _, said = _fit(replace(SETTINGS, max_epochs=3, scratch=str(tmp_path)))
     assert "kept on disk: the disk costs 3 ns an entry and epoch (2 GB/s in /x), computing 1e+02 ns" in said[0]
     assert len(asked) == 1
@@ -312,7 +312,7 @@ def test_a_disk_that_was_asked_for_must_have_room(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_memory_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.keeping.is_in_memory", lambda folder: True)
+    monkeypatch.setattr("daskkern.training.feeding.block_cache_policy.is_in_memory", lambda folder: True)
     assert disk_room(SETTINGS) == 0
     assert disk_room(replace(SETTINGS, scratch=str(tmp_path))) > 0  # asked for by name
     if os.path.isdir("/dev/shm"):

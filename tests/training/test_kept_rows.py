@@ -12,19 +12,19 @@ from test_memory_plans import CENTRES
 from daskkern import KernelClassifier, Landmarks
 from daskkern.arrays import Array
 from daskkern.backend.uploads import Arrived, Uploads
-from daskkern.data.store_rows import StoreRows
-from daskkern.data.writer import StoreWriter
+from daskkern.data.storage.store_rows import StoreRows
+from daskkern.data.storage.writer import StoreWriter
 from daskkern.events import EpochFinished, Event
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
-from daskkern.training import feed as feeding
-from daskkern.training.calibration import Rates
-from daskkern.training.fit import fit
-from daskkern.training.keeping import with_blocks
-from daskkern.training.memory import ALL_ROWS, ROWS_SHARE, MemoryPlan, plan_memory, row_bytes
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.feeding import feed as feeding
+from daskkern.training.feeding.block_cache_policy import with_blocks
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.planning.calibration import Rates
+from daskkern.training.planning.memory import ALL_ROWS, ROWS_SHARE, MemoryPlan, plan_memory, row_bytes
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 GB = 10**9
 MANY = replace(CENTRES, n=20_000_000)  # blocks of 400 GB a rank, rows of 9 GB
@@ -76,8 +76,8 @@ def test_rows_are_kept_where_blocks_do_not_pay(monkeypatch: pytest.MonkeyPatch) 
     sizes = replace(CENTRES, window=1, p=100, s=80, q=10, n=2_000_000)
     plan = plan_memory(sizes, 3 * GB, keep="auto", epochs=5)
     assert plan.kept
-    monkeypatch.setattr("daskkern.training.keeping.memory_pays", lambda *_: False)
-    monkeypatch.setattr("daskkern.training.keeping.entry_ns", lambda *_: 1.0)
+    monkeypatch.setattr("daskkern.training.feeding.block_cache_policy.memory_pays", lambda *_: False)
+    monkeypatch.setattr("daskkern.training.feeding.block_cache_policy.entry_ns", lambda *_: 1.0)
     settings = FitSettings(Gaussian(1.0), SquaredHinge(), Landmarks(10), EigenPro())
     rates: Rates = SimpleNamespace(fresh=1e9)  # type: ignore[assignment]
     moved = with_blocks(plan, settings, 0, rates)
@@ -101,7 +101,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("on_host", [False, True])
 def test_the_second_epoch_reads_nothing(store: Path, on_host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.memory.KEEP_SHARE", 0.0)  # not by the rule for what is small
+    monkeypatch.setattr("daskkern.training.planning.memory.KEEP_SHARE", 0.0)  # not by the rule for what is small
     reads: list[int] = [0]
     read = StoreRows.read
 
@@ -112,10 +112,10 @@ def test_the_second_epoch_reads_nothing(store: Path, on_host: bool, monkeypatch:
     monkeypatch.setattr(StoreRows, "read", counted)
     if on_host:
         monkeypatch.setattr(feeding, "Feed", _host_feed())
-        monkeypatch.setattr("daskkern.training.rank.Feed", feeding.Feed)
+        monkeypatch.setattr("daskkern.training.run.rank.Feed", feeding.Feed)
     found = {}
     for share in (0.0, 0.5):
-        monkeypatch.setattr("daskkern.training.memory.ROWS_SHARE", share)
+        monkeypatch.setattr("daskkern.training.planning.memory.ROWS_SHARE", share)
         after: list[int] = []
 
         def listen(event: Event, after: list[int] = after) -> None:
@@ -149,9 +149,9 @@ def test_batches_go_to_the_device_each_time(store: Path, monkeypatch: pytest.Mon
             copied.append(arrays[0].shape[0])
             return super().begin(*arrays)
 
-    monkeypatch.setattr("daskkern.training.memory.KEEP_SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.planning.memory.KEEP_SHARE", 0.0)
     monkeypatch.setattr(feeding, "Uploads", Counting)
-    monkeypatch.setattr("daskkern.training.rank.Feed", _host_feed())
+    monkeypatch.setattr("daskkern.training.run.rank.Feed", _host_feed())
     KernelClassifier(kernel=Gaussian(2.0), basis=Landmarks(50), max_epochs=3, keep_blocks="never").fit(str(store))
     assert sum(copied) == 3 * 1000
 
@@ -173,7 +173,7 @@ def test_a_block_takes_the_place_of_the_one_before(
             places.append((shape, block.ctypes.data))
             return block
 
-    monkeypatch.setattr("daskkern.training.rank.Feed", Watched)
+    monkeypatch.setattr("daskkern.training.run.rank.Feed", Watched)
     settings = FitSettings(
         Gaussian(2.0), SquaredHinge(), Landmarks(50), solver, max_epochs=2, batch_size=350, keep_blocks="never"
     )

@@ -23,16 +23,16 @@ from test_detached_fits import assert_nothing_left
 import daskkern
 from daskkern import AllRows, Landmarks
 from daskkern.basis import BasisSpec, DoublyStochastic
-from daskkern.cluster.gang import GangSettings
+from daskkern.cluster.gang.gang import GangSettings
 from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.testing.cluster import child_processes, local_cluster, wait_until, worker_pids
-from daskkern.training.fit import fit
-from daskkern.training.keeper import Safety
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

@@ -15,9 +15,9 @@ from daskkern.events import Event, OptimalityMeasured
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, Smooth, Squared, SquaredHinge
 from daskkern.solvers import SAG, SARAH, SGD, SVRG, Solver
-from daskkern.solvers.full_gradients import FullGradients
+from daskkern.solvers.first_order.full_gradients import FullGradients
 from daskkern.testing import naive
-from daskkern.training.settings import FitSettings
+from daskkern.training.run.settings import FitSettings
 
 ALPHA = 2e-2
 

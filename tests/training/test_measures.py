@@ -13,9 +13,9 @@ from sklearn.preprocessing import minmax_scale
 from daskkern import KernelClassifier
 from daskkern.arrays import HostArray
 from daskkern.basis import Landmarks
+from daskkern.evaluation.metrics import Score, Tally
+from daskkern.evaluation.score_bins import Ranking
 from daskkern.kernels import Gaussian
-from daskkern.training.score_bins import Ranking
-from daskkern.training.tally import Score, Tally
 
 
 def _fitted(loss: str, n_classes: int) -> tuple[KernelClassifier, HostArray, HostArray]:

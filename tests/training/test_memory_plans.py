@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.errors import MemoryBudgetError
-from daskkern.training.memory import MemoryPlan, Sizes, available_memory, format_bytes, plan_memory
-from daskkern.training.remedies import fits, remedies, with_batch, with_landmarks, with_subsample
+from daskkern.training.planning.memory import MemoryPlan, Sizes, available_memory, format_bytes, plan_memory
+from daskkern.training.planning.suggestions import fits, remedies, with_batch, with_landmarks, with_subsample
 
 GB = 10**9
 CENTRES = Sizes(

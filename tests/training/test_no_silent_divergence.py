@@ -10,14 +10,14 @@ from test_ranks_of_a_fit import Fit
 from daskkern import KernelClassifier, KernelRegressor
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DivergenceError
 from daskkern.events import Event, FitFinished, StageFinished
 from daskkern.kernels import Laplacian
 from daskkern.losses import Squared
 from daskkern.solvers import SGD, EigenPro, NystromSGD, Solver
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.run.settings import FitSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
 

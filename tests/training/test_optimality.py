@@ -10,15 +10,15 @@ from test_ranks_of_a_fit import Fit
 from daskkern import KernelClassifier, KernelRegressor
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
 from daskkern.kernels import Laplacian, Polynomial
 from daskkern.losses import Squared
 from daskkern.solvers import SGD, EigenPro, Falkon, Solver
-from daskkern.training.optimality import Optimality, measure_optimality
-from daskkern.training.optimality_notes import is_far, is_near, optimality_note
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.run.optimality import Optimality, measure_optimality
+from daskkern.training.run.optimality_notes import is_far, is_near, optimality_note
+from daskkern.training.run.settings import FitSettings
 
 N, D, ALPHA = 200, 4, 1e-3
 BASES = [AllRows(), Landmarks(60), NystromFeatures(60), RandomFeatures(80), Linear()]
@@ -51,7 +51,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Optimality]:
             found.append(one)
         return one
 
-    monkeypatch.setattr("daskkern.training.optimality_notes.measure_optimality", listen)
+    monkeypatch.setattr("daskkern.training.run.optimality_notes.measure_optimality", listen)
     return found
 
 
@@ -107,7 +107,7 @@ def test_of_more_rows_than_are_held_one_half_tells_of_the_other(alpha: float, me
 
 
 def test_an_exact_measure_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.optimality_notes.convergence_note", lambda *_: "the losses still fell")
+    monkeypatch.setattr("daskkern.training.run.optimality_notes.convergence_note", lambda *_: "the losses still fell")
     assert _fit(EigenPro(), AllRows(), 80).results(1)[0].note == ""
     assert _fit(EigenPro(step_scale=0.01), AllRows(), 4).results(1)[0].note == "the losses still fell"
 

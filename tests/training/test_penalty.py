@@ -19,20 +19,20 @@ from daskkern.basis import (
     NystromFeatures,
     RandomFeatures,
 )
-from daskkern.data.schema import Scaling
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import Logistic, Squared, SquaredHinge, parse_loss
 from daskkern.solvers import SOLVERS, Direct, EigenPro
-from daskkern.training import penalty
-from daskkern.training.fit import fit
-from daskkern.training.memory import available_memory
-from daskkern.training.outlook import outlook
-from daskkern.training.penalty import best_alpha, sample_rows
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning.memory import available_memory
+from daskkern.training.planning.planner import outlook
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup import penalty
+from daskkern.training.setup.penalty import best_alpha, sample_rows
 
 RNG = np.random.default_rng
 SQUARED = {"direct", "pcg", "block_cd", "askotch"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
-from daskkern.training.prepare_parts import fewer_columns
+from daskkern.training.setup.shared import fewer_columns
 
 
 @pytest.mark.parametrize(

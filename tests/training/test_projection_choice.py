@@ -15,9 +15,9 @@ from daskkern.errors import SpecError
 from daskkern.events import Event, OptimalityMeasured, StageFinished
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.training.memory import plan_memory
-from daskkern.training.outlook import outlook
-from daskkern.training.projections import with_factor
+from daskkern.training.planning.memory import plan_memory
+from daskkern.training.planning.planner import outlook
+from daskkern.training.setup.projections import with_factor
 
 NEEDED = plan_memory(CENTRES, 0).total
 

@@ -10,19 +10,19 @@ from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, Landmarks
-from daskkern.cluster.desk import Desk
-from daskkern.data.schema import Scaling
+from daskkern.cluster.gang.rank_context import Desk
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitStarted, silent
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import EigenPro, Falkon, NystromSGD, Solver
-from daskkern.training.features import stored_features
-from daskkern.training.memory import MemoryPlan
-from daskkern.training.prepare import Prepared, prepare
-from daskkern.training.rank import RankResult, RankTask, run_rank
-from daskkern.training.settings import EarlyStopping, FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.stored_features import stored_features
+from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.settings import EarlyStopping, FitSettings
+from daskkern.training.setup.prepare import Prepared, prepare
 
 N, D = 130, 4
 

@@ -13,17 +13,17 @@ from sklearn.datasets import load_digits
 
 import daskkern
 from daskkern import AllRows, Landmarks
-from daskkern.cluster.gang import GangSettings
+from daskkern.cluster.gang.gang import GangSettings
 from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster, worker_pids
-from daskkern.training.fit import FitResult, fit
-from daskkern.training.keeper import Safety
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import Source, StoreSource
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.feeding.sources import Source, StoreSource
+from daskkern.training.run.fit import FitResult, fit
+from daskkern.training.run.settings import FitSettings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

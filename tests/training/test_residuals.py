@@ -15,7 +15,7 @@ from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import PCG, Falkon, Snapshot, Solver
 from daskkern.testing import naive
-from daskkern.training.settings import FitSettings
+from daskkern.training.run.settings import FitSettings
 
 ALPHA = 1e-2
 

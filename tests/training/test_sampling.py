@@ -9,19 +9,19 @@ from distributed import Client
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.arrays import HostArray
 from daskkern.cli.main import main
-from daskkern.data.array_rows import ArrayRows
-from daskkern.data.rows import Fields
-from daskkern.data.schema import Scaling
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.rows import Fields
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Squared
 from daskkern.solvers import EigenPro, NystromSGD
-from daskkern.training.outlook import outlook
-from daskkern.training.prepare import prepare
-from daskkern.training.sampling import learn_sampling
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
-from daskkern.training.targets import learn_targets
+from daskkern.training.feeding.sampling import learn_sampling
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.targets import learn_targets
+from daskkern.training.planning.planner import outlook
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepare import prepare
 
 N = 400
 

@@ -9,18 +9,18 @@ import pytest
 
 from daskkern import Landmarks
 from daskkern.cli.fit import where_time_went
-from daskkern.data.store_rows import StoreRows
-from daskkern.data.writer import StoreWriter
+from daskkern.data.storage.store_rows import StoreRows
+from daskkern.data.storage.writer import StoreWriter
 from daskkern.events import PARTS_OF_TIME, EpochTimed, Event
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.monitor.lines import line_of
 from daskkern.solvers import EigenPro, Falkon, Solver
-from daskkern.training.commits import Commit
-from daskkern.training.fit import FitResult, fit
-from daskkern.training.keeper import Safety
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.commits import Commit
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.run.fit import FitResult, fit
+from daskkern.training.run.settings import FitSettings
 
 _CHUNKS, _SLEEP_S = 4, 0.05
 
@@ -54,8 +54,8 @@ def test_slow_rows_are_seen(solver: Solver, store: str, monkeypatch: pytest.Monk
         return read(self, *arguments)  # type: ignore[arg-type]
 
     quick = sum(epoch.reading for epoch in _fitted(store, solver)[1])
-    monkeypatch.setattr("daskkern.training.memory.KEEP_SHARE", 0.0)
-    monkeypatch.setattr("daskkern.training.memory.ROWS_SHARE", 0.0)  # so that each epoch reads
+    monkeypatch.setattr("daskkern.training.planning.memory.KEEP_SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.planning.memory.ROWS_SHARE", 0.0)  # so that each epoch reads
     monkeypatch.setattr(StoreRows, "read", slowly)
     result, times = _fitted(store, solver)
     assert [epoch.epoch for epoch in times] == list(range(1, len(times) + 1))
@@ -79,7 +79,7 @@ def test_slow_commits_are_seen(store: str, tmp_path: Path, monkeypatch: pytest.M
         return to_bytes(self)
 
     monkeypatch.setattr(Commit, "to_bytes", slowly)
-    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
     times = _fitted(store, EigenPro(), Safety(in_memory=True, commit_s=0.0))[1]
     assert times[1].checkpointing >= _SLEEP_S
 

@@ -8,17 +8,17 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from daskkern.basis import AllRows
-from daskkern.data.check import check_store
 from daskkern.data.ingest import ingest
-from daskkern.data.store import open_store
+from daskkern.data.storage.check import check_store
+from daskkern.data.storage.store import open_store
 from daskkern.errors import StoreError
+from daskkern.evaluation.score import score_store
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import parse_solver
-from daskkern.training.evaluate import score_store
-from daskkern.training.fit import fit
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import StoreSource
+from daskkern.training.feeding.sources import StoreSource
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
 
 N = 1000
 

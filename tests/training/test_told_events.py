@@ -10,8 +10,8 @@ from test_ranks_of_a_fit import _settings, _source
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear
 from daskkern.events import CheckpointWritten, Event, FitStarted, RankReported, SpectrumFound
 from daskkern.solvers import EigenPro, NystromSGD, Pegasos, Solver
-from daskkern.training.fit import fit
-from daskkern.training.keeper import Safety
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.run.fit import fit
 
 
 def _told(basis: BasisSpec, solver: Solver[object], safety: Safety | None = None) -> list[Event]:
@@ -53,7 +53,7 @@ def test_a_solver_without_a_spectrum_tells_none() -> None:
 
 
 def test_a_rank_tells_its_memory_against_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.rank_state._INTERVAL_S", 0.0)
+    monkeypatch.setattr("daskkern.training.run.rank_state._INTERVAL_S", 0.0)
     reports = [event for event in _told(Landmarks(40), EigenPro()) if isinstance(event, RankReported)]
     assert len(reports) > 2
     last = reports[-1]

@@ -16,24 +16,25 @@ from test_ranks_of_a_fit import Fit, _settings, _source
 from daskkern import KernelClassifier
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.threads import run_threads
-from daskkern.backend.virtual import run_virtual, virtual_ranks
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks
-from daskkern.cluster.desk import Desk
-from daskkern.cluster.gang import GangSettings
+from daskkern.cluster.collectives.virtual import run_virtual, virtual_ranks
+from daskkern.cluster.gang.gang import GangSettings
+from daskkern.cluster.gang.rank_context import Desk
 from daskkern.errors import CommunicatorClosedError, DataError, SpecError
 from daskkern.events import BatchFinished, Event, FitResumed, FitStarted, RankReported
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.testing.cluster import local_cluster
-from daskkern.training import on_cluster, prepare_nystrom
-from daskkern.training.detached import submit
-from daskkern.training.fit import fit
-from daskkern.training.handle import list_fits
-from daskkern.training.keeper import Safety
-from daskkern.training.settings import FitSettings
-from daskkern.training.shards import desk_of_shard
-from daskkern.training.sources import ArraySource
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.feeding.sources import ArraySource
+from daskkern.training.jobs.detached import submit
+from daskkern.training.jobs.handle import list_fits
+from daskkern.training.run import on_cluster
+from daskkern.training.run.fit import fit
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.run.shards import desk_of_shard
+from daskkern.training.setup import nystrom_sgd as prepare_nystrom
 
 SHARDS = 6
 
@@ -157,8 +158,8 @@ def test_the_set_up_of_nystrom_sgd_does_not_depend_on_the_workers(dtype: str, mo
 
 
 def test_a_gang_that_shrinks_and_grows_goes_on_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.keeper._SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
+    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
     settings = replace(_settings(Landmarks(40), EigenPro(window=2), dtype="float32"), batch_size=8, virtual_shards=3)
     shared = Fit.of(_source(weighted=True), settings)
     runs = Runs(shared)

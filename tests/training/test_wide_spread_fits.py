@@ -11,17 +11,17 @@ from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures
-from daskkern.cluster.desk import Desk
-from daskkern.data.schema import Scaling
+from daskkern.cluster.gang.rank_context import Desk
+from daskkern.data.schema.schema import Scaling
 from daskkern.events import silent
 from daskkern.kernels import Laplacian
 from daskkern.losses import Squared
 from daskkern.solvers import PCG, SGD, BlockCD, Direct, EigenPro, Falkon, NystromSGD, Solver
-from daskkern.training.memory import MemoryPlan
-from daskkern.training.prepare import prepare
-from daskkern.training.rank import RankResult, RankTask, run_rank
-from daskkern.training.settings import FitSettings
-from daskkern.training.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepare import prepare
 
 rng = np.random.default_rng(0)
 N, D = 500, 6

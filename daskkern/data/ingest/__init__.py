@@ -1,7 +1,7 @@
 """Turning files and dask collections into stores: in bounded memory, whole or not at all."""
 
-from daskkern.data.ingest.dask_tables import DaskArrays
-from daskkern.data.ingest.report import IngestReport
-from daskkern.data.ingest.run import ingest
+from daskkern.data.ingest.pipeline.report import IngestReport
+from daskkern.data.ingest.pipeline.run import ingest
+from daskkern.data.ingest.readers.dask_tables import DaskArrays
 
 __all__ = ["DaskArrays", "IngestReport", "ingest"]

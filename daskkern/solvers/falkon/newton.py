@@ -22,8 +22,8 @@ from daskkern.errors import DataError
 from daskkern.linalg import LowerFactor
 from daskkern.losses import Curved
 from daskkern.solvers.base import Batch, Problem, smoothness_of
-from daskkern.solvers.cg import System
 from daskkern.solvers.falkon.setup import FalkonSetup
+from daskkern.solvers.kernel_ridge.cg import System
 from daskkern.solvers.rows import double_product, gradient_of_rows
 from daskkern.solvers.snapshot import Snapshot
 

@@ -1,0 +1,139 @@
+"""Collectives between the ranks of a gang, over Dask's own comms (TLS, IPv6, UCXX and interfaces included)."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from distributed import Worker
+from distributed.comm.addressing import get_address_host
+
+from daskkern.arrays import Array
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import namespace_of, to_host
+from daskkern.backend.tiles import slices
+from daskkern.cluster.collectives.allreduce import WAYS, Way, children, parent, way_of_sum
+from daskkern.cluster.collectives.mailbox import Mailbox
+from daskkern.cluster.collectives.transport import Post
+from daskkern.cluster.collectives.wire import owned
+
+_LOG = logging.getLogger("daskkern.collectives")
+_PIECE = 1 << 20
+"""Bytes of a broadcast that travel together: such arrays are made of memory that a rank has used before."""
+
+
+class DaskCommunicator(Communicator):
+    """One rank of a gang, called from the rank's own thread.
+
+    A message is pushed into the peer's mailbox and is not answered: an allreduce then costs one or two
+    crossings of an event loop, and no handler anywhere waits for a peer.
+
+    A sum is taken in one of the ways of :mod:`daskkern.cluster.collectives.allreduce`, chosen by the numbers of ranks and hosts and the
+    size of the array, all with the same bits. The choice is logged to ``daskkern.collectives`` (debug) when it is first
+    made, and told in the timing breakdown of a fit. ``benchmarks/collectives.py`` measures them.
+
+    Parameters
+    ----------
+    worker
+        The Dask worker of this process, on which the plugin is installed.
+    mailbox
+        The rank's mailbox, opened by the supervisor.
+    timeout_s
+        How long one collective waits for its peers.
+    way
+        How to take all sums, the same on all ranks; None chooses.
+    """
+
+    sends_ahead = True
+
+    def __init__(self, worker: Worker, mailbox: Mailbox, timeout_s: float, way: Way | None = None) -> None:
+        self.rank = mailbox.membership.rank
+        self.size = mailbox.membership.size
+        self.timeout_s = timeout_s
+        self.way = way
+        self._post = Post(worker, mailbox, timeout_s)
+        self._mailbox = mailbox
+        self._n_hosts = len({get_address_host(address) for address in mailbox.membership.addresses})
+        self._ways: Counter[str] = Counter()
+
+    @property
+    def bytes_sent(self) -> int:
+        return self._post.bytes_sent
+
+    @property
+    def ways(self) -> Mapping[str, int]:
+        return self._ways
+
+    def check(self) -> None:
+        self._mailbox.check()
+
+    def allreduce(self, array: Array) -> Array:
+        return self.begin_allreduce(array)()
+
+    def begin_allreduce(self, array: Array) -> Callable[[], Array]:
+        self._mailbox.check()
+        host = to_host(array)
+        way = self.way or way_of_sum(self.size, host.nbytes, self._n_hosts)
+        if way not in self._ways:
+            _LOG.debug("rank %d of %d: sums of %d bytes go by %s", self.rank, self.size, host.nbytes, way)
+        self._ways[way] += 1
+        finish = WAYS[way](self._post, host)
+        return lambda: namespace_of(array).asarray(finish())
+
+    def allgather(self, array: Array) -> Sequence[Array]:
+        self._mailbox.check()
+        host = to_host(array)
+        parts = self._post.exchange("allgather", host)
+        for source, part in enumerate(parts):
+            if part.dtype != host.dtype or part.ndim != host.ndim or part.shape[1:] != host.shape[1:]:
+                self._post.refuse("allgather", source, part, host)
+        return [namespace_of(array).asarray(owned(part)) for part in parts]
+
+    def broadcast(self, array: Array, root: int = 0) -> Array:
+        """Return rank `root`'s array on every rank, there without a copy.
+
+        It goes down a binomial tree in pieces of 1 MB, which are taken and handed on while others are under way.
+        """
+        self._mailbox.check()
+        if not 0 <= root < self.size:
+            raise ValueError(f"broadcast from rank {root} was asked, but there are {self.size} ranks")
+        place, host = (self.rank - root) % self.size, to_host(array)
+        above = [(parent(place) + root) % self.size] if place else []
+        below = [(child + root) % self.size for child in children(place, self.size)]
+        operation = f"broadcast of {host.dtype} {host.shape}"
+        whole = np.empty(host.shape, host.dtype) if place else np.ascontiguousarray(host)
+        flat = whole.reshape(-1)
+        for piece in slices(flat.size, _PIECE // flat.itemsize) or [slice(0, 0)]:
+            self._post.begin()
+            for part in self._post.take(above, operation, patience=place.bit_count() / 20):
+                self._post.same(above[0], part, flat[piece], operation)
+                flat[piece] = part
+            self._post.push(below, operation, flat[piece])
+        return namespace_of(array).asarray(whole) if place else array
+
+    def barrier(self) -> None:
+        self._meet("barrier", None, "collective_timeout_s")
+
+    def start(self, timeout_s: float) -> None:
+        """Wait until every rank runs. Has its own deadline: a rank on a busy worker starts later than others."""
+        self._meet("start", timeout_s, "start_timeout_s")
+
+    def abort(self, reason: str) -> None:
+        self._post.abort(reason)
+
+    def close(self) -> None:
+        self._mailbox.abort("this communicator is closed")
+
+    def _meet(self, operation: str, timeout_s: float | None, setting: str) -> None:
+        self._mailbox.check()
+        post, nothing = self._post, np.empty(0)
+        post.begin()
+        if self.rank == 0:
+            post.take(post.peers, operation, 0.0, timeout_s, setting)
+            post.push(post.peers, operation, nothing)
+        else:
+            post.push([0], operation, nothing)
+            post.take([0], operation, 1.0, timeout_s, setting)

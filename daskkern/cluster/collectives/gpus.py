@@ -1,0 +1,127 @@
+"""Whether the ranks of a gang exchange the arrays of their GPUs over NCCL or through the host, and how they join."""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+import numpy as np
+from distributed.diagnostics import nvml
+
+from daskkern.arrays import HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.cluster.collectives.nccl import NcclCommunicator, nccl_module
+
+
+@contextmanager
+def gpu_collectives(host: Communicator, xp: ModuleType) -> Iterator[tuple[Communicator, str]]:
+    """Yield the communicator for arrays of `xp`, and a line that says what it is; "" where there is no choice.
+
+    It is NCCL's where every rank has it and a GPU of its own, else `host` itself: arrays then take the way through
+    the host's memory. A collective of `host`, which stays open.
+
+    Raises
+    ------
+    CommunicatorClosedError
+        When a peer is lost meanwhile.
+    """
+    reason = None if host.size == 1 else _hindrance(host, xp)
+    if reason is None:
+        yield host, ""
+        return
+    communicator = None if reason else _join(host, xp)
+    if communicator is None:
+        yield host, f"sums go through the host: {reason or 'NCCL could not be started on all ranks'}"
+        return
+    try:
+        yield communicator, f"sums go over NCCL {nccl_module().get_version()}"
+    except BaseException:
+        communicator.give_up()
+        raise
+    finally:
+        communicator.close()
+
+
+_ON_CPU, _WITHOUT, _READY = 0, 1, 2
+
+
+def _hindrance(host: Communicator, xp: ModuleType) -> str | None:
+    """Return why the ranks cannot use NCCL, "" when they can, None when none has a GPU. A collective; one answer."""
+    ranks = np.concatenate(host.allgather(_identity(xp)))
+    kinds, devices = ranks[:, 0], ranks[:, 1:]
+    if (kinds == _ON_CPU).all():
+        return None
+    for kind, what in (
+        (_ON_CPU, "computes on the CPU"),
+        (_WITHOUT, "has no NCCL; install nvidia-nccl-cu12 or nvidia-nccl-cu13 there"),
+    ):
+        if (kinds == kind).any():
+            return f"rank {int(np.argmax(kinds == kind))} {what}"
+    for rank in range(1, host.size):
+        twins = np.flatnonzero((devices[:rank] == devices[rank]).all(axis=1))
+        if twins.size:
+            return f"ranks {twins[0]} and {rank} share a GPU, which NCCL does not allow"
+    return ""
+
+
+def _identity(xp: ModuleType) -> HostArray:
+    """Return what this rank can do and the UUID of its GPU, (1, 3)."""
+    identity = np.zeros((1, 3), np.int64)
+    if xp is np:
+        return identity
+    identity[0, 0] = _READY if nccl_module().available else _WITHOUT
+    properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.runtime.getDevice())
+    identity[0, 1:] = np.frombuffer(bytes(properties["uuid"])[:16], np.int64)
+    return identity
+
+
+def _join(host: Communicator, xp: ModuleType) -> NcclCommunicator | None:
+    """Form the NCCL communicator of all ranks; None, on all of them, where one could not. A collective."""
+    nccl = nccl_module()
+    words = np.zeros(16, np.int64)
+    if host.rank == 0:
+        words = np.frombuffer(nccl.get_unique_id(), np.int64)
+    name = host.broadcast(words, 0).tobytes()
+    device, made = xp.cuda.runtime.getDevice(), []
+
+    def join() -> None:
+        xp.cuda.runtime.setDevice(device)  # of this thread
+        made.append(nccl.NcclCommunicator(host.size, name, host.rank))
+
+    # It waits for all ranks, without a deadline: so in a thread, which is left behind when a rank never comes.
+    thread = threading.Thread(target=_quietly, args=(join,), name="daskkern-nccl", daemon=True)
+    thread.start()
+    deadline = time.monotonic() + host.timeout_s / 2
+    while thread.is_alive() and time.monotonic() < deadline:
+        host.check()
+        thread.join(0.01)
+    everyone = np.concatenate(host.allgather(np.array([len(made)], np.int64)))
+    if everyone.all():
+        return NcclCommunicator(host, xp, made[0])
+    for link in made:
+        link.abort()
+    return None
+
+
+def _quietly(work: Callable[[], None]) -> None:
+    """Run `work`; that it has left nothing tells of its failure."""
+    try:
+        work()
+    except Exception:  # of the driver, the network, or a peer that is gone
+        return
+
+
+def device_name(xp: ModuleType) -> str:
+    """Return the name of the current GPU."""
+    name = xp.cuda.runtime.getDeviceProperties(xp.cuda.runtime.getDevice())["name"]
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def gpu_use() -> float:
+    """Return the share of the last moments in which this process's first GPU was busy; NaN where nobody measures it."""
+    try:
+        return float(nvml.real_time()["utilization"]) / 100 if nvml.device_get_count() else math.nan
+    except Exception:  # pynvml raises types of its own, and a MIG device has no utilization
+        return math.nan

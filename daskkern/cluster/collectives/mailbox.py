@@ -1,0 +1,203 @@
+"""Where the messages of one fit wait on a worker: put there by the event loop, taken by the rank's thread.
+
+A message is fenced by (fit, epoch, sequence, operation). The supervisor opens an epoch on every member before
+any rank starts, so a message for a fit or an epoch that is not open here is a stray one and is dropped.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from daskkern.arrays import HostArray
+from daskkern.cluster.collectives.wire import unpack
+from daskkern.cluster.gang.commit_cache import Vault
+from daskkern.errors import CommunicatorClosedError
+
+
+@dataclass(frozen=True)
+class Membership:
+    """One rank's view of one epoch of one fit: who it is, and where its peers are.
+
+    `task` is the key of the Dask task that runs the rank: when the task goes, so does the rank.
+    """
+
+    fit: str
+    epoch: int
+    rank: int
+    addresses: tuple[str, ...]
+    task: str
+
+    @property
+    def size(self) -> int:
+        return len(self.addresses)
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """An array that arrived, and the operation that its sender is in."""
+
+    operation: str
+    array: HostArray
+
+
+class Mailbox:
+    """The parcels of one rank in one epoch. Thread-safe; every wait has a deadline and is woken by `abort`."""
+
+    def __init__(self, membership: Membership) -> None:
+        self.membership = membership
+        self.stop_requested = False
+        self.regroup_requested = False
+        self._reason: str | None = None
+        self._parcels: dict[tuple[int, int], Parcel] = {}  # (sequence, source)
+        self._changed = threading.Condition()
+
+    @property
+    def reason(self) -> str | None:
+        """Why the epoch was aborted, or None while it is whole."""
+        return self._reason
+
+    def put(self, sequence: int, source: int, parcel: Parcel) -> None:
+        with self._changed:
+            self._parcels[sequence, source] = parcel
+            self._changed.notify_all()
+
+    def take(
+        self,
+        sequence: int,
+        operation: str,
+        sources: Sequence[int],
+        timeout_s: float,
+        setting: str = "collective_timeout_s",
+    ) -> list[HostArray]:
+        """Return what `sources` sent in step `sequence`, in their order. `setting` is what the user can raise.
+
+        Raises
+        ------
+        CommunicatorClosedError
+            When the epoch is aborted, the deadline passes, or a peer is in another operation.
+        """
+        wanted = [(sequence, source) for source in sources]
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._reason is not None or all(key in self._parcels for key in wanted), timeout_s
+            )
+            self.check()
+            missing = [source for key, source in zip(wanted, sources, strict=True) if key not in self._parcels]
+            if missing:
+                raise CommunicatorClosedError(self._late(operation, missing, timeout_s, setting))
+            parcels = [self._parcels.pop(key) for key in wanted]
+        for source, parcel in zip(sources, parcels, strict=True):
+            if parcel.operation != operation:
+                raise CommunicatorClosedError(
+                    f"rank {self.membership.rank} called {operation} where rank {source} called "
+                    f"{parcel.operation}; every rank must call the same collectives in the same order"
+                )
+        return [parcel.array for parcel in parcels]
+
+    def check(self) -> None:
+        """Raise CommunicatorClosedError when the epoch was aborted."""
+        if self._reason is not None:
+            raise CommunicatorClosedError(f"the collective was given up: {self._reason}")
+
+    def abort(self, reason: str) -> None:
+        """Make every pending and later `take` raise with `reason`. The first reason stays."""
+        with self._changed:
+            self._reason = self._reason or reason
+            self._parcels.clear()
+            self._changed.notify_all()
+
+    def _late(self, operation: str, missing: Sequence[int], timeout_s: float, setting: str) -> str:
+        names = ", ".join(f"rank {rank} at {self.membership.addresses[rank]}" for rank in missing)
+        return (
+            f"{operation} was given up by rank {self.membership.rank}: in {timeout_s:g} s nothing came from {names}; "
+            f"see whether that worker is alive or busy with other tasks, or raise {setting}"
+        )
+
+
+@dataclass
+class Registry:
+    """The mailboxes of one worker, one for each fit that has a rank here. Changed by the event loop only,
+    except that a rank's thread looks up its own."""
+
+    mailboxes: dict[str, Mailbox] = field(default_factory=dict)
+    vaults: dict[str, Vault] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    """The latest epoch of each fit that is not over, also where no rank runs at the moment."""
+
+    def open(self, membership: Membership) -> bool:
+        """Begin an epoch of a fit. An older epoch is aborted; False when this one is not newer."""
+        if self.epochs.get(membership.fit, -1) >= membership.epoch:
+            return False
+        self.epochs[membership.fit] = membership.epoch
+        self.vaults.setdefault(membership.fit, Vault()).epoch = membership.epoch
+        previous = self.mailboxes.get(membership.fit)
+        mailbox = Mailbox(membership)
+        if previous is not None:
+            previous.abort(f"epoch {membership.epoch} of fit {membership.fit} has begun")
+            mailbox.stop_requested = previous.stop_requested
+        self.mailboxes[membership.fit] = mailbox
+        return True
+
+    def find(self, fit: str, epoch: int) -> Mailbox | None:
+        """Return the mailbox of this very epoch, or None."""
+        mailbox = self.mailboxes.get(fit)
+        return mailbox if mailbox is not None and mailbox.membership.epoch == epoch else None
+
+    def deliver(
+        self, fit: str, epoch: int, sequence: int, operation: str, source: int, array: Mapping[str, Any]
+    ) -> None:
+        """Put an array into the mailbox it is addressed to; drop it when there is none."""
+        mailbox = self.find(fit, epoch)
+        if mailbox is None:
+            return
+        try:
+            parcel = Parcel(operation, unpack(**array))
+        except (TypeError, ValueError) as error:
+            mailbox.abort(f"rank {source} sent what cannot be read: {error}")
+        else:
+            mailbox.put(sequence, source, parcel)
+
+    def stop(self, fit: str) -> None:
+        """Ask the rank of `fit` to end at its next convenience."""
+        mailbox = self.mailboxes.get(fit)
+        if mailbox is not None:
+            mailbox.stop_requested = True
+
+    def regroup(self, fit: str, epoch: int) -> None:
+        """Ask the rank of `fit` to commit and return, so that a gang of other ranks can go on."""
+        mailbox = self.find(fit, epoch)
+        if mailbox is not None:
+            mailbox.regroup_requested = True
+
+    def standing(self, fit: str) -> tuple[int, int]:
+        """Return the latest epoch of `fit` known here, and of the last commit made here; -1 for none."""
+        vault = self.vaults.get(fit)
+        return self.epochs.get(fit, -1), -1 if vault is None else vault.committed
+
+    def forget(self, fit: str, epoch: int) -> None:
+        """End whatever is here of `fit`: it was over after `epoch`. Nothing happens where a later one has begun."""
+        if self.epochs.get(fit, -1) > epoch:
+            return
+        self.close(fit)
+        self.vaults.pop(fit, None)
+        self.epochs.pop(fit, None)
+
+    def abort(self, fit: str, epoch: int | None, reason: str) -> None:
+        """Abort `epoch` of `fit`; whatever epoch is open when it is None."""
+        mailbox = self.mailboxes.get(fit)
+        if mailbox is not None and epoch in (None, mailbox.membership.epoch):
+            mailbox.abort(reason)
+
+    def close(self, fit: str, epoch: int | None = None) -> None:
+        """Abort and forget `epoch` of `fit`; whatever epoch is open when it is None."""
+        mailbox = self.mailboxes.get(fit)
+        if mailbox is not None and epoch in (None, mailbox.membership.epoch):
+            mailbox.abort("the fit has ended")
+            del self.mailboxes[fit]
+
+    def abort_where(self, doomed: Callable[[Membership], bool], reason: str) -> None:
+        """Abort the epochs whose membership is `doomed`."""
+        for mailbox in list(self.mailboxes.values()):
+            if doomed(mailbox.membership):
+                mailbox.abort(reason)

@@ -1,0 +1,145 @@
+"""How a rank of a gang sends arrays to its peers and takes theirs, over Dask's own comms."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from distributed import Worker
+
+from daskkern.arrays import HostArray
+from daskkern.cluster.collectives.mailbox import Mailbox
+from daskkern.cluster.collectives.wire import pack
+from daskkern.cluster.connect.protocol import handler
+from daskkern.errors import CommunicatorClosedError
+
+
+class Post:
+    """One rank's outgoing messages and its mailbox, called from the rank's own thread.
+
+    A message is pushed into the peer's mailbox and is not answered, and no handler anywhere waits for a peer. Every
+    message carries fit, epoch, the number of the collective and its name; every wait has a deadline.
+
+    Parameters
+    ----------
+    worker
+        The Dask worker of this process, on which the plugin is installed.
+    mailbox
+        The rank's mailbox, opened by the supervisor.
+    timeout_s
+        How long one collective waits for its peers.
+    """
+
+    def __init__(self, worker: Worker, mailbox: Mailbox, timeout_s: float) -> None:
+        self.rank = mailbox.membership.rank
+        self.size = mailbox.membership.size
+        self.peers = [rank for rank in range(self.size) if rank != self.rank]
+        self.timeout_s = timeout_s
+        self.bytes_sent = 0
+        self.mailbox = mailbox
+        self._worker = worker
+        self._sequence = 0
+
+    def begin(self) -> None:
+        """Begin the next round of messages: what is pushed and taken from now on belongs together on all ranks."""
+        self._sequence += 1
+
+    def push(self, destinations: Sequence[int], operation: str, host: HostArray) -> None:
+        """Send a copy of `host` to the mailboxes of `destinations`. Does not wait for the network."""
+        member = self.mailbox.membership
+        message = {
+            "op": handler("put"),
+            "reply": False,
+            "fit": member.fit,
+            "epoch": member.epoch,
+            "sequence": self._sequence,
+            "operation": operation,
+            "source": self.rank,
+            "array": pack(host),
+        }
+        self.bytes_sent += host.nbytes * len(destinations)
+        self._worker.loop.add_callback(_begin, self._deliver, destinations, message)
+
+    def take(
+        self,
+        sources: Sequence[int],
+        operation: str,
+        patience: float = 0.0,
+        timeout_s: float | None = None,
+        setting: str = "collective_timeout_s",
+    ) -> list[HostArray]:
+        """Return what `sources` push in this round, in their order. They may be views of receive buffers.
+
+        Parameters
+        ----------
+        patience
+            From 0 to 1: ranks that wait for one that waits itself wait a little longer, up to a second, so that the one
+            who knows who is missing is the first to say so.
+        timeout_s
+            In place of the usual one.
+        setting
+            What a user can raise when it was too short.
+        """
+        wait = self.timeout_s if timeout_s is None else timeout_s
+        wait += patience * min(1.0, wait / 2)
+        return self.mailbox.take(self._sequence, operation, sources, wait, setting)
+
+    def exchange(self, operation: str, host: HostArray) -> list[HostArray]:
+        """Push `host` to every peer and return what all ranks have, in rank order. A round of its own."""
+        self.begin()
+        self.push(self.peers, operation, host)
+        parts = self.take(self.peers, operation)
+        parts.insert(self.rank, host)
+        return parts
+
+    def same(self, source: int, theirs: HostArray, mine: HostArray, operation: str) -> None:
+        """Raise CommunicatorClosedError unless both arrays have the same shape and dtype."""
+        if theirs.dtype != mine.dtype or theirs.shape != mine.shape:
+            self.refuse(operation, source, theirs, mine)
+
+    def refuse(self, operation: str, source: int, theirs: HostArray, mine: HostArray) -> None:
+        """Raise CommunicatorClosedError for arrays that do not go together."""
+        raise CommunicatorClosedError(
+            f"{operation} was called with {mine.dtype} {mine.shape} by rank {self.rank} and with "
+            f"{theirs.dtype} {theirs.shape} by rank {source}; every rank must pass the same shape and dtype"
+        )
+
+    def abort(self, reason: str) -> None:
+        """Give up here and on all peers."""
+        self.mailbox.abort(reason)
+        self._worker.loop.add_callback(_begin, self._tell_abort, reason)
+
+    async def _deliver(self, destinations: Sequence[int], message: dict[str, Any]) -> None:
+        """Queue `message` for each destination. Writes do not wait for the network, so one after the other is fine."""
+        for rank in destinations:
+            address = self.mailbox.membership.addresses[rank]
+            try:
+                await self._write(address, message)
+            except Exception as error:  # whatever the transport raises, the peer cannot be reached
+                self.mailbox.abort(f"rank {rank} at {address} cannot be reached: {error}")
+                return
+
+    async def _tell_abort(self, reason: str) -> None:
+        member = self.mailbox.membership
+        message = {"op": handler("abort"), "reply": False, "fit": member.fit, "epoch": member.epoch, "reason": reason}
+        writes = (self._write(member.addresses[rank], message) for rank in self.peers)
+        await asyncio.gather(*writes, return_exceptions=True)  # a dead peer needs no telling
+
+    async def _write(self, address: str, message: dict[str, Any]) -> None:
+        comm = await self._worker.rpc.connect(address)
+        try:
+            await comm.write(message)
+        finally:
+            self._worker.rpc.reuse(address, comm)
+
+
+_SENDING: set[asyncio.Future[None]] = set()
+"""Messages under way: an event loop keeps only weak references to its tasks."""
+
+
+def _begin(work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    task = asyncio.ensure_future(work(*arguments))
+    _SENDING.add(task)
+    task.add_done_callback(_SENDING.discard)

@@ -1,0 +1,1 @@
+"""Connections to a cluster, and the checks before a fit starts."""

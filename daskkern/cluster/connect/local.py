@@ -1,0 +1,300 @@
+"""A cluster for the command line: one that runs already, or worker processes on this machine."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Literal, TypeAlias
+
+import dask
+from dask.system import CPU_COUNT
+from distributed import Client, LocalCluster, Worker
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from daskkern.backend.current import current
+from daskkern.cluster.connect.clients import Certificates, client_at, scheduler_file_address
+from daskkern.errors import ClusterError, SpecError
+
+_DASHBOARD_PORT = 8787
+_CLOSE_S = 15.0
+_NOISY = ("distributed", "tornado.application", "bokeh", "asyncio")
+
+
+Kind: TypeAlias = Literal["attached", "cpu", "gpu"]
+_ATTACHED: Kind = "attached"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A client of a cluster, where its dashboard is ("" when it has none), and what runs there."""
+
+    client: Client
+    dashboard_link: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Bytes that a worker takes of its GPU at its start, and those that it may take at most."""
+
+    initial: int
+    most: int
+
+
+DevicePool: TypeAlias = Callable[[Sequence[int | str]], Pool]
+"""From the GPUs, as CUDA names them, to the pool of a worker on each."""
+
+
+PATIENT = {"distributed.deploy.lost-worker-timeout": "1 day"}
+"""Dask's local clusters end a worker for good that is away when this time after a loss is over, 15 s unless told: also
+one that was lost again meanwhile, and whose nanny is just starting it."""
+
+
+@contextmanager
+def connect(
+    scheduler: str | None = None,
+    workers: int | None = None,
+    gpus: int | tuple[int, ...] | Literal["all", "auto"] | None = None,
+    memory_limit: str | int | None = "auto",
+    threads_per_worker: int | None = None,
+    *,
+    device_pool: DevicePool | None = None,
+    scheduler_file: str | None = None,
+    tls: Certificates | None = None,
+    timeout_s: float = 10.0,
+    debug: bool = False,
+) -> Iterator[Connection]:
+    """Attach to a scheduler, or start a cluster on this machine and close it at the end.
+
+    Parameters
+    ----------
+    scheduler
+        Address of a running scheduler, such as ``tcp://host:8786``. The other settings are then its own.
+    workers
+        Worker processes to start; by default one for each core, at most four.
+    gpus
+        Start one worker for each of so many GPUs, or for each of those with these numbers. "auto" takes all that are
+        found, and starts `workers` when there are none or dask-cuda is missing; None does not look.
+    memory_limit
+        Memory of one worker, as Dask understands it.
+    threads_per_worker
+        By default the cores divided by the workers.
+    device_pool
+        Says what a worker takes of its GPU at its start, as a pool of RMM's that CuPy uses, and how far that may grow.
+        None, or without RMM, leaves the memory to CuPy's own pool.
+    scheduler_file
+        Path of the file that a running scheduler wrote, in place of its address.
+    tls
+        Certificates for a running scheduler with TLS; None takes those of Dask's configuration, if any.
+    timeout_s
+        How long a running scheduler may take to answer.
+    debug
+        Show Dask's own log lines.
+
+    Raises
+    ------
+    ClusterError
+        When the scheduler does not answer, or the cluster cannot be started.
+    SpecError
+        When the settings contradict each other.
+    """
+    running = scheduler if scheduler_file is None else f"the file {scheduler_file}"
+    _check(running, workers, gpus, threads_per_worker)
+    check_running(scheduler, scheduler_file, tls)
+    security = None if tls is None else tls.security()
+    with ExitStack() as stack:
+        if not debug:
+            stack.enter_context(_quiet())
+        if running is not None:
+            address = scheduler if scheduler_file is None else scheduler_file_address(scheduler_file)
+            client, kind = stack.enter_context(client_at(str(address), timeout_s, security)), _ATTACHED
+        else:
+            stack.enter_context(dask.config.set(PATIENT))
+            cluster, kind = _start(workers, gpus, memory_limit, threads_per_worker, device_pool, debug)
+            stack.callback(_close, cluster)
+            client = stack.enter_context(_client(cluster, timeout_s))
+            client.register_plugin(_IgnoreInterrupt())
+        yield Connection(client, str(client.dashboard_link or ""), kind)
+
+
+def _check(scheduler: str | None, workers: int | None, gpus: Any, threads_per_worker: int | None) -> None:
+    if scheduler is not None and not (workers is gpus is threads_per_worker is None):
+        raise SpecError(
+            f"a running cluster ({scheduler}) has its own workers; give either its address, "
+            "or the number of workers or GPUs to start here"
+        )
+    for name, number in (("workers", workers), ("gpus", gpus), ("threads_per_worker", threads_per_worker)):
+        if isinstance(number, int) and number < 1:
+            raise SpecError(f"{name}={number} was asked; give at least 1")
+    if isinstance(gpus, tuple) and (len(set(gpus)) < len(gpus) or not gpus or min(gpus) < 0):
+        raise SpecError(f"the GPUs {gpus} were asked; give different numbers from 0 on, such as 0,2")
+    if isinstance(gpus, str) and gpus not in ("all", "auto"):
+        raise SpecError(f"gpus={gpus!r} was asked; give a number, 'all' or 'auto'")
+    if workers is not None and gpus not in (None, "auto"):
+        raise SpecError("workers and gpus were both asked; on GPUs there is one worker for each")
+
+
+def check_running(scheduler: str | None, scheduler_file: str | None, tls: Certificates | None) -> None:
+    """Raise SpecError for two names of a running cluster, and for certificates without one."""
+    if scheduler is not None and scheduler_file is not None:
+        raise SpecError(f"give one of --scheduler, {scheduler}, and --scheduler-file, {scheduler_file}")
+    if tls is not None and scheduler is None and scheduler_file is None:
+        raise SpecError(
+            "TLS certificates were given without a running cluster; give its tls:// address, or leave them out"
+        )
+
+
+@contextmanager
+def _client(cluster: Any, timeout_s: float) -> Iterator[Client]:
+    with Client(cluster, timeout=max(timeout_s, 30.0), set_as_default=False) as client, current(client):
+        yield client
+
+
+def _start(
+    workers: int | None,
+    gpus: Any,
+    memory_limit: str | int | None,
+    threads_per_worker: int | None,
+    device_pool: DevicePool | None,
+    debug: bool,
+) -> tuple[Any, Kind]:
+    common = {
+        "dashboard_address": _dashboard_address(),
+        "memory_limit": memory_limit,
+        "silence_logs": logging.WARNING if debug else logging.CRITICAL,
+    }
+    if gpus is not None:
+        cluster = _gpu_cluster(gpus, threads_per_worker, device_pool, common)
+        if cluster is not None:
+            return cluster, "gpu"
+    n_workers = workers or min(CPU_COUNT, 4)
+    threads = threads_per_worker or max(1, CPU_COUNT // n_workers)
+    try:
+        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=threads, processes=True, **common)
+    except (OSError, RuntimeError, TimeoutError, ValueError) as error:
+        raise ClusterError(
+            f"a cluster of {n_workers} worker processes could not be started ({type(error).__name__}: {error})"
+        ) from error
+    return cluster, "cpu"
+
+
+def _gpu_cluster(
+    gpus: Any, threads_per_worker: int | None, device_pool: DevicePool | None, common: dict[str, Any]
+) -> Any:
+    """Return a LocalCUDACluster, or None when `gpus` is "auto" and there can be none."""
+    try:
+        from dask_cuda import LocalCUDACluster  # optional package
+        from dask_cuda.utils import get_n_gpus
+
+        devices = _devices(gpus, get_n_gpus)
+    except Exception as error:  # dask-cuda without a driver raises the types of several libraries
+        if gpus == "auto":
+            return None
+        raise _refusal(gpus, error) from error
+    memory = _device_memory(device_pool, devices)
+    try:
+        return LocalCUDACluster(
+            CUDA_VISIBLE_DEVICES=devices, threads_per_worker=threads_per_worker or 1, **memory, **common
+        )
+    except Exception as error:
+        raise _refusal(gpus, error) from error
+
+
+def _devices(gpus: Any, get_n_gpus: Callable[[], int]) -> list[int | str]:
+    """Return the devices that were asked for, as CUDA names them. Raises ClusterError where there are fewer."""
+    visible = _visible() if "CUDA_VISIBLE_DEVICES" in os.environ else list(range(get_n_gpus()))
+    if not visible:
+        raise ClusterError("no GPU was found")
+    wanted = gpus if isinstance(gpus, tuple) else range(gpus if isinstance(gpus, int) else len(visible))
+    if max(wanted) >= len(visible):
+        raise ClusterError(f"{len(visible)} GPUs were found")
+    return [visible[number] for number in wanted]
+
+
+def _refusal(gpus: Any, error: Exception) -> ClusterError:
+    if gpus == "auto":
+        return ClusterError(
+            f"there are GPUs, and their workers could not be started ({type(error).__name__}: {error}); look at "
+            "daskkern doctor, or give a number of workers to run on the CPU"
+        )
+    return ClusterError(
+        f"{_words(gpus)} were asked and cannot be had ({type(error).__name__}: {error}); install daskkern[cuda12] "
+        "or daskkern[cuda13] on a machine with GPUs, or leave out the GPUs to run on the CPU"
+    )
+
+
+def _device_memory(device_pool: DevicePool | None, devices: list[int | str]) -> dict[str, Any]:
+    """Return what dask-cuda is told of the memory of each GPU.
+
+    Nothing of daskkern's is a result of a task on the device, so that dask-cuda has nothing to spill there. For other
+    work on the cluster its own limit stays, four fifths of the device.
+    """
+    pool = None if device_pool is None or find_spec("rmm") is None else device_pool(devices)
+    if pool is None or not pool.initial:
+        return {}
+    return {
+        "rmm_pool_size": pool.initial,
+        "rmm_maximum_pool_size": pool.most,
+        "rmm_allocator_external_lib_list": ["cupy"],
+    }
+
+
+def _visible() -> list[int | str]:
+    """Return the devices that this process may use, as the environment names them: numbers, or parts of a UUID."""
+    words = [word.strip() for word in os.environ["CUDA_VISIBLE_DEVICES"].split(",")]
+    return [int(word) if word.isdecimal() else word for word in words if word and word != "-1"]
+
+
+def _words(gpus: Any) -> str:
+    return f"the GPUs {', '.join(map(str, gpus))}" if isinstance(gpus, tuple) else f"{gpus} GPUs"
+
+
+def _close(cluster: Any) -> None:
+    with suppress(TimeoutError, OSError, RuntimeError):  # what does not end in time is killed with this process
+        cluster.close(timeout=_CLOSE_S)
+
+
+def _dashboard_address() -> str:
+    """Return Dask's usual dashboard address, or one with any port when that is taken (Dask would warn)."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", _DASHBOARD_PORT))
+        except OSError:
+            return "127.0.0.1:0"
+    return f"127.0.0.1:{_DASHBOARD_PORT}"
+
+
+class _IgnoreInterrupt(WorkerPlugin):
+    """A Ctrl-C in the terminal reaches the workers too; only the command shall decide what it means."""
+
+    name = "daskkern_ignore_interrupt"
+    idempotent = True
+
+    def setup(self, worker: Worker) -> None:
+        del worker
+        with suppress(ValueError):  # the worker's event loop is not in the main thread
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask's log lines off the terminal: what matters of them comes as an exception."""
+    names = [
+        name for name in logging.root.manager.loggerDict if name.split(".")[0] in {n.split(".")[0] for n in _NOISY}
+    ]
+    levels = {name: logging.getLogger(name).level for name in {*names, *_NOISY}}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

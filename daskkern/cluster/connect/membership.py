@@ -1,0 +1,146 @@
+"""Who is in the cluster, and how its processes are asked, with deadlines."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from distributed import Client
+from distributed.comm.core import CommClosedError
+
+from daskkern.cluster.connect.protocol import handler
+from daskkern.errors import ClusterError
+
+ANSWER_S = 15.0
+_LOOK_S = 0.1
+NOTICE_S = 2.0
+"""How long the scheduler may take to hear that a worker is gone whose connection broke."""
+_RUN_S = 120.0
+"""How long a scheduler or a worker may take to answer a question."""
+
+
+class BrokenOffError(ClusterError):
+    """The connection to a process broke while it was asked: it is gone, which the scheduler may not know yet."""
+
+
+def ask_scheduler(client: Client, question: str, **arguments: Any) -> Any:
+    """Call the scheduler's handler `question`.
+
+    Raises
+    ------
+    ClusterError
+        When it does not answer.
+    """
+    if client.status != "running":
+        raise ClusterError(unreachable(client, f"the client is {client.status}"))
+    try:
+        return client.sync(getattr(client.scheduler, question), callback_timeout=ANSWER_S, **arguments)
+    except (OSError, TimeoutError, RuntimeError) as error:
+        raise ClusterError(unreachable(client, f"{type(error).__name__}: {error}".rstrip(": "))) from error
+
+
+def live_workers(client: Client) -> dict[str, Mapping[str, Any]]:
+    """Return the workers that the scheduler counts as alive, by address, in the order they joined.
+
+    Not ``client.scheduler_info``: a periodic callback of the client empties what it returns.
+    """
+    workers: dict[str, Mapping[str, Any]] = ask_scheduler(client, "identity", n_workers=-1)["workers"]
+    return {address: worker for address, worker in workers.items() if worker["status"] in ("running", "paused")}
+
+
+def has_left(client: Client, addresses: Collection[str], patience_s: float = 0.0) -> bool:
+    """Return whether one of the workers has left the cluster; at once when one has, else after `patience_s`.
+
+    Who asks a worker that was just killed may hear of it before the scheduler does.
+    """
+    until = time.monotonic() + patience_s
+    while True:
+        if not live_workers(client).keys() >= set(addresses):
+            return True
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_LOOK_S)
+
+
+def check_any(client: Client, alive: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise ClusterError when no workers are alive."""
+    if not alive:
+        raise ClusterError(
+            f"the cluster at {address_of(client)} has no workers; start some with "
+            f"'dask worker {address_of(client)}' or cluster.scale(n), and fit again"
+        )
+
+
+def tell_workers(client: Client, addresses: Sequence[str], verb: str, **message: Any) -> None:
+    """Send a message to daskkern's handler `verb` on the workers of `addresses` that are alive."""
+    alive = live_workers(client)
+    reachable = [address for address in addresses if address in alive]
+    ask_scheduler(client, "broadcast", msg={"op": handler(verb), **message}, workers=reachable, on_error="ignore")
+
+
+def run_on(
+    client: Client, workers: Sequence[str], function: Callable[..., Any], *arguments: Any, timeout_s: float = _RUN_S
+) -> dict[str, Any]:
+    """Return ``function(*arguments)`` of each worker, run in its event loop; each has `timeout_s` to answer.
+
+    ``Client.run`` has no deadline: one worker that hangs would hold up the caller for ever.
+
+    Raises
+    ------
+    ClusterError
+        Naming the first worker that did not answer in time, or was lost (BrokenOffError).
+    Exception
+        What the function raised on a worker.
+    """
+    answers = answers_of(client, workers, timeout_s, function, *arguments)
+    for worker, answer in answers.items():
+        if isinstance(answer, TimeoutError):
+            raise ClusterError(f"worker {worker} does not answer in {timeout_s:g} s; restart it, and fit again")
+        if isinstance(answer, CommClosedError):
+            raise BrokenOffError(f"worker {worker} was lost while it was asked ({answer}); fit again") from answer
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers
+
+
+def answers_of(
+    client: Client, workers: Sequence[str], timeout_s: float, function: Callable[..., Any], *arguments: Any
+) -> dict[str, Any]:
+    """Return what each worker answers, or the exception; see :func:`run_on`."""
+
+    async def one(worker: str) -> Any:
+        try:
+            answer = client._run(function, *arguments, workers=[worker], on_error="return")
+            return (await asyncio.wait_for(answer, timeout_s))[worker]
+        except Exception as error:
+            return error
+
+    async def all_of_them() -> list[Any]:
+        return await asyncio.gather(*(one(worker) for worker in workers))
+
+    return dict(zip(workers, client.sync(all_of_them), strict=True))
+
+
+def answer_of_scheduler(client: Client, function: Callable[..., Any], **arguments: Any) -> Any:
+    """Return ``function(**arguments)``, run in the scheduler's process, or the exception."""
+    try:
+        return client.sync(client._run_on_scheduler, function, callback_timeout=ANSWER_S, **arguments)
+    except Exception as error:  # as the scheduler raised it
+        return error
+
+
+def address_of(client: Client) -> str:
+    """Return the address of the client's scheduler, "?" for none."""
+    scheduler = client.scheduler
+    return "?" if scheduler is None else str(scheduler.address)
+
+
+def unreachable(client: Client, found: str) -> str:
+    """Return the sentence that the scheduler cannot be reached, because of what was `found`."""
+    return (
+        f"the Dask scheduler at {address_of(client)} cannot be reached ({found}); "
+        "see that it runs, connect a new client, and fit again"
+    )

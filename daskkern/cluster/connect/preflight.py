@@ -1,0 +1,207 @@
+"""Which workers can run a gang: asked before the start, whether they have this daskkern and can load what they will be
+sent."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from distributed import Client
+from distributed.protocol import pickle
+
+from daskkern.cluster.connect.membership import (
+    NOTICE_S,
+    BrokenOffError,
+    address_of,
+    answer_of_scheduler,
+    answers_of,
+    check_any,
+    has_left,
+    live_workers,
+    unreachable,
+)
+from daskkern.cluster.connect.protocol import PROTOCOL
+from daskkern.errors import ClusterError, SpecError
+from daskkern.events import FitQueued, Listener, silent
+
+_LOAD_S = 60.0
+"""How long a worker may take to import daskkern for the first time."""
+_POLL_S = 0.2
+
+
+def choose_workers(
+    client: Client,
+    n_ranks: int | None,
+    workers: Sequence[str] | None,
+    code: object,
+    patience_s: float = 0.0,
+    listener: Listener = silent,
+) -> tuple[str, ...]:
+    """Return the addresses that a gang will run on, after checking that they can.
+
+    `code` is what the ranks will be sent. It is tried first on every process that will unpickle it, because a
+    worker that cannot load a task of its stream closes, and takes its other work with it. Workers that are missing
+    are waited for, for `patience_s` seconds, and `listener` is told: they may be starting, or being restarted.
+
+    Raises
+    ------
+    ClusterError
+        A sentence that names the worker and the remedy.
+    """
+    check_client(client)
+    for last in (False, False, False, False, True):
+        enough_at = time.monotonic() + patience_s
+        alive = live_workers(client)
+        if patience_s and not _are_there(alive, n_ranks, workers):
+            listener(FitQueued(f"waiting up to {patience_s:g} s for workers that are not there yet"))
+        while not _are_there(alive, n_ranks, workers) and time.monotonic() < enough_at:
+            time.sleep(_POLL_S)
+            alive = live_workers(client)
+        try:
+            return _checked(client, alive, n_ranks, workers, code)
+        except ClusterError as error:
+            patience = NOTICE_S if isinstance(error, BrokenOffError) else 0.0
+            if last or (not has_left(client, alive, patience) and live_workers(client).keys() == alive.keys()):
+                raise
+            # A worker went while it was asked: what it said, or did not say, is of no interest any more.
+    raise AssertionError("unreachable")
+
+
+def _checked(
+    client: Client,
+    alive: Mapping[str, Mapping[str, Any]],
+    n_ranks: int | None,
+    workers: Sequence[str] | None,
+    code: object,
+) -> tuple[str, ...]:
+    check_any(client, alive)
+    chosen = _chosen(alive, n_ranks, workers)
+    _check_processes(client, list(alive), code)
+    return chosen
+
+
+def check_client(client: Client) -> None:
+    """Refuse a client that a fit cannot wait with. Raises ClusterError."""
+    if client.asynchronous:
+        raise ClusterError(
+            "this Dask client is asynchronous, and a fit waits; make one with Client(address) without "
+            "asynchronous=True, or call the fit in a thread"
+        )
+    if client.status != "running":
+        raise ClusterError(unreachable(client, f"the client is {client.status}"))
+
+
+def _are_there(alive: Mapping[str, Mapping[str, Any]], n_ranks: int | None, workers: Sequence[str] | None) -> bool:
+    names = alive.keys() | {str(worker["name"]) for worker in alive.values()}
+    return len(alive) >= (n_ranks or 1) and names.issuperset(workers or ())
+
+
+def _chosen(
+    alive: Mapping[str, Mapping[str, Any]], n_ranks: int | None, workers: Sequence[str] | None
+) -> tuple[str, ...]:
+    names = {str(worker["name"]): address for address, worker in alive.items()}
+    asked = list(alive) if workers is None else [names.get(name, name) for name in workers]
+    missing = [address for address in asked if address not in alive]
+    if missing:
+        raise ClusterError(
+            f"the fit was asked to run on {', '.join(missing)}, which the cluster does not have; "
+            f"it has {', '.join(alive)}"
+        )
+    if len(set(asked)) < len(asked):
+        raise SpecError("the fit was given the same worker twice; one worker runs one rank")
+    if n_ranks is None:
+        return tuple(asked)
+    if n_ranks < 1:
+        raise SpecError(f"n_ranks={n_ranks} was asked; a gang has at least one rank")
+    if n_ranks > len(asked):
+        raise ClusterError(
+            f"{n_ranks} ranks were asked and {len(asked)} workers are there; start more workers, or ask for fewer ranks"
+        )
+    return tuple(asked[:n_ranks])
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a process says of itself: the daskkern it imports, and why it cannot load the code ("" if it can)."""
+
+    version: str
+    problem: str
+    protocol: int = 0
+    """Of the messages, as the process has loaded it."""
+
+
+def _probe(code: bytes) -> _Answer:
+    try:
+        pickle.loads(code)
+    except Exception as error:  # whatever the modules of the code raise while they are imported
+        return _Answer(package_version(), f"{type(error).__name__}: {error}", PROTOCOL)
+    return _Answer(package_version(), "", PROTOCOL)
+
+
+def package_version() -> str:
+    """Return the version of the installed package; a source tree that was never installed is "source"."""
+    try:
+        return version("daskkern")
+    except PackageNotFoundError:
+        return "source"
+
+
+def _probing(code: bytes) -> Callable[[], Awaitable[_Answer]]:
+    """Return the function that asks a worker, in a thread: daskkern is imported there while the worker is heard of.
+
+    It is made anew, because it must travel by its value: by its name, it would be imported in the event loop.
+    """
+    probe = pickle.dumps(_probe)
+
+    async def ask() -> _Answer:
+        answer: _Answer = await asyncio.to_thread(lambda: pickle.loads(probe)(code))
+        return answer
+
+    return ask
+
+
+def _check_processes(client: Client, workers: Sequence[str], code: object) -> None:
+    """Refuse a scheduler or workers that lack this daskkern or cannot load `code`.
+
+    All workers of the cluster are asked, since Dask gives a plugin to all; and the scheduler, which unpickles
+    the tasks that pass through it.
+    """
+    data = pickle.dumps(code)
+    answers = answers_of(client, workers, _LOAD_S, _probing(data))
+    scheduler = answer_of_scheduler(client, _probe, code=data)
+    for worker in workers:
+        _check_answer(f"worker {worker}", answers.get(worker))
+    _check_answer(f"the scheduler at {address_of(client)}", scheduler)
+
+
+def _check_answer(who: str, answer: object) -> None:
+    ours = package_version()
+    if isinstance(answer, TimeoutError):
+        raise ClusterError(f"{who} does not answer; restart it, and fit again")
+    if isinstance(answer, BaseException) and ModuleNotFoundError.__name__ in repr(answer):
+        raise ClusterError(
+            f"{who} cannot import daskkern ({answer}); install daskkern=={ours} in its environment and restart it"
+        )
+    if not isinstance(answer, _Answer):
+        kind = BrokenOffError if isinstance(answer, OSError) else ClusterError
+        raise kind(f"{who} cannot be asked about daskkern: {answer!r}; restart it")
+    if answer.version != ours:
+        raise ClusterError(
+            f"{who} has daskkern {answer.version} and this process has {ours}; "
+            "install the same version on both and restart it"
+        )
+    if answer.protocol != PROTOCOL:
+        raise ClusterError(
+            f"{who} has loaded another daskkern than is installed by now: it speaks version "
+            f"{answer.protocol or 'unknown'} of the messages and this process version {PROTOCOL}; restart the older"
+        )
+    if answer.problem:
+        raise ClusterError(
+            f"{who} cannot load what the ranks run ({answer.problem}); install that module there, "
+            "or send it with client.upload_file, and fit again"
+        )

@@ -1,0 +1,119 @@
+"""Run one function on many workers at once, as the ranks of a gang that talk to each other."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from distributed import Client
+
+from daskkern.cluster.connect.preflight import choose_workers
+from daskkern.cluster.gang.gang_client import Attendance
+from daskkern.cluster.gang.generation import GangOrder
+from daskkern.cluster.gang.hanging_workers import usable_workers
+from daskkern.cluster.gang.rank import RankMain
+from daskkern.cluster.gang.settings import GangSettings
+from daskkern.cluster.gang.supervisor import PerRank, Reform, payloads_for
+from daskkern.cluster.gang.worker_plugin import install
+from daskkern.cluster.scheduler.fits import new_card
+from daskkern.cluster.scheduler.lease import Lease, admitted
+from daskkern.cluster.scheduler.plugin import TOPIC
+from daskkern.errors import ClusterError, SpecError
+from daskkern.events import Listener, silent
+
+__all__ = ["GangSettings", "PerRank", "run_gang"]
+
+
+def run_gang(
+    client: Client,
+    rank_main: RankMain,
+    payload: Any,
+    *,
+    name: str,
+    settings: GangSettings = GangSettings(),
+    listener: Listener = silent,
+    reform: Reform | None = None,
+    lease: Lease | None = None,
+) -> list[Any]:
+    """Run ``rank_main(communicator, payload, desk)`` on each worker and return the results by rank.
+
+    `rank_main` is a function that the workers can import. What rank 0 gives to ``desk.emit`` reaches `listener`, in
+    order and in this thread. The first interrupt (Ctrl-C) makes ``desk.should_stop()`` true on every rank, soon but
+    not in the same step, and waits for the results; the second aborts. Ranks agree on when to stop by a
+    collective of their own.
+
+    When workers are lost, the ranks are aborted, and `rank_main` begins again on those that are left and those that
+    came back; it finds what it put into ``desk.vault``, on each worker that it ran on before. A rank that finds
+    ``desk.should_regroup()`` true leaves a commit and returns ``Regroup()``: more workers have come.
+
+    Parameters
+    ----------
+    payload
+        What each rank is given: the same object, or a :class:`PerRank`.
+    name
+        What the dashboard calls the fit.
+    reform
+        Makes the payload for other workers than the first; None keeps it.
+    lease
+        The workers that it was given; None asks for them, and waits for its turn.
+
+    Raises
+    ------
+    ClusterError
+        When the gang cannot run, or workers were lost more often than `settings` allows.
+    DaskkernError
+        What a rank raised, by its own type. Other exceptions of a rank come as ClusterError, with their text
+        and traceback in a note.
+    """
+    with _workers(client, (rank_main, payload, reform), name, settings, listener, lease) as lease:
+        try:
+            payloads_for(payload, len(lease.addresses))
+        except ClusterError as error:
+            raise SpecError(str(error)) from None
+        install(client)
+        order = _order(lease, name, settings, settings.elastic and not isinstance(payload, PerRank))
+        attendance = Attendance(client, order, settings, listener)
+        try:
+            attendance.begin(rank_main, payload, reform)
+            report = attendance.wait()
+        finally:
+            attendance.end()
+        if report.error is not None:
+            raise report.error
+        return list(report.values)
+
+
+@contextmanager
+def _workers(
+    client: Client, code: object, name: str, settings: GangSettings, listener: Listener, lease: Lease | None
+) -> Iterator[Lease]:
+    """Yield the lease that the caller has, or one for as long as this gang runs. `code` is tried on the workers."""
+    if lease is not None:
+        choose_workers(client, None, None, code)
+        yield lease
+        return
+    usable_workers(client, settings, code, listener)
+    with admitted(client, new_card(name), settings, listener) as lease:
+        yield lease
+
+
+def _order(lease: Lease, name: str, settings: GangSettings, elastic: bool) -> GangOrder:
+    return GangOrder(
+        lease.card.fit,
+        name,
+        f"{TOPIC}{lease.card.fit}",
+        lease.addresses,
+        lease.wish[1],
+        settings.n_ranks,
+        settings.collective_timeout_s,
+        settings.start_timeout_s,
+        settings.silence_s,
+        settings.rejoin_s,
+        settings.idle_s,
+        settings.retries,
+        elastic,
+        uuid.uuid4().hex[:6],
+    )

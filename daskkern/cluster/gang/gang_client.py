@@ -1,0 +1,214 @@
+"""The client's side of one gang: it submits the supervisor, passes events on, and notices when nobody is left."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import queue
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Any
+
+from distributed import Client, Future, KilledWorker
+
+from daskkern.cluster.connect.membership import ask_scheduler, live_workers, tell_workers
+from daskkern.cluster.gang.generation import GangOrder
+from daskkern.cluster.gang.members import Pulse
+from daskkern.cluster.gang.rank import RankMain
+from daskkern.cluster.gang.settings import GangSettings
+from daskkern.cluster.gang.supervisor import STARTED, GangReport, Reform, supervise
+from daskkern.cluster.scheduler.client import ask_fits
+from daskkern.cluster.scheduler.fits import event_of
+from daskkern.errors import ClusterError, FitCancelledError
+from daskkern.events import INTERRUPTED, BatchFinished, Listener, StopRequested
+
+_ENDED = "supervisor"  # key of the message that a supervisor's task has ended
+_TICK_S = 0.1
+_LOOK_S = 0.5
+_PRIORITY = 10
+
+
+class Attendance:
+    """The client's side of one gang: its events, its interrupts, and its end."""
+
+    def __init__(self, client: Client, order: GangOrder, settings: GangSettings, listener: Listener) -> None:
+        self._client = client
+        self._order = order
+        self._settings = settings
+        self._listener = listener
+        self._messages: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
+        self._future: Future[Any] | None = None
+        self._home: str | None = None
+        self._alone_since: float | None = None
+        self._supervisors = 0
+        self._farthest = self._farthest_then = (0, 0)
+        """Epoch and batch: of all that was heard, and of what was heard when all workers had died."""
+        self._pulse = Pulse(2 * settings.silence_s, "")  # the supervisor sees a silent worker first
+        self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
+        self._stop_deadline: float | None = None
+
+    def begin(self, rank_main: RankMain, payload: Any, reform: Reform | None) -> None:
+        """Subscribe to the fit's events and submit its supervisor."""
+        messages = self._messages  # all that the handler holds: the client keeps it for ever
+        self._client.subscribe_topic(self._order.topic, lambda event: messages.put(event[1]))
+        self._work = rank_main, payload, reform
+        self._supervise()
+
+    def _supervise(self) -> None:
+        """Submit a supervisor. Dask runs it again elsewhere when its worker is lost."""
+        rank_main, payload, reform = self._work
+        self._home = None
+        key = self._order.key("supervisor", self._supervisors)
+        if not ask_fits(self._client, "supervised", fit=self._order.fit, task=key, asker=self._client.id):
+            raise ClusterError(
+                f"fit '{self._order.name}' has lost its place: the scheduler had not heard of this process for a "
+                "minute; fit again"
+            )
+        self._future = self._client.submit(
+            supervise,
+            rank_main,
+            payload,
+            self._order,
+            reform,
+            key=key,
+            pure=False,
+            retries=0,
+            priority=_PRIORITY,
+        )
+        self._supervisors += 1
+        number, messages = self._supervisors, self._messages
+        self._future.add_done_callback(lambda _: messages.put({_ENDED: number}))
+
+    def wait(self) -> GangReport:
+        """Return the report, passing events on meanwhile. An interrupt becomes a request to stop."""
+        while True:
+            try:
+                return self._wait()
+            except KeyboardInterrupt:
+                if self._stop_deadline is not None:
+                    raise
+                self._stop_deadline = time.monotonic() + self._settings.stop_grace_s
+                self._listener(INTERRUPTED)
+                self._ask_to_stop()
+
+    def _wait(self) -> GangReport:
+        next_look = time.monotonic() + _LOOK_S
+        while True:
+            try:
+                message = self._messages.get(timeout=_TICK_S)
+            except queue.Empty:
+                pass
+            else:
+                if message.get(_ENDED) == self._supervisors:
+                    report = self._report()
+                    if report is not None:
+                        return report
+                elif _ENDED not in message:
+                    self._pass_on(message)
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + _LOOK_S
+                self._look()
+
+    def _pass_on(self, message: Mapping[str, Any]) -> None:
+        if STARTED in message:
+            self._start_deadline, self._home = None, str(message[STARTED])
+        else:
+            try:
+                event = event_of(message)
+            except ValueError:  # anybody may write to the topic
+                return
+            if isinstance(event, BatchFinished):
+                self._farthest = max(self._farthest, (event.epoch, event.batch))
+            self._listener(event)
+
+    def _look(self) -> None:
+        """Raise when nothing can come of waiting any longer; let go of a supervisor's worker that hangs."""
+        now, name = time.monotonic(), self._order.name
+        self._heed(str(ask_fits(self._client, "asked_to_stop", fit=self._order.fit, asker=self._client.id)))
+        if self._stop_deadline is not None:
+            self._ask_to_stop()  # again: the ranks may not have been there the first time
+        if self._stop_deadline is not None and now > self._stop_deadline:
+            raise ClusterError(
+                f"fit '{name}' was asked to stop and has not within {self._settings.stop_grace_s:g} s; it was aborted"
+            )
+        alive = live_workers(self._client)
+        silent = self._pulse.silent(alive)
+        self._look_for_workers(bool(alive.keys() - silent))
+        for home in silent & {self._home, self._next_home(silent)}:  # without it, Dask runs the supervisor elsewhere
+            silence_s = self._settings.silence_s
+            if ask_fits(self._client, "drop", address=home, silence_s=silence_s) and self._start_deadline is not None:
+                self._start_deadline = now + self._settings.start_timeout_s
+        if self._start_deadline is not None and now > self._start_deadline:
+            raise ClusterError(
+                f"no worker started fit '{name}' within {self._settings.start_timeout_s:g} s: they are busy with other "
+                "tasks or paused for memory; wait for them, add workers, or raise start_timeout_s"
+            )
+
+    def _next_home(self, silent: set[str]) -> str | None:
+        """Return the silent worker that Dask gave the supervisor to, which could not yet say so itself."""
+        if not silent or self._future is None:
+            return None
+        given: Mapping[str, Sequence[Any]] = ask_scheduler(self._client, "processing")
+        return next((address for address in silent if self._future.key in given.get(address, ())), None)
+
+    def _heed(self, wish: str) -> None:
+        """Do what somebody asked the scheduler for: "stop" is an interrupt, "abort" the second one."""
+        if wish == "abort":
+            raise FitCancelledError(f"fit '{self._order.name}' was cancelled; nothing was written")
+        if wish == "stop" and self._stop_deadline is None:
+            self._stop_deadline = time.monotonic() + self._settings.stop_grace_s
+            self._listener(StopRequested("somebody asked this fit to stop: it ends within a few steps"))
+
+    def _look_for_workers(self, any_left: bool) -> None:
+        if any_left:
+            self._alone_since = None
+            return
+        now = time.monotonic()
+        self._alone_since = self._alone_since or now
+        if self._settings.retries == 0 or now - self._alone_since > self._settings.idle_s:
+            raise ClusterError(
+                f"all workers have left the cluster while fit '{self._order.name}' was running, and none came in "
+                f"{now - self._alone_since:.0f} s; start workers, and fit again"
+            )
+
+    def _ask_to_stop(self) -> None:
+        alive = live_workers(self._client)
+        silent = self._pulse.silent(alive)
+        with suppress(ClusterError):  # a worker hangs: it is asked again at the next look
+            tell_workers(self._client, [a for a in alive if a not in silent], "stop", fit=self._order.fit)
+
+    def _report(self) -> GangReport | None:
+        """Return what the supervisor returned, or None when its worker was lost with it: Dask runs it again."""
+        assert self._future is not None
+        patience_s = 10.0
+        while True:
+            try:
+                report = self._future.result(timeout=patience_s)
+            except TimeoutError:  # a large result, or its worker went with it
+                self._look()
+                patience_s *= 2
+            except KilledWorker as error:  # its workers died again and again
+                if self._farthest <= self._farthest_then:
+                    raise ClusterError(
+                        f"fit '{self._order.name}' lost all its workers again and again without any progress; "
+                        "see their logs: too little memory is the usual reason"
+                    ) from error
+                self._farthest_then = self._farthest
+                self._supervise()
+                return None
+            except (Exception, CancelledError) as error:
+                live_workers(self._client)  # raises, and says it better, when the scheduler is gone
+                raise ClusterError(
+                    f"fit '{self._order.name}' could not be supervised: {type(error).__name__}: {error}"
+                ) from error
+            else:
+                assert isinstance(report, GangReport)
+                return report
+
+    def end(self) -> None:
+        """Release everything that the fit holds on the cluster, in every case."""
+        with suppress(OSError, TimeoutError, RuntimeError, ValueError, ClusterError):  # the scheduler may be gone
+            self._client.unsubscribe_topic(self._order.topic)
+            if self._future is not None:
+                self._client.cancel([self._future])

@@ -1,0 +1,269 @@
+"""One formation of a gang: its mailboxes are opened, its ranks run, and somebody watches until it ends or breaks."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import queue
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Client, Future, Worker
+
+from daskkern.cluster.connect.membership import live_workers
+from daskkern.cluster.gang.calls import Answers, call_workers
+from daskkern.cluster.gang.members import Members
+from daskkern.cluster.gang.rank import RankFailure, RankMain, RankOrder, RankResult, run_rank
+from daskkern.cluster.gang.rank_context import Regroup
+from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
+
+_TICK_S = 0.05
+_MEMBERSHIP_S = 0.25
+"""How often the scheduler is asked who is alive. A future never says: the task of a lost worker just waits."""
+
+_CAUSE_S = 3.0
+"""How long to look for a cause when a rank only noticed that a peer is silent."""
+
+_DRAIN_S = 10.0
+"""How long aborted ranks are waited for. One that is deep in a matrix product cannot be interrupted."""
+
+_JOIN_S = 3.0
+"""How long a worker must have been there before a gang is formed anew for it."""
+
+_RPC_S = 10.0
+_PRIORITY = 10
+
+
+@dataclass(frozen=True)
+class GangOrder:
+    """What the supervisor is told: the fit, its members, its deadlines, and how often it may try.
+
+    The times are those of :class:`daskkern.cluster.gang.gang.GangSettings`.
+    """
+
+    fit: str
+    name: str
+    topic: str
+    addresses: tuple[str, ...]
+    allowed: tuple[str, ...] | None
+    most: int | None
+    collective_timeout_s: float
+    start_timeout_s: float
+    silence_s: float
+    rejoin_s: float
+    idle_s: float
+    retries: int
+    elastic: bool
+    attempt: str
+    """Tells the tasks of this gang from those of one that another process formed for the same fit."""
+
+    def key(self, role: str, number: int, epoch: int = 0) -> str:
+        """Return a task key that the dashboard groups as ``daskkern_<name>-<role>``."""
+        return f"daskkern_{re.sub('[^0-9A-Za-z]+', '_', self.name)}-{role}-{number}-{self.fit}-{self.attempt}-{epoch}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an epoch ended: with the ranks' values in rank order, or with an error.
+
+    `broken` says that the error lies in the cluster, so that another gang may do better; `grows` that the ranks
+    committed and returned because more workers are there; `superseded` that a later epoch has begun, of another
+    supervisor.
+    """
+
+    values: tuple[Any, ...] = ()
+    error: DaskkernError | None = None
+    broken: bool = False
+    grows: bool = False
+    superseded: bool = False
+
+
+@dataclass
+class Epoch:
+    """One formation of the gang, from the opening of its mailboxes to their closing. Every message is fenced."""
+
+    worker: Worker
+    client: Client
+    order: GangOrder
+    members: Members
+    addresses: tuple[str, ...]
+    number: int
+    futures: list[Future[Any]] = field(default_factory=list)
+    values: dict[int, Any] = field(default_factory=dict)
+    failures: dict[int, RankFailure] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._finished: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._task = str(self.worker.get_current_task())
+        self._result_s = _RPC_S
+        self._joined: dict[str, float] = {}
+        self._asked_to_grow = False
+
+    def start(self, rank_main: RankMain, payloads: Sequence[Any]) -> Outcome | None:
+        """Open the mailboxes on all members, then submit the ranks. Returns an outcome when that cannot be done."""
+        order = self.order
+        keys = [order.key("rank", rank, self.number) for rank in range(len(self.addresses))]
+        hindrance = self._open(keys)
+        if hindrance is not None:
+            return hindrance
+        for rank, (address, key) in enumerate(zip(self.addresses, keys, strict=True)):
+            rank_order = RankOrder(
+                order.fit, self.number, rank, order.topic, order.collective_timeout_s, order.start_timeout_s
+            )
+            future = self.client.submit(
+                run_rank,
+                rank_main,
+                payloads[rank],
+                rank_order,
+                key=key,
+                workers=[address],
+                allow_other_workers=False,
+                pure=False,
+                retries=0,
+                priority=_PRIORITY,
+            )
+            self.futures.append(future)
+            future.add_done_callback(lambda _, rank=rank: self._finished.put(rank))
+        return None
+
+    def watch(self) -> Outcome:
+        """Wait until every rank has returned, or one has failed or is lost."""
+        next_look = 0.0
+        while len(self.values) < len(self.futures) and not self.failures:
+            self._collect(_TICK_S)
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + _MEMBERSHIP_S
+                lost = self._lost()
+                if lost:
+                    self.members.drop(lost.values())
+                    return self._give_up(self._loss(lost), broken=True)
+                self._look_for_more()
+            if self.unwanted():
+                return self._give_up(ClusterError(f"fit '{self.order.name}' was cancelled"))
+        if self.failures:
+            error, broken = self._cause()
+            return self._give_up(error, broken=broken)
+        values = tuple(self.values[rank] for rank in range(len(self.futures)))
+        return Outcome(values, grows=any(isinstance(value, Regroup) for value in values))
+
+    def end(self) -> None:
+        """Release the ranks and their mailboxes. A rank that still runs is aborted by the release of its task."""
+        self.client.cancel(self.futures)
+        self._tell_survivors("close")
+
+    def unwanted(self) -> bool:
+        """Return whether nobody waits for this supervisor any more: its future was released."""
+        task = self.worker.state.tasks.get(self._task)
+        return task is None or task.state not in ("executing", "long-running")
+
+    def _look_for_more(self) -> None:
+        """Ask the ranks to regroup when there have been more workers for a while."""
+        if not self.order.elastic or self._asked_to_grow:
+            return
+        now, wanted = time.monotonic(), self.members.pick(self.addresses)
+        self._joined = {a: self._joined.get(a, now) for a in wanted if a not in self.addresses}
+        if self._joined and now - max(self._joined.values()) > _JOIN_S:
+            self._asked_to_grow = True
+            self._tell_survivors("regroup")
+
+    def _collect(self, timeout_s: float) -> None:
+        """File the outcome of a rank that has finished within `timeout_s`, if one has."""
+        try:
+            rank = self._finished.get(timeout=timeout_s)
+        except queue.Empty:
+            return
+        future, address = self.futures[rank], self.addresses[rank]
+        try:
+            outcome = future.result(timeout=self._result_s)
+        except TimeoutError:  # a large result, or its worker went with it: membership will tell
+            self._result_s *= 2
+            self._finished.put(rank)
+        except BaseException as error:  # cancelled, or its code cannot be imported there
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+            self.failures[rank] = RankFailure(
+                ClusterError(f"rank {rank} could not run at {address}: {type(error).__name__}: {error}"),
+                hearsay=future.status in ("cancelled", "lost"),
+            )
+        else:
+            if isinstance(outcome, RankResult):
+                self.values[rank] = outcome.value
+            else:
+                self.failures[rank] = outcome
+
+    def _lost(self) -> dict[int, str]:
+        """Return the members, by rank, that are gone or silent and have not returned."""
+        lost = self.members.lost(self.addresses)
+        return {rank: address for rank, address in lost.items() if rank not in self.values}
+
+    def _cause(self) -> tuple[DaskkernError, bool]:
+        """Return what went wrong first, and whether it lies in the cluster.
+
+        A lost worker or a rank's own error comes before the silence that either leaves.
+        """
+        deadline = time.monotonic() + _CAUSE_S
+        while True:
+            lost = self._lost()
+            own = [failure.error for _, failure in sorted(self.failures.items()) if not failure.hearsay]
+            raised = [error for error in own if not isinstance(error, CommunicatorClosedError)]
+            if lost:
+                self.members.drop(lost.values())
+                return self._loss(lost), True
+            if raised:
+                return raised[0], False
+            if own:
+                return own[0], True
+            if time.monotonic() > deadline:
+                return self.failures[min(self.failures)].error, True
+            self._collect(_TICK_S)
+
+    def _give_up(self, error: DaskkernError, *, broken: bool = False) -> Outcome:
+        """Abort all ranks, give them time to notice, and report `error`."""
+        self._tell_survivors("abort", reason=str(error))
+        deadline = time.monotonic() + _DRAIN_S
+        gone = set(self._lost())
+        while time.monotonic() < deadline and not self.unwanted():
+            if len(self.values.keys() | self.failures.keys() | gone) == len(self.futures):
+                break
+            self._collect(_TICK_S)
+            gone = set(self._lost())
+        return Outcome(error=error, broken=broken)
+
+    def _open(self, keys: Sequence[str]) -> Outcome | None:
+        """Open the mailboxes of all members. They must all be there before the first rank sends anything."""
+        messages = [{"rank": rank, "addresses": self.addresses, "task": key} for rank, key in enumerate(keys)]
+        answers = self._tell("open", dict(zip(self.addresses, messages, strict=True)))
+        if False in answers.values.values():
+            return Outcome(superseded=True)
+        for address, answer in answers.values.items():
+            if answer is not True:  # Dask's answer for a handler that is not there
+                answers.errors[address] = ClusterError("it has no daskkern handlers yet")
+        for address, error in answers.errors.items():
+            problem = ClusterError(
+                f"worker {address} cannot be reached from {self.worker.address} ({error!r}); workers must be "
+                "able to connect to each other: see the network, or restart that worker"
+            )
+            return Outcome(error=problem, broken=True)
+        return None
+
+    def _tell_survivors(self, verb: str, **message: Any) -> None:
+        """Send `message` to the members that are alive: Dask tries a dead address for many seconds."""
+        alive = live_workers(self.client)
+        hushed = self.members.pulse.silent(alive)
+        self._tell(verb, {a: message for a in self.addresses if a in alive and a not in hushed})
+
+    def _tell(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> Answers:
+        """Send each address its message, fenced, and return the answers."""
+        fence = {"fit": self.order.fit, "epoch": self.number}
+        fenced = {address: {**fence, **message} for address, message in messages.items()}
+        return call_workers(self.worker, self.client, verb, fenced, _RPC_S)
+
+    def _loss(self, lost: dict[int, str]) -> ClusterError:
+        members = ", ".join(f"{address} (rank {rank})" for rank, address in lost.items())
+        noun = "worker" if len(lost) == 1 else "workers"
+        return ClusterError(
+            f"{noun} {members} left the cluster while fit '{self.order.name}' was running: killed, out of memory, "
+            "retired or cut off; see the worker's log, give it more memory if that was the reason, and fit again"
+        )

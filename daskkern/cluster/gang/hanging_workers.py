@@ -1,0 +1,94 @@
+"""Workers that hang before a fit has begun: no fit uses them, and Dask itself gives them up only after minutes."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from distributed import Client
+
+from daskkern.cluster.connect.membership import live_workers
+from daskkern.cluster.connect.preflight import check_client, choose_workers
+from daskkern.cluster.gang.settings import GangSettings
+from daskkern.cluster.gang.worker_plugin import install
+from daskkern.cluster.scheduler.client import ask_fits, install_fits
+from daskkern.errors import ClusterError
+from daskkern.events import Listener, StageFinished, silent
+
+_LAG_S = 5.0
+_PER_WORKER_S = 0.02
+"""The more workers there are, the longer Dask waits between two heartbeats of one."""
+_POLL_S = 0.25
+
+
+def usable_workers(
+    client: Client, settings: GangSettings, code: object, listener: Listener = silent
+) -> tuple[str, ...]:
+    """Return the addresses that a gang can run on, as :func:`choose_workers` does; workers that hang are dismissed.
+
+    Raises
+    ------
+    ClusterError
+        A sentence that names the worker and the remedy.
+    """
+    check_client(client)
+    dismiss_hung(client, settings.silence_s, listener)
+    while True:
+        try:
+            return choose_workers(client, settings.n_ranks, settings.workers, code, settings.rejoin_s, listener)
+        except ClusterError:
+            if not dismiss_hung(client, settings.silence_s, listener):  # one less each time: this has an end
+                raise
+
+
+def equip(client: Client, silence_s: float, listener: Listener = silent) -> None:
+    """Put daskkern's handlers on the workers; those that hang are dismissed, and the others have them.
+
+    Raises
+    ------
+    ClusterError
+        When a worker is alive and does not take them.
+    """
+    if install(client) or dismiss_hung(client, silence_s, listener):
+        return
+    raise ClusterError("a worker does not take daskkern's handlers; see the workers' logs, and restart the busy one")
+
+
+def dismiss_hung(client: Client, silence_s: float, listener: Listener = silent) -> tuple[str, ...]:
+    """Have the scheduler remove the workers that it has heard nothing of for `silence_s`, and return them.
+
+    Dask would give them tasks of the set-up, which nobody would ever do. Their nannies start others. A worker that a
+    fit holds is left to that fit. Takes no time when all are heard of; else as long as is left of `silence_s`.
+    """
+    begun = time.monotonic()
+    alive = live_workers(client)
+    suspects = _quiet(alive, silence_s)
+    if not suspects:
+        return ()
+    install_fits(client)
+    gone: list[str] = []
+    while suspects and time.monotonic() - begun < silence_s + _LAG_S:
+        gone += [a for a in suspects if ask_fits(client, "drop", address=a, silence_s=silence_s, unused=True)]
+        suspects = [address for address in _quiet(live_workers(client), silence_s) if address not in gone]
+        if suspects:
+            time.sleep(_POLL_S)
+    for address in gone:
+        name = alive[address]["name"] if address in alive else address
+        listener(
+            StageFinished(
+                "workers",
+                time.monotonic() - begun,
+                f"worker {address} ({name}) hangs: nothing was heard of it for {silence_s:g} s; it was removed",
+            )
+        )
+    return tuple(gone)
+
+
+def _quiet(workers: Mapping[str, Mapping[str, Any]], silence_s: float) -> Sequence[str]:
+    """Return the workers that the scheduler has heard nothing of for long, while it heard of another."""
+    heard = {address: float(worker.get("last_seen", 0.0)) for address, worker in workers.items()}
+    newest = max(heard.values(), default=0.0)
+    lag_s = min(_LAG_S, silence_s) + _PER_WORKER_S * len(workers)
+    return [address for address, last in heard.items() if newest - last > lag_s]

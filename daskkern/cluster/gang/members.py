@@ -1,0 +1,156 @@
+"""Who can be a rank of one fit: the workers that may be, are alive, and are heard of."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import math
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Client, Worker
+
+from daskkern.cluster.connect.membership import live_workers
+from daskkern.cluster.gang.calls import call_workers
+from daskkern.cluster.scheduler.client import ask_fits
+from daskkern.errors import ClusterError
+
+_ANSWER_S = 5.0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the workers know of a fit: its latest epoch, and the epoch of the latest commit; -1 for none."""
+
+    epoch: int
+    committed: int
+
+
+@dataclass
+class Pulse:
+    """Tells which workers have been silent for long, by what the scheduler last heard of each.
+
+    Only changes count, measured on this process's own clock: the scheduler's may be another one. While nothing is
+    heard of `own`, the worker of this very process, it is the scheduler that is slow, and nobody counts as silent.
+    """
+
+    silence_s: float
+    own: str
+    _heard: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def silent(self, workers: Mapping[str, Mapping[str, Any]]) -> set[str]:
+        """Return the addresses that nothing was heard of for `silence_s`."""
+        now = time.monotonic()
+        for address, worker in workers.items():
+            seen = float(worker.get("last_seen", 0.0))
+            if address not in self._heard or self._heard[address][0] != seen:
+                self._heard[address] = (seen, now)
+        quiet = {address for address in workers if now - self._heard[address][1] > self.silence_s}
+        own = self._heard.get(self.own)
+        return set() if own is not None and now - own[1] > self.silence_s / 3 else quiet
+
+    def hush(self, addresses: Iterable[str]) -> None:
+        """Count these workers as silent until the scheduler hears of them again."""
+        for address in addresses:
+            if address in self._heard:
+                self._heard[address] = (self._heard[address][0], -math.inf)
+
+
+@dataclass
+class Members:
+    """The workers of a cluster that may be ranks of one fit.
+
+    Parameters
+    ----------
+    worker : Worker
+        That asks.
+    client : Client
+    fit : str
+    allowed : tuple of str or None
+        Names of the workers that may be used; a worker that is restarted keeps its name and changes its address. None
+        is all.
+    most : int or None
+        Ranks at most.
+    pulse : Pulse
+    """
+
+    worker: Worker
+    client: Client
+    fit: str
+    allowed: tuple[str, ...] | None
+    most: int | None
+    pulse: Pulse
+    rejected: set[str] = field(default_factory=set)
+    """Workers that joined but cannot be used."""
+
+    def usable(self) -> tuple[str, ...]:
+        """Return the addresses that could be ranks now, in the order in which they joined the cluster."""
+        barred = set(ask_fits(self.client, "barred", fit=self.fit))
+        return tuple(address for address in self.heard() if address not in barred | self.rejected)
+
+    def heard(self) -> tuple[str, ...]:
+        """Return the addresses that may be ranks of this fit and are heard of, whoever uses them now."""
+        alive = live_workers(self.client)
+        silent = self.pulse.silent(alive)
+        return tuple(
+            address
+            for address, worker in alive.items()
+            if address not in silent and (self.allowed is None or str(worker["name"]) in self.allowed)
+        )
+
+    def take(self, addresses: Sequence[str]) -> bool:
+        """Let the fit hold these workers from now on; False when another fit was faster."""
+        return bool(ask_fits(self.client, "take", fit=self.fit, addresses=list(addresses)))
+
+    def lost(self, addresses: Iterable[str]) -> dict[int, str]:
+        """Return, by rank, those of `addresses` that have left or gone silent."""
+        alive = live_workers(self.client)
+        gone = self.pulse.silent(alive)
+        return {rank: a for rank, a in enumerate(addresses) if a not in alive or a in gone}
+
+    def drop(self, addresses: Iterable[str]) -> None:
+        """Have the scheduler remove those of `addresses` that hang: what only they hold must be computed again."""
+        alive = live_workers(self.client)
+        for address in addresses:
+            if address in alive:
+                ask_fits(self.client, "drop", address=address, silence_s=self.pulse.silence_s)
+
+    def pick(self, before: Collection[str]) -> tuple[str, ...]:
+        """Return the addresses for a new gang: those of the one before first, at most as many as are wanted."""
+        usable = self.usable()
+        kept = [address for address in before if address in usable]
+        return tuple([*kept, *(address for address in usable if address not in before)][: self.most])
+
+    def standing(self) -> Standing:
+        """Ask the workers what they know of the fit. One that does not answer counts as silent from now on."""
+        messages = {address: {"fit": self.fit} for address in self.heard()}
+        answers = call_workers(self.worker, self.client, "standing", messages, _ANSWER_S)
+        self.pulse.hush(answers.errors)
+        known = [answer for answer in answers.values.values() if isinstance(answer, list | tuple) and len(answer) == 2]
+        return Standing(max((a[0] for a in known), default=-1), max((a[1] for a in known), default=-1))
+
+    def forget(self, epoch: int) -> None:
+        """Let all workers forget the fit, which was over after `epoch`."""
+        messages = {address: {"fit": self.fit, "epoch": epoch} for address in self.heard()}
+        call_workers(self.worker, self.client, "forget", messages, _ANSWER_S)
+
+    def gather(self, before: Collection[str], wanted: int, rejoin_s: float, idle_s: float) -> tuple[str, ...]:
+        """Wait for workers, and return the addresses of a new gang.
+
+        Returns at once when `wanted` are there, after `rejoin_s` with those that are, and after `idle_s` without any
+        raises ClusterError.
+        """
+        begun = time.monotonic()
+        while True:
+            picked = self.pick(before)
+            waited = time.monotonic() - begun
+            enough = len(picked) >= wanted or (picked and waited >= rejoin_s)
+            if enough and self.take(picked):
+                return picked
+            if not picked and waited >= idle_s:
+                raise ClusterError(
+                    f"no worker was left to go on with the fit, and none came in {idle_s:g} s; start workers and fit "
+                    "again with resume"
+                )
+            time.sleep(0.1)

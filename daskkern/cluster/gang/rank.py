@@ -1,0 +1,157 @@
+"""One rank of a gang: a Dask task that leaves the worker's thread pool, runs, and reports how it ended."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dask.utils import funcname
+from distributed import Worker, get_worker, secede
+from distributed.protocol import pickle
+
+from daskkern.backend.allocator import ReusedMemory
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.concurrency import SharedThreadLimit
+from daskkern.cluster.collectives.communicator import DaskCommunicator
+from daskkern.cluster.collectives.mailbox import Mailbox
+from daskkern.cluster.gang.rank_context import Desk
+from daskkern.cluster.gang.worker_plugin import registry_of
+from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
+from daskkern.events import BatchFinished, Event, silent, to_message
+
+RankMain: TypeAlias = Callable[[Communicator, Any, Desk], Any]
+"""``rank_main(communicator, payload, desk) -> result``, a function that workers can import."""
+
+_BATCH_INTERVAL_S = 0.5
+
+
+@dataclass(frozen=True)
+class RankOrder:
+    """What a rank is told besides its payload."""
+
+    fit: str
+    epoch: int
+    rank: int
+    topic: str
+    collective_timeout_s: float
+    start_timeout_s: float
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """A rank that returned."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """A rank that raised. `hearsay` says that it was told to end, or found a peer gone: the cause lies elsewhere."""
+
+    error: DaskkernError
+    hearsay: bool
+
+
+def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult | RankFailure:
+    """Run `rank_main` as rank `order.rank` of its gang. The body of a rank's task; never raises an Exception.
+
+    A failure is returned and not raised: an erred task keeps its traceback, and with it every array of the
+    rank's frames, alive on the worker until the last future is gone.
+    """
+    secede()  # an ordinary task may have the thread: a fit takes hours
+    worker = get_worker()
+    registry = registry_of(worker)
+    mailbox, vault = registry.find(order.fit, order.epoch), registry.vaults.get(order.fit)
+    if mailbox is None or vault is None:
+        return RankFailure(
+            ClusterError(f"worker {worker.address} was restarted and has lost rank {order.rank} of this fit"),
+            hearsay=True,
+        )
+    communicator = DaskCommunicator(worker, mailbox, order.collective_timeout_s)
+    sender = _EventSender(worker, order.topic)
+    desk = Desk(
+        emit=sender if order.rank == 0 else silent,
+        should_stop=lambda: mailbox.stop_requested or mailbox.reason is not None,
+        should_regroup=lambda: mailbox.regroup_requested,
+        vault=vault,
+        report=sender,
+        worker=worker.address,
+    )
+    try:
+        _start(communicator, mailbox, order.start_timeout_s)
+        with _THREADS.limited_to(worker.state.nthreads), _MEMORY.held():
+            value = rank_main(communicator, payload, desk)
+        return RankResult(value)
+    except BaseException as error:  # a SystemExit, too, must not leave the peers waiting
+        hearsay = isinstance(error, CommunicatorClosedError) and mailbox.reason is not None
+        communicator.abort(f"rank {order.rank} at {worker.address} failed: {type(error).__name__}: {error}")
+        return RankFailure(_described(error, order.rank, worker.address, funcname(rank_main)), hearsay)
+    finally:
+        communicator.close()
+        worker.loop.add_callback(registry.close, order.fit, order.epoch)
+
+
+def _start(communicator: DaskCommunicator, mailbox: Mailbox, timeout_s: float) -> None:
+    """Wait for all ranks. That one does not come is final: its worker is alive and busy, and trying again would not
+    help."""
+    try:
+        communicator.start(timeout_s)
+    except CommunicatorClosedError as error:
+        if mailbox.reason is not None:
+            raise
+        raise ClusterError(str(error)) from None
+
+
+def _described(error: BaseException, rank: int, address: str, name: str) -> DaskkernError:
+    """Describe `error` so that it can travel: its own object where it is daskkern's, else its words."""
+    text = "".join(traceback.format_exception(error))
+    described = error if isinstance(error, DaskkernError) and _travels(error) else None
+    if described is None:
+        described = ClusterError(f"{name} failed on rank {rank} at {address}: {type(error).__name__}: {error}")
+    described = described.with_traceback(None)
+    described.__cause__ = described.__context__ = None
+    described.add_note(f"On rank {rank} at {address}:\n{text}")
+    return described
+
+
+def _travels(error: DaskkernError) -> bool:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # a class made in a function, an argument that cannot be pickled
+        return False
+    return True
+
+
+class _EventSender:
+    """Sends a rank's events to whoever listens to the fit's topic; of many batches, two a second.
+
+    The last batch before another kind of event is always sent, so that a progress bar reaches its end.
+    """
+
+    def __init__(self, worker: Worker, topic: str) -> None:
+        self._worker = worker
+        self._topic = topic
+        self._sent_at = -_BATCH_INTERVAL_S
+        self._held: BatchFinished | None = None
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, BatchFinished):
+            now = time.monotonic()
+            if now - self._sent_at < _BATCH_INTERVAL_S:
+                self._held = event
+                return
+            self._sent_at = now
+        elif self._held is not None:
+            self._send(self._held)
+        self._held = None
+        self._send(event)
+
+    def _send(self, event: Event) -> None:
+        self._worker.log_event(self._topic, to_message(event))
+
+
+_THREADS, _MEMORY = SharedThreadLimit(), ReusedMemory()

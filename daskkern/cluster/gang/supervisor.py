@@ -1,0 +1,191 @@
+"""The task that forms the gang of a fit, watches it and the cluster, and forms it anew when workers come or go.
+
+It runs on a worker and not in the client, so that a fit can outlive the process that submitted it. The ranks
+belong to it: when it goes, the scheduler releases them, and they end. When its worker is lost the scheduler runs it
+again on another, where it finds out which epoch was the last, and goes on with the next one.
+"""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from distributed import Client, Worker, get_client, get_worker, secede
+
+from daskkern.cluster.connect.connecting import connected
+from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
+from daskkern.cluster.gang.generation import Epoch, GangOrder, Outcome
+from daskkern.cluster.gang.members import Members, Pulse
+from daskkern.cluster.gang.rank import RankMain
+from daskkern.errors import ClusterError, DaskkernError, MemoryBudgetError
+from daskkern.events import Event, WorkersJoined, WorkersLost, to_message
+
+STARTED = "gang"
+"""Key of what the supervisor publishes on the fit's topic once its ranks are submitted: its own address."""
+
+Reform: TypeAlias = Callable[[Client, tuple[str, ...], Any], Any]
+"""``reform(client, addresses, payload) -> payload`` for a gang of other workers; raises DaskkernError when they
+cannot do it."""
+
+
+@dataclass(frozen=True)
+class PerRank:
+    """A payload for each rank, in rank order, where one for all does not do."""
+
+    payloads: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class GangReport:
+    """How a gang ended: the ranks' results in rank order, or the error that the caller shall see."""
+
+    values: tuple[Any, ...] = ()
+    error: DaskkernError | None = None
+
+
+def payloads_for(payload: Any, size: int) -> tuple[Any, ...]:
+    """Return the payload of each of `size` ranks. Raises ClusterError where each has its own, but of another number."""
+    if not isinstance(payload, PerRank):
+        return (payload,) * size
+    if len(payload.payloads) != size:
+        raise ClusterError(f"{len(payload.payloads)} payloads were given for {size} ranks; one for each is needed")
+    return tuple(payload.payloads)
+
+
+def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Reform | None) -> GangReport:
+    """Run a fit to its end. The body of the supervisor's task."""
+    secede()
+    worker, client = get_worker(), connected(get_client)
+    members = Members(worker, client, order.fit, order.allowed, order.most, Pulse(order.silence_s, worker.address))
+    watch = _Watch(worker, client, order, members, rank_main, payload, reform)
+    try:
+        return watch.run()
+    except DaskkernError as error:
+        watch.forget()
+        return GangReport(error=error.with_traceback(None))
+    except BaseException:
+        watch.forget()
+        raise
+
+
+class _Watch:
+    """One supervisor: epoch after epoch."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        client: Client,
+        order: GangOrder,
+        members: Members,
+        rank_main: RankMain,
+        payload: Any,
+        reform: Reform | None,
+    ) -> None:
+        self._worker, self._client, self._order, self._members = worker, client, order, members
+        self._rank_main, self._payload, self._reform = rank_main, payload, reform
+        self._number = -1
+
+    def run(self) -> GangReport:
+        """Form gangs until one ends, or too many in a row have broken without a commit."""
+        order = self._order
+        number, addresses = self._members.standing().epoch + 1, order.addresses
+        self._number = number
+        if number > 0:
+            name = order.name
+            loss = ClusterError(f"the worker that supervised fit '{name}' left the cluster or hangs; see its log")
+            self._count(loss, number)
+            addresses = self._regather(addresses)
+        while True:
+            outcome, wanted = self._one(number, addresses)
+            if outcome.superseded:
+                return GangReport(error=ClusterError(f"another supervisor has taken over fit '{order.name}'"))
+            if not wanted or not (outcome.broken or outcome.grows):
+                self.forget()
+                return GangReport(outcome.values, outcome.error)
+            if outcome.grows:
+                addresses = self._grown(addresses)
+                self._tell(WorkersJoined(len(addresses)))
+            else:
+                assert outcome.error is not None
+                self._count(outcome.error, number + 1)
+                addresses = self._regather(addresses)
+            number += 1
+            self._number = number
+
+    def forget(self) -> None:
+        """Let the workers forget the fit, unless a later epoch than this supervisor's last one has begun."""
+        with suppress(ClusterError, OSError, RuntimeError):
+            self._members.forget(self._number)
+
+    def _one(self, number: int, addresses: tuple[str, ...]) -> tuple[Outcome, bool]:
+        """Run one epoch; return its outcome, and whether anybody still waits for this supervisor."""
+        payloads = payloads_for(self._payload, len(addresses))
+        epoch = Epoch(self._worker, self._client, self._order, self._members, addresses, number)
+        try:
+            outcome = epoch.start(self._rank_main, payloads)
+            if outcome is None:
+                self._worker.log_event(self._order.topic, {STARTED: self._worker.address})
+                outcome = epoch.watch()
+            return outcome, not epoch.unwanted()
+        finally:
+            with suppress(ClusterError, OSError, RuntimeError):  # without a scheduler, the workers end by themselves
+                epoch.end()
+
+    def _count(self, error: DaskkernError, number: int) -> None:
+        """Note that epoch `number` will follow one that broke. Raises its error after too many without a commit."""
+        committed = self._members.standing().committed
+        attempt = number - max(committed, 0)
+        if attempt > self._order.retries:
+            raise error
+        if committed >= 0 and attempt == 1:
+            _absolve(self._client, str(self._worker.get_current_task()))
+        self._tell(WorkersLost(str(error), attempt))
+
+    def _regather(self, before: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the addresses of the next gang, whose payload they can do."""
+        order, payload = self._order, self._payload
+        for last in (False, False, True):
+            picked = self._members.gather(before, len(before), order.rejoin_s, order.idle_s)
+            try:
+                self._payload = payload if self._reform is None else self._reform(self._client, picked, payload)
+            except MemoryBudgetError:
+                raise
+            except Exception as error:  # a worker that goes while it is asked shows in many ways
+                if last:
+                    raise ClusterError(f"the workers that are left cannot be asked: {error}; see their logs") from error
+                if isinstance(error, BrokenOffError):
+                    has_left(self._client, picked, NOTICE_S)
+            else:
+                break
+        return picked
+
+    def _grown(self, before: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the members with those that joined, or without them where they cannot do it."""
+        picked = self._members.pick(before)
+        if not self._members.take(picked):
+            return self._regather(before)
+        try:
+            if self._reform is not None:
+                self._payload = self._reform(self._client, picked, self._payload)
+        except Exception:  # too little memory, or gone again
+            self._members.rejected |= set(picked) - set(before)
+            return self._regather(before)
+        return picked
+
+    def _tell(self, event: Event) -> None:
+        self._worker.log_event(self._order.topic, to_message(event))
+
+
+def _absolve(client: Client, task: str) -> None:
+    """Let the scheduler forget that workers died under this task: it survives as many as the fit does."""
+    with suppress(Exception):  # where functions may not run on the scheduler, Dask's own limit holds
+        client.run_on_scheduler(_forget_deaths, key=task)
+
+
+def _forget_deaths(key: str, dask_scheduler: Any = None) -> None:
+    state = dask_scheduler.tasks.get(key)
+    if state is not None:
+        state.suspicious = 0

@@ -1,0 +1,157 @@
+"""What daskkern adds to a worker: handlers through which ranks reach each other, over Dask's own comms.
+
+Nothing here waits and nothing here raises: a handler files what it got and returns, so that a peer's death
+can never leave one hanging in a worker's event loop.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from distributed import Client, Worker
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from daskkern.cluster.collectives.mailbox import Membership, Registry
+from daskkern.cluster.connect.protocol import PROTOCOL, handler
+from daskkern.errors import ClusterError
+
+PLUGIN_NAME = f"daskkern_collectives_{PROTOCOL}"
+
+_PROFILE_STEP_MS, _PROFILE_STEPS = 10_000.0, 20
+_TRIES, _PAUSE_S = 4, 0.5
+_LOST_STATES = frozenset({"cancelled", "released", "forgotten", "error"})
+
+
+class CollectivesPlugin(WorkerPlugin):
+    """Mailboxes on a worker, and the handlers that fill them."""
+
+    name = PLUGIN_NAME
+    idempotent = True  # a second registration would replace the mailboxes of running fits
+
+    protocol = 0
+    """Of the client that sent this plugin, which travels by its class's name: the class is the worker's own."""
+
+    def __init__(self) -> None:
+        self.protocol = PROTOCOL
+
+    def setup(self, worker: Worker) -> None:
+        self.registry = Registry()
+        if self.protocol != PROTOCOL:
+            raise ClusterError(
+                f"worker {worker.address} speaks version {PROTOCOL} of daskkern's messages and this client version "
+                f"{self.protocol or 'unknown'}; install the same daskkern in both environments and restart the older"
+            )
+        _let_tasks_connect(worker)
+        _keep_less_profile(worker)
+        answers: dict[str, Callable[..., Any]] = {
+            "open": self._open,
+            "put": self._put,
+            "abort": self._abort,
+            "stop": self._stop,
+            "close": self._close,
+            "regroup": self._regroup,
+            "standing": self._standing,
+            "forget": self._forget,
+        }
+        worker.handlers.update({handler(verb): answer for verb, answer in answers.items()})
+
+    def teardown(self, worker: Worker) -> None:
+        del worker
+        for fit in list(self.registry.mailboxes):
+            self.registry.abort(fit, None, "this worker is closing")
+
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """Abort a rank whose task was cancelled or released: nobody waits for it any more.
+
+        This is how a rank ends after its supervisor, its client or their host has died: the scheduler
+        releases their futures, and this hook is told.
+        """
+        del start, kwargs
+        if finish in _LOST_STATES and self.registry.mailboxes:
+            self.registry.abort_where(lambda member: member.task == key, "the task of this rank was released")
+
+    def _open(self, fit: str, epoch: int, rank: int, addresses: tuple[str, ...], task: str) -> bool:
+        return self.registry.open(Membership(fit, epoch, rank, tuple(addresses), task))
+
+    def _put(self, **message: Any) -> None:
+        self.registry.deliver(**message)
+
+    def _abort(self, fit: str, epoch: int | None, reason: str) -> None:
+        self.registry.abort(fit, epoch, reason)
+
+    def _stop(self, fit: str) -> None:
+        self.registry.stop(fit)
+
+    def _close(self, fit: str, epoch: int | None = None) -> None:
+        self.registry.close(fit, epoch)
+
+    def _regroup(self, fit: str, epoch: int) -> None:
+        self.registry.regroup(fit, epoch)
+
+    def _standing(self, fit: str) -> tuple[int, int]:
+        return self.registry.standing(fit)
+
+    def _forget(self, fit: str, epoch: int) -> None:
+        self.registry.forget(fit, epoch)
+
+
+def _let_tasks_connect(worker: Worker) -> None:
+    """Let tasks of this worker be clients of its cluster: ``dask worker --tls-cert`` is a worker's certificate only."""
+    security: Any = worker.security
+    if security is not None and security.tls_client_cert is None and security.tls_worker_cert is not None:
+        security.tls_client_cert, security.tls_client_key = security.tls_worker_cert, security.tls_worker_key
+
+
+def _keep_less_profile(worker: Worker) -> None:
+    """Let the worker's statistical profile be kept in steps of 10 seconds, and the last 20 of them.
+
+    Dask keeps 1,000 trees of calls, one a second, twice. Those of a rank, whose calls are deep, grow to 170 MB in a
+    quarter of an hour (measured), which no plan of a fit's memory knows of.
+    """
+    cycle = worker.periodic_callbacks.get("profile-cycle")
+    if cycle is not None:
+        cycle.callback_time = max(cycle.callback_time, _PROFILE_STEP_MS)
+    for name in ("profile_history", "profile_keys_history"):
+        kept = getattr(worker, name, None)
+        if isinstance(kept, deque) and (kept.maxlen or _PROFILE_STEPS + 1) > _PROFILE_STEPS:
+            setattr(worker, name, deque(kept, maxlen=_PROFILE_STEPS))
+
+
+def install(client: Client, timeout_s: float = 30.0) -> bool:
+    """Put the plugin on every worker, present and future. Costs one message when it is there already.
+
+    False when one has not answered within `timeout_s`: it hangs. Those that answer have the plugin then, also when
+    another dies meanwhile.
+
+    Raises
+    ------
+    ClusterError
+        When a worker's process has loaded another version of the messages.
+    OSError
+        When the scheduler cannot be reached.
+    """
+    plugin = CollectivesPlugin()
+    register = client._register_worker_plugin  # the public method has no deadline, and one worker can hold it up
+    for left in reversed(range(_TRIES)):
+        try:
+            client.sync(register, plugin=plugin, name=PLUGIN_NAME, idempotent=True, callback_timeout=timeout_s)
+        except TimeoutError:
+            return False
+        except OSError:  # a worker that dies while it is asked costs the scheduler's answer to us, or is waited for
+            if not left:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            break
+    return True
+
+
+def registry_of(worker: Worker) -> Registry:
+    """Return the mailboxes of `worker`."""
+    plugin = worker.plugins.get(PLUGIN_NAME)
+    if not isinstance(plugin, CollectivesPlugin) or plugin.protocol != PROTOCOL:  # Dask keeps what has refused
+        raise ClusterError(
+            f"worker {worker.address} has no daskkern plugin; start the fit through run_gang, which installs it"
+        )
+    return plugin.registry

@@ -1,0 +1,1 @@
+"""What daskkern adds to a scheduler: admission, and the registry of fits."""

@@ -1,0 +1,281 @@
+"""What the scheduler knows of each fit: who submitted it, how far it is, and what happened."""
+
+import getpass
+import socket
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from numbers import Integral
+from typing import Any
+
+from daskkern.cluster.scheduler.history import FitHistory
+from daskkern.errors import ClusterError, SpecError
+from daskkern.events import CheckpointWritten, Event, RankReported, from_message, to_message
+
+SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING = "submitted", "queued", "preparing", "running", "recovering"
+ACTIVE = frozenset({SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING})
+FINISHED, INTERRUPTED, CANCELLED, FAILED, LOST = "finished", "interrupted", "cancelled", "failed", "lost"
+
+_EVENTS = 5_000
+"""Kept of one fit: ranks send one for each epoch and stage, and batches are not among them."""
+_TEXT = 4_000
+"""Characters that are kept of a text in an event: it may be a traceback."""
+_NUMBERS = 10_000
+"""In a list of an event: eigenvalues."""
+
+_LONGEST = {"fit": 64, "name": 500, "owner": 500, "source": 10_000, "out": 10_000}
+"""Characters of the texts of a card."""
+_MOST_EPOCHS = 2**53
+
+
+@dataclass(frozen=True)
+class FitCard:
+    """How a fit introduces itself.
+
+    Attributes
+    ----------
+    fit : str
+        Its identifier, 12 hexadecimal digits.
+    name : str
+        What the dashboard calls it.
+    owner : str
+        user@host of who submitted it.
+    source, out : str
+        Where its rows come from, and where its model will be; "" when it stays with the caller.
+    max_epochs : int
+    detached : bool
+        Whether it goes on without the process that submitted it.
+    """
+
+    fit: str
+    name: str
+    owner: str = ""
+    source: str = ""
+    out: str = ""
+    max_epochs: int = 0
+    detached: bool = False
+
+    def __post_init__(self) -> None:
+        for name, most in _LONGEST.items():
+            text: Any = getattr(self, name)
+            if not isinstance(text, str) or len(text) > most:
+                found = f"{len(text):,} characters" if isinstance(text, str) else type(text).__name__
+                raise SpecError(f"the {name} of a fit is a text of at most {most:,} characters, not {found}")
+        number: Any = self.max_epochs
+        if type(number) is bool or not isinstance(number, Integral) or not 0 <= int(number) <= _MOST_EPOCHS:
+            raise SpecError(f"max_epochs of a fit is a whole number from 0 to {_MOST_EPOCHS:,}, not {number!s:.50}")
+        if type(self.detached) is not bool:
+            raise SpecError("detached of a fit is True or False")
+
+
+def new_card(name: str) -> FitCard:
+    """Return the card of a new fit of this process."""
+    return FitCard(uuid.uuid4().hex[:12], name, owner())
+
+
+def owner() -> str:
+    """Return user@host of this process."""
+    user = "?"
+    with suppress(OSError, KeyError, ImportError):  # a container may have no entry for its user
+        user = getpass.getuser()
+    return f"{user}@{socket.gethostname()}"
+
+
+@dataclass(frozen=True)
+class FitStatus:
+    """How a fit stands, as anybody may ask the scheduler.
+
+    Attributes
+    ----------
+    card : FitCard
+    state : str
+        "submitted", "queued", "preparing", "running" or "recovering"; then "finished", "interrupted", "cancelled",
+        "failed" or "lost".
+    submitted, started, ended : float
+        Seconds since 1970; 0.0 where that has not happened.
+    workers : tuple of str
+        Names of the workers that it holds, in rank order.
+    ahead : tuple of str
+        Fits that it waits for.
+    epoch, batch, n_batches, loss, rows_per_second
+        Of the last batch that was heard of.
+    validation_score : float
+        Of the last epoch; NaN without validation rows.
+    lost : int
+        How often its gang has broken up.
+    error : str
+        Why it failed.
+    seconds_left : float
+        Until its last epoch ends, at the pace of its last batches; NaN where that is not known.
+    stop : str
+        "stop" or "abort", when somebody has asked it to end.
+    time_shares : mapping
+        Of the last epoch: the share of each of :data:`daskkern.events.PARTS_OF_TIME`; empty before.
+    """
+
+    card: FitCard
+    state: str = SUBMITTED
+    submitted: float = 0.0
+    started: float = 0.0
+    ended: float = 0.0
+    workers: tuple[str, ...] = ()
+    ahead: tuple[str, ...] = ()
+    epoch: int = 0
+    batch: int = 0
+    n_batches: int = 0
+    loss: float = float("nan")
+    rows_per_second: float = 0.0
+    validation_score: float = float("nan")
+    lost: int = 0
+    error: str = ""
+    seconds_left: float = float("nan")
+    stop: str = ""
+    time_shares: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        """Whether it has not ended."""
+        return self.state in ACTIVE
+
+    def to_message(self) -> dict[str, Any]:
+        """Return it as plain values that msgpack and JSON can carry."""
+        return {**vars(self), "card": dict(vars(self.card)), "time_shares": dict(self.time_shares)}
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> "FitStatus":
+        """Rebuild it from :meth:`to_message`. Raises ClusterError for what another version sent."""
+        values = dict(message)
+        try:
+            card = FitCard(**values.pop("card"))
+            known = {f.name for f in fields(cls)}
+            listed = {"workers", "ahead"}
+            taken: dict[str, Any] = {k: tuple(v) if k in listed else v for k, v in values.items() if k in known}
+            return cls(card, **taken)
+        except (KeyError, TypeError, SpecError) as error:
+            raise ClusterError(
+                f"the scheduler describes a fit in a way that this version does not know ({error}); "
+                "install the same daskkern on both"
+            ) from None
+
+
+@dataclass
+class FitRecord:
+    """The scheduler's record of one fit. Changed by its event loop only."""
+
+    card: FitCard
+    state: str = SUBMITTED
+    submitted: float = field(default_factory=time.time)
+    started: float = 0.0
+    ended: float = 0.0
+    client: str = ""
+    """Whose connection holds the fit: the fit ends with it."""
+    task: str = ""
+    """Of a detached fit: the task that conducts it."""
+    losses: int = 0
+    """Workers that died under its conductor since its last batch."""
+    stop: str = ""
+    """"stop" or "abort", when somebody asked for it."""
+    lost: int = 0
+    error: str = ""
+    events: list[dict[str, Any]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """Of the events, in the order in which they came: some are no longer kept."""
+    told: int = 0
+    """How many there were."""
+    latest: dict[str, Any] = field(default_factory=dict)
+    """The last batch."""
+    reason: str = ""
+    score: float = float("nan")
+    farthest: tuple[int, int] = (0, 0)
+    history: FitHistory = field(default_factory=FitHistory)
+
+    @property
+    def active(self) -> bool:
+        return self.state in ACTIVE
+
+    def note(self, message: Mapping[str, Any]) -> bool:
+        """Take an event of the fit, as :func:`daskkern.events.to_message` wrote it. True when it is progress."""
+        if not self.active:
+            return False
+        kind = message.get("event")
+        self.history.note(message)
+        if kind == "BatchFinished":
+            self.latest = dict(message)
+            at = (int(message["epoch"]), int(message["batch"]))
+            forward, self.farthest = at > self.farthest, max(at, self.farthest)
+            return forward
+        if kind == "RankReported":
+            return False
+        self._keep({**message, "time": time.time()})
+        match kind:
+            case "FitStarted" | "FitResumed":
+                self.state, self.started = RUNNING, self.started or time.time()
+            case "WorkersLost":
+                self.state, self.lost = RECOVERING, self.lost + 1
+            case "EpochFinished":
+                self.score = float(message.get("validation_score", float("nan")))
+            case "FitFinished":
+                self.reason = str(message.get("reason", ""))
+        return False
+
+    def end(self, state: str, error: str = "") -> None:
+        """Set how it ended. The first time counts."""
+        if self.active:
+            self.state = INTERRUPTED if state == FINISHED and self.reason == "interrupted" else state
+            self.ended, self.error = time.time(), error
+            self.history.close()
+
+    def _keep(self, event: dict[str, Any]) -> None:
+        """Keep an event. Of checkpoints in a row only the last: there is one every half minute."""
+        if self.events and self.events[-1]["event"] == event["event"] == CheckpointWritten.__name__:
+            del self.events[-1], self.numbers[-1]
+        self.events.append(event)
+        self.numbers.append(self.told)
+        self.told += 1
+        del self.events[:-_EVENTS], self.numbers[:-_EVENTS]
+
+    def status(self, workers: tuple[str, ...], ahead: tuple[str, ...]) -> FitStatus:
+        """Return what anybody may know."""
+        latest = self.latest
+        return FitStatus(
+            self.card,
+            self.state,
+            self.submitted,
+            self.started,
+            self.ended,
+            workers,
+            ahead,
+            int(latest.get("epoch", 0)),
+            int(latest.get("batch", 0)),
+            int(latest.get("n_batches", 0)),
+            float(latest.get("loss", float("nan"))),
+            float(latest.get("rows_per_second", 0.0)),
+            self.score,
+            self.lost,
+            self.error,
+            self.history.seconds_left(self.card.max_epochs) if self.active else float("nan"),
+            self.stop,
+            self.history.time_shares,
+        )
+
+
+def event_of(message: Mapping[str, Any]) -> Event:
+    """Rebuild an event from a message that went through Dask, which adds a time, and the worker that sent it.
+
+    Raises ValueError for an unknown kind or field, or a value of another type.
+    """
+    added = {"time"} if message.get("event") == RankReported.__name__ else {"time", "worker"}
+    return from_message({key: value for key, value in message.items() if key not in added})
+
+
+def checked(message: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the event of a message that went through Dask, of bounded size; None for what is no event of a fit."""
+    try:
+        event = to_message(event_of(message))
+    except ValueError:
+        return None
+    if any(isinstance(value, tuple) and len(value) > _NUMBERS for value in event.values()):
+        return None
+    return {name: value[:_TEXT] if isinstance(value, str) else value for name, value in event.items()}

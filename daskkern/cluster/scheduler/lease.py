@@ -1,0 +1,190 @@
+"""The client's side of admission: ask the scheduler for workers, wait for them, and give them back."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from distributed import Client
+
+from daskkern.cluster.connect.membership import live_workers
+from daskkern.cluster.gang.hanging_workers import equip
+from daskkern.cluster.gang.settings import GangSettings
+from daskkern.cluster.scheduler.client import ask_fits, install_fits
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitCard, FitStatus
+from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError
+from daskkern.events import FitQueued, Listener
+
+_POLL_S = 0.25
+
+
+Wish: TypeAlias = tuple[int | None, tuple[str, ...] | None, int | None]
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The workers that a fit was given, in rank order. It holds them until it ends or its client goes."""
+
+    card: FitCard
+    addresses: tuple[str, ...]
+    wish: Wish
+    """How many workers it asked for, their names, and the bytes that each rank may use; None as in GangSettings."""
+    most: int | None = None
+    """How many of them it uses at most; None is all."""
+
+
+@contextmanager
+def admitted(client: Client, card: FitCard, settings: GangSettings, listener: Listener) -> Iterator[Lease]:
+    """Wait until the scheduler gives `card`'s fit its workers, and give them back at the end.
+
+    Parameters
+    ----------
+    settings
+        Which workers, and how many; ``idle_s`` is waited while the cluster has too few, whoever uses them, and
+        ``rejoin_s`` for all of those that it holds already, when some are being restarted.
+
+    Raises
+    ------
+    ClusterError
+        When there are too few workers for too long, or the scheduler is gone.
+    MemoryBudgetError
+        When a worker is smaller than what a rank may use.
+    FitCancelledError
+        When somebody cancelled the fit while it waited.
+    """
+    install_fits(client)
+    equip(client, settings.silence_s, listener)
+    wish = (settings.n_ranks, _names(client, settings.workers), settings.share_memory)
+    _check_memory(client, settings.share_memory)
+    finished = "" if card.out else FINISHED  # with a model that is still to be written
+    with _end_told(client, card, finished):
+        yield Lease(card, _wait(client, card, wish, settings, listener), wish)
+
+
+@contextmanager
+def concluded(client: Client | None, card: FitCard) -> Iterator[None]:
+    """Fit and write the model inside: only then the list of fits says that it has finished, or how it ended instead."""
+    with nullcontext() if client is None else _end_told(client, card, FINISHED):
+        yield
+
+
+@contextmanager
+def _end_told(client: Client, card: FitCard, finished: str) -> Iterator[None]:
+    """Tell the scheduler how what is inside ended: as `finished`, cancelled or failed."""
+    state, problem = finished, ""
+    try:
+        yield
+    except (FitCancelledError, KeyboardInterrupt) as error:
+        state, problem = CANCELLED, str(error)
+        raise
+    except BaseException as error:
+        state, problem = FAILED, str(error) or type(error).__name__
+        raise
+    finally:
+        with suppress(ClusterError):  # without a scheduler there is nothing to give back
+            ask_fits(client, "ended", fit=card.fit, state=state, error=problem, asker=client.id)
+
+
+def narrowed(client: Client, lease: Lease, most: int | None) -> Lease:
+    """Return the lease with `most` workers at most, the first ones; the others are free for other fits."""
+    addresses = lease.addresses[:most]
+    if len(addresses) < len(lease.addresses):
+        ask_fits(client, "take", fit=lease.card.fit, addresses=list(addresses))
+    return Lease(lease.card, addresses, lease.wish, most)
+
+
+def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
+    """Return the lease with the addresses that its workers have now: some were restarted, or are gone.
+
+    Waits ``rejoin_s`` for all of them, and ``idle_s`` for one. Raises ClusterError when none comes.
+    """
+    begun = time.monotonic()
+    while True:
+        answer = _ask(client, lease.card, lease.wish)
+        found, waited = tuple(answer.get("members", ())), time.monotonic() - begun
+        if len(found) >= len(lease.addresses) or (found and waited > settings.rejoin_s):
+            return narrowed(client, Lease(lease.card, found, lease.wish), lease.most)
+        if waited > settings.idle_s:
+            raise ClusterError(
+                f"the workers of fit '{lease.card.name}' are gone, and none came back in {settings.idle_s:g} s"
+            )
+        time.sleep(_POLL_S)
+
+
+def check_alone(client: Client, card: FitCard) -> None:
+    """Refuse a fit that writes where another does, before anything that is there is touched. Raises ClusterError."""
+    install_fits(client)
+    for message in ask_fits(client, "fits"):
+        status = FitStatus.from_message(message)
+        if status.active and card.out and status.card.out == card.out and status.card.fit != card.fit:
+            raise ClusterError(_rival(status.card.fit, card.out))
+
+
+def _rival(fit: str, out: str) -> str:
+    return f"fit {fit} is active and writes to {out}; wait for it, cancel it, or write elsewhere"
+
+
+def _ask(client: Client, card: FitCard, wish: Wish) -> dict[str, Any]:
+    """Ask for workers, and return what the scheduler says. Raises when it says that the fit shall not be."""
+    words = dict(zip(("n_ranks", "allowed", "memory"), wish, strict=True))
+    answer: dict[str, Any] = ask_fits(client, "ask", card=asdict(card), wish=words, asker=client.id)
+    if answer.get("stop"):
+        raise FitCancelledError(f"fit '{card.name}' ({card.fit}) was cancelled before it had its workers")
+    if answer.get("rival"):
+        raise ClusterError(_rival(answer["rival"], card.out))
+    return answer
+
+
+def _wait(client: Client, card: FitCard, wish: Wish, settings: GangSettings, listener: Listener) -> tuple[str, ...]:
+    said, begun = "", time.monotonic()
+    enough_at = begun
+    while True:
+        answer = _ask(client, card, wish)
+        waited = time.monotonic() - begun
+        whole = len(answer["members"]) >= int(answer["held"]) or waited > settings.rejoin_s
+        if answer["members"] and whole:
+            return tuple(answer["members"])
+        missing = int(answer.get("missing", 0)) or int(not answer.get("ahead"))  # its workers are being restarted
+        enough_at = enough_at if missing else time.monotonic()
+        if time.monotonic() - enough_at > settings.idle_s:
+            raise ClusterError(
+                f"{missing} more workers are needed for fit '{card.name}', and none came in {settings.idle_s:g} s; "
+                "start workers, or ask for fewer ranks"
+            )
+        reason = _reason(answer.get("ahead", ()), missing)
+        if reason != said:
+            listener(FitQueued(reason))
+            said = reason
+        time.sleep(_POLL_S)
+
+
+def _reason(ahead: Sequence[str], missing: int) -> str:
+    if missing:
+        return f"waiting for {missing} more worker{'s' * (missing > 1)} to join the cluster"
+    fits = ", ".join(ahead)
+    return f"waiting for {len(ahead)} fit{'s' * (len(ahead) != 1)} that use the workers or asked before: {fits}"
+
+
+def _names(client: Client, workers: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the names of workers that are named or addressed: a worker that is restarted keeps its name only."""
+    if workers is None:
+        return None
+    alive = live_workers(client)
+    return tuple(str(alive[worker]["name"]) if worker in alive else worker for worker in workers)
+
+
+def _check_memory(client: Client, memory: int | None) -> None:
+    """Refuse to wait for what can never be."""
+    if memory is None:
+        return
+    for address, worker in live_workers(client).items():
+        limit = int(worker.get("memory_limit") or 0)
+        if limit and memory > limit:
+            raise MemoryBudgetError(
+                f"a fit that shares its workers declared {memory:,} bytes a rank, and worker {address} has {limit:,}; "
+                "declare less with --memory (memory_budget), or start larger workers"
+            )

@@ -1,0 +1,112 @@
+"""The scheduler's book of fits: who holds which workers, who waits, and what is known of each.
+
+Changed by the scheduler's event loop only. It knows the scheduler by a list of places, so that it can be tried without.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from daskkern.cluster.scheduler.admission import Admission, Place, Wish
+from daskkern.cluster.scheduler.fits import LOST, PREPARING, QUEUED, RECOVERING, FitCard, FitRecord
+
+_ENDED_KEPT = 200
+
+
+class FitBook:
+    """Records of fits, by their identifiers, and their admission."""
+
+    def __init__(self) -> None:
+        self.admission = Admission()
+        self.records: dict[str, FitRecord] = {}
+
+    def record(self, card: FitCard) -> FitRecord:
+        """Return the record of a fit, new where there is none. Of those that have ended, the last are kept."""
+        if card.fit not in self.records:
+            self.records[card.fit] = FitRecord(card)
+        over = [fit for fit, record in self.records.items() if not record.active]
+        for fit in over[: max(0, len(over) - _ENDED_KEPT)]:
+            del self.records[fit]
+        return self.records[card.fit]
+
+    def holder(self, fit: str) -> str:
+        """Return the client that holds `fit`, or "" for none."""
+        return self.records[fit].client if fit in self.records else ""
+
+    def rival(self, card: FitCard) -> str:
+        """Return the active fit that writes to the same place as `card`, or "" for none."""
+        for fit, record in self.records.items():
+            if fit != card.fit and record.active and card.out and record.card.out == card.out:
+                return fit
+        return ""
+
+    def ask(self, card: FitCard, wish: Mapping[str, Any], asker: str, places: Sequence[Place]) -> dict[str, Any]:
+        """Ask for workers: their names, or what the fit waits for, or that it was stopped.
+
+        `asker` is the client that holds the fit from now on.
+        """
+        rival = self.rival(card)
+        if rival:
+            return {"rival": rival}
+        record = self.record(card)
+        record.client = asker
+        if record.stop:
+            self.admission.release(card.fit)
+            return {"stop": record.stop}
+        allowed = wish.get("allowed")
+        names = None if allowed is None else tuple(str(name) for name in allowed)
+        n_ranks, memory = (None if wish.get(key) is None else int(wish[key]) for key in ("n_ranks", "memory"))
+        asked = Wish(card.fit, record.submitted, n_ranks, names, memory)
+        verdict = self.admission.ask(asked, places)
+        for fit in self.admission.held:  # others may have had their turn, too
+            if self.records[fit].state == QUEUED:
+                self.records[fit].state = PREPARING
+        record.state = PREPARING if verdict.members else QUEUED
+        return {"members": verdict.members, "ahead": verdict.ahead, "missing": verdict.missing}
+
+    def ended(self, fit: str, state: str, error: str) -> None:
+        """Free the workers of `fit`, and note how it ended; "" notes nothing yet."""
+        self.admission.release(fit)
+        if fit in self.records and state:
+            self.records[fit].end(state, error)
+
+    def stop(self, fit: str, abort: bool) -> bool:
+        """Ask `fit` to end. False when it has."""
+        record = self.records.get(fit)
+        if record is None or not record.active:
+            return False
+        record.stop = "abort" if abort else record.stop or "stop"
+        return True
+
+    def client_left(self, client: str) -> None:
+        """Free what the fits of `client` hold. A detached fit will be conducted again, and keeps its place until then;
+        others are lost."""
+        for fit, record in self.records.items():
+            if record.active and record.client == client:
+                record.client = ""
+                if record.card.detached:
+                    record.state = RECOVERING
+                else:
+                    self.admission.release(fit)
+                    record.end(LOST, "the process that submitted it has left the cluster")
+
+    def messages(self, places: Sequence[Place]) -> list[dict[str, Any]]:
+        """Return how every fit stands, as plain values."""
+        waiting = sorted(self.admission.waiting.values(), key=lambda wish: wish.since)
+        ahead = {wish.fit: self.admission.look(wish, places).ahead for wish in waiting}
+        held = self.admission.held
+        return [
+            record.status(held.get(fit, ()), ahead.get(fit, ())).to_message() for fit, record in self.records.items()
+        ]
+
+    def events(self, fit: str, since: int) -> dict[str, Any]:
+        """Return the events of `fit` from number `since` on, the number to ask for next, and its last batch."""
+        record = self.records.get(fit)
+        if record is None:
+            return {"events": [], "next": since, "latest": {}, "active": False}
+        return {
+            "events": record.events[bisect_left(record.numbers, since) :],
+            "next": record.told,
+            "latest": record.latest,
+            "active": record.active,
+        }

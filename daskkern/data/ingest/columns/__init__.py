@@ -1,0 +1,1 @@
+"""From columns of a table to features, targets and weights."""

@@ -1,0 +1,193 @@
+"""Columns of text as features: which categories there are, and each batch of Arrow columns made into numbers."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskkern.arrays import HostArray
+from daskkern.data.ingest.readers.arrow import refuse_missing, to_numpy
+from daskkern.data.schema.encoding import CategoricalChoice, ColumnEncoding, Encoding, MissingChoice, feature_names_of
+from daskkern.errors import DataError
+
+MOST_ONEHOT, MOST_ORDINAL = 1000, 100_000
+_ALWAYS_CATEGORIES = 10  # different texts of a column that "auto" never takes for names or free text
+ABSENT = "missing"
+"""The category of missing values with the choice ``constant``."""
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Makes Arrow columns into features.
+
+    Attributes
+    ----------
+    encoding : tuple of ColumnEncoding
+        Of every feature column, in order.
+    missing : MissingChoice
+        Numbers that are missing become NaN, to be filled later, unless they are refused.
+    absent : sequence of str
+        Texts that stand for a missing value.
+    """
+
+    encoding: Encoding
+    missing: MissingChoice
+    absent: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the source, in order."""
+        return tuple(column.name for column in self.encoding)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features, in order."""
+        return feature_names_of(self.encoding)
+
+    @property
+    def recorded(self) -> Encoding | None:
+        """What a store records: nothing when every column is kept as it is."""
+        return None if all(column.is_plain for column in self.encoding) else self.encoding
+
+    def features(self, batch: pa.RecordBatch, dtype: "np.dtype[np.generic]", source: str, first: int) -> HostArray:
+        """Return the features (m, d) of a batch, whose first row is row `first` of `source`."""
+        X = np.empty((len(self.feature_names), batch.num_rows), dtype)
+        at = 0
+        for column in self.encoding:
+            rows = X[at : at + len(column.feature_names)]
+            values = batch.column(column.name)
+            if column.kind == "number":
+                if self.missing == "refuse":
+                    refuse_missing(values, column.name, source, first)
+                rows[0] = to_numpy(values)
+            else:
+                codes = self._codes(values, column, source, first)
+                if column.kind == "ordinal":
+                    rows[0] = codes
+                else:
+                    rows[:] = 0
+                    rows[codes, np.arange(batch.num_rows)] = 1
+            at += len(rows)
+        return X.T  # (m, d), in column order
+
+    def _codes(self, values: pa.Array, column: ColumnEncoding, source: str, first: int) -> HostArray:
+        """Return the positions of texts among the categories."""
+        texts = texts_of(values, self.absent)
+        if column.fill is not None:
+            texts = pc.fill_null(texts, column.fill)
+        refuse_missing(texts, column.name, source, first)
+        codes = pc.index_in(texts, value_set=pa.array(column.categories, pa.string()))
+        unknown = pc.index(pc.is_null(codes), True).as_py()
+        if unknown >= 0:
+            raise DataError(
+                f"row {first + unknown} of {source} (counted from 0) has {texts[unknown].as_py()!r:.60} in column "
+                f"{column.name!r}, a category that the training data do not have; remove such rows, or add them to "
+                "the training data"
+            )
+        return to_numpy(codes)
+
+
+def texts_of(values: pa.Array, absent: Sequence[str]) -> pa.Array:
+    """Return a column as strings, null where the text stands for a missing value."""
+    texts = values.cast(pa.string()) if not pa.types.is_dictionary(values.type) else values.dictionary_decode()
+    texts = texts.cast(pa.string())
+    return pc.if_else(pc.is_in(texts, value_set=pa.array(absent, pa.string())), pa.scalar(None, pa.string()), texts)
+
+
+def survey_categories(
+    batches: Iterable[pa.RecordBatch],
+    names: Sequence[str],
+    categorical: CategoricalChoice,
+    missing: MissingChoice,
+    absent: Sequence[str],
+    source: str,
+) -> dict[str, ColumnEncoding]:
+    """Return the encodings of text columns, whose categories are those of all rows, in ascending order.
+
+    With the choice ``"auto"`` a column is one-hot, and refused when a text occurs less than twice on average.
+    """
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    gaps = dict.fromkeys(names, 0)
+    for batch in batches:
+        for name in names:
+            texts = texts_of(batch.column(name), absent)
+            gaps[name] += texts.null_count
+            for item in pc.value_counts(texts.drop_null()).to_pylist():
+                counts[name][item["values"]] += item["counts"]
+            _refuse_many(name, len(counts[name]), categorical, source)
+    if categorical == "auto":
+        for name in names:
+            _refuse_names(name, counts[name], source)
+    return {name: _encoding(name, counts[name], gaps[name], categorical, missing, source) for name in names}
+
+
+def _encoding(
+    name: str, counts: Counter[str], gaps: int, categorical: CategoricalChoice, missing: MissingChoice, source: str
+) -> ColumnEncoding:
+    fill: str | None = None
+    categories = set(counts)
+    if missing in ("auto", "constant") and gaps:
+        fill = ABSENT
+        categories.add(ABSENT)
+    elif missing in ("mean", "most_frequent") and counts:
+        fill = min(counts, key=lambda text: (-counts[text], text))  # the most frequent, the first of equals
+    if not categories:
+        raise DataError(f"column {name!r} of {source} has no values at all; leave it out with --drop")
+    return ColumnEncoding(name, "ordinal" if categorical == "ordinal" else "onehot", tuple(sorted(categories)), fill)
+
+
+def _refuse_many(name: str, found: int, categorical: CategoricalChoice, source: str) -> None:
+    most = MOST_ORDINAL if categorical == "ordinal" else MOST_ONEHOT
+    if found > most:
+        other = "" if categorical == "ordinal" else ", or say --categorical ordinal"
+        raise DataError(
+            f"column {name!r} of {source} has more than {most} different texts, so it does not look like a category; "
+            f"leave it out with --drop{other}"
+        )
+
+
+def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
+    """Refuse names and free text, and numbers among which some text has got."""
+    n_values = sum(counts.values())
+    texts = {text: count for text, count in counts.items() if not _is_number(text)}
+    if len(counts) - len(texts) > _ALWAYS_CATEGORIES and 2 * sum(texts.values()) < n_values:
+        first = max(texts, key=lambda text: (texts[text], text))
+        raise DataError(
+            f"column {name!r} of {source} holds numbers, but texts such as {first!r:.60} in {sum(texts.values())} of "
+            f"{n_values} rows; mend them, leave such cells empty, or say --categorical onehot"
+        )
+    if len(counts) > _ALWAYS_CATEGORIES and n_values < 2 * len(counts):
+        raise DataError(
+            f"column {name!r} of {source} has {len(counts)} different texts in {n_values} rows, so it does not look "
+            f"like a category; leave it out with --drop {name}, or say --categorical onehot"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def note_on_texts(categorical: CategoricalChoice, known: Mapping[str, ColumnEncoding]) -> tuple[str, ...]:
+    """Return a remark on the columns of text that ``"auto"`` has encoded."""
+    if categorical != "auto" or not known:
+        return ()
+    features = sum(len(column.feature_names) for column in known.values())
+    columns = f"{len(known)} columns of text" if len(known) > 1 else "1 column of text"
+    return (f"{columns} became {features} features, one for each category (--categorical onehot)",)
+
+
+def plain_encoding(names: Sequence[str], texts: dict[str, ColumnEncoding]) -> Encoding:
+    """Return the encodings of all columns: those of `texts`, and numbers."""
+    return tuple(texts.get(name, ColumnEncoding(name)) for name in names)
+
+
+def missing_like(encoding: Encoding) -> MissingChoice:
+    """Return how readers treat missing numbers of rows that get a recorded encoding: NaN where some are filled."""
+    return "mean" if any(column.fill is not None for column in encoding) else "refuse"

@@ -1,0 +1,113 @@
+"""Which columns of a table with names are features, targets and weight."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from daskkern.data.ingest.readers.tables import Request
+from daskkern.data.schema.table_schema import Likeness
+from daskkern.errors import DataError
+
+_SHOWN = 12  # column names listed in a message
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns by role, features in the order of the file."""
+
+    features: tuple[str, ...]
+    targets: tuple[str, ...]
+    weight: str | None
+
+    @property
+    def all(self) -> list[str]:
+        """Return every column to read, features first."""
+        return [*self.features, *self.targets, *([self.weight] if self.weight else [])]
+
+
+def choose_columns(names: Sequence[str], request: Request, source: str) -> Columns:
+    """Deal the columns of `source` to their roles.
+
+    Raises
+    ------
+    DataError
+        When no target was named, a named column is not there, or nothing is left as a feature.
+    """
+    twice = sorted({name for name in names if list(names).count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise DataError(f"{source} has more than one column named {twice[0]!r}; give every column a name of its own")
+    if request.like is not None:
+        return _choose_like(names, request, request.like, source)
+    if request.target is None:
+        raise DataError(
+            f"which column of {source} is the target? Say --target NAME; the columns are {_listed(names)}"
+            f"{_separator_hint(names)}"
+        )
+    roles = [*request.target, *request.drop, *([request.weight] if request.weight else [])]
+    for name in roles:
+        if name not in names:
+            raise DataError(f"{source} has no column {name!r}{_meant(name, names)}{_separator_hint(names)}")
+        if roles.count(name) > 1:
+            raise DataError(
+                f"column {name!r} was named more than once among --target, --weight and --drop; name it once"
+            )
+    features = tuple(name for name in names if name not in roles)
+    if not features:
+        raise DataError(f"no column of {source} is left as a feature; drop fewer columns")
+    return Columns(features, request.target, request.weight)
+
+
+def source_columns(like: Likeness) -> tuple[str, ...]:
+    """Return the columns of the source that a store was made from; empty when they had no names."""
+    if like.encoding is not None:
+        return tuple(column.name for column in like.encoding)
+    return like.feature_names or ()
+
+
+def _choose_like(names: Sequence[str], request: Request, like: Likeness, source: str) -> Columns:
+    """Return the columns by the roles that they had for another store; further columns are left out."""
+    features = source_columns(like)
+    if not features:
+        raise DataError(
+            f"the store to be like has no column names, so {source} cannot be matched to it; ingest it without --like"
+        )
+    target = request.target
+    if target is None:
+        known = like.target_names or ()
+        target = known if set(known) <= set(names) else ()
+    for name in (*features, *target, *([request.weight] if request.weight else [])):
+        if name not in names:
+            raise DataError(
+                f"{source} has no column {name!r}, which the store to be like was made with{_meant(name, names)}"
+            )
+    return Columns(features, target, request.weight)
+
+
+def check_same_columns(first: Sequence[str], names: Sequence[str], source: str, first_source: str) -> None:
+    """Raise DataError unless both files have the same columns, in whatever order."""
+    missing, extra = sorted(set(first) - set(names)), sorted(set(names) - set(first))
+    if missing or extra:
+        found = [f"lacks {_listed(missing)}"] * bool(missing) + [f"also has {_listed(extra)}"] * bool(extra)
+        raise DataError(
+            f"the columns of {source} differ from those of {first_source}: it {' and '.join(found)}; "
+            "make the columns the same, or ingest the files apart"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(repr(name) for name in names[:_SHOWN]) + more
+
+
+def _meant(name: str, names: Sequence[str]) -> str:
+    by_lower = {known.lower().strip(): known for known in names}
+    close = [by_lower[key] for key in difflib.get_close_matches(name.lower().strip(), by_lower, n=3)]
+    if close:
+        return f"; did you mean {' or '.join(repr(match) for match in close)}?"
+    return f"; the columns are {_listed(names)}"
+
+
+def _separator_hint(names: Sequence[str]) -> str:
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        return " (the values seem not to be separated by commas; save the file with commas)"
+    return ""

@@ -1,0 +1,107 @@
+"""Class labels as they stream by: coded in order of appearance, sorted by value at the end."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.ingest.columns.whole_numbers import FEW, is_whole
+from daskkern.data.schema.schema import ClassLabel
+from daskkern.errors import DataError
+
+AUTO_LIMIT = 1000
+"""Most classes that a task nobody named may have: beyond, the target is more likely a measurement or a name."""
+
+
+class LabelCoder:
+    """Codes labels of one kind. Equal values get equal codes whatever their dtype: 1, 1.0 and True are one label.
+
+    Parameters
+    ----------
+    limit : int or None
+        Most labels, see :data:`AUTO_LIMIT`; None when the user asked for classes. Then more than
+        :data:`~daskkern.data.ingest.columns.whole_numbers.FEW` numbers with fractions among them are refused.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._codes: dict[ClassLabel, int] = {}
+        self._limit = limit
+
+    def encode(self, values: HostArray) -> IntArray:
+        """Return the codes (m,) of labels (m,), giving new codes to new labels."""
+        unique, inverse = np.unique(values, return_inverse=True)
+        known = [self._codes.setdefault(label, len(self._codes)) for label in unique.tolist()]
+        if self._limit is not None and len(known) and len(self._codes) > self._limit:
+            raise too_many(f"more than {self._limit} different values")
+        if self._limit is None and len(self._codes) > FEW and unique.dtype.kind == "f" and not is_whole(unique):
+            raise no_classes(f"more than {FEW} different values, and fractions among them")
+        return np.asarray(known, np.int64)[inverse]
+
+    @property
+    def labels(self) -> tuple[ClassLabel, ...]:
+        """The labels by code so far."""
+        return tuple(self._codes)
+
+    def go_on(self, labels: Sequence[ClassLabel]) -> None:
+        """Begin with labels that were coded before."""
+        self._codes = {label: code for code, label in enumerate(labels)}
+
+    def finish(self) -> tuple[tuple[ClassLabel, ...], IntArray]:
+        """Return the labels in ascending order, and the place ``recode[code]`` of each code among them.
+
+        Floats that are all whole numbers become ints.
+        """
+        labels = list(self._codes)
+        order = sorted(range(len(labels)), key=labels.__getitem__)
+        recode = np.empty(len(labels), np.int64)
+        recode[order] = np.arange(len(labels))
+        ordered = [labels[i] for i in order]
+        if all(isinstance(label, float) and label.is_integer() for label in ordered):
+            ordered = [int(label) for label in ordered]
+        return tuple(ordered), recode
+
+
+class KnownLabels:
+    """Codes labels by a fixed list of classes, comparing values."""
+
+    def __init__(self, classes: Sequence[ClassLabel]) -> None:
+        self._codes = {label: code for code, label in enumerate(classes)}
+        self.labels = tuple(classes)
+
+    def go_on(self, labels: Sequence[ClassLabel]) -> None:
+        """Do nothing: the classes are known from the start."""
+        del labels
+
+    def encode(self, values: HostArray) -> IntArray:
+        """Return the codes (m,) of labels (m,).
+
+        Raises
+        ------
+        DataError
+            When a label is not among the classes.
+        """
+        unique, inverse = np.unique(values, return_inverse=True)
+        unseen = [label for label in unique.tolist() if label not in self._codes]
+        if unseen:
+            known = ", ".join(repr(label) for label in list(self._codes)[:5])
+            raise DataError(
+                f"the test rows hold the label {unseen[0]!r}, which no training row has (there: {known}"
+                f"{', ...' if len(self._codes) > 5 else ''}); remove those rows or move some to the training part"
+            )
+        return np.asarray([self._codes[label] for label in unique.tolist()], np.int64)[inverse]
+
+
+def no_classes(found: str) -> DataError:
+    """Return the refusal of a target that classes were asked for, though its values are not those of classes."""
+    return DataError(
+        f"--task classification was given, but the target has {found}; classes are few values that several rows "
+        "share: say --task regression, or choose another --target"
+    )
+
+
+def too_many(found: str) -> DataError:
+    """Return the refusal of a target with too many values to be classes."""
+    return DataError(
+        f"the target has {found}, so it does not look like classes; say --task regression when it is a "
+        "quantity, --task classification when these really are classes, or choose another --target"
+    )

@@ -1,0 +1,90 @@
+"""Checking values on their way into a store: what is refused is named by file, row and column."""
+
+import numpy as np
+
+from daskkern.arrays import FloatArray, HostArray
+from daskkern.data.ingest.readers.tables import Piece, Table
+from daskkern.data.rows.csr import CsrRows, FeatureRows, as_csr
+from daskkern.errors import DataError
+
+
+def features_of(piece: Piece, table: Table) -> FeatureRows:
+    """Return the features of a piece in the dtype of the store, row after row in memory or CSR, all finite."""
+    if table.is_sparse:
+        return _sparse_features(piece, table)
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused just below
+        X = np.ascontiguousarray(piece.X, dtype=table.dtype)
+    if not _all_finite(X):
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(X))[0])
+        raise _unusable(piece, table, row, column, float(piece.X[row, column]))
+    return X
+
+
+def _sparse_features(piece: Piece, table: Table) -> CsrRows:
+    X = as_csr(piece.X)
+    with np.errstate(over="ignore"):
+        rows = X.astype(table.dtype, copy=False)
+    if not _all_finite(rows.data):
+        entry = int(np.flatnonzero(~np.isfinite(rows.data))[0])
+        row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
+        raise _unusable(piece, table, row, int(X.indices[entry]), float(X.data[entry]))
+    return rows
+
+
+def _unusable(piece: Piece, table: Table, row: int, column: int, found: float) -> DataError:
+    if np.isfinite(found):
+        problem, remedy = f"{found:g}, which {table.dtype} cannot hold", "rescale the column"
+    else:
+        problem, remedy = f"{found}, which is no finite number", "fill in such values (--missing) or remove the rows"
+    return DataError(f"{_place(piece, row)} has {problem}, in feature column {table.feature_name(column)}; {remedy}")
+
+
+def quantities_of(piece: Piece, table: Table) -> FloatArray:
+    """Return regression targets (m,) or (m, t) as float64, all finite."""
+    assert piece.y is not None
+    y = piece.y.astype(np.float64)
+    _refuse_unusable(piece, y, table)
+    return y
+
+
+def labels_of(piece: Piece, table: Table) -> HostArray:
+    """Return class labels (m,), none of them NaN or infinite."""
+    assert piece.y is not None
+    if piece.y.dtype.kind == "f":
+        _refuse_unusable(piece, piece.y, table)
+    return piece.y
+
+
+def weights_of(piece: Piece) -> FloatArray | None:
+    """Return the weights (m,) as float64, finite and not negative; None when the rows have none."""
+    if piece.weight is None:
+        return None
+    weight = piece.weight.astype(np.float64)
+    bad = ~(np.isfinite(weight) & (weight >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(f"{_place(piece, row)} has weight {weight[row]:g}; weights are finite and 0 or more")
+    return weight
+
+
+def _refuse_unusable(piece: Piece, y: HostArray, table: Table) -> None:
+    if _all_finite(y):
+        return
+    where = np.argwhere(~np.isfinite(y))[0]
+    column = int(where[1]) if len(where) > 1 else 0
+    name = repr(table.target_names[column]) if table.target_names else f"column {column}"
+    raise DataError(
+        f"{_place(piece, int(where[0]))} has {float(y[tuple(where)])}, which is no finite number, in target {name}; "
+        "remove such rows"
+    )
+
+
+def _all_finite(values: HostArray) -> bool:
+    """Whether no value is NaN or infinite; the extremes tell, without an array of truth values."""
+    if values.size == 0 or values.dtype.kind != "f":
+        return True
+    return bool(np.isfinite(values.min()) and np.isfinite(values.max()))
+
+
+def _place(piece: Piece, row: int) -> str:
+    return f"row {piece.first + row} of {piece.source} (counted from 0)"

@@ -1,0 +1,56 @@
+"""Where the parts of the rows go: checked before anything is read."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from daskkern.data.ingest.pipeline.resume import is_written
+from daskkern.data.ingest.pipeline.split import TEST, TRAIN, VALIDATION, SplitSettings
+from daskkern.data.ingest.readers.tables import Parts
+from daskkern.data.remote.stores import is_url
+from daskkern.data.schema.schema import FORMAT
+from daskkern.data.transactions.atomic import check_destination
+from daskkern.errors import SpecError
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+def check_outputs(outputs: Mapping[int, PathLike], overwrite: bool) -> None:
+    """Check that the stores of the parts may be written, and differ."""
+    names: dict[str, str] = {}
+    for part, path in outputs.items():
+        check_destination(os.fspath(path), kind=FORMAT, overwrite=overwrite)
+        name = {TRAIN: "training", TEST: "test", VALIDATION: "validation"}[part]
+        other = names.setdefault(os.fspath(path).rstrip("/") if is_url(path) else os.path.realpath(path), name)
+        if other != name:
+            raise SpecError(f"{path} was given for both {other} and {name} rows; name two stores")
+
+
+def is_begun(outputs: Mapping[int, PathLike]) -> bool:
+    """Return whether some of several local stores are there and some are not: as a kill between two renames leaves."""
+    there = [not is_url(path) and Path(path).exists() for path in outputs.values()]
+    return any(there) and not all(there)
+
+
+def check_begun(outputs: Mapping[int, PathLike], key: str | None) -> None:
+    """Raise StoreError unless the stores that are there were made by an ingestion of this `key`."""
+    for path in outputs.values():
+        if not is_url(path) and Path(path).exists() and not is_written(Path(path), key):
+            check_destination(os.fspath(path), kind=FORMAT, overwrite=False)
+
+
+def check_split(parts: Parts, split: SplitSettings, outputs: Mapping[int, PathLike]) -> None:
+    """Check that every part of the rows has a store, and every store a part."""
+    for part, share, option, name in (
+        (TEST, split.test, "--split", "test"),
+        (VALIDATION, split.validation, "--split-validation", "validation"),
+    ):
+        given = part == TEST and parts.test is not None
+        if share is None and part in outputs and not given:
+            lacks = f": {parts.train.source} has no X_test" if part == TEST else ""
+            raise SpecError(f"nothing would go to {outputs[part]}{lacks}; say {option} 0.2")
+        if share is not None and part not in outputs:
+            raise SpecError(f"a {name} part of {share:g} was asked, but not where its rows go; say --out-{name} STORE")
+        if share is not None and given:
+            raise SpecError(f"{parts.train.source} already has a test part (X_test); leave out --split")

@@ -1,0 +1,101 @@
+"""What is told of an ingestion when it is done."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from daskkern.data.ingest.pipeline.sources import Source
+from daskkern.data.ingest.pipeline.split import TEST, TRAIN, VALIDATION
+from daskkern.data.ingest.pipeline.split_and_shuffle import SORTED_NOTE
+from daskkern.data.ingest.readers.tables import Parts, Table
+from daskkern.data.schema.schema import ClassLabel, StoreInfo, Task
+from daskkern.data.storage.store import open_store
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """What was made of the sources.
+
+    `task_reason` says in a few words why the task is what it is; `notes` are remarks worth showing. The fields of
+    the test and the validation store are None without one. `shuffled` tells whether the training rows were.
+    """
+
+    path: str
+    test_path: str | None
+    format: str
+    n_files: int
+    n_rows: int
+    n_test_rows: int | None
+    n_features: int
+    n_targets: int
+    task: Task | None
+    task_reason: str
+    classes: tuple[ClassLabel, ...] | None
+    class_counts: tuple[int, ...] | None
+    notes: tuple[str, ...]
+    validation_path: str | None = None
+    n_validation_rows: int | None = None
+    shuffled: bool = False
+
+
+def report(
+    source: Source, outputs: Mapping[int, PathLike], task_reason: str, *, shuffled: bool, asked: bool | None
+) -> IngestReport:
+    """Return what the stores at `outputs` hold; `asked` is what was said of shuffling, None for nothing."""
+    info = open_store(outputs[TRAIN]).info
+    return IngestReport(
+        path=str(outputs[TRAIN]),
+        test_path=_name(outputs, TEST),
+        format=source.format,
+        n_files=source.n_files,
+        n_rows=info.n_rows,
+        n_test_rows=_rows(outputs, TEST),
+        n_features=info.n_features,
+        n_targets=info.n_targets,
+        task=info.task,
+        task_reason=task_reason,
+        classes=info.classes,
+        class_counts=info.class_counts,
+        notes=(
+            *source.parts.notes,
+            *_ignored_test(source.parts, outputs),
+            *_resolution(info, source.parts.train),
+            *((SORTED_NOTE,) if shuffled and asked is None else ()),
+        ),
+        validation_path=_name(outputs, VALIDATION),
+        n_validation_rows=_rows(outputs, VALIDATION),
+        shuffled=shuffled,
+    )
+
+
+def _name(outputs: Mapping[int, PathLike], part: int) -> str | None:
+    return str(outputs[part]) if part in outputs else None
+
+
+def _rows(outputs: Mapping[int, PathLike], part: int) -> int | None:
+    return open_store(outputs[part]).info.n_rows if part in outputs else None
+
+
+def _ignored_test(parts: Parts, outputs: Mapping[int, PathLike]) -> tuple[str, ...]:
+    if parts.test is None or TEST in outputs:
+        return ()
+    return (f"the test part of {parts.test.source} (X_test) was not ingested; name a store for it with --out-test",)
+
+
+def _resolution(info: StoreInfo, table: Table) -> tuple[str, ...]:
+    """Return remarks on columns whose spread float32 barely resolves, because they lie far from 0."""
+    if table.dtype.kind != "f":
+        return ()
+    size, std = np.abs(info.statistics.mean), np.asarray(info.statistics.std)
+    spread = (std > 0) | (size >= 2**24)  # so far out, float32 may have made different values one
+    coarse = np.flatnonzero(spread & (std < 100 * size * np.finfo(np.float32).eps))
+    return tuple(
+        f"feature column {table.feature_name(int(j))} varies by {std[j]:.3g} around {info.statistics.mean[j]:.6g}, "
+        "which float32 barely resolves; subtract an offset before ingesting"
+        for j in coarse[:5]
+    )

@@ -1,0 +1,99 @@
+"""Keeping how far an ingestion came, so that the same command goes on after the process was killed."""
+
+import json
+import os
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from daskkern.data.schema.schema import SOURCE_KEY, ClassLabel
+from daskkern.data.storage.store import open_store
+from daskkern.data.storage.writer import StoreWriter
+from daskkern.data.transactions.resumable import work_key
+from daskkern.errors import StoreError
+
+SECONDS = 10.0
+"""Between two records: each may write what is in the buffers, one chunk."""
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Rows of the source that are in the store, and the labels by code that they have."""
+
+    n_rows: int
+    labels: tuple[ClassLabel, ...]
+
+
+class Keeper:
+    """Records the state of a writer, and takes it up again. Without a resume key it does nothing.
+
+    Parameters
+    ----------
+    writer : StoreWriter
+        Entered, and nothing appended to it yet.
+    """
+
+    def __init__(self, writer: StoreWriter) -> None:
+        self._writer = writer
+        self._path = None if writer.partial is None or writer.resume_key is None else writer.partial.progress
+        self._last = time.monotonic()
+
+    def take_up(self) -> Kept | None:
+        """Return what an earlier process kept, after restoring the writer; None when there is nothing to go on from."""
+        partial = self._writer.partial
+        if partial is None or self._path is None or not partial.found:
+            return None
+        with np.load(partial.progress, allow_pickle=False) as file:
+            state = {name: file[name] for name in file.files}
+        kept = json.loads(str(state.pop("kept")))
+        self._writer.restore(state)
+        return Kept(int(kept["n_rows"]), tuple(kept["labels"]))
+
+    def keep(self, n_rows: int, labels: Sequence[ClassLabel]) -> None:
+        """Record the state, unless that was done a few seconds ago."""
+        if self._path is None or time.monotonic() - self._last < SECONDS:
+            return
+        kept = json.dumps({"n_rows": n_rows, "labels": list(labels)})
+        temporary = self._path.with_suffix(".new")
+        with zipfile.ZipFile(temporary, "w") as archive:
+            for name, array in {**self._writer.state(), "kept": np.array(kept)}.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
+        temporary.replace(self._path)
+        self._last = time.monotonic()
+
+    def forget(self) -> None:
+        """Remove the record: what comes next changes rows that are written already."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def is_written(path: Path, key: str | None) -> bool:
+    """Return whether there is a whole store at `path` that was made from these sources with these settings."""
+    if key is None or not path.is_dir():
+        return False
+    try:
+        return open_store(path).group.attrs.get(SOURCE_KEY) == key
+    except StoreError:
+        return False
+
+
+def key_of(files: Sequence[Path], settings: Mapping[str, object]) -> str:
+    """Return what tells this ingestion from others: its sources, by size and time of change, and its settings."""
+    return work_key({"version": _VERSION, "sources": [_stamp(path) for path in files], "settings": dict(settings)})
+
+
+def _stamp(path: Path) -> list[object]:
+    """Return the absolute name of a file and what changes when it does; of a folder, those of all its files."""
+    absolute = os.path.abspath(path)
+    if not path.is_dir():
+        status = path.stat()
+        return [absolute, status.st_size, status.st_mtime_ns]
+    inside = (Path(folder) / name for folder, _, names in os.walk(absolute) for name in names)
+    return [absolute, *sorted((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in inside)]

@@ -1,0 +1,192 @@
+"""Ingestion: settings are checked, sources opened, targets decided; then the stores are made and told of."""
+
+import os
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from distributed import Client
+
+from daskkern.data.ingest.columns.match_schema import decide_like, like_of
+from daskkern.data.ingest.columns.targets import Decision, check_task, decide
+from daskkern.data.ingest.pipeline.outputs import check_begun, check_outputs, check_split, is_begun
+from daskkern.data.ingest.pipeline.parallel import check_parallel
+from daskkern.data.ingest.pipeline.report import IngestReport, report
+from daskkern.data.ingest.pipeline.sources import Source, Sources, open_source
+from daskkern.data.ingest.pipeline.split import TEST, TRAIN, VALIDATION, SplitSettings
+from daskkern.data.ingest.pipeline.staging import Making
+from daskkern.data.ingest.pipeline.stream import Progress
+from daskkern.data.ingest.readers.tables import Request, Table
+from daskkern.data.schema.column_statistics import check_scaling_kind
+from daskkern.data.schema.encoding import check_choices
+from daskkern.data.schema.provenance import made_now
+from daskkern.data.schema.table_schema import Likeness
+from daskkern.data.transactions.atomic import working_place
+from daskkern.data.transactions.resumable import work_key
+from daskkern.errors import DataError, SpecError
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+def ingest(
+    sources: Sources,
+    out: PathLike,
+    *,
+    target: str | Sequence[str] | None = None,
+    task: str = "auto",
+    scale: str = "none",
+    split: float | None = None,
+    out_test: PathLike | None = None,
+    chunk_rows: int | None = None,
+    drop: Sequence[str] = (),
+    weight: str | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    shuffle: bool | None = None,
+    stratify: bool = True,
+    split_validation: float | None = None,
+    out_validation: PathLike | None = None,
+    features: str | None = None,
+    index_base: int | None = None,
+    categorical: str = "auto",
+    missing: str = "auto",
+    like: PathLike | Likeness | None = None,
+    client: Client | None = None,
+) -> IngestReport:
+    """Turn files into a store, in bounded memory. Either everything is written, or nothing remains.
+
+    Parameters
+    ----------
+    sources : path, sequence of paths, DaskArrays or dask dataframe
+        Files or patterns of one format, see :mod:`daskkern.data.ingest.readers.formats`; a folder stands for the Parquet files
+        in it. Several are concatenated. An ingestion that was killed is taken up when it is called alike again.
+        Dask collections are computed a block at a time, where the active Dask client likes.
+    out : path or URL
+        The store to write. For a URL, rows are first stored among the temporary files of this machine (``TMPDIR``).
+    target : str or sequence of str, optional
+        Target columns of a table, or the entry of an npz. Required for tables; ``()`` says there is none.
+    task : str
+        ``"auto"``, ``"classification"`` or ``"regression"``. Auto: an npz entry ``task`` decides; else strings,
+        truth values and integers are classes, and so are floats that are at most 20 different whole numbers; other
+        floats, and all floats of dask collections, are quantities. Values that hardly repeat are refused as classes,
+        also where those were asked for.
+    scale : str
+        Scaling to record, applied on load: ``"standard"``, ``"minmax"``, ``"maxabs"``, ``"unit_variance"`` or
+        ``"none"``. Sparse rows allow the last three, which shift nothing.
+    split : float, optional
+        Fraction of the rows that goes to `out_test` instead, drawn by `seed`.
+    out_test : path, optional
+        Store for the test part: of `split`, or X_test of an npz. It records the classes and the scaling of the
+        training store, so that it is loaded alike.
+    chunk_rows : int, optional
+        Rows of a chunk, about 4096 by default.
+    drop : sequence of str
+        Columns of a table to leave out.
+    weight : str, optional
+        Column, or npz entry, with the weights of the rows.
+    seed : int
+        Of the split and the shuffle.
+    overwrite : bool
+        Replace existing stores. Anything else in the way is never touched.
+    progress : callable, optional
+        Called with the rows done and the rows in all, or None while unknown. A split or a shuffle counts anew.
+    shuffle : bool, optional
+        Write the training rows in a random order. None does so when a target is sorted, see
+        :mod:`daskkern.data.shuffle.detection`.
+    stratify : bool
+        Split every class in the same proportions, within one row.
+    split_validation : float, optional
+        Fraction of the rows that goes to `out_validation` instead.
+    out_validation : path, optional
+        Store for the rows of `split_validation`, loaded like the training store.
+    features : str, optional
+        Key of the features in HDF5, Zarr and AnnData files: ``X`` by default.
+    index_base : 0, 1 or None
+        Number of the first feature in SVMLight files; None guesses as scikit-learn does.
+    categorical : str
+        What becomes of feature columns of text: ``"refuse"``, ``"onehot"`` or ``"ordinal"`` (positions among the
+        sorted categories). ``"auto"`` is one-hot, and refuses columns in which most texts are different.
+    missing : str
+        What becomes of missing values of features: ``"refuse"``, ``"mean"`` (of categories the most frequent),
+        ``"most_frequent"`` or ``"constant"`` (0; of categories one of their own, ``missing``). ``"auto"`` takes, in
+        tables with named columns, the mean of numbers and a category of its own; arrays with gaps are refused. It
+        looks for gaps in a pass of its own. What was decided is recorded in the store.
+    like : path or Likeness, optional
+        A store, or what a model tells, whose columns, categories, filled values, scaling and classes these rows get.
+    client : distributed.Client, optional
+        Workers that read and write the training rows in parallel; they must share the files with this process. Such
+        an ingestion is not taken up after a kill. A split or a shuffle still happens in this process.
+
+    Raises
+    ------
+    DataError, StoreError, SpecError
+        A sentence about what is wrong with the data, the outputs or the settings.
+    """
+    check_task(task)
+    check_scaling_kind(scale)
+    split_settings = SplitSettings(split, split_validation, stratify, seed)
+    outputs = {part: path for part, path in ((TRAIN, out), (TEST, out_test), (VALIDATION, out_validation)) if path}
+    begun = not overwrite and is_begun(outputs)
+    check_outputs(outputs, overwrite or begun)
+    known = None if like is None else like_of(like, scale, categorical, missing, drop)
+    choices = check_choices(categorical, missing)
+    names = (target,) if isinstance(target, str) else None if target is None else tuple(target)
+    scratch = working_place(out).parent
+    request = Request(
+        names, weight, tuple(drop), task, scratch, client is not None, features, index_base, *choices, known
+    )
+    source = open_source(sources, request, (scale, chunk_rows))
+    parts = source.parts
+    check_split(parts, split_settings, outputs)
+    decision = decide(parts.train, task) if known is None else decide_like(parts.train, known)
+    test = parts.test if out_test is not None else None
+    if client is not None:
+        _check_cluster(source, test)
+    if test is not None:
+        _check_test(parts.train, test, decision)
+    key = source.key and work_key([source.key, repr(split_settings), shuffle, seed, sorted(map(str, outputs.values()))])
+    if begun:
+        check_begun(outputs, key)
+    making = Making(
+        source=source,
+        decision=decision,
+        test=test,
+        like=known,
+        outputs=outputs,
+        split=split_settings,
+        shuffle=shuffle,
+        seed=seed,
+        scale=scale,
+        chunk_rows=chunk_rows,
+        overwrite=overwrite or begun,
+        client=client,
+        key=key,
+        record=made_now("ingest", source.names),
+        progress=progress or _silent,
+    )
+    shuffled = making.run()
+    return report(source, outputs, decision.reason, shuffled=shuffled, asked=shuffle)
+
+
+def _silent(done: int, total: int | None) -> None:
+    del done, total
+
+
+def _check_cluster(source: Source, test: Table | None) -> None:
+    """Refuse what workers cannot ingest in parallel."""
+    check_parallel(source.parts.train)
+    if test is not None or source.key is None:
+        raise SpecError(
+            f"{source.parts.train.source} was to be ingested on a cluster, which is not known for files with a test "
+            "part (X_test) or for dask collections; leave out the cluster"
+        )
+
+
+def _check_test(train: Table, test: Table, decision: Decision) -> None:
+    if test.n_features != train.n_features:
+        raise DataError(
+            f"the test rows of {test.source} have {test.n_features} features, but the training rows have "
+            f"{train.n_features}; they must have the same"
+        )
+    if test.n_targets != train.n_targets or (decision.task == "regression" and test.target_kind == "text"):
+        raise DataError(f"the test targets of {test.source} are not like the training targets; make them alike")

@@ -1,0 +1,84 @@
+"""From what the user names to rows: files of a format, missing values filled, and a digest to go on by."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from dask.base import is_dask_collection
+
+from daskkern.data.ingest.columns.imputing import filled_as, imputed
+from daskkern.data.ingest.pipeline.resume import key_of
+from daskkern.data.ingest.readers.dask_tables import DaskArrays, open_arrays, open_frame
+from daskkern.data.ingest.readers.formats import find_files
+from daskkern.data.ingest.readers.tables import Parts, Request, Table
+from daskkern.errors import SpecError
+
+PathLike: TypeAlias = str | os.PathLike[str]
+Sources: TypeAlias = PathLike | Sequence[PathLike] | DaskArrays | Any
+"""Files or patterns, dask arrays, or a dask dataframe, which has no type without the optional package."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows to ingest, and `names`, what the user called them.
+
+    `key` tells them and how they are wanted from others; None when that cannot be known.
+    """
+
+    format: str
+    n_files: int
+    parts: Parts
+    key: str | None
+    names: tuple[str, ...]
+
+
+def open_source(sources: Sources, request: Request, settings: tuple[object, ...]) -> Source:
+    """Return the rows of files or dask collections; `settings` are those of the store that the digest must cover."""
+    if isinstance(sources, DaskArrays) or is_dask_collection(sources):
+        lazy = open_arrays(sources, request) if isinstance(sources, DaskArrays) else open_frame(sources, request)
+        _check_options(request, "dask")
+        return Source("dask", 1, _filled(lazy, request), None, ("dask",))
+    found, files = find_files(sources)
+    if request.count:  # workers may run elsewhere, with another current folder
+        files = [Path(os.path.abspath(file)) for file in files]
+    named = tuple(str(name) for name in ([sources] if isinstance(sources, str | os.PathLike) else sources))
+    _check_options(request, found.name)
+    key = key_of(files, {"request": repr(request), "settings": settings})
+    return Source(found.name, len(files), _filled(found.open(files, request), request), key, named)
+
+
+def _check_options(request: Request, name: str) -> None:
+    """Refuse options that have no meaning for files of this format."""
+    for option, asked, formats in (
+        ("--features", request.features is not None, ("hdf5", "zarr")),
+        ("--index-base", request.index_base is not None, ("svmlight",)),
+        ("--categorical", request.categorical not in ("auto", "refuse"), ("csv", "parquet", "arrow", "dask")),
+    ):
+        if asked and name not in formats:
+            *others, last = formats
+            known = f"{', '.join(others)} and {last}" if others else last
+            raise SpecError(
+                f"{option} was given, but it has a meaning for {known} files only, not for {name}; leave it out"
+            )
+
+
+def _filled(parts: Parts, request: Request) -> Parts:
+    """Return the rows with missing numbers replaced, as asked or as in the store to be like."""
+    if request.like is not None:
+        return replace(parts, train=_filled_like(parts.train, request), test=None)
+    missing = parts.missing or ("refuse" if request.missing == "auto" else request.missing)
+    train, notes = imputed(parts.train, missing)
+    test = parts.test
+    if test is not None and train.encoding is not None and missing != "refuse":
+        test = filled_as(test, train.encoding)
+    return Parts(train, test, (*parts.notes, *notes))
+
+
+def _filled_like(table: Table, request: Request) -> Table:
+    assert request.like is not None
+    encoding = request.like.encoding
+    if encoding is None or table.n_features != request.like.n_features:
+        return table
+    return filled_as(table, encoding)

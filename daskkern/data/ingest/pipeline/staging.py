@@ -1,0 +1,162 @@
+"""The stores of an ingestion: rows are staged as they come, then split, shuffled or put into place."""
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from distributed import Client
+
+from daskkern.data.ingest.columns.targets import Decision
+from daskkern.data.ingest.pipeline.parallel import ingest_parts
+from daskkern.data.ingest.pipeline.resume import is_written
+from daskkern.data.ingest.pipeline.sources import Source
+from daskkern.data.ingest.pipeline.split import TEST, TRAIN, SplitSettings
+from daskkern.data.ingest.pipeline.split_and_shuffle import Placing, staging, wants_shuffle
+from daskkern.data.ingest.pipeline.stream import Progress, Stream
+from daskkern.data.ingest.readers.tables import Table
+from daskkern.data.remote.stores import is_url
+from daskkern.data.schema.provenance import Provenance
+from daskkern.data.schema.table_schema import Likeness
+from daskkern.data.storage.shared_writer import SharedWriter
+from daskkern.data.storage.store import Store, open_store
+from daskkern.data.storage.writer import StoreWriter
+from daskkern.data.transactions.work_folder import put_in_place, work_folder
+
+PathLike: TypeAlias = str | os.PathLike[str]
+Writer = TypeVar("Writer", bound=StoreWriter)
+
+
+@dataclass(frozen=True, eq=False)
+class Making:
+    """An ingestion whose settings were checked and whose sources are open.
+
+    Attributes
+    ----------
+    source : Source
+    decision : Decision
+        What the targets are.
+    test : Table or None
+        Rows of the source that go to a test store.
+    like : Likeness or None
+        Whose classes and scaling the rows get.
+    outputs : mapping of part to path
+    split, shuffle, seed : SplitSettings, bool or None, int
+    scale, chunk_rows, overwrite : str, int or None, bool
+        Of the stores.
+    client : distributed.Client or None
+        Workers that stage the rows.
+    key : str or None
+        A digest of the whole ingestion, which split and shuffled stores record.
+    record : mapping
+        What the stores remember of their making.
+    progress : callable
+    """
+
+    source: Source
+    decision: Decision
+    test: Table | None
+    like: Likeness | None
+    outputs: Mapping[int, PathLike]
+    split: SplitSettings
+    shuffle: bool | None
+    seed: int
+    scale: str
+    chunk_rows: int | None
+    overwrite: bool
+    client: Client | None
+    key: str | None
+    record: Provenance
+    progress: Progress
+
+    @property
+    def train(self) -> Table:
+        """The rows to be stored, but for those of `test`."""
+        return self.source.parts.train
+
+    def run(self) -> bool:
+        """Make the stores, all or none, and return whether the training rows were shuffled."""
+        out = self.outputs[TRAIN]
+        with staging(out) as staged, ExitStack() as aside:
+            # The writers of the other parts end after the training store has its name: all of them appear, or none.
+            others = {
+                part: aside.enter_context(self._other(part, path))
+                for part, path in self.outputs.items()
+                if part != TRAIN
+            }
+            # A store that is whole was staged by a process that was killed later.
+            if self.test is not None or not is_written(staged, self.source.key):
+                self._stage(staged, others.get(TEST))
+            shuffled = self._place(staged, others)
+            for other in others.values():
+                other.set_scaling(open_store(out).info.scaling)
+        return shuffled
+
+    def _stage(self, staged: Path, test: StoreWriter | None) -> None:
+        """Write all rows in the order in which they come; those of `self.test` to their own writer."""
+        classes = None if self.like is None else self.like.classes
+        if self.client is not None:
+            with self._writer(SharedWriter, staged, self.train, self.scale, overwrite=True) as shared:
+                ingest_parts(self.client, shared, self.train, self.decision, classes, self.progress)
+            return
+        with self._writer(StoreWriter, staged, self.train, self.scale, overwrite=True, key=self.source.key) as writer:
+            Stream(self.train, self.test, self.decision, self.progress, classes).run(writer, test)
+
+    def _place(self, staged: Path, others: Mapping[int, StoreWriter]) -> bool:
+        """Bring staged rows to where they belong; return whether those of training were shuffled."""
+        out = self.outputs[TRAIN]
+        whole = open_store(staged)
+        shuffled = wants_shuffle(self.shuffle, whole)
+        if not shuffled and not self.split.is_wanted:
+            put_in_place(staged, out, overwrite=self.overwrite)
+            return shuffled
+        from_train = {part: other for part, other in others.items() if part != TEST or self.test is None}
+        placing = Placing(whole, self.split, self.seed if shuffled else None)
+        with work_folder(out) as folder:
+            place = out if is_url(out) else folder / "store"
+            with self._writer(StoreWriter, place, self.train, self.scale, self.overwrite, self.key) as train:
+                writers = {TRAIN: train, **from_train}
+                _set_classes(writers, whole)
+                if shuffled:
+                    train.set_provenance({**self.record, "shuffled with seed": self.seed})
+                placing.run(folder, writers, self.progress)
+            if place is not out:
+                put_in_place(folder / "store", out, overwrite=self.overwrite)
+        return shuffled
+
+    def _other(self, part: int, path: PathLike) -> StoreWriter:
+        rows = self.test if part == TEST and self.test is not None else self.train
+        return self._writer(StoreWriter, path, rows, "none", self.overwrite, self.key)
+
+    def _writer(
+        self, kind: type[Writer], path: PathLike, rows: Table, scale: str, overwrite: bool, key: str | None = None
+    ) -> Writer:
+        """Return the writer of a store for rows like those of a table."""
+        made = kind(
+            os.fspath(path),
+            n_features=rows.n_features,
+            dtype=rows.dtype,
+            task=self.decision.task,
+            n_targets=rows.n_targets,
+            has_weight=rows.has_weight,
+            feature_names=rows.feature_names,
+            target_names=rows.target_names,
+            scale=scale,
+            chunk_rows=self.chunk_rows,
+            overwrite=overwrite,
+            sparse=rows.is_sparse,
+            encoding=rows.encoding,
+            resume_key=key,
+        )
+        made.set_provenance(self.record)
+        if self.like is not None:
+            made.set_scaling(self.like.scaling)
+        return made
+
+
+def _set_classes(writers: Mapping[int, StoreWriter], whole: Store) -> None:
+    for writer in writers.values():
+        if whole.info.classes is not None:
+            writer.set_classes(whole.info.classes)

@@ -1,0 +1,130 @@
+"""The one pass of an ingestion over its rows: check, code, deal to the stores."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.ingest.columns.labels import AUTO_LIMIT, KnownLabels, LabelCoder, no_classes, too_many
+from daskkern.data.ingest.columns.targets import Decision
+from daskkern.data.ingest.columns.values import features_of, labels_of, quantities_of, weights_of
+from daskkern.data.ingest.pipeline.resume import Keeper
+from daskkern.data.ingest.readers.tables import Table
+from daskkern.data.rows.csr import FeatureRows
+from daskkern.data.schema.schema import ClassLabel
+from daskkern.data.storage.writer import StoreWriter
+from daskkern.errors import DataError
+
+Progress: TypeAlias = Callable[[int, int | None], None]
+
+
+class LabelEncoder(Protocol):
+    """Makes labels into class codes."""
+
+    @property
+    def labels(self) -> tuple[ClassLabel, ...]: ...
+    def encode(self, values: HostArray) -> IntArray: ...
+    def go_on(self, labels: Sequence[ClassLabel]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Block:
+    """Checked rows, classes coded."""
+
+    X: FeatureRows
+    y: HostArray | None
+    weight: HostArray | None
+
+    def first(self, rows: int) -> "Block":
+        """Return the first `rows` rows."""
+        y = None if self.y is None else self.y[:rows]
+        return Block(self.X[:rows], y, None if self.weight is None else self.weight[:rows])
+
+    def append_to(self, writer: StoreWriter) -> None:
+        writer.append(self.X, self.y, self.weight)
+
+
+def checked_blocks(table: Table, decision: Decision, encoder: LabelEncoder, start: int = 0) -> Iterator[Block]:
+    """Yield the rows of a table from `start` on, their values checked and their labels coded."""
+    for piece in table.rows_from(start):
+        y: HostArray | None = None
+        if decision.task == "classification":
+            y = encoder.encode(labels_of(piece, table))
+        elif decision.task == "regression":
+            y = quantities_of(piece, table)
+        yield Block(features_of(piece, table), y, weights_of(piece))
+
+
+class Stream:
+    """The rows of a source on their way into a training store and, when there is a test table, a test store.
+
+    With `classes`, labels are coded by them and none else may come.
+    """
+
+    def __init__(
+        self,
+        train: Table,
+        test: Table | None,
+        decision: Decision,
+        progress: Progress,
+        classes: tuple[ClassLabel, ...] | None = None,
+    ) -> None:
+        self._train, self._test, self._decision, self._classes = train, test, decision, classes
+        counts = [table.n_rows for table in (train, test) if table is not None]
+        self._total = sum(n for n in counts if n is not None) if None not in counts else None
+        self._progress = progress
+        self._done = 0
+
+    def run(self, train: StoreWriter, test: StoreWriter | None) -> None:
+        """Write everything but what the writers do on leaving."""
+        fresh = LabelCoder(AUTO_LIMIT if self._decision.guessed else None)
+        coder: LabelEncoder = fresh if self._classes is None else KnownLabels(self._classes)
+        keeper = Keeper(train)
+        kept = keeper.take_up()
+        if kept is not None:
+            coder.go_on(kept.labels)
+            self._advance(kept.n_rows)
+        for block in checked_blocks(self._train, self._decision, coder, start=self._done):
+            block.append_to(train)
+            self._advance(block.X.shape[0])
+            keeper.keep(self._done, coder.labels)
+        keeper.forget()
+        if self._done == 0:
+            raise DataError(f"{self._train.source} has no rows; at least one is needed")
+        if self._is_classification:
+            classes = self._classes or self._finish_classes(fresh, train)
+            if self._classes is not None:
+                train.set_classes(classes)
+        if self._test is not None and test is not None:
+            if self._is_classification:
+                test.set_classes(classes)
+            known = KnownLabels(classes) if self._is_classification else coder
+            for block in checked_blocks(self._test, self._decision, known):
+                block.append_to(test)
+                self._advance(block.X.shape[0])
+
+    @property
+    def _is_classification(self) -> bool:
+        return self._decision.task == "classification"
+
+    def _advance(self, rows: int) -> None:
+        self._done += rows
+        self._progress(self._done, self._total)
+
+    def _finish_classes(self, coder: LabelCoder, train: StoreWriter) -> tuple[ClassLabel, ...]:
+        """Replace codes by order of appearance with codes by order of value."""
+        classes, recode = coder.finish()
+        check_classes(classes, self._decision, self._done, self._train)
+        train.set_classes(classes, recode)
+        return classes
+
+
+def check_classes(classes: tuple[ClassLabel, ...], decision: Decision, n_rows: int, table: Table) -> None:
+    """Raise DataError unless the labels of all rows look like classes, two at least."""
+    if len(classes) > max(2, n_rows // 2):
+        found = f"{len(classes)} different values in {n_rows} rows"
+        raise too_many(found) if decision.guessed else no_classes(found)
+    if len(classes) < 2:
+        raise DataError(
+            f"every row of {table.source} has the same label {classes[0]!r}; classification needs two classes"
+        )

@@ -1,0 +1,73 @@
+"""Pieces of rows out of Arrow batches, for the readers of CSV and Parquet."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.choice import Columns
+from daskkern.data.ingest.readers.tables import Piece
+from daskkern.errors import DataError
+
+_LABEL_LENGTH = 256  # a longer text is no class label, and NumPy would pad every label to its length
+
+
+def piece_of(batch: pa.RecordBatch, X: HostArray, columns: Columns, source: str, first: int) -> Piece:
+    """Return the rows of a batch, whose first row is row `first` of `source` and whose features `X` are (m, d)."""
+    for name in columns.all[len(columns.features) :]:
+        refuse_missing(batch.column(name), name, source, first)
+    targets = [to_numpy(batch.column(name), f"column {name!r} of {source}") for name in columns.targets]
+    return Piece(
+        source=source,
+        first=first,
+        X=X,
+        y=None if not targets else targets[0] if len(targets) == 1 else np.stack(targets, axis=1),
+        weight=to_numpy(batch.column(columns.weight)) if columns.weight else None,
+    )
+
+
+def to_numpy(array: pa.Array, name: str = "") -> HostArray:
+    """Return the values of a column: numbers, truth values, or strings of a fixed width. Missing numbers become NaN."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_decimal(array.type) or (array.null_count and pa.types.is_boolean(array.type)):
+        array = array.cast(pa.float64())
+    if not is_text(array.type):
+        values: HostArray = array.to_numpy(zero_copy_only=False)
+        return values
+    coded = array.dictionary_encode()
+    labels = coded.dictionary.to_pylist()
+    longest = max(labels, key=len, default="")
+    if len(longest) > _LABEL_LENGTH:
+        raise DataError(
+            f"{name} holds a text of {len(longest)} characters ({longest[:40]!r}...), which is no class label"
+        )
+    return np.asarray(labels, dtype=str)[coded.indices.to_numpy(zero_copy_only=False)]
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values of this Arrow type are strings, coded or plain."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values of this Arrow type are real numbers or truth values."""
+    if pa.types.is_dictionary(kind):
+        return is_number(kind.value_type)
+    known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(check(kind) for check in known)
+
+
+def refuse_missing(array: pa.Array, name: str, source: str, first: int) -> None:
+    """Raise DataError when a column misses a value, naming its row."""
+    missing = pc.is_null(array)
+    if is_text(array.type) and not pa.types.is_dictionary(array.type):
+        missing = pc.or_(missing, pc.equal(pc.fill_null(array, ""), ""))
+    where = pc.index(missing, True).as_py()
+    if where >= 0:
+        raise DataError(
+            f"row {first + where} of {source} (counted from 0) has no value in column {name!r}; fill in missing "
+            "values (of features: --missing mean, most_frequent or constant) or remove such rows"
+        )

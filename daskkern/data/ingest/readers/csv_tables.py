@@ -1,0 +1,266 @@
+"""Tables out of ``.csv`` files, streamed by Arrow.
+
+Feature columns are read as float64 whatever their first block looks like, so a column that starts with whole
+numbers may go on with fractions. The kind of a target is decided over the whole column, in a pass of its own.
+"""
+
+import gzip
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.categories import (
+    Encoder,
+    missing_like,
+    note_on_texts,
+    plain_encoding,
+    survey_categories,
+)
+from daskkern.data.ingest.columns.choice import Columns, check_same_columns, choose_columns
+from daskkern.data.ingest.readers.arrow import piece_of
+from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, TargetKind, block_rows, concatenate
+from daskkern.errors import DataError
+
+_MISSING = ["", "?", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"]
+_TYPES: dict[TargetKind, pa.DataType] = {
+    "text": pa.string(),
+    "truth": pa.bool_(),
+    "integer": pa.int64(),
+    "float": pa.float64(),
+}
+_BLOCK_BYTES = 1 << 20
+_LONGEST_ROW = 64 << 20
+_FIRST_DATA_ROW = 2  # Arrow counts the header as row 1
+
+
+def open_csv(paths: Sequence[Path], request: Request) -> Parts:
+    """Return the rows of ``.csv`` or ``.csv.gz`` files whose first line names the columns."""
+    names = [_header(path) for path in paths]
+    columns = choose_columns(names[0], request, str(paths[0]))
+    for path, others in zip(paths[1:], names[1:], strict=True):
+        if request.like is None:
+            check_same_columns(names[0], others, str(path), str(paths[0]))
+        choose_columns(others, request, str(path))
+    files = [_File(path, tuple(others)) for path, others in zip(paths, names, strict=True)]
+    kinds, counts = _survey(files, columns, request)
+    encoder, notes = _encoder(files, columns, request)
+    tables = [file.table(columns, kinds, encoder, n) for file, n in zip(files, counts, strict=True)]
+    return Parts(concatenate(tables), notes=notes, missing=encoder.missing)
+
+
+def _encoder(files: Sequence["_File"], columns: Columns, request: Request) -> tuple[Encoder, tuple[str, ...]]:
+    """Return what makes the columns into features, and remarks for the user."""
+    absent = tuple(_MISSING)
+    if request.like is not None:
+        encoding = request.like.encoding or plain_encoding(columns.features, {})
+        return Encoder(encoding, missing_like(encoding), absent), ()
+    if request.categorical == "refuse" and request.missing != "auto":
+        return Encoder(plain_encoding(columns.features, {}), request.missing, absent), ()
+    surveys = _feature_surveys(files, columns)
+    texts = [name for name, survey in surveys.items() if not survey.is_number and request.categorical != "refuse"]
+    missing = request.missing
+    if missing == "auto":
+        missing = "mean" if any(survey.gaps for name, survey in surveys.items() if name not in texts) else "refuse"
+    batches = (batch for file in files for batch in file.batches(dict.fromkeys(texts, pa.string()), texts))
+    source = str(files[0].path)
+    known = survey_categories(batches, texts, request.categorical, request.missing, absent, source) if texts else {}
+    return Encoder(plain_encoding(columns.features, known), missing, absent), note_on_texts(request.categorical, known)
+
+
+def _feature_surveys(files: Sequence["_File"], columns: Columns) -> dict[str, "_KindSurvey"]:
+    """Return which kinds of values the feature columns hold, and how many they miss."""
+    surveys = {name: _KindSurvey() for name in columns.features}
+    for file in files:
+        for batch in file.batches(dict.fromkeys(surveys, pa.string()), list(surveys)):
+            for name, survey in surveys.items():
+                survey.update(batch.column(name))
+    return surveys
+
+
+def _survey(
+    files: Sequence["_File"], columns: Columns, request: Request
+) -> tuple[tuple[TargetKind, ...], list[int | None]]:
+    """Return the kind of each target, and the rows of each file as far as the survey had to read."""
+    quantity: TargetKind = "float"
+    quantities = (quantity,) * len(columns.targets)
+    if request.task == "regression" and not request.count:
+        return quantities, [None] * len(files)
+    surveys = [_KindSurvey() for _ in columns.targets]
+    counts: list[int | None] = []
+    for file in files:
+        seen = 0
+        for batch in file.batches(
+            {name: pa.string() for name in columns.targets}, columns.targets or columns.features[:1]
+        ):
+            seen += batch.num_rows
+            for survey, name in zip(surveys, columns.targets, strict=True):
+                survey.update(batch.column(name))
+            if not request.count and all(survey.is_text for survey in surveys):
+                return tuple(survey.kind for survey in surveys), [None] * len(files)
+        counts.append(seen)
+    return (quantities if request.task == "regression" else tuple(survey.kind for survey in surveys)), counts
+
+
+class _KindSurvey:
+    """Which kinds all values of a column seen so far could be, and how many were missing."""
+
+    def __init__(self) -> None:
+        self._possible: list[TargetKind] = ["truth", "integer", "float"]
+        self.gaps = 0
+
+    @property
+    def is_number(self) -> bool:
+        """Whether every value is a number."""
+        return "integer" in self._possible or "float" in self._possible
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a value was neither number nor truth value: nothing can change the verdict."""
+        return not self._possible
+
+    @property
+    def kind(self) -> TargetKind:
+        """The narrowest kind that fits every value."""
+        return self._possible[0] if self._possible else "text"
+
+    def update(self, values: pa.Array) -> None:
+        present = values.filter(pc.invert(pc.is_in(values, pa.array(_MISSING))))
+        self.gaps += len(values) - len(present)
+        self._possible = [kind for kind in self._possible if _fits(present, kind)]
+
+
+def _fits(values: pa.Array, kind: TargetKind) -> bool:
+    trimmed = pc.utf8_trim_whitespace(values)
+    if kind == "truth":
+        return bool(pc.all(pc.is_in(pc.utf8_lower(trimmed), pa.array(["true", "false"]))).as_py())
+    try:
+        trimmed.cast(_TYPES[kind])
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    names: tuple[str, ...]
+
+    def table(self, columns: Columns, kinds: tuple[TargetKind, ...], encoder: Encoder, n_rows: int | None) -> Table:
+        mixed: TargetKind = "text" if "text" in kinds else "float"
+        return Table(
+            source=str(self.path),
+            n_rows=n_rows,
+            n_features=len(encoder.feature_names),
+            dtype=np.dtype(np.float32),
+            target_kind=None if not kinds else kinds[0] if len(kinds) == 1 else mixed,
+            n_targets=len(columns.targets),
+            has_weight=columns.weight is not None,
+            pieces=lambda: self._pieces(columns, kinds, encoder),
+            feature_names=encoder.feature_names,
+            target_names=columns.targets or None,
+            encoding=encoder.recorded,
+            starts=(0,),
+            targets=(lambda: self._target(columns.targets[0])) if kinds == ("float",) else None,
+        )
+
+    def _pieces(self, columns: Columns, kinds: tuple[TargetKind, ...], encoder: Encoder) -> Iterator[Piece]:
+        types = dict.fromkeys(columns.all, pa.float64())
+        types.update({column.name: pa.string() for column in encoder.encoding if column.kind != "number"})
+        types.update({name: _TYPES[kind] for name, kind in zip(columns.targets, kinds, strict=True)})
+        first = 0
+        for batch in self.batches(types, columns.all):
+            for part in _narrow(batch, len(encoder.feature_names)):
+                X = encoder.features(part, np.dtype(np.float64), str(self.path), first)
+                yield piece_of(part, X, columns, str(self.path), first)
+                first += part.num_rows
+
+    def _target(self, name: str) -> Iterator[HostArray]:
+        for batch in self.batches({name: pa.float64()}, [name]):
+            yield batch.column(0).to_numpy(zero_copy_only=False)
+
+    def batches(self, types: dict[str, pa.DataType], wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted columns block by block; what Arrow complains about becomes a sentence."""
+        convert = pa.csv.ConvertOptions(
+            column_types=types, include_columns=list(wanted), null_values=_MISSING, strings_can_be_null=False
+        )
+        try:
+            with _open(self.path, convert) as reader:
+                yield from reader
+        except (pa.ArrowException, OSError, EOFError) as error:
+            _explain(error, self.path, self.names)
+
+
+def _narrow(batch: pa.RecordBatch, n_features: int) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in parts whose features, many when categories are one-hot, stay small."""
+    rows = block_rows(8 * n_features)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _open(path: Path, convert: "pa.csv.ConvertOptions") -> "pa.csv.CSVStreamingReader":
+    read = pa.csv.ReadOptions(use_threads=False, block_size=_block_bytes(path))  # with threads, errors lose their row
+    parse = pa.csv.ParseOptions(newlines_in_values=True)  # or a quoted line break could end a block
+    return pa.csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert)
+
+
+def _block_bytes(path: Path) -> int:
+    """Return how much Arrow reads at once: every row must fit, and Arrow holds some 32 blocks read ahead."""
+    opener = gzip.open if path.name.lower().endswith(".gz") else open
+    with opener(path, "rb") as stream:
+        longest = max(len(stream.readline(_LONGEST_ROW)) for _ in range(2))  # the header and the first row
+    return max(_BLOCK_BYTES, 4 * longest)
+
+
+def _header(path: Path) -> list[str]:
+    """Return the column names of a file, in order."""
+    try:
+        with _open(path, pa.csv.ConvertOptions()) as reader:
+            names = list(reader.schema.names)
+    except (pa.ArrowException, OSError, EOFError) as error:
+        _explain(error, path, ())
+    if all(_is_number(name) for name in names):
+        raise DataError(
+            f"the first line of {path} holds numbers ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}), but "
+            "it must name the columns; add a line with names at the top"
+        )
+    return names
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _explain(error: Exception, path: Path, names: Sequence[str]) -> NoReturn:
+    text = str(error)
+    if "Empty CSV" in text:
+        raise DataError(f"{path} is empty; a line of column names and rows of values were expected") from error
+    bad = re.search(r"In CSV column #(\d+): Row #(\d+): .*invalid value '(.*)'", text, re.DOTALL)
+    if bad and int(bad[1]) < len(names):
+        raise DataError(
+            f"row {int(bad[2]) - _FIRST_DATA_ROW} of {path} (counted from 0) has {bad[3]!r:.60} in column "
+            f"{names[int(bad[1])]!r}, where a number was expected; encode such values as numbers, "
+            "or leave the column out with --drop"
+        ) from error
+    ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
+    if ragged:
+        raise DataError(
+            f"row {int(ragged[1]) - _FIRST_DATA_ROW} of {path} (counted from 0) has {ragged[3]} values, but there are "
+            f"{ragged[2]} columns; mend the row"
+        ) from error
+    if "straddling" in text:
+        raise DataError(f"a row of {path} is far longer than the first; is it a CSV file?") from error
+    if "UTF8" in text:
+        raise DataError(f"{path} is not encoded in UTF-8 ({text}); save it in UTF-8") from error
+    raise DataError(f"{path} cannot be read as CSV: {text}") from error

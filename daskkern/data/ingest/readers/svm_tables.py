@@ -1,0 +1,225 @@
+"""Sparse tables out of SVMLight / LIBSVM text: ``label index:value index:value ... # remark`` on every line.
+
+Two passes in blocks of whole lines: the first finds how many features there are, whether they are counted from 0
+or 1, and what the labels are; the second yields the rows.
+
+References
+----------
+Chang and Lin, "LIBSVM: a library for support vector machines", ACM TIST 2011, and the formats that scikit-learn's
+``load_svmlight_file`` reads; the guess of the first column number is that of its ``zero_based="auto"``.
+"""
+
+import gzip
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from daskkern.arrays import FloatArray, HostArray, IntArray
+from daskkern.data.ingest.readers.tables import BLOCK_BYTES, Parts, Piece, Request, Table, concatenate
+from daskkern.data.rows.csr import CsrRows, as_csr, csr_rows
+from daskkern.errors import DataError
+
+_REMARK = re.compile(rb"#[^\n]*")
+_QUERY = re.compile(rb"qid:\S*")
+_BLANK = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
+_MAY_BE_BLANK = (b"\n\n", b"\n ", b"\n\t", b"\n\r")  # looked for first, because the pattern is slow
+
+
+def open_svm(paths: Sequence[Path], request: Request) -> Parts:
+    """Return the rows of ``.svm``, ``.libsvm`` or ``.svmlight`` files, plain or with ``.gz``."""
+    if request.target or request.weight or request.drop:
+        raise DataError(
+            "--target, --weight and --drop name columns, but SVMLight files have none: the label comes first in every "
+            "line; leave these options out"
+        )
+    surveys = [_survey(path) for path in paths]
+    base = _base(surveys, request.index_base)
+    last = max((survey.last for survey in surveys), default=-1)
+    n_features = max(1, last - base + 1)
+    if request.like is not None:
+        if n_features > request.like.n_features:
+            raise DataError(
+                f"{paths[0]} holds feature number {last}, but the store to be like has {request.like.n_features} "
+                f"features (counted here from {base}); give the file that belongs to it, or say --index-base"
+            )
+        n_features = request.like.n_features
+    integers = all(survey.integers for survey in surveys)
+    has_target = request.target is None
+    tables = [
+        Table(
+            source=str(path),
+            n_rows=survey.n_rows,
+            n_features=n_features,
+            dtype=np.dtype(np.float32),
+            target_kind=("integer" if integers else "float") if has_target else None,
+            n_targets=int(has_target),
+            has_weight=False,
+            pieces=_Reader(path, n_features, base, integers, has_target).pieces,
+            is_sparse=True,
+        )
+        for path, survey in zip(paths, surveys, strict=True)
+    ]
+    guessed = "" if request.index_base is not None else " (a guess: say --index-base to be sure)"
+    return Parts(concatenate(tables), notes=(f"features are counted from {base} in {paths[0]}{guessed}",))
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """Rows of a file, its least and greatest column number, and whether all labels are whole numbers."""
+
+    n_rows: int
+    first: int
+    last: int
+    integers: bool
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Parsed lines: labels (m,), entries of each (m,), column numbers and values as they stand there."""
+
+    labels: FloatArray
+    counts: IntArray
+    columns: IntArray
+    values: FloatArray
+
+
+def _survey(path: Path) -> _Survey:
+    n_rows, first, last, integers = 0, 2**62, -1, True
+    for lines in _blocks(path):
+        n_rows += len(lines.labels)
+        if lines.columns.size:
+            first, last = min(first, int(lines.columns.min())), max(last, int(lines.columns.max()))
+        with np.errstate(invalid="ignore"):
+            integers = integers and bool((lines.labels == np.floor(lines.labels)).all() and _exact(lines.labels))
+    return _Survey(n_rows, first, last, integers)
+
+
+def _exact(labels: FloatArray) -> bool:
+    return bool(np.isfinite(labels).all() and (np.abs(labels) < 2**53).all())
+
+
+def _base(surveys: Sequence[_Survey], asked: int | None) -> int:
+    """Return the number of the first column: as asked, or 1 unless a 0 was seen."""
+    first = min((survey.first for survey in surveys), default=1)
+    if asked == 1 and first == 0:
+        raise DataError("--index-base 1 was said, but a feature has the number 0; say --index-base 0")
+    return asked if asked is not None else int(first > 0)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    path: Path
+    n_features: int
+    base: int
+    integers: bool
+    has_target: bool
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the rows of a file."""
+        first = 0
+        for lines in _blocks(self.path):
+            y: HostArray | None = lines.labels.astype(np.int64) if self.integers else lines.labels
+            X = self._rows(lines, first)
+            yield Piece(str(self.path), first, X, y if self.has_target else None, None)
+            first += len(lines.labels)
+
+    def _rows(self, lines: _Lines, first: int) -> CsrRows:
+        indptr = np.concatenate([[0], np.cumsum(lines.counts)])
+        rows = csr_rows(lines.values, lines.columns - self.base, indptr, self.n_features, str(self.path))
+        if rows.has_canonical_format:
+            return rows
+        tidy = as_csr(rows)
+        if tidy.nnz < rows.nnz:
+            row = int(np.flatnonzero(np.diff(tidy.indptr) < np.diff(rows.indptr))[0])
+            raise DataError(
+                f"row {first + row} of {self.path} (counted from 0) names a feature twice; keep one of its values"
+            )
+        return tidy
+
+
+def _blocks(path: Path) -> Iterator[_Lines]:
+    seen = 0
+    try:
+        with _open(path) as stream:
+            while data := stream.read(BLOCK_BYTES):
+                text = data + stream.readline()
+                lines = _parse(text if text.endswith(b"\n") else text + b"\n", path, seen)
+                seen += len(lines.labels)
+                yield lines
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path} cannot be read: {error}; make the file again") from error
+
+
+def _open(path: Path) -> IO[bytes]:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rb")  # type: ignore[return-value]  # a binary stream like any other
+    return path.open("rb")
+
+
+def _parse(text: bytes, path: Path, seen: int) -> _Lines:
+    """Parse whole lines, all numbers at once. `seen` rows came before."""
+    if b"#" in text:
+        text = _REMARK.sub(b"", text)
+    if b"qid:" in text:
+        text = _QUERY.sub(b"", text)
+    if text[:1] in b" \t\r\n" or any(start in text for start in _MAY_BE_BLANK):
+        text = _BLANK.sub(b"", text)
+    raw = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(raw == ord("\n"))
+    colons = np.flatnonzero(raw == ord(":"))
+    counts = np.diff(np.searchsorted(colons, ends), prepend=0).astype(np.int64)
+    numbers = _numbers(text.replace(b":", b" "))
+    if numbers is None or len(numbers) != len(ends) + 2 * len(colons):
+        raise _unreadable(text, path, seen)
+    starts = np.arange(len(ends)) + 2 * (np.cumsum(counts) - counts)  # where the labels are
+    entries = np.delete(numbers, starts)
+    columns = entries[::2]
+    if columns.size and not ((columns == np.floor(columns)) & (columns >= 0) & (columns < 2**31)).all():
+        raise _unreadable(text, path, seen)
+    return _Lines(numbers[starts], counts, columns.astype(np.int64), entries[1::2])
+
+
+def _numbers(text: bytes) -> FloatArray | None:
+    """Return all numbers of a text; None when something else is among them."""
+    if not text.strip():
+        return np.empty(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            return np.fromstring(text, dtype=np.float64, sep=" ")
+        except (ValueError, DeprecationWarning):
+            return None
+
+
+def _unreadable(text: bytes, path: Path, seen: int) -> DataError:
+    """Return the refusal of the first line that is no ``label index:value ...``."""
+    entry = re.compile(rb"\+?\d+:\S+")
+    for number, line in enumerate(text.split(b"\n")):
+        label, *entries = line.split() or [b"0"]
+        where = f"row {seen + number} of {path} (counted from 0)"
+        if b"," in label:
+            return DataError(
+                f"{where} has the labels {label.decode('utf-8', 'replace')!r:.60}; rows with several labels cannot be "
+                "learned, so give each row one"
+            )
+        for word in (label, *entries):
+            sound = _is_number(word) if word is label else entry.fullmatch(word) and _is_number(word.split(b":")[1])
+            if not sound:
+                expected = "a number as its label" if word is label else "index:value"
+                return DataError(
+                    f"{where} has {word.decode('utf-8', 'replace')!r:.60} where {expected} was expected; mend the line"
+                )
+    return DataError(f"{path} holds column numbers that no table has, after row {seen}; is it an SVMLight file?")
+
+
+def _is_number(word: bytes) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True

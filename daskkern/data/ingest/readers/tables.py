@@ -1,0 +1,212 @@
+"""What a reader makes of files: tables that stream pieces of rows."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.data.rows.csr import FeatureRows
+from daskkern.data.schema.encoding import CategoricalChoice, Encoding, MissingChoice
+from daskkern.data.schema.table_schema import Likeness
+from daskkern.errors import DataError
+
+BLOCK_BYTES = 8 << 20
+
+TargetKind: TypeAlias = Literal["text", "truth", "integer", "float"]
+_KINDS: dict[str, TargetKind] = {"U": "text", "S": "text", "b": "truth", "i": "integer", "u": "integer", "f": "float"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the caller asked of a reader.
+
+    `target` is None when nothing was said, and empty when the data has no targets. `scratch` is a folder with room
+    for temporary files; `count` asks for the number of rows to be known before the first piece. `features` names the
+    key of the features in files of named arrays. `index_base` is the number of the first feature in SVMLight files,
+    None to guess. `like` is what a store holds whose columns, encoding and classes the rows must have.
+    """
+
+    target: tuple[str, ...] | None
+    weight: str | None
+    drop: tuple[str, ...]
+    task: str
+    scratch: Path
+    count: bool
+    features: str | None = None
+    index_base: int | None = None
+    categorical: CategoricalChoice = "auto"
+    missing: MissingChoice = "auto"
+    like: Likeness | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive rows of one file, from row `first` of it: X (m, d) dense or CSR, y (m,) or (m, t), weight (m,)."""
+
+    source: str
+    first: int
+    X: FeatureRows
+    y: HostArray | None
+    weight: HostArray | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one or more files. `n_rows` is None while it is unknown; `pieces()` starts a new pass.
+
+    `pieces_from(start)`, where a format has it, starts one at a later row without reading those before. That is
+    cheap at the rows `starts` only, such as those where a file or a row group begins; None means at any row.
+    `targets()`, where a format has it, passes over a single target (m,) without reading features.
+    """
+
+    source: str
+    n_rows: int | None
+    n_features: int
+    dtype: np.dtype[np.generic]
+    target_kind: TargetKind | None
+    n_targets: int
+    has_weight: bool
+    pieces: Callable[[], Iterator[Piece]]
+    feature_names: tuple[str, ...] | None = None
+    target_names: tuple[str, ...] | None = None
+    task_hint: str | None = None
+    is_sparse: bool = False
+    encoding: Encoding | None = None
+    pieces_from: Callable[[int], Iterator[Piece]] | None = None
+    starts: tuple[int, ...] | None = None
+    targets: Callable[[], Iterator[HostArray]] | None = None
+
+    def rows_from(self, start: int) -> Iterator[Piece]:
+        """Start a pass at row `start`: at once where the format allows, else by reading over what comes before."""
+        if self.pieces_from is not None:
+            return self.pieces_from(start)
+        return self.pieces() if start == 0 else _skipped(self.pieces(), start)
+
+    def feature_name(self, column: int) -> str:
+        """Return how messages call a feature."""
+        return repr(self.feature_names[column]) if self.feature_names else f"{column} (counted from 0)"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the files hold: training rows, test rows or None, and remarks for the user.
+
+    `missing` is what is done about missing numbers, where the reader has decided it.
+    """
+
+    train: Table
+    test: Table | None = None
+    notes: tuple[str, ...] = ()
+    missing: MissingChoice | None = None
+
+
+def kind_of(dtype: np.dtype[np.generic], what: str) -> TargetKind:
+    """Return what sort of targets a dtype holds; `what` names the array in the refusal of any other."""
+    if dtype.kind not in _KINDS:
+        raise DataError(
+            f"{what} holds {dtype} values, which are no targets; give integers, floats, truth values or strings "
+            "(an object array is a pickle and is never read: save it with y.astype(str) or as numbers)"
+        )
+    return _KINDS[dtype.kind]
+
+
+def concatenate(tables: Sequence[Table]) -> Table:
+    """Return the rows of `tables`, one after the other. They must agree in everything but rows."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    for other in tables[1:]:
+        _check_alike(first, other)
+    counts = [table.n_rows for table in tables if table.n_rows is not None]
+    kinds = {table.target_kind for table in tables}
+
+    def pieces_from(start: int) -> Iterator[Piece]:
+        for table in tables:
+            if table.n_rows is not None and start >= table.n_rows:
+                start -= table.n_rows
+                continue
+            yield from table.rows_from(start)
+            start = 0
+
+    return replace(
+        first,
+        source=f"{len(tables)} files from {first.source}",
+        n_rows=sum(counts) if len(counts) == len(tables) else None,
+        dtype=np.result_type(*(table.dtype for table in tables)),
+        target_kind=first.target_kind if len(kinds) == 1 else "float",
+        pieces=lambda: pieces_from(0),
+        pieces_from=pieces_from if len(counts) == len(tables) else None,
+        starts=_starts(tables),
+        targets=_joined_targets(tables),
+    )
+
+
+def _joined_targets(tables: Sequence[Table]) -> Callable[[], Iterator[HostArray]] | None:
+    passes = [table.targets for table in tables if table.targets is not None]
+    if len(passes) < len(tables):
+        return None
+    return lambda: (y for targets in passes for y in targets())
+
+
+def _starts(tables: Sequence[Table]) -> tuple[int, ...] | None:
+    if all(table.starts is None for table in tables):
+        return None
+    starts, offset = [], 0
+    for table in tables:
+        starts += [offset + start for start in table.starts or (0,)]
+        offset += table.n_rows or 0
+    return tuple(starts)
+
+
+def _skipped(pieces: Iterator[Piece], start: int) -> Iterator[Piece]:
+    """Yield the pieces without the first `start` rows."""
+    for piece in pieces:
+        m = piece.X.shape[0]
+        if start >= m:
+            start -= m
+            continue
+        yield piece if start == 0 else _rows_after(piece, start)
+        start = 0
+
+
+def _rows_after(piece: Piece, start: int) -> Piece:
+    y = None if piece.y is None else piece.y[start:]
+    weight = None if piece.weight is None else piece.weight[start:]
+    return Piece(piece.source, piece.first + start, piece.X[start:], y, weight)
+
+
+def _check_alike(first: Table, other: Table) -> None:
+    numbers = {"integer", "float"}
+    same_kind = first.target_kind == other.target_kind or {first.target_kind, other.target_kind} == numbers
+    for what, alike, found in (
+        ("layout", first.is_sparse == other.is_sparse, (_layout(first), _layout(other))),
+        ("features", first.n_features == other.n_features, (first.n_features, other.n_features)),
+        ("names of features", first.feature_names == other.feature_names, _differing(first, other)),
+        ("targets", first.n_targets == other.n_targets, (first.n_targets, other.n_targets)),
+        ("kind of target", same_kind, (first.target_kind, other.target_kind)),
+        ("task", first.task_hint == other.task_hint, (first.task_hint, other.task_hint)),
+        ("weights", first.has_weight == other.has_weight, (first.has_weight, other.has_weight)),
+    ):
+        if not alike:
+            raise DataError(
+                f"{first.source} and {other.source} do not belong together: their {what} differ "
+                f"({found[0]} and {found[1]}); ingest them apart"
+            )
+
+
+def _differing(first: Table, other: Table) -> tuple[object, object]:
+    """Return the first feature names that differ, for a message."""
+    pairs = zip(first.feature_names or (), other.feature_names or (), strict=False)
+    return next((pair for pair in pairs if pair[0] != pair[1]), ("named", "not named"))
+
+
+def _layout(table: Table) -> str:
+    return "sparse" if table.is_sparse else "dense"
+
+
+def block_rows(row_bytes: int) -> int:
+    """Return how many rows of this size make a piece."""
+    return max(1, BLOCK_BYTES // max(1, row_bytes))

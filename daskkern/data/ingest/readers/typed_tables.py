@@ -1,0 +1,189 @@
+"""Tables out of files whose columns have Arrow types: Parquet, and Arrow's own formats."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.categories import (
+    Encoder,
+    missing_like,
+    note_on_texts,
+    plain_encoding,
+    survey_categories,
+)
+from daskkern.data.ingest.columns.choice import Columns, check_same_columns, choose_columns
+from daskkern.data.ingest.readers.arrow import is_number, is_text, piece_of
+from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, TargetKind, block_rows, concatenate
+from daskkern.data.schema.layout import stored_dtype
+from daskkern.errors import DataError
+
+_ABSENT = ("",)  # texts that are missing values, beside null
+_SURVEY_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class TypedFile:
+    """A file with typed columns. `batches(names, rows, start)` yields them from row `start` on, `rows` at a time.
+
+    See :class:`daskkern.data.ingest.readers.tables.Table` for `starts`.
+    """
+
+    path: Path
+    n_rows: int | None
+    schema: pa.Schema
+    batches: Callable[[Sequence[str], int, int], Iterator[pa.RecordBatch]]
+    starts: tuple[int, ...] | None = None
+
+    @property
+    def index(self) -> tuple[str, ...]:
+        """Columns that pandas added."""
+        described = self.schema.pandas_metadata or {}
+        return tuple(name for name in described.get("index_columns", ()) if name in self.schema.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All other columns."""
+        index = self.index
+        return tuple(name for name in self.schema.names if name not in index)
+
+
+def open_typed(files: Sequence[TypedFile], request: Request) -> Parts:
+    """Return the rows of files, columns matched by name. The index that pandas adds is left out."""
+    first = files[0]
+    columns = choose_columns(first.names, request, str(first.path))
+    for file in files[1:]:
+        if request.like is None:
+            check_same_columns(first.names, file.names, str(file.path), str(first.path))
+        choose_columns(file.names, request, str(file.path))
+    encoder, notes = _encoder(files, columns, request)
+    indexes = tuple(dict.fromkeys(name for file in files for name in file.index))
+    note = (f"the index that pandas wrote was left out: {', '.join(indexes)}",) if indexes else ()
+    tables = [_Reader(file, columns, encoder).table() for file in files]
+    return Parts(concatenate(tables), notes=(*note, *notes), missing=encoder.missing)
+
+
+def _encoder(files: Sequence[TypedFile], columns: Columns, request: Request) -> tuple[Encoder, tuple[str, ...]]:
+    """Return what makes the columns into features, and remarks for the user."""
+    like = request.like
+    if like is not None:
+        encoding = like.encoding or plain_encoding(columns.features, {})
+        return Encoder(encoding, missing_like(encoding), _ABSENT), ()
+    kinds = {name: files[0].schema.field(name).type for name in columns.features}
+    missing = request.missing
+    if missing == "auto":
+        missing = "mean" if _has_gaps(files, [name for name in kinds if is_number(kinds[name])]) else "refuse"
+    texts = [name for name in kinds if is_text(kinds[name]) and request.categorical != "refuse"]
+    batches = (batch for file in files for batch in file.batches(texts, _SURVEY_ROWS, 0))
+    source = str(files[0].path)
+    known = survey_categories(batches, texts, request.categorical, request.missing, _ABSENT, source) if texts else {}
+    return Encoder(plain_encoding(columns.features, known), missing, _ABSENT), note_on_texts(request.categorical, known)
+
+
+def _has_gaps(files: Sequence[TypedFile], names: Sequence[str]) -> bool:
+    """Return whether a value of these columns of numbers is missing, or is NaN."""
+    return any(
+        _misses(column)
+        for file in files
+        if names
+        for batch in file.batches(names, _SURVEY_ROWS, 0)
+        for column in batch.columns
+    )
+
+
+def _misses(column: pa.Array) -> bool:
+    return bool(column.null_count or (pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py()))
+
+
+@dataclass(frozen=True)
+class _Reader:
+    file: TypedFile
+    columns: Columns
+    encoder: Encoder
+
+    def table(self) -> Table:
+        self._refuse_types()
+        kinds = [self._target_kind(name) for name in self.columns.targets]
+        mixed: TargetKind = "text" if "text" in kinds else "float"
+        return Table(
+            source=str(self.file.path),
+            n_rows=self.file.n_rows,
+            n_features=len(self.encoder.feature_names),
+            dtype=stored_dtype(self._dtype()),
+            target_kind=None if not kinds else kinds[0] if len(kinds) == 1 else mixed,
+            n_targets=len(self.columns.targets),
+            has_weight=self.columns.weight is not None,
+            pieces=lambda: self._pieces(0),
+            pieces_from=self._pieces,
+            starts=self.file.starts,
+            feature_names=self.encoder.feature_names,
+            target_names=self.columns.targets or None,
+            encoding=self.encoder.recorded,
+            targets=self._target if kinds == ["float"] else None,
+        )
+
+    def _target(self) -> Iterator[HostArray]:
+        for batch in self.file.batches(self.columns.targets, _SURVEY_ROWS, 0):
+            yield batch.column(0).to_numpy(zero_copy_only=False)
+
+    def _dtype(self) -> "np.dtype[np.generic]":
+        """Return the dtype that holds every feature as it comes; missing numbers need one that has NaN."""
+        kinds: dict[str, np.dtype[np.generic]] = {"onehot": np.dtype(np.uint8), "ordinal": np.dtype(np.int32)}
+        found = [
+            _numpy_type(self.file.schema.field(column.name).type) if column.kind == "number" else kinds[column.kind]
+            for column in self.encoder.encoding
+        ]
+        common = np.result_type(*found)
+        return common if self.encoder.missing == "refuse" or common.kind == "f" else np.dtype(np.float64)
+
+    def _target_kind(self, name: str) -> TargetKind:
+        kind = self.file.schema.field(name).type
+        if is_text(kind):
+            return "text"
+        if not is_number(kind):
+            raise DataError(
+                f"the target {name!r} of {self.file.path} holds {kind} values; numbers or strings were expected"
+            )
+        known: dict[str, TargetKind] = {"b": "truth", "i": "integer", "u": "integer", "f": "float"}
+        return known[_numpy_type(kind).kind]
+
+    def _refuse_types(self) -> None:
+        numbers = [column.name for column in self.encoder.encoding if column.kind == "number"]
+        for name in (*numbers, *([self.columns.weight] if self.columns.weight else [])):
+            kind = self.file.schema.field(name).type
+            if not is_number(kind):
+                batch = next(iter(self.file.batches([name], 1, 0)), None)
+                found = f", {batch.column(0)[0].as_py()!r:.60} in row 0 (counted from 0)," if batch is not None else ""
+                remedy = (
+                    "say --categorical onehot or ordinal, or encode it as numbers" if is_text(kind) else "encode it"
+                )
+                raise DataError(
+                    f"column {name!r} of {self.file.path} holds {kind} values{found} where numbers were expected; drop "
+                    f"it with --drop, {remedy}"
+                )
+
+    def _pieces(self, start: int) -> Iterator[Piece]:
+        dtype, first, source = self._dtype(), start, str(self.file.path)
+        rows = block_rows(8 * (len(self.columns.all) + len(self.encoder.feature_names)))
+        for batch in self.file.batches(self.columns.all, rows, start):
+            X = self.encoder.features(batch, dtype, source, first)
+            yield piece_of(batch, X, self.columns, source, first)
+            first += batch.num_rows
+
+
+def after(batches: Iterable[pa.RecordBatch], start: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches without their first `start` rows."""
+    for batch in batches:
+        if start < batch.num_rows:
+            yield batch.slice(start)
+        start = max(0, start - batch.num_rows)
+
+
+def _numpy_type(kind: pa.DataType) -> "np.dtype[np.generic]":
+    if pa.types.is_dictionary(kind):
+        return _numpy_type(kind.value_type)
+    return np.dtype(np.float64) if pa.types.is_decimal(kind) else np.dtype(kind.to_pandas_dtype())

@@ -1,0 +1,236 @@
+"""Zarr groups behind URLs that are whole or known not to be.
+
+Object stores have no rename. So a group is written where it will stay. Its root metadata say ``complete: false`` from
+the first object on, and ``complete: true`` in the very last one: that one is replaced at once or not at all, and every
+reader of daskkern refuses a group without it. Beside it ``writer.json`` names the process that writes. An error
+removes what was written; after a kill it stays, refused by readers, and the next writer on the same machine replaces
+it.
+
+A whole group is replaced by way of ``NAME.partial-*`` beside it. When the new one is whole, the old root metadata
+become those of an incomplete group, the other objects are removed, the new ones are copied, and the root metadata come
+last. A kill in between leaves a group that is refused at the place, and the new one whole beside it.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import zarr
+from zarr.core.buffer import Buffer, default_buffer_prototype
+from zarr.core.sync import sync
+
+from daskkern.data.remote.stores import RemoteStore, for_each, open_zarr
+from daskkern.errors import StoreError
+
+ROOT, WRITER = "zarr.json", "writer.json"
+_AT_ONCE = 8  # objects on the way
+
+
+@contextmanager
+def remote_group(url: str, *, kind: str, overwrite: bool) -> Iterator[zarr.Group]:
+    """Yield an empty Zarr v3 group at a URL that is whole when the block ends without an exception.
+
+    Raises
+    ------
+    StoreError
+        When something is there, is being written there, or the place cannot be written to.
+    """
+    with _claimed(url, kind, overwrite) as claim:
+        yield claim.open()
+        claim.check()
+        claim.open().update_attributes({"complete": True})
+
+
+def upload(folder: Path, url: str, *, kind: str, overwrite: bool) -> None:
+    """Copy a whole group in a local folder to a URL, eight objects at a time. Raises StoreError."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    keys = sorted(path.relative_to(folder).as_posix() for path in files)
+    with _claimed(url, kind, overwrite) as claim:
+
+        async def put(key: str) -> None:
+            await claim.store.set(key, await asyncio.to_thread(_read, folder / key))
+
+        sync(for_each(put, [key for key in keys if key != ROOT], _AT_ONCE))
+        claim.check()
+        sync(put(ROOT))
+
+
+def remove_remote(url: str) -> None:
+    """Remove everything at a URL, metadata first: what remains after a kill is no group. Raises StoreError."""
+    store = RemoteStore.at(url, read_only=False)
+
+    async def remove() -> None:
+        keys = [key async for key in store.list()]
+        metadata = sorted((key for key in keys if key.endswith(ROOT)), key=lambda key: key.count("/"))
+        for key in metadata:
+            await store.delete(key)
+        await for_each(store.delete, [key for key in keys if not key.endswith(ROOT)], _AT_ONCE)
+
+    sync(remove())
+
+
+def check_remote(url: str, *, kind: str, overwrite: bool) -> None:
+    """Raise StoreError when a group of this kind may not be written to `url`."""
+    _find(url, kind, overwrite)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is at a URL: nothing, a whole group, or objects of a writer that is gone."""
+
+    is_whole: bool
+    is_left_behind: bool
+
+
+def _find(url: str, kind: str, overwrite: bool) -> _Found:
+    store = RemoteStore.at(url, read_only=False)
+    if "/" not in store.url.partition("://")[2] and not url.startswith("memory://"):
+        raise StoreError(f"{url} is a whole bucket; name a place in it, such as {store.url}/name")
+    try:
+        group = open_zarr(url)
+    except FileNotFoundError:
+        if sync(_any(store)):
+            raise StoreError(f"there are objects at {url} that are no {kind}; choose another name") from None
+        return _Found(is_whole=False, is_left_behind=False)
+    attributes = group.attrs.asdict()
+    if attributes.get("format") != kind:
+        raise StoreError(
+            f"{url} exists and is no {kind}, so it is not overwritten; choose another name or remove it first"
+        )
+    if attributes.get("complete") is True:
+        if not overwrite:
+            raise StoreError(f"{url} exists; choose another name, or replace it with --overwrite (overwrite=True)")
+        return _Found(is_whole=True, is_left_behind=False)
+    writer = _writer(store)
+    if not overwrite and not _is_dead(writer):
+        raise StoreError(
+            f"{url} is a half-written {kind}{_by(writer)}; wait for it, or if nobody writes it any more, replace it "
+            "with --overwrite (overwrite=True)"
+        )
+    return _Found(is_whole=False, is_left_behind=True)
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A place that `writer` writes, whose root metadata say that it is not done."""
+
+    store: RemoteStore
+    writer: dict[str, Any]
+
+    def begin(self, kind: str) -> None:
+        """Make a group that is not complete, in the place of one that is, too."""
+        sync(self.store.set(WRITER, _buffer(json.dumps(self.writer).encode())))
+        attributes: dict[str, Any] = {"format": kind, "complete": False}
+        group = zarr.open_group(store=self.store, mode="a", zarr_format=3)
+        group.attrs.put(attributes)
+
+    def open(self) -> zarr.Group:
+        return zarr.open_group(store=self.store, mode="r+", zarr_format=3)
+
+    def check(self) -> None:
+        """Raise StoreError when another process has taken the place meanwhile; else nobody is named any more."""
+        if _writer(self.store) != self.writer:
+            raise StoreError(f"another process writes to {self.store.url}, too; let only one do so, and begin anew")
+        sync(self.store.delete(WRITER))
+
+
+@contextmanager
+def _claimed(url: str, kind: str, overwrite: bool) -> Iterator[_Claim]:
+    """Yield a claim on a place; the caller completes the group in it."""
+    found = _find(url, kind, overwrite)
+    target = RemoteStore.at(url, read_only=False)
+    aside = f"{target.url}.partial-{secrets.token_hex(4)}" if found.is_whole else target.url
+    claim = _Claim(RemoteStore.at(aside, read_only=False), _this_process())
+    try:
+        claim.begin(kind)
+        if found.is_left_behind:
+            sync(_remove(claim.store, but=(ROOT, WRITER)))
+        yield claim
+    except BaseException:
+        with suppress(Exception):
+            sync(_remove(claim.store))
+        raise
+    if found.is_whole:
+        _find(url, kind, overwrite)
+        _Claim(target, claim.writer).begin(kind)
+        sync(_replace(claim.store, target))
+
+
+async def _replace(new: RemoteStore, old: RemoteStore) -> None:
+    """Put the objects of `new` in the place of those of `old`, its neighbour, which is marked as incomplete."""
+    keys = [key async for key in new.list()]
+    both = old.parent()
+    await _remove(old, but=(ROOT, WRITER))
+
+    async def copy(key: str) -> None:
+        await both.copy(f"{new.name}/{key}", f"{old.name}/{key}")
+
+    await for_each(copy, [key for key in keys if key != ROOT], _AT_ONCE)
+    await old.delete(WRITER)
+    await copy(ROOT)
+    await _remove(new)
+
+
+def _writer(store: RemoteStore) -> Any:
+    """Return who says to write a place: what `_this_process` told there, or None."""
+    found = sync(store.get(WRITER, default_buffer_prototype()))
+    try:
+        return None if found is None else json.loads(found.to_bytes())
+    except ValueError:
+        return None
+
+
+def _this_process() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "pid": os.getpid(), "begun": time.time(), "name": secrets.token_hex(8)}
+
+
+def _is_dead(writer: Any) -> bool:
+    """Return whether a writer was a process of this machine that is no more."""
+    if not isinstance(writer, dict) or writer.get("host") != socket.gethostname() or os.name != "posix":
+        return False
+    try:
+        os.kill(int(writer["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return False
+
+
+def _by(writer: Any) -> str:
+    """Return who writes, and since when, in words."""
+    try:
+        minutes = (time.time() - float(writer["begun"])) / 60
+        return f" that process {int(writer['pid'])} on {writer['host']} began {minutes:.0f} minutes ago"
+    except (KeyError, TypeError, ValueError):
+        return ""
+
+
+async def _remove(store: RemoteStore, but: tuple[str, ...] = ()) -> None:
+    """Remove the objects of a group that is not complete, the root metadata, which say so, last."""
+    keys = [key async for key in store.list() if key not in but]
+    await for_each(store.delete, [key for key in keys if key != ROOT], _AT_ONCE)
+    if ROOT in keys:
+        await store.delete(ROOT)
+
+
+async def _any(store: RemoteStore) -> bool:
+    async for _ in store.list():
+        return True
+    return False
+
+
+def _read(path: Path) -> Buffer:
+    return _buffer(path.read_bytes())
+
+
+def _buffer(data: bytes) -> Buffer:
+    return default_buffer_prototype().buffer.from_bytes(data)

@@ -1,0 +1,1 @@
+"""Rows by position, and the seeded order of mini-batches."""

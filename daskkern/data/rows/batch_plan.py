@@ -1,0 +1,250 @@
+"""The order of mini-batches: seeded, the same on every machine, and friendly to disks.
+
+Single rows are never sampled from disk. The rows are cut into parts - chunks, or pieces of wide chunks - and as
+many stretches of neighbouring parts as a window holds. Each window is dealt one part of every stretch, so that it is
+a stratified sample of the whole order, in which files, days or drifts follow each other. The rows of a window are
+permuted and cut into batches; an epoch visits the windows, and the batches of each, in an order of its own.
+
+Either every epoch deals and permutes anew, or a batch holds the same rows in every epoch, so that what was computed
+for its rows can be kept. How many batches there are, and of which sizes, is the same in all epochs.
+
+Every draw is an argsort of raw Philox numbers, whose stream is fixed by its definition rather than by a
+version of NumPy: a fit can be resumed elsewhere.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from daskkern.arrays import IntArray
+from daskkern.backend.random import generator
+from daskkern.data.rows.rows import Rows
+from daskkern.errors import SpecError
+
+DEFAULT_WINDOW_BYTES = 64 << 20
+ORDER = "stratified windows"
+"""Name of what this module defines: a run that was begun in another order cannot go on in this one."""
+
+STRETCHES, LEAST_STRETCHES = 128, 16
+"""Stretches of the order that a window has a part of, where chunks can be read in pieces; the second in small windows.
+
+What is asked of a store costs as much as reading some 100 kB: in pieces of 512 KiB, 128 in a window, an epoch takes
+0.3 s of a processor for a GB more than in whole chunks. On 200,000 x 784 rows of a slow random walk, 16 stretches left
+R2 0.8 points below that of the shuffled store, 64 left 0.3, and 128 nothing.
+"""
+
+_PIECE_BYTES = 512 << 10
+_MOST_CHUNK_ROWS = 4096
+
+# Names of the random streams; far from the small numbers that other parts of a fit use with the same seed.
+_PARTS, _ROWS, _WINDOWS, _BATCHES = 0xDA7A_0001, 0xDA7A_0002, 0xDA7A_0003, 0xDA7A_0004
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Which rows make up which batch, and in which order the batches of an epoch come.
+
+    Attributes
+    ----------
+    n_rows, chunk_rows : int
+        Of the rows to be read.
+    batch_size : int
+        Most rows of a batch. Within a window, sizes differ by at most one row.
+    seed : int
+        Of the whole order.
+    window_rows : int
+        Rows of a window, about. A window has at least one part and at least room for one batch; when all
+        rows fit in one window, the order is a full shuffle.
+    piece_rows : int
+        Rows of a part, where chunks are read in pieces; 0 means that parts are chunks.
+    anew : bool
+        Whether batches hold other rows in every epoch.
+    """
+
+    n_rows: int
+    chunk_rows: int
+    batch_size: int
+    seed: int = 0
+    window_rows: int = 1 << 16
+    piece_rows: int = 0
+    anew: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.n_rows, self.chunk_rows, self.batch_size, self.window_rows) < 1 or self.seed < 0:
+            raise SpecError(
+                "batches need at least one row, chunks, batches and windows of at least one row and a seed of 0 or "
+                f"more; got {self}"
+            )
+        if not 0 <= self.piece_rows <= self.chunk_rows:
+            raise SpecError(f"pieces of {self.piece_rows} rows were asked; expected 1 to {self.chunk_rows}, or 0")
+
+    @classmethod
+    def for_rows(
+        cls,
+        rows: Rows,
+        batch_size: int,
+        seed: int = 0,
+        window_bytes: int = DEFAULT_WINDOW_BYTES,
+        *,
+        anew: bool = False,
+    ) -> "BatchPlan":
+        """Return the plan for `rows` whose windows hold about `window_bytes` of float32 features.
+
+        Windows of fewer than 128 chunks are made of pieces of chunks, where `rows` can be read so at hardly more cost.
+        """
+        window_rows = max(1, window_bytes // rows.row_bytes)
+        plan = cls(rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows, anew=anew)
+        held = max(batch_size, window_rows)
+        piece = max(held // STRETCHES, min(held // LEAST_STRETCHES, _PIECE_BYTES // rows.row_bytes), 1)
+        if not rows.reads_pieces or plan.n_windows == 1 or piece >= rows.chunk_rows:
+            return plan
+        return replace(plan, piece_rows=_divided(rows.chunk_rows, piece))
+
+    @property
+    def part_rows(self) -> int:
+        """Rows of a part; the last one may have fewer."""
+        return self.piece_rows or self.chunk_rows
+
+    @property
+    def n_parts(self) -> int:
+        """Parts of all rows."""
+        return -(-self.n_rows // self.part_rows)
+
+    @property
+    def n_batches(self) -> int:
+        """Batches of an epoch."""
+        return int(self._first_batch[-1])
+
+    @property
+    def n_windows(self) -> int:
+        """Windows of an epoch."""
+        per_window = max(1, self.window_rows // self.part_rows, -(-self.batch_size // self.part_rows))
+        return -(-self.n_parts // per_window)
+
+    @property
+    def most_window_rows(self) -> int:
+        """Most rows of a window, counted in whole parts."""
+        return self.part_rows * -(-self.n_parts // self.n_windows)
+
+    @cached_property
+    def batch_sizes(self) -> IntArray:
+        """Rows of every batch (n_batches,)."""
+        sizes = [np.diff(self._cuts(window)) for window in range(self.n_windows)]
+        return np.concatenate(sizes)
+
+    def order(self, epoch: int) -> IntArray:
+        """Return the batch numbers of epoch `epoch`, from 0, in visiting order; those of a window are together."""
+        rank = np.argsort(_permutation(self.n_windows, self.seed, _WINDOWS, epoch))  # of each window
+        keys = generator(self.seed, _BATCHES, epoch).bit_generator.random_raw(self.n_batches)
+        return np.lexsort((keys, np.repeat(rank, np.diff(self._first_batch)))).astype(np.int64)
+
+    def window_of(self, batch: int) -> int:
+        """Return the window that batch number `batch` belongs to."""
+        self._check_batch(batch)
+        return int(np.searchsorted(self._first_batch, batch, side="right")) - 1
+
+    def batches_of(self, window: int) -> range:
+        """Return the numbers of the batches of a window."""
+        return range(int(self._first_batch[window]), int(self._first_batch[window + 1]))
+
+    def parts_of(self, window: int, epoch: int = 0) -> IntArray:
+        """Return the numbers of the parts of a window, ascending: one of every stretch of the order."""
+        return _dealt(self, *self._draw(epoch))[window, : self._counts[window]]
+
+    def positions(self, batch: int, epoch: int = 0) -> IntArray:
+        """Return the global row positions of batch number `batch`, int64, in the order of its rows."""
+        window = self.window_of(batch)
+        within = self.slice_in_window(batch)
+        return window_positions(self, window, epoch)[within]
+
+    def slice_in_window(self, batch: int) -> slice:
+        """Return where the rows of batch number `batch` lie among :func:`window_positions` of its window."""
+        window = self.window_of(batch)
+        cuts = self._cuts(window)
+        number = batch - int(self._first_batch[window])
+        return slice(int(cuts[number]), int(cuts[number + 1]))
+
+    @cached_property
+    def _counts(self) -> IntArray:
+        """Parts of each window (n_windows,): those that also get one of the last, incomplete stretch come first."""
+        whole, rest = divmod(self.n_parts, self.n_windows)
+        return whole + (np.arange(self.n_windows) < rest).astype(np.int64)
+
+    @cached_property
+    def _window_sizes(self) -> IntArray:
+        sizes = self._counts * self.part_rows
+        sizes[(self.n_parts - 1) % self.n_windows] -= self.n_parts * self.part_rows - self.n_rows
+        return sizes
+
+    @cached_property
+    def _first_batch(self) -> IntArray:
+        """Number of the first batch of each window, and the number of batches at the end (n_windows + 1,)."""
+        counts = -(-self._window_sizes // self.batch_size)
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def _draw(self, epoch: int) -> tuple[int, ...]:
+        """Return what the streams of the composition of batches depend on beside the seed."""
+        return (epoch,) if self.anew else ()
+
+    def _cuts(self, window: int) -> IntArray:
+        n_batches = len(self.batches_of(window))
+        size = int(self._window_sizes[window])
+        return np.arange(n_batches + 1, dtype=np.int64) * size // n_batches
+
+    def _check_batch(self, batch: int) -> None:
+        if not 0 <= batch < self.n_batches:
+            raise SpecError(f"batch {batch} was asked, but there are {self.n_batches} batches")
+
+
+def window_positions(plan: BatchPlan, window: int, epoch: int = 0) -> IntArray:
+    """Return the global positions of the rows of a window, batch after batch. Read-only."""
+    return _positions(plan, window, *plan._draw(epoch))
+
+
+@lru_cache(maxsize=4)
+def _positions(plan: BatchPlan, window: int, *draw: int) -> IntArray:
+    parts = _dealt(plan, *draw)[window, : plan._counts[window]]
+    rows = (parts[:, None] * plan.part_rows + np.arange(plan.part_rows)).ravel()  # (parts * part_rows,)
+    rows = rows[rows < plan.n_rows]
+    positions = rows[_permutation(len(rows), plan.seed, _ROWS, window, *draw)]
+    positions.setflags(write=False)
+    return positions
+
+
+@lru_cache(maxsize=4)
+def _dealt(plan: BatchPlan, *draw: int) -> IntArray:
+    """Return the numbers of the parts of each window (n_windows, stretches), one column a stretch.
+
+    The last part, which may be short, always goes to the same window: sizes do not depend on the draw.
+    """
+    n_windows, n_stretches = plan.n_windows, -(-plan.n_parts // plan.n_windows)
+    keys = generator(plan.seed, _PARTS, *draw).bit_generator.random_raw(n_windows * n_stretches)
+    keys = keys.reshape(n_stretches, n_windows)
+    last = plan.n_parts - (n_stretches - 1) * n_windows  # parts of the last stretch
+    found = np.argsort(keys, axis=1, kind="stable").T.astype(np.int64)
+    found[: last - 1, -1] = np.argsort(keys[-1, : last - 1], kind="stable")
+    found[last - 1 :, -1] = np.arange(last - 1, n_windows)
+    return found + n_windows * np.arange(n_stretches)
+
+
+def fair_chunk_rows(row_bytes: int) -> int:
+    """Return the rows of chunks for rows in memory: 4096, fewer where a window would hold less than 128 of them."""
+    return max(1, min(_MOST_CHUNK_ROWS, DEFAULT_WINDOW_BYTES // STRETCHES // row_bytes))
+
+
+def _divided(chunk_rows: int, most: int) -> int:
+    """Return the rows of the largest equal pieces of a chunk of at most `most` rows.
+
+    Chunks that have no divisor near that are cut into pieces that may straddle two of them.
+    """
+    fewest = -(-chunk_rows // most)
+    for count in range(fewest, 2 * fewest + 1):
+        if chunk_rows % count == 0:
+            return chunk_rows // count
+    return most
+
+
+def _permutation(n: int, seed: int, *stream: int) -> IntArray:
+    keys = generator(seed, *stream).bit_generator.random_raw(n)
+    return np.argsort(keys, kind="stable").astype(np.int64)

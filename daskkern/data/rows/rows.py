@@ -1,0 +1,193 @@
+"""Rows readable by position: what training reads, whether they lie in memory or in a store."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Flag, auto
+from itertools import pairwise
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.rows.csr import CsrRows, FeatureRows, gather_rows
+from daskkern.data.schema.schema import ClassLabel, Task
+from daskkern.errors import SpecError
+
+
+class Fields(Flag):
+    """Which parts of the rows are wanted; ``Fields.X | Fields.y``."""
+
+    X = auto()
+    y = auto()
+    weight = auto()
+
+
+ALL = Fields.X | Fields.y | Fields.weight
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Rows as read. A part is None when it was not wanted or the source has none. Not to be modified.
+
+    Attributes
+    ----------
+    X : (m, d) float32 or float64
+        Features, scaling already applied: a NumPy array, or a ``scipy.sparse.csr_array`` of sparse rows.
+    y : (m,) int64 or (m, t) float64
+        Class codes, or regression targets.
+    weight : (m,) float64
+        Weights of the rows.
+    """
+
+    X: FeatureRows | None
+    y: HostArray | None
+    weight: HostArray | None
+
+
+class Rows(ABC):
+    """Rows readable by position, from any number of threads at once.
+
+    Attributes
+    ----------
+    n_rows, n_features, n_targets : int
+        Sizes; `n_targets` is 1 for classification and 0 without targets.
+    chunk_rows : int
+        Rows decoded together: reads from one multiple of it to the next waste nothing.
+    task : "classification", "regression" or None
+        None when there are no targets.
+    classes : tuple or None
+        Class labels by code.
+    has_weight : bool
+        Whether rows have weights.
+    dtype : dtype
+        Of the blocks of ``X``: float32 or float64.
+    n_stored : int or None
+        Entries of all sparse rows, about; None for dense rows.
+    reads_pieces : bool
+        Whether :meth:`parts_at` reads a piece of a chunk at the cost of its own bytes. The kind of rows says so, not
+        where they lie: batches of a store in a zip file, which is read by whole chunks, are those of its folder.
+    """
+
+    n_rows: int
+    n_features: int
+    n_targets: int
+    chunk_rows: int
+    task: Task | None
+    classes: tuple[ClassLabel, ...] | None
+    has_weight: bool
+    dtype: np.dtype[np.floating]
+    n_stored: int | None = None
+    reads_pieces: bool = False
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether blocks of ``X`` are CSR rows."""
+        return self.n_stored is not None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the features of a row in float32, on the average; at least 1."""
+        return mean_row_bytes(self.n_rows, self.n_features, self.n_stored)
+
+    def read(self, start: int, stop: int, fields: Fields = ALL) -> RowBlock:
+        """Return the rows from `start` to `stop` (excluded). What is not in `fields` is not decoded."""
+        if not 0 <= start <= stop <= self.n_rows:
+            raise SpecError(f"rows {start} to {stop} were asked, but there are {self.n_rows} rows")
+        return RowBlock(
+            X=self._read_features(start, stop) if Fields.X in fields else None,
+            y=self._read_targets(start, stop) if Fields.y in fields and self.task is not None else None,
+            weight=self._read_weight(start, stop) if Fields.weight in fields and self.has_weight else None,
+        )
+
+    def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
+        """Yield places and the rows ``positions[places]``, for ascending `positions` (k,); each chunk is read once."""
+        cuts = np.flatnonzero(np.diff(positions // self.chunk_rows)) + 1  # where the next chunk begins
+        edges = [0, *cuts.tolist(), positions.size] if positions.size else [0]
+        for begin, end in pairwise(edges):
+            wanted = positions[begin:end]
+            start = int(wanted[0])
+            yield slice(begin, end), _rows_of(self.read(start, int(wanted[-1]) + 1, fields), wanted - start)
+
+    @abstractmethod
+    def _read_features(self, start: int, stop: int) -> FeatureRows: ...
+
+    @abstractmethod
+    def _read_targets(self, start: int, stop: int) -> HostArray: ...
+
+    @abstractmethod
+    def _read_weight(self, start: int, stop: int) -> HostArray: ...
+
+
+def mean_row_bytes(n_rows: int, n_features: int, n_stored: int | None) -> int:
+    """Return the bytes of a row of so many float32 features, or of its share of `n_stored` sparse entries."""
+    return 4 * n_features if n_stored is None else 8 * (n_stored // max(1, n_rows) + 1)
+
+
+def take(rows: Rows, positions: IntArray, fields: Fields = ALL) -> RowBlock:
+    """Return the rows at `positions` (k,), in that order; no chunk is read twice.
+
+    Positions may be unsorted and repeated. Of stores with uncompressed chunks, only the rows wanted and what lies close
+    to them is read. Memory: the result, and of one chunk, or 4 MiB if that is more, what is read and twice the rows.
+    """
+    positions = np.asarray(positions, dtype=np.int64)
+    if positions.ndim != 1 or (positions.size and not 0 <= positions.min() <= positions.max() < rows.n_rows):
+        raise SpecError(f"row positions from 0 to {rows.n_rows - 1} were expected")
+    gathering = Gathering(rows, len(positions), fields)
+    order = np.argsort(positions, kind="stable")
+    for places, part in rows.parts_at(positions[order], fields):
+        gathering.put(order[places], part)
+    return gathering.block()
+
+
+class Gathering:
+    """A block of `m` rows put together from parts, in any order. Holds the block; of sparse rows, twice at the end.
+
+    Parameters
+    ----------
+    rows : Rows
+        Where the parts come from.
+    m : int
+        Rows of the block; each of them must be put once.
+    fields : Fields
+        The parts of the rows to gather, as far as `rows` has them.
+    """
+
+    def __init__(self, rows: Rows, m: int, fields: Fields) -> None:
+        self._rows, self._wants_X = rows, Fields.X in fields
+        self._X = np.empty((m, rows.n_features), rows.dtype) if self._wants_X and not rows.is_sparse else None
+        self._y, self._weight = _targets_like(rows, m, fields), None
+        if Fields.weight in fields and rows.has_weight:
+            self._weight = np.empty(m, np.float64)
+        self._parts: list[CsrRows] = []
+        self._slots: list[IntArray] = []
+
+    def put(self, slots: IntArray, part: RowBlock, places: IntArray | slice = slice(None)) -> None:
+        """Make the rows of `part` at `places` the rows `slots` of the block, every field that both have."""
+        for into, values in ((self._X, part.X), (self._y, part.y), (self._weight, part.weight)):
+            if into is not None and values is not None:
+                into[slots] = values[places]
+        if self._wants_X and self._X is None:
+            assert part.X is not None
+            self._parts.append(part.X if isinstance(places, slice) and places == slice(None) else part.X[places])
+            self._slots.append(slots)
+
+    def block(self) -> RowBlock:
+        """Return the block, when every row was put."""
+        X: FeatureRows | None = self._X
+        if self._wants_X and X is None:
+            slots = np.concatenate([*self._slots, np.empty(0, np.int64)])
+            X = gather_rows(self._parts, np.argsort(slots), self._rows.n_features, self._rows.dtype)
+            self._parts.clear()
+        return RowBlock(X, self._y, self._weight)
+
+
+def _rows_of(block: RowBlock, places: IntArray) -> RowBlock:
+    """Return the rows at `places` of a block, copied."""
+    X, y, weight = block.X, block.y, block.weight
+    return RowBlock(*(None if part is None else part[places] for part in (X, y, weight)))
+
+
+def _targets_like(rows: Rows, m: int, fields: Fields) -> HostArray | None:
+    if Fields.y not in fields or rows.task is None:
+        return None
+    return np.empty(m, np.int64) if rows.task == "classification" else np.empty((m, rows.n_targets), np.float64)

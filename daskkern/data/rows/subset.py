@@ -1,0 +1,54 @@
+"""Rows without some of them: what remains for training when rows are held out for validation."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.rows.csr import FeatureRows
+from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
+
+
+class RowsWithout(Rows):
+    """All of `rows` but those at `excluded` (k,), sorted and distinct; the rest are numbered anew in order.
+
+    A read decodes the chunks it spans once, the excluded rows in them included.
+    """
+
+    def __init__(self, rows: Rows, excluded: IntArray) -> None:
+        self._rows, self._excluded = rows, excluded
+        self.n_rows = rows.n_rows - excluded.size
+        self.n_features, self.n_targets = rows.n_features, rows.n_targets
+        self.chunk_rows, self.task, self.classes = min(rows.chunk_rows, self.n_rows), rows.task, rows.classes
+        self.has_weight, self.dtype, self.reads_pieces = rows.has_weight, rows.dtype, rows.reads_pieces
+        if rows.n_stored is not None:
+            self.n_stored = rows.n_stored * self.n_rows // rows.n_rows
+
+    def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
+        """Yield places and the rows there, as the whole rows read them."""
+        return self._rows.parts_at(original_numbers(positions, self._excluded), fields)
+
+    def _read_features(self, start: int, stop: int) -> FeatureRows:
+        block, keep = self._span(start, stop, Fields.X)
+        return block.X[keep]
+
+    def _read_targets(self, start: int, stop: int) -> HostArray:
+        block, keep = self._span(start, stop, Fields.y)
+        return block.y[keep]
+
+    def _read_weight(self, start: int, stop: int) -> HostArray:
+        block, keep = self._span(start, stop, Fields.weight)
+        return block.weight[keep]
+
+    def _span(self, start: int, stop: int, fields: Fields) -> tuple[Any, IntArray]:
+        numbers = original_numbers(np.arange(start, stop), self._excluded)
+        first, end = (int(numbers[0]), int(numbers[-1]) + 1) if stop > start else (0, 0)
+        return self._rows.read(first, end, fields), numbers - first
+
+
+def original_numbers(positions: IntArray, excluded: IntArray) -> IntArray:
+    """Return the numbers that rows at `positions` had before the rows `excluded` (sorted, distinct) were left out."""
+    # Before excluded row number i, counting from 0, there are excluded[i] - i rows that remain.
+    remaining_before = excluded - np.arange(excluded.size)
+    return positions + np.searchsorted(remaining_before, positions, side="right")

@@ -1,0 +1,68 @@
+"""Passes over all rows in the order in which they are stored, a batch at a time, each batch dealt to the ranks."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from daskkern.arrays import IntArray
+from daskkern.data.rows.batch_plan import DEFAULT_WINDOW_BYTES
+from daskkern.data.rows.rows import Rows
+from daskkern.errors import SpecError
+
+PIECES = 12
+"""Pieces of a batch: the same for 1, 2, 3, 4, 6 and 12 ranks."""
+_MOST_ELEMENTS = 1 << 27  # kernel values of a batch on all ranks
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """Which rows make up which batch. Nothing is shuffled: sums over all rows do not ask for it.
+
+    Attributes
+    ----------
+    n_rows, chunk_rows : int
+        Of the rows to be read.
+    batch_size : int
+        Most rows of a batch, over all ranks.
+    """
+
+    n_rows: int
+    chunk_rows: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        if min(self.n_rows, self.chunk_rows, self.batch_size) < 1:
+            raise SpecError(f"batches need at least one row, and chunks too; got {self}")
+
+    @classmethod
+    def for_rows(cls, rows: Rows, batch_size: int | str, n_columns: int) -> "SweepPlan":
+        """Return the plan for `rows`; "auto" batches are whole chunks of about 64 MB, and 2^27 kernel values."""
+        if not isinstance(batch_size, str):
+            return cls(rows.n_rows, rows.chunk_rows, min(int(batch_size), rows.n_rows))
+        most = min(DEFAULT_WINDOW_BYTES // rows.row_bytes, _MOST_ELEMENTS // max(1, n_columns))
+        size = max(1, most // rows.chunk_rows) * rows.chunk_rows
+        return cls(rows.n_rows, rows.chunk_rows, min(size, rows.n_rows))
+
+    @property
+    def n_batches(self) -> int:
+        """Batches of a pass."""
+        return -(-self.n_rows // self.batch_size)
+
+    @cached_property
+    def batch_sizes(self) -> IntArray:
+        """Rows of every batch (n_batches,)."""
+        return np.array([self.n_rows * (k + 1) // self.n_batches - self._start(k) for k in range(self.n_batches)])
+
+    def pieces(self, batch: int, rank: int, size: int) -> list[slice]:
+        """Return a rank's pieces of batch number `batch` among `size` ranks: consecutive row numbers."""
+        if not 0 <= batch < self.n_batches:
+            raise SpecError(f"batch {batch} was asked, but there are {self.n_batches} batches")
+        start, length = self._start(batch), int(self.batch_sizes[batch])
+        count = -(-PIECES // size) * size
+        edges = [start + length * k // count for k in range(count + 1)]
+        own = range(count * rank // size, count * (rank + 1) // size)
+        return [slice(edges[k], edges[k + 1]) for k in own if edges[k + 1] > edges[k]]
+
+    def _start(self, batch: int) -> int:
+        return self.n_rows * batch // self.n_batches

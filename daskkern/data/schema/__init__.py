@@ -1,0 +1,1 @@
+"""What a store holds: attributes, columns, encodings and scalings."""

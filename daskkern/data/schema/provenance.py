@@ -1,0 +1,27 @@
+"""What a store records about its making, for people to read."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import zarr
+
+from daskkern import __version__
+from daskkern.data.remote.stores import public
+
+Provenance: TypeAlias = Mapping[str, str | int | float | bool | list[str] | None]
+
+
+def made_now(command: str, sources: Iterable[object]) -> Provenance:
+    """Return the record of a store that this process makes now, by a command from sources, without secrets of URLs."""
+    return {
+        "by": f"daskkern {__version__} {command}",
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "from": [public(str(source)) for source in sources],
+    }
+
+
+def recorded(group: zarr.Group) -> Mapping[str, Any]:
+    """Return what a store records; empty when it records nothing."""
+    found = group.attrs.asdict().get("provenance")
+    return found if isinstance(found, dict) else {}

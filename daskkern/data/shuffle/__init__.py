@@ -1,0 +1,1 @@
+"""Shuffling of stores on disk."""

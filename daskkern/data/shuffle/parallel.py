@@ -1,0 +1,219 @@
+"""Shuffling a store with the workers of a Dask cluster, all of which see the folders of both stores.
+
+Pass one: each task appends a range of rows to buckets of its own. Pass two: each task writes a range of output
+chunks; it sorts the buckets that these rows come from, one at a time. Keys depend on the row numbers alone, so the
+store is the one that :func:`daskkern.data.shuffle.shuffle.shuffle_store` writes, whatever the number of workers.
+"""
+
+import os
+import shutil
+import zlib
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import zarr
+from distributed import Client
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.remote.stores import is_url
+from daskkern.data.schema.provenance import recorded
+from daskkern.data.schema.schema import FORMAT, STATISTICS, StoreInfo
+from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets, RowFormat, load_bucket
+from daskkern.data.shuffle.cancellable_tasks import check_wanted, run_tasks
+from daskkern.data.shuffle.shuffle import check_budget
+from daskkern.data.storage.checksums import Checksum
+from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
+from daskkern.data.storage.records import write_records
+from daskkern.data.storage.store import Store, open_store
+from daskkern.data.transactions.atomic import check_destination
+from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
+from daskkern.errors import SpecError
+
+_TASKS_PER_WORKER = 2
+
+
+@dataclass(frozen=True)
+class _Shuffle:
+    """What every task knows: where the rows come from and go to, the seed, and the memory of one task."""
+
+    source: str
+    work: Path
+    seed: int
+    memory: int
+
+    @property
+    def target(self) -> Path:
+        return self.work / "store"
+
+    def folder(self, part: int) -> Path:
+        return self.work / f"buckets-{part}"
+
+
+@dataclass(frozen=True)
+class _Scattered:
+    """The buckets of one task of pass one: their folder, the rows in each, and the format of the rows."""
+
+    folder: Path
+    sizes: IntArray
+    form: RowFormat
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The task of one worker: its rows of the source in pass one, of the output in pass two."""
+
+    job: _Shuffle
+    number: int
+    limits: tuple[int, int]
+    scattered: tuple[_Scattered, ...] = ()
+    """What pass one left."""
+
+
+def shuffle_store_on(
+    client: Client,
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    memory: int = DEFAULT_MEMORY,
+    overwrite: bool = False,
+) -> Store:
+    """Write the dense rows of a store in a random order to a new one, with all workers of a cluster.
+
+    Parameters
+    ----------
+    client : Client
+        Of workers that reach both paths.
+    source, out, seed, overwrite
+        As for :func:`daskkern.data.shuffle.shuffle.shuffle_store`.
+    memory : int
+        Bytes that one task may hold.
+
+    Raises
+    ------
+    SpecError
+        For sparse rows, whose chunks hold no whole rows: shuffle them in one process.
+    StoreError, MemoryBudgetError
+        As for one process. The disk needs room for the rows twice.
+    """
+    location = os.path.abspath(source) if not is_url(source) else os.fspath(source)
+    store = open_store(location)
+    rows, n = StoredRows(store), store.info.n_rows
+    if store.info.is_sparse:
+        raise SpecError(f"the rows of {location} are sparse, which workers do not shuffle; use shuffle_store")
+    check_destination(os.fspath(out), kind=FORMAT, overwrite=overwrite)
+    check_budget(rows, memory)
+    with work_folder(out) as work:
+        check_room(work, 2 * n * (rows.row_bytes + 8), "the shuffle")
+        job = _Shuffle(location, work, seed, memory)
+        group = _make_arrays(store, job.target)
+        ranges = _chunk_ranges(store.info, _TASKS_PER_WORKER * max(1, len(client.nthreads())))
+        parts = [_Part(job, number, limits) for number, limits in enumerate(ranges)]
+        scattered = tuple(run_tasks(client, _scatter, parts, work))
+        parts = [replace(part, scattered=scattered) for part in parts]
+        _complete(store, group, run_tasks(client, _gather, parts, work), seed)
+        put_in_place(job.target, out, overwrite=overwrite)
+    return open_store(out)
+
+
+def _chunk_ranges(info: StoreInfo, n_tasks: int) -> list[tuple[int, int]]:
+    """Return about `n_tasks` ranges of rows that begin where chunks do."""
+    n_chunks = -(-info.n_rows // info.chunk_rows)
+    cuts = np.unique(np.linspace(0, n_chunks, min(n_tasks, n_chunks) + 1).round().astype(int)) * info.chunk_rows
+    return [(int(a), min(int(b), info.n_rows)) for a, b in pairwise(cuts)]
+
+
+def _scatter(part: _Part) -> _Scattered:
+    """Pass one: append a range of rows to new buckets."""
+    job, limits, folder = part.job, part.limits, part.job.folder(part.number)
+    check_wanted(job.work)
+    shutil.rmtree(folder, ignore_errors=True)  # of a worker that was lost
+    rows = StoredRows(open_store(job.source))
+    n_bytes = rows.info.n_rows * rows.row_bytes
+    buckets = Buckets(folder, n_bytes, job.seed, job.memory, first_row=limits[0])
+    step = rows.info.chunk_rows * max(1, buckets.load_bytes // (rows.info.chunk_rows * rows.row_bytes))
+    for start in range(*limits, step):
+        check_wanted(job.work)
+        buckets.append(rows.read(start, min(start + step, limits[1])))
+    return _Scattered(folder, buckets.sizes(), RowFormat.of(rows.read(0, 1)))
+
+
+def _gather(part: _Part) -> dict[str, list[HostArray]]:
+    """Pass two: write the chunks of a range of rows in the order of the keys; return the CRC-32 of each chunk."""
+    job, limits, scattered = part.job, part.limits, part.scattered
+    check_wanted(job.work)
+    group = zarr.open_group(job.target, mode="r+", zarr_format=3)
+    ends = np.cumsum(sum(part.sizes for part in scattered))
+    info = open_store(job.source).info
+    sums: dict[str, list[HostArray]] = {}
+    pending: list[StoredBlock] = []
+    start, missing = limits[0], min(info.chunk_rows, limits[1] - limits[0])
+    for number in range(int(np.searchsorted(ends, limits[0], side="right")), len(ends)):
+        first = int(ends[number - 1]) if number else 0
+        if first >= limits[1]:
+            break
+        rows, order = _sorted_bucket(scattered, number)
+        at, stop = max(limits[0] - first, 0), min(limits[1] - first, len(order))
+        while at < stop:
+            step = min(missing, stop - at)
+            check_wanted(job.work)
+            pending.append(rows.take(order[at : at + step]))
+            at, missing = at + step, missing - step
+            if missing == 0:
+                start = _write_chunk(group, start, pending, sums)
+                pending, missing = [], min(info.chunk_rows, limits[1] - start)
+        del rows
+    return sums
+
+
+def _sorted_bucket(scattered: tuple[_Scattered, ...], number: int) -> tuple[StoredBlock, IntArray]:
+    """Return the rows of a bucket of all parts, and the order of their keys."""
+    loaded = [load_bucket(part.folder, number, part.form) for part in scattered if part.sizes[number]]
+    keys = np.concatenate([keys for keys, _ in loaded])
+    return _join([rows for _, rows in loaded]), np.argsort(keys, kind="stable")
+
+
+def _write_chunk(group: zarr.Group, start: int, blocks: list[StoredBlock], sums: dict[str, list[HostArray]]) -> int:
+    rows = _join(blocks)
+    stop = start + rows.n_rows
+    for name, values in (("X", rows.X), ("y", rows.y), ("weight", rows.weight)):
+        if values is not None:
+            array = group[name]
+            assert isinstance(array, zarr.Array)
+            array.with_config({"write_empty_chunks": True})[start:stop] = values
+            sums.setdefault(name, []).append(np.array([zlib.crc32(np.ascontiguousarray(values).data), values.nbytes]))
+    return stop
+
+
+def _join(blocks: list[StoredBlock]) -> StoredBlock:
+    if len(blocks) == 1:
+        return blocks[0]
+    y = [block.y for block in blocks if block.y is not None]
+    weight = [block.weight for block in blocks if block.weight is not None]
+    X = np.concatenate([block.X for block in blocks])
+    return StoredBlock(X, np.concatenate(y) if y else None, np.concatenate(weight) if weight else None)
+
+
+def _make_arrays(store: Store, path: Path) -> zarr.Group:
+    group = zarr.open_group(store=path, mode="w-", zarr_format=3, attributes={"format": FORMAT, "complete": False})
+    for name in store.array_names():
+        like = store.array(name)
+        group.create_array(name, shape=like.shape, chunks=like.chunks, dtype=like.dtype, compressors=None, fill_value=0)
+    if STATISTICS in store.group:
+        group.create_array(STATISTICS, data=store.info.statistics.table(), compressors=None)
+    return group
+
+
+def _complete(store: Store, group: zarr.Group, written: list[dict[str, list[HostArray]]], seed: int) -> None:
+    """Record what is the same in any order, and the checksums of the chunks."""
+    sums = {name: Checksum() for name in store.array_names()}
+    for part in written:
+        for name, chunks in part.items():
+            for crc, size in chunks:
+                sums[name].add_sum(int(crc), int(size))
+    info = replace(store.info, checksums={name: total.whole for name, total in sums.items()})
+    provenance = {**recorded(store.group), "shuffled with seed": seed}
+    attributes = {**info.to_attributes(), "provenance": provenance}
+    group.update_attributes({**attributes, "records": write_records(group, sums, attributes), "complete": True})

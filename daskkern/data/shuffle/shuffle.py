@@ -1,0 +1,124 @@
+"""Shuffling a store on disk: a new store with the same rows in a uniformly random order."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from daskkern.data.remote.stores import is_url
+from daskkern.data.schema.provenance import Provenance, recorded
+from daskkern.data.schema.schema import FORMAT
+from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets
+from daskkern.data.storage.raw_rows import StoredRows
+from daskkern.data.storage.store import Store, StoreSource, open_store
+from daskkern.data.storage.writer import StoreWriter
+from daskkern.data.transactions.atomic import check_destination
+from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
+from daskkern.errors import MemoryBudgetError
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+_LEAST_CHUNKS = 4  # read, sorted, gathered for writing, and on the way through Zarr
+
+
+def shuffle_store(
+    source: StoreSource,
+    out: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    memory: int = DEFAULT_MEMORY,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Store:
+    """Write the rows of a store in a random order to a new one, in bounded memory.
+
+    Every order is equally likely. It depends on the seed and the number of rows alone. Beside the new store, the
+    rows take their size once more in temporary files in the folder of `out`, or for a URL in ``TMPDIR``.
+
+    Parameters
+    ----------
+    source : str, path or zarr.Group
+        As :func:`daskkern.data.storage.store.open_store` takes it; not modified.
+    out : path or URL
+        The store to write. With `overwrite` it may be the source itself.
+    seed : int
+        Of the order, 0 or more.
+    memory : int
+        Bytes to hold at most.
+    overwrite : bool
+        Replace an existing store.
+    progress : callable, optional
+        Called with the rows moved and those to move: each row twice.
+
+    Raises
+    ------
+    StoreError
+        When the source cannot be read, `out` is taken, or the disk has no room.
+    MemoryBudgetError
+        When `memory` does not hold a few chunks.
+    """
+    store = open_store(source)
+    out = os.fspath(out)
+    check_destination(out, kind=FORMAT, overwrite=overwrite)
+    rows = StoredRows(store)
+    n, total = store.info.n_rows, 2 * store.info.n_rows
+    with work_folder(out) as work:
+        buckets = buckets_for(rows, work / "buckets", seed, memory)
+        for start, block in rows.blocks(buckets.load_bytes):
+            buckets.append(block)
+            _tell(progress, start + block.n_rows, total)
+        place = out if is_url(out) else work / "store"
+        with _writer_like(rows, place, recorded(store.group), seed, overwrite) as writer:
+            done = n
+            for block in buckets.blocks():
+                writer.append(block.X, block.y, block.weight)
+                done += block.n_rows
+                _tell(progress, done, total)
+        if place is not out:
+            put_in_place(work / "store", out, overwrite=overwrite)
+    return open_store(out)
+
+
+def buckets_for(rows: StoredRows, folder: Path, seed: int, memory: int) -> Buckets:
+    """Return empty buckets in the new `folder` for these rows, when memory and disk allow the shuffle."""
+    check_budget(rows, memory)
+    check_room(folder.parent, rows.info.n_rows * (rows.row_bytes + 8), "the shuffle")
+    return Buckets(folder, rows.info.n_rows * rows.row_bytes, seed, memory)
+
+
+def check_budget(rows: StoredRows, memory: int) -> None:
+    """Raise MemoryBudgetError unless `memory` holds the chunks that a shuffle of these rows works on."""
+    chunk = rows.info.chunk_rows * rows.row_bytes
+    if memory < _LEAST_CHUNKS * chunk:
+        raise MemoryBudgetError(
+            f"a shuffle in {memory / 1e6:.3g} MB of memory was asked, but a chunk of rows has {chunk / 1e6:.3g} MB and "
+            f"{_LEAST_CHUNKS} of them are needed; give more memory, or ingest with fewer --chunk-rows"
+        )
+
+
+def _writer_like(rows: StoredRows, path: str | Path, provenance: Provenance, seed: int, overwrite: bool) -> StoreWriter:
+    """Return the writer of a store that differs from that of `rows` in the order of the rows only."""
+    info = rows.info
+    writer = StoreWriter(
+        path,
+        n_features=info.n_features,
+        dtype=rows.dtype,
+        task=info.task,
+        n_targets=max(1, info.n_targets),
+        classes=info.classes,
+        has_weight=info.has_weight,
+        feature_names=info.feature_names,
+        target_names=info.target_names,
+        chunk_rows=info.chunk_rows,
+        sparse=info.is_sparse,
+        encoding=info.encoding,
+        overwrite=overwrite,
+    )
+    writer.set_scaling(info.scaling)
+    writer.set_provenance({**provenance, "shuffled with seed": seed})
+    return writer
+
+
+def _tell(progress: Progress | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(done, total)

@@ -1,0 +1,157 @@
+"""Whether a store is whole: every chunk is read and compared with what was recorded when it was written."""
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+from zarr.storage import StorePath
+
+from daskkern.arrays import HostArray
+from daskkern.data.storage.check_contents import Finding, contradictions
+from daskkern.data.storage.checksums import combine
+from daskkern.data.storage.records import RECORDS, Records, attribute_sum, metadata_sum, read_records, records_sum
+from daskkern.data.storage.store import Store, StoreSource, ZarrArray, open_store
+from daskkern.errors import StoreError
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What :func:`check_store` read and found."""
+
+    path: str
+    n_chunks: int
+    n_bytes: int
+    seconds: float
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+
+def check_store(source: StoreSource, *, progress: Progress | None = None) -> CheckReport:
+    """Read everything in a store and report all that is wrong.
+
+    Attributes and the metadata of arrays are compared with the checksums of when they were written. Every chunk must
+    be there, decode, and have its checksum. When all bytes are sound, so must be what they say: finite features,
+    known class codes, weights of 0 or more, CSR rows, the recorded class counts and statistics.
+
+    Parameters
+    ----------
+    source : str, path or zarr.Group
+        As :func:`daskkern.data.storage.store.open_store` takes it.
+    progress : callable, optional
+        Called with the chunks read and those there are.
+
+    Raises
+    ------
+    StoreError
+        When it is no store, or so damaged that it cannot be opened.
+
+    Notes
+    -----
+    Holds one chunk, and one checksum of 4 bytes for each.
+    """
+    begun = time.perf_counter()
+    store = open_store(source, chunks_present=False)
+    records = read_records(store.group)
+    findings = list(_changed_keys(store, records))
+    total = sum(store.array(name).nchunks for name in store.array_names())
+    n_chunks = n_bytes = 0
+    for name in store.array_names():
+        reader = _ArrayCheck(store, name, records)
+        for size in reader.run():
+            n_chunks, n_bytes = n_chunks + 1, n_bytes + size
+            if progress is not None:
+                progress(n_chunks, total)
+        findings += reader.findings
+    if not findings:
+        findings += contradictions(store)
+    return CheckReport(store.path, n_chunks, n_bytes, time.perf_counter() - begun, tuple(findings))
+
+
+def _changed_keys(store: Store, records: Records | None) -> Iterator[Finding]:
+    attributes = store.group.attrs.asdict()
+    if records is None:
+        if "records" in attributes:
+            yield Finding(RECORDS, f"the checksums of the chunks ({RECORDS!r}) are missing; copy the store again")
+        return
+    if attributes.get("records") != records_sum(store.group, store.array_names()):
+        yield Finding(RECORDS, f"the recorded checksums ({RECORDS!r}) were changed; copy the store again")
+    for key, expected in records.attributes.items():
+        if key not in attributes or attribute_sum(attributes[key]) != expected:
+            yield Finding(key, f"attribute {key!r} was changed after it was written; copy the store again")
+    for name, expected in records.metadata.items():
+        if metadata_sum(store.group, name) != expected:
+            key = f"{name}/zarr.json"
+            yield Finding(key, f"the metadata {key} were changed after they were written; copy the store again")
+    for name in set(store.array_names()) - set(records.chunks):
+        yield Finding(f"{RECORDS}/{name}", f"the checksums {RECORDS}/{name} are missing; copy the store again")
+
+
+class _ArrayCheck:
+    """Reads one array chunk by chunk and keeps what is wrong in `findings`."""
+
+    def __init__(self, store: Store, name: str, records: Records | None) -> None:
+        self.findings: list[Finding] = []
+        self._array: ZarrArray = store.array(name)
+        self._name = name
+        self._sums = None if records is None else records.chunks.get(name)
+        self._whole = store.info.checksums.get(name)
+
+    def run(self) -> Iterator[int]:
+        """Yield the bytes of each chunk that was read."""
+        total, rows = 0, self._array.chunks[0]
+        for number in range(-(-self._array.shape[0] // rows)):
+            key = self._key(number)
+            values = self._read(key, number * rows, rows)
+            if values is None:
+                continue
+            crc = zlib.crc32(values.data)
+            total = combine(total, crc, values.nbytes)
+            if self._sums is not None and (number >= len(self._sums) or crc != int(self._sums[number])):
+                self._find(key, "was changed after it was written: its checksum differs")
+            yield values.nbytes
+        if not self.findings and total != self._whole:
+            self._find(self._name, "is not what was written: its checksum differs")
+
+    def _read(self, key: str, start: int, rows: int) -> HostArray | None:
+        try:
+            place = self._array.store_path / key.removeprefix(f"{self._name}/")
+            if not sync(place.exists()):
+                self._find(key, "is missing")
+                return None
+            values = np.ascontiguousarray(self._array[start : start + rows])
+            if len(values) < rows and not self._is_padded(place, values.nbytes):
+                self._find(key, "was changed after it was written: the filling behind its last row is not 0")
+                return None
+            return values
+        except StoreError:  # the place cannot be reached, which says nothing of the chunk
+            raise
+        except Exception as error:  # codecs and stores have types for each
+            self._find(key, f"cannot be read ({type(error).__name__}: {' '.join(str(error).split())})")
+            return None
+
+    def _is_padded(self, place: StorePath, used: int) -> bool:
+        """Whether the last chunk, when it is stored as it is, ends in zeros."""
+        metadata: Any = self._array.metadata
+        if len(metadata.codecs) > 1:
+            return True
+        stored = sync(place.get(default_buffer_prototype()))
+        return stored is not None and not any(stored.to_bytes()[used:])
+
+    def _key(self, number: int) -> str:
+        metadata: Any = self._array.metadata
+        return f"{self._name}/{metadata.encode_chunk_key((number, *[0] * (self._array.ndim - 1)))}"
+
+    def _find(self, key: str, what: str) -> None:
+        kind = "array" if key == self._name else "chunk"
+        self.findings.append(Finding(key, f"{kind} {key} {what}; copy the store again or ingest the data again"))

@@ -1,0 +1,97 @@
+"""Whether the rows of a store are what its attributes say."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.data.schema.column_statistics import ColumnStatistics, Moments
+from daskkern.data.storage.raw_rows import StoredBlock, StoredRows
+from daskkern.data.storage.store import Store, read_array
+from daskkern.errors import DataError
+
+_BLOCK_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: the array, chunk or attribute it is in, and a sentence about it."""
+
+    key: str
+    sentence: str
+
+
+def contradictions(store: Store) -> list[Finding]:
+    """Return what the rows say against the attributes, or the first unusable value."""
+    rows, contents = StoredRows(store), _Contents(store)
+    if store.info.is_sparse:
+        pointers, n_stored = store.array("X/indptr"), store.array("X/data").shape[0]
+        n = store.info.n_rows
+        first, last = int(read_array(pointers, 0, 1)[0]), int(read_array(pointers, n, n + 1)[0])
+        if (first, last) != (0, n_stored):
+            return [
+                Finding("X/indptr", f"array X/indptr leads from {first} to {last}, but there are {n_stored} entries")
+            ]
+    try:
+        for start, block in rows.blocks(_BLOCK_BYTES):
+            finding = contents.observe(block, f"rows {start} to {start + block.n_rows}")
+            if finding is not None:
+                return [finding]
+    except DataError as error:
+        return [Finding("X", str(error))]
+    return list(contents.compare())
+
+
+class _Contents:
+    """Takes the class counts and statistics of rows anew."""
+
+    def __init__(self, store: Store) -> None:
+        self._info = store.info
+        self._counts = np.zeros(len(self._info.classes or ()), np.int64)
+        self._features = Moments(self._info.n_features)
+        self._targets = Moments(self._info.n_targets) if self._info.task == "regression" else None
+
+    def observe(self, block: StoredBlock, where: str) -> Finding | None:
+        """Add rows; return a finding about the first of their parts that cannot be used."""
+        if not self._features.update(block.X):
+            return Finding("X", f"array X holds a value that is not finite in {where}; ingest the data again")
+        if block.weight is not None and not (np.isfinite(block.weight) & (block.weight >= 0)).all():
+            return Finding("weight", f"array weight holds an unusable weight in {where}; ingest the data again")
+        return None if block.y is None else self._observe_targets(block.y, where)
+
+    def _observe_targets(self, y: HostArray, where: str) -> Finding | None:
+        if self._targets is not None:
+            if self._targets.update(y):
+                return None
+            return Finding("y", f"array y holds a value that is not finite in {where}; ingest the data again")
+        if not 0 <= y.min() <= y.max() < len(self._counts):
+            return Finding("y", f"array y holds codes beyond the {len(self._counts)} classes in {where}; ingest again")
+        self._counts += np.bincount(y, minlength=len(self._counts))
+        return None
+
+    def compare(self) -> Iterator[Finding]:
+        """Yield the attributes that do not agree with the rows."""
+        info = self._info
+        if info.class_counts is not None and tuple(self._counts.tolist()) != info.class_counts:
+            yield _differs("class_counts", "y")
+        if not _agree(info.statistics, self._features.result()):
+            yield _differs("statistics", "X")
+        recorded = info.target_statistics
+        if self._targets is not None and recorded is not None and not _agree(recorded, self._targets.result()):
+            yield _differs("target_statistics", "y")
+
+
+def _differs(attribute: str, array: str) -> Finding:
+    return Finding(attribute, f"attribute {attribute!r} does not agree with array {array}; ingest the data again")
+
+
+def _agree(recorded: ColumnStatistics, found: ColumnStatistics) -> bool:
+    """Whether statistics are the same but for the rounding of sums in another order."""
+    size = np.maximum(np.abs(found.min), np.abs(found.max))
+    return (
+        np.array_equal(recorded.min, found.min)
+        and np.array_equal(recorded.max, found.max)
+        and bool((np.abs(np.subtract(recorded.mean, found.mean)) <= 1e-6 * size).all())
+        and bool((np.abs(np.subtract(recorded.std, found.std)) <= 1e-6 * size).all())
+    )

@@ -1,0 +1,68 @@
+"""What the rows that a writer takes must look like, and the buffers that one chunk of them fills."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.data.rows.csr import FeatureRows, is_sparse
+from daskkern.data.schema.layout import stored_dtype
+from daskkern.data.schema.schema import Task
+from daskkern.errors import DataError
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """Rows of `n_features` features, stored as `dtype`; `n_targets` is 0 without a task."""
+
+    n_features: int
+    dtype: np.dtype[np.generic]
+    task: Task | None
+    n_targets: int
+    has_weight: bool
+    sparse: bool
+
+    def buffers(self, rows: int) -> dict[str, HostArray]:
+        """Return room for a chunk of rows: ``X`` unless rows are sparse, ``y`` and ``weight`` where there are any."""
+        buffers: dict[str, HostArray] = {}
+        if not self.sparse:
+            buffers["X"] = np.empty((rows, self.n_features), self.dtype)
+        if self.task == "classification":
+            buffers["y"] = np.empty(rows, np.int64)
+        elif self.task == "regression":
+            buffers["y"] = np.empty((rows, self.n_targets), np.float64)
+        if self.has_weight:
+            buffers["weight"] = np.empty(rows, np.float64)
+        return buffers
+
+    def check_format(self, X: FeatureRows) -> None:
+        """Raise DataError unless rows are sparse, or dense, as the store is."""
+        if is_sparse(X) != self.sparse:
+            raise DataError(
+                f"{'sparse' if is_sparse(X) else 'dense'} rows were appended to a store of "
+                f"{'sparse' if self.sparse else 'dense'} rows; convert them first"
+            )
+
+    def check(self, X: FeatureRows, y: HostArray | None, weight: HostArray | None) -> dict[str, HostArray]:
+        """Return what was given by name, targets as they are stored. Raises DataError when a shape or dtype is off."""
+        wanted = {"X": True, "y": self.task is not None, "weight": self.has_weight}
+        blocks: dict[str, HostArray] = {}
+        for name, block in {"X": X, "y": y, "weight": weight}.items():
+            if (block is not None) != wanted[name]:
+                raise DataError(
+                    f"{name} was {'not ' if block is None else ''}given, unlike what the store was made for"
+                )
+            if block is not None:
+                blocks[name] = block
+        if self.task == "regression" and blocks["y"].ndim == 1:
+            blocks["y"] = blocks["y"][:, None]  # (m, 1)
+        widths = {"X": (self.n_features,), "y": (self.n_targets,) if self.task == "regression" else (), "weight": ()}
+        for name, block in blocks.items():
+            expected = (X.shape[0], *widths[name])
+            if block.shape != expected:
+                raise DataError(f"{name} has shape {block.shape}; {expected} was expected")
+        if self.task == "classification" and blocks["y"].dtype.kind not in "iu":
+            raise DataError(f"class codes were given as {blocks['y'].dtype}; whole numbers from 0 are expected")
+        if stored_dtype(X.dtype) != self.dtype and not np.can_cast(X.dtype, self.dtype):
+            raise DataError(f"rows of {X.dtype} were appended to a store of {self.dtype}")
+        return blocks

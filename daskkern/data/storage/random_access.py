@@ -1,0 +1,171 @@
+"""Rows far apart, read by byte ranges where chunks are stored as they lie in memory.
+
+Landmarks and other samples are few rows of every chunk: ten thousand rows of a store of 20 GB lie in all of its chunks.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.abc.store import RangeByteRequest
+from zarr.codecs import BytesCodec
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+from zarr.storage import ZipStore
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.remote.stores import for_each
+from daskkern.errors import StoreError
+
+GAP = 1 << 17
+"""Bytes: what lies closer is read together, since a request costs what reading some 100 kB does."""
+_PART = 1 << 22
+_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Rows from `first` to `last` (included) of one chunk, of which those at ``slots`` of the positions are wanted."""
+
+    first: int
+    last: int
+    slots: slice
+
+
+def has_plain_chunks(array: "zarr.Array[Any]") -> bool:
+    """Return whether rows are byte ranges of chunks: neither compressed nor sharded, and not cut along columns."""
+    codecs = _codecs(array)
+    return len(codecs) == 1 and isinstance(codecs[0], BytesCodec) and tuple(array.chunks[1:]) == tuple(array.shape[1:])
+
+
+def gives_ranges(array: "zarr.Array[Any]") -> bool:
+    """Return whether parts of chunks can be read from where an array lies, and cost less than all of it.
+
+    Simple web servers refuse to; from a zip file everything before a part is read, too. Asks for a byte of the
+    metadata. Raises StoreError when it cannot be read.
+    """
+    store, key = array.store_path.store, f"{array.store_path.path}/zarr.json".lstrip("/")
+    if isinstance(store, ZipStore) or "zip::" in str(getattr(store, "url", "")):
+        return False
+    try:
+        found = sync(store.get(key, default_buffer_prototype(), RangeByteRequest(0, 1)))
+    except Exception as error:  # each store has types of its own
+        if any("NotSupported" in type(reason).__name__ for reason in (error, error.__cause__)):
+            return False
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"{array.store_path} cannot be read ({type(error).__name__}: {error})") from error
+    return found is not None and len(found) == 1
+
+
+def parts_at(array: "zarr.Array[Any]", positions: IntArray) -> Iterator[tuple[slice, HostArray]]:
+    """Yield places and rows: the rows ``positions[places]`` of an array, not scaled, one part after the other.
+
+    Rows that lie close together are read together, each byte once, and up to 32 places at once.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        One that :func:`has_plain_chunks`.
+    positions : (k,) int64
+        Ascending; repeated ones are allowed.
+
+    Raises
+    ------
+    StoreError
+        Naming the chunk that is missing, too short or cannot be read.
+
+    Notes
+    -----
+    Memory: 4 MiB as read, or one chunk if that is more, and the wanted rows of it, twice.
+    """
+    row_bytes = array.dtype.itemsize * int(np.prod(array.shape[1:]))
+    part: list[_Range] = []
+    filled = 0
+    for span in _ranges(positions, array.chunks[0], row_bytes):
+        size = (span.last - span.first + 1) * row_bytes
+        if part and filled + size > _PART:
+            yield _read(array, positions, part)
+            part, filled = [], 0
+        part.append(span)
+        filled += size
+    if part:
+        yield _read(array, positions, part)
+
+
+def rows_at(array: "zarr.Array[Any]", positions: IntArray) -> HostArray:
+    """Return the rows at ascending positions (k,) as one array; see :func:`parts_at`."""
+    rows = np.empty((positions.size, *array.shape[1:]), array.dtype.newbyteorder("="))
+    for places, part in parts_at(array, positions):
+        rows[places] = part
+    return rows
+
+
+def _ranges(positions: IntArray, chunk_rows: int, row_bytes: int) -> Iterator[_Range]:
+    """Yield the ranges of rows to read: cut where chunks end, and where a gap is not worth reading."""
+    if not positions.size:
+        return
+    apart = (np.diff(positions) - 1) * row_bytes > GAP
+    cuts = np.flatnonzero(apart | (np.diff(positions // chunk_rows) > 0)) + 1
+    edges = [0, *cuts.tolist(), positions.size]
+    for begin, end in pairwise(edges):
+        yield _Range(int(positions[begin]), int(positions[end - 1]), slice(begin, end))
+
+
+def _read(array: "zarr.Array[Any]", positions: IntArray, part: list[_Range]) -> tuple[slice, HostArray]:
+    places = slice(part[0].slots.start, part[-1].slots.stop)
+    rows = np.empty((places.stop - places.start, *array.shape[1:]), array.dtype.newbyteorder("="))
+
+    async def one(span: _Range) -> None:
+        block = await _rows(array, span)
+        slots = slice(span.slots.start - places.start, span.slots.stop - places.start)
+        wanted = positions[span.slots]
+        is_whole = wanted.size == len(block) and bool((np.diff(wanted) == 1).all())
+        rows[slots] = block if is_whole else block[wanted - span.first]
+
+    sync(for_each(one, part, _AT_ONCE))
+    return places, rows
+
+
+async def _rows(array: "zarr.Array[Any]", span: _Range) -> HostArray:
+    """Return the rows of a range as they lie in their chunk."""
+    chunk_rows, shape = array.chunks[0], (span.last - span.first + 1, *array.shape[1:])
+    stored = array.dtype.newbyteorder(_byte_order(array))
+    number = span.first // chunk_rows
+    key = array.metadata.encode_chunk_key((number, *(0 for _ in shape[1:])))
+    path = f"{array.store_path.path}/{key}".lstrip("/")
+    size = stored.itemsize * int(np.prod(shape))
+    begin = (span.first - number * chunk_rows) * (size // shape[0])
+    try:
+        found = await array.store_path.store.get(
+            path, default_buffer_prototype(), RangeByteRequest(begin, begin + size)
+        )
+    except StoreError:
+        raise
+    except Exception as error:  # a lost disk or network: stores have types for each
+        raise _damaged(array, span, f"{type(error).__name__}: {error}") from error
+    if found is None or len(found) != size:
+        what = "is missing" if found is None else "is shorter than its metadata says"
+        raise _damaged(array, span, f"chunk {key} {what}")
+    return np.frombuffer(found.as_buffer_like(), stored).reshape(shape)
+
+
+def _codecs(array: "zarr.Array[Any]") -> tuple[Any, ...]:
+    return tuple(getattr(array.metadata, "codecs", ()))
+
+
+def _byte_order(array: "zarr.Array[Any]") -> Any:
+    endian = _codecs(array)[0].endian
+    if endian is None:
+        return "="
+    return {"little": "<", "big": ">"}[getattr(endian, "value", endian)]  # an enumeration before zarr 3.4
+
+
+def _damaged(array: "zarr.Array[Any]", span: _Range, reason: str) -> StoreError:
+    return StoreError(
+        f"rows {span.first} to {span.last + 1} of {array.store_path} cannot be read ({reason}); "
+        "copy the store again or ingest the data again"
+    )

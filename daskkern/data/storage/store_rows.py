@@ -1,0 +1,97 @@
+"""Rows of an open store."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.rows.array_rows import check_codes, float_dtype
+from daskkern.data.rows.csr import FeatureRows
+from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
+from daskkern.data.schema.column_statistics import Scaling
+from daskkern.data.storage.csr_store import CsrReader
+from daskkern.data.storage.random_access import gives_ranges, has_plain_chunks, parts_at, rows_at
+from daskkern.data.storage.store import Store, ZarrArray, read_array
+
+
+class StoreRows(Rows):
+    """Rows of an open store, with its recorded scaling applied.
+
+    Parameters
+    ----------
+    store : Store
+        From :func:`daskkern.data.storage.store.open_store`.
+    dtype : dtype
+        Of the blocks of ``X``: float32 or float64.
+    scaling : Scaling or None
+        To be applied in place of the recorded one.
+    """
+
+    def __init__(self, store: Store, dtype: npt.DTypeLike = np.float32, scaling: Scaling | None = None) -> None:
+        info = store.info
+        self.dtype = float_dtype(dtype)
+        self.n_rows, self.n_features, self.n_targets = info.n_rows, info.n_features, info.n_targets
+        self.chunk_rows = info.chunk_rows
+        self.task, self.classes, self.has_weight = info.task, info.classes, info.has_weight
+        self._scaling, self._path = info.scaling if scaling is None else scaling, store.path
+        self._ranges: bool | None = None  # asked once, when it is needed
+        self._csr = (
+            CsrReader(store.csr_parts(), info.n_features, f"X of the store {store.path}") if info.is_sparse else None
+        )
+        self.n_stored = None if self._csr is None else self._csr.n_stored
+        self.reads_pieces = self._csr is None
+        self._arrays = {
+            Fields.X: None if info.is_sparse else store.array("X"),
+            Fields.y: store.array("y") if info.task is not None else None,
+            Fields.weight: store.array("weight") if info.has_weight else None,
+        }
+
+    def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
+        """Yield places and the rows there; of uncompressed chunks, only what is wanted and what lies close is read."""
+        wanted = {field: array for field, array in self._arrays.items() if field in fields and array is not None}
+        sparse = self._csr is not None and Fields.X in fields
+        if sparse or not all(has_plain_chunks(array) for array in wanted.values()) or not self._gives_ranges(wanted):
+            yield from super().parts_at(positions, fields)
+        elif Fields.X not in wanted:
+            yield slice(0, positions.size), self._block({f: rows_at(array, positions) for f, array in wanted.items()})
+        else:
+            others = {field: array for field, array in wanted.items() if field is not Fields.X}
+            for places, X in parts_at(wanted[Fields.X], positions):
+                read: dict[Fields, HostArray] = {f: rows_at(array, positions[places]) for f, array in others.items()}
+                yield places, self._block({**read, Fields.X: X})
+
+    def _gives_ranges(self, arrays: Mapping[Fields, ZarrArray]) -> bool:
+        if self._ranges is None and arrays:
+            self._ranges = gives_ranges(next(iter(arrays.values())))
+        return bool(self._ranges)
+
+    def _block(self, stored: Mapping[Fields, HostArray]) -> RowBlock:
+        X, y = stored.get(Fields.X), stored.get(Fields.y)
+        return RowBlock(
+            None if X is None else self._scaling.apply(X, self.dtype, overwrite=True),
+            None if y is None else self._checked(y),
+            stored.get(Fields.weight),
+        )
+
+    def _read_features(self, start: int, stop: int) -> FeatureRows:
+        if self._csr is not None:
+            return self._scaling.apply(self._csr.read(start, stop), self.dtype)
+        X = read_array(self._stored(Fields.X), start, stop)
+        return self._scaling.apply(X, self.dtype, overwrite=bool(X.flags.owndata))
+
+    def _read_targets(self, start: int, stop: int) -> HostArray:
+        return self._checked(read_array(self._stored(Fields.y), start, stop))
+
+    def _checked(self, y: HostArray) -> HostArray:
+        if self.classes is not None:
+            check_codes(y, len(self.classes), f"y of the store {self._path}")
+        return y
+
+    def _read_weight(self, start: int, stop: int) -> HostArray:
+        return read_array(self._stored(Fields.weight), start, stop)
+
+    def _stored(self, field: Fields) -> ZarrArray:
+        array = self._arrays[field]
+        assert array is not None
+        return array

@@ -1,0 +1,1 @@
+"""Folders and groups that exist whole or not at all."""

@@ -1,0 +1,177 @@
+"""Zarr groups that exist whole or not at all.
+
+On disk a group is written under a hidden sibling name and renamed when it is complete. Whatever goes wrong before -
+an error, an interrupt - removes the sibling and leaves what was there before untouched. Behind a URL there is no
+rename: see :mod:`daskkern.data.remote.group` for how it is done there.
+"""
+
+import glob
+import hashlib
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import zarr
+
+from daskkern.data.remote.group import check_remote, remote_group
+from daskkern.data.remote.stores import is_url
+from daskkern.errors import StoreError
+
+OWNER = "owner.json"
+"""A file of folders whose writing may be taken up again."""
+
+
+@contextmanager
+def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Iterator[zarr.Group]:
+    """Yield an empty Zarr v3 group that appears at `path` when the block ends without an exception.
+
+    Parameters
+    ----------
+    path : str or Path
+        A folder of the local file system, whose parent is made when it is missing, or a URL.
+    kind : str
+        The format name kept in the group's attributes, for example ``"daskkern-store"``; ``complete`` is false
+        there until the end.
+    overwrite : bool
+        Replace an existing group of the same kind. Anything else at `path` is never touched.
+
+    Raises
+    ------
+    StoreError
+        When `path` is taken or cannot be written to. Before anything is written, and again before the rename.
+    """
+    if is_url(path):
+        with remote_group(str(path), kind=kind, overwrite=overwrite) as group:
+            yield group
+        return
+    target = local_folder(path)
+    check_destination(target, kind=kind, overwrite=overwrite)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    sweep(target, partial_prefix(target))
+    partial = fresh_partial(target)
+    try:
+        group = zarr.open_group(store=partial, mode="w-", zarr_format=3)
+        group.update_attributes({"format": kind, "complete": False})
+        yield group
+        group.update_attributes({"complete": True})
+        check_destination(target, kind=kind, overwrite=overwrite)
+        move_into_place(partial, target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)  # gone already when all went well
+
+
+def check_destination(path: str | Path, *, kind: str, overwrite: bool) -> None:
+    """Raise StoreError when a group of this kind may not be written to `path`, a folder or URL."""
+    if is_url(path):
+        check_remote(str(path), kind=kind, overwrite=overwrite)
+        return
+    target = local_folder(path)
+    if not os.path.lexists(target):
+        return
+    if _kind_at(target) != kind:
+        raise StoreError(
+            f"{target} exists and is no {kind}, so it is not overwritten; choose another name or remove it first"
+        )
+    if not overwrite:
+        raise StoreError(f"{target} exists; choose another name, or replace it with --overwrite (overwrite=True)")
+
+
+def local_folder(path: str | Path) -> Path:
+    """Return the absolute path of a folder of this file system; StoreError for zip files."""
+    target = Path(os.path.abspath(path))
+    if target.suffix == ".zip":
+        raise StoreError(f"{path} names a zip file; write to a folder and zip that")
+    return target
+
+
+def working_place(path: str | os.PathLike[str]) -> Path:
+    """Return a local path beside which to put what is made on the way to `path`: itself, where it is local.
+
+    For a URL it is a name among the temporary files of this user (``TMPDIR`` says where), the same every time.
+    """
+    if not is_url(path):
+        return local_folder(os.fspath(path))
+    folder = Path(tempfile.gettempdir()) / f"daskkern-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise StoreError(f"{folder} belongs to another user; set TMPDIR to a folder of your own")
+    return folder / hashlib.sha256(os.fspath(path).encode()).hexdigest()[:16]
+
+
+def _kind_at(path: Path) -> str | None:
+    """Return the format name of the group at `path`, whole or not; None when there is none."""
+    if path.is_symlink() or not path.is_dir():
+        return None
+    try:
+        kind = zarr.open_group(store=path, mode="r", zarr_format=3).attrs.get("format")
+    except Exception:  # zarr raises many types for what is no group
+        return None
+    return kind if isinstance(kind, str) else None
+
+
+def move_into_place(partial: Path, target: Path) -> None:
+    """Rename `partial` to `target`; an old group there goes away only after the new one has its name."""
+    if not target.exists():
+        partial.rename(target)
+        return
+    old = target.with_name(f".{target.name}.old-{secrets.token_hex(4)}")
+    target.rename(old)
+    try:
+        partial.rename(target)
+    except BaseException:
+        with suppress(OSError):
+            old.rename(target)
+        raise
+    for replaced in target.parent.glob(f".{glob.escape(target.name)}.old-*"):  # now, or by a process that was killed
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def partial_prefix(target: Path) -> str:
+    """Return how names of half-written groups for `target` begin that processes of this machine make."""
+    return f".{target.name}.partial-{socket.gethostname()}-"
+
+
+def fresh_partial(target: Path) -> Path:
+    """Return a new name beside `target` that tells the process."""
+    return target.with_name(f"{partial_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def sweep(target: Path, prefix: str) -> None:
+    """Remove folders beside `target` whose names are `prefix`, the number of a process that is gone, and ``-...``.
+
+    Those with a file `OWNER` are left to :mod:`daskkern.data.transactions.resumable`.
+    """
+    for entry in target.parent.glob(f"{glob.escape(prefix)}*"):
+        process = entry.name.removeprefix(prefix).partition("-")[0]
+        if process.isdigit() and not _is_running(int(process)) and not (entry / OWNER).exists():
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write `text` to a local file that appears, or replaces an older one, when it is whole."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(target)
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
+        raise StoreError(f"{target} cannot be written: {error.strerror}; give another place") from None

@@ -1,0 +1,65 @@
+"""Files that may be replaced: those that daskkern, or Dask for it, wrote. Anything else is not overwritten unasked."""
+
+import os
+from enum import Enum
+from pathlib import Path
+
+from daskkern.data.remote.stores import is_url, public
+from daskkern.errors import SpecError, StoreError
+
+REPORT_MARK = '<meta name="generator" content="daskkern report">'
+_HEAD_BYTES = 1 << 16
+
+
+class Kind(Enum):
+    """What a file is, and what stands near its beginning."""
+
+    REPORT = ("report of daskkern", REPORT_MARK.encode())
+    DASK_REPORT = ("performance report of Dask", b"<title>Dask Performance Report</title>")
+    PICTURE = ("picture of daskkern", b"tEXtSoftware\0daskkern")
+    COMPARISON = ("comparison of daskkern", b'{\n  "store": ')
+
+
+def check_file(path: str | os.PathLike[str], kind: Kind, *, overwrite: bool = False, option: str = "") -> Path:
+    """Return the path of a local file that may be written, as one of `kind`.
+
+    Parameters
+    ----------
+    path : path
+    kind : Kind
+        An older file of this kind is replaced.
+    overwrite : bool
+        So is any other file.
+    option : str
+        Of the command line, for messages.
+
+    Raises
+    ------
+    SpecError
+        For a place where no file can be: a URL, a folder, or in a folder that is missing.
+    StoreError
+        When there is a file of another kind.
+    """
+    given = f"{option} {public(os.fspath(path))!r} was given".lstrip()
+    if not os.fspath(path) or is_url(os.fspath(path)):
+        raise SpecError(f"{given}, which is no local file; give the name of one")
+    target = Path(path)
+    if target.is_dir() or (os.path.lexists(target) and not target.is_file()):
+        what = "a folder" if target.is_dir() else "no plain file"
+        raise SpecError(f"{given}, which is {what}; give the name of a file")
+    if not target.absolute().parent.is_dir():
+        raise SpecError(f"{given}, whose folder does not exist; give one in a folder there is")
+    words, mark = kind.value
+    if target.exists() and not overwrite and mark not in _head(target):
+        raise StoreError(
+            f"{target} exists and is no {words}, so it is not overwritten; choose another name or remove it first"
+        )
+    return target
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}; choose another name") from None

@@ -1,0 +1,1 @@
+"""Scores and predictions of fitted models, in bounded memory."""

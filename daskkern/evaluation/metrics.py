@@ -1,0 +1,187 @@
+"""What a score needs, counted block by block: memory does not grow with the rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.schema.schema import ClassLabel
+from daskkern.errors import DataError
+from daskkern.evaluation.score_bins import CalibrationBin, Ranking, Trust
+from daskkern.losses import Probabilistic, decode, parse_loss
+from daskkern.models import KernelModel
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good a model is on some rows; what is not defined for its task or loss is None. Fractions, target units.
+
+    Attributes
+    ----------
+    n_rows : int
+    accuracy, error : float
+    confusion : tuple of tuples of int
+        Rows of each true class (rows of the table) by predicted class, in the order of `classes`. Rows with a label
+        that the model does not know are counted in `unknown` only.
+    classes : tuple
+    unknown : int
+    roc_auc : float
+        Area under the ROC curve, of several classes the mean over one-vs-rest. Scores are sorted into at least
+        4 million / c bins by value; those in one bin count as ties, so that the area errs by at most half of the
+        share of pairs that fall into one bin.
+    log_loss, brier : float
+        Of the probabilities: minus the mean logarithm of the true class's, and the mean of ``sum_k (p_k - y_k)^2``
+        over classes, halved for two of them (scikit-learn's convention).
+    calibration : tuple of CalibrationBin
+        By the largest probability; empty ranges are left out.
+    calibration_error : float
+        The mean distance of confidence and accuracy over rows (expected calibration error, 15 equal ranges).
+    rmse, mae, r2 : float
+    """
+
+    n_rows: int
+    accuracy: float | None = None
+    error: float | None = None
+    rmse: float | None = None
+    mae: float | None = None
+    r2: float | None = None
+    roc_auc: float | None = None
+    log_loss: float | None = None
+    brier: float | None = None
+    calibration_error: float | None = None
+    classes: tuple[ClassLabel, ...] | None = None
+    confusion: tuple[tuple[int, ...], ...] | None = None
+    unknown: int | None = None
+    calibration: tuple[CalibrationBin, ...] | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the fields that are there as JSON values; None for one that is not defined, as R2 of equal targets."""
+        known: dict[str, object] = {}
+        for key, value in vars(self).items():
+            if key == "calibration" and value is not None:
+                known[key] = [vars(part) for part in value]
+            elif value is not None:
+                known[key] = None if isinstance(value, float) and value != value else value
+        return known
+
+
+class Tally:
+    """Counts a score. `classes` are the labels that the codes of the rows stand for."""
+
+    def __init__(self, model: KernelModel, classes: tuple[ClassLabel, ...] | None) -> None:
+        self._model = model
+        self._classes = None if model.classes is None else _Classes(model, classes)
+        self._values = _Values(model) if model.classes is None else None
+
+    def add(self, scores: HostArray, y: HostArray) -> None:
+        """Count a block of scores (m, c) and targets: codes (m,), or values (m,) or (m, t)."""
+        if self._classes is not None:
+            self._classes.add(scores, y)
+        if self._values is not None:
+            self._values.add(scores, y)
+
+    def result(self) -> Score:
+        """Return the score of all rows added; DataError when there were none."""
+        counted = self._classes or self._values
+        if counted is None or counted.n_rows == 0:
+            raise DataError("no rows were given to score")
+        return counted.result()
+
+
+class _Values:
+    """Errors of predicted numbers."""
+
+    def __init__(self, model: KernelModel) -> None:
+        t = model.coef.shape[1]
+        self.n_rows = 0
+        self._model = model
+        self._absolute = 0.0
+        self._squares, self._first, self._second = np.zeros(t), np.zeros(t), np.zeros(t)
+        self._anchor: HostArray | None = None
+
+    def add(self, scores: HostArray, y: HostArray) -> None:
+        y = y.reshape(len(y), -1).astype(np.float64)
+        errors = self._model.labels(scores).reshape(len(y), -1) - y
+        self._anchor = y[:1] if self._anchor is None else self._anchor
+        self.n_rows += len(y)
+        self._squares += (errors**2).sum(axis=0)
+        self._absolute += float(np.abs(errors).sum())
+        self._first += (y - self._anchor).sum(axis=0)
+        self._second += ((y - self._anchor) ** 2).sum(axis=0)
+
+    def result(self) -> Score:
+        t = self._first.size
+        spread = self._second - self._first**2 / self.n_rows
+        defined = bool((spread > 0).all())
+        return Score(
+            self.n_rows,
+            rmse=float(self._squares.sum() / (self.n_rows * t)) ** 0.5,
+            mae=self._absolute / (self.n_rows * t),
+            r2=float((1 - self._squares / spread).mean()) if defined else float("nan"),
+        )
+
+
+class _Classes:
+    """Right and wrong labels, the order of scores, and how far probabilities can be trusted."""
+
+    def __init__(self, model: KernelModel, classes: tuple[ClassLabel, ...] | None) -> None:
+        assert model.classes is not None
+        k = len(model.classes)
+        self.n_rows = 0
+        self._model = model
+        self._codes = _translate(model.classes, classes)
+        self._confusion = np.zeros((k, k), np.int64)
+        self._unknown = 0
+        self._probable = isinstance(parse_loss(model.loss), Probabilistic)
+        self._ranking = Ranking(1 if k == 2 else k)
+        self._trust = Trust(k)
+
+    def add(self, scores: HostArray, y: HostArray) -> None:
+        codes, k = self._codes[y], len(self._confusion)
+        known = codes >= 0
+        pairs = codes[known] * k + decode(scores)[known]
+        self.n_rows += len(codes)
+        self._unknown += int((~known).sum())
+        self._confusion += np.bincount(pairs, minlength=k * k).reshape(k, k)
+        ordered = scores
+        if self._probable:
+            ordered = self._model.probabilities(scores)
+            self._trust.add(ordered[known], codes[known])
+        if k == 2:
+            single = ordered[:, 1:] if ordered.shape[1] == 2 else ordered
+            if not self._probable and ordered.shape[1] == 2:
+                single = ordered[:, 1:] - ordered[:, :1]
+            self._ranking.add(single[known], (codes[known] == 1)[:, None])
+        else:
+            self._ranking.add(ordered[known], codes[known][:, None] == np.arange(k))
+
+    def result(self) -> Score:
+        accuracy = float(np.trace(self._confusion)) / self.n_rows
+        trusted = self._trust.result() if self._probable and self.n_rows > self._unknown else None
+        return Score(
+            self.n_rows,
+            accuracy=accuracy,
+            error=1 - accuracy,
+            roc_auc=self._ranking.result(),
+            log_loss=None if trusted is None else trusted.log_loss,
+            brier=None if trusted is None else trusted.brier,
+            calibration_error=None if trusted is None else trusted.error,
+            classes=self._model.classes,
+            confusion=tuple(tuple(int(count) for count in row) for row in self._confusion),
+            unknown=self._unknown,
+            calibration=None if trusted is None else trusted.bins,
+        )
+
+
+def _translate(ours: tuple[ClassLabel, ...], theirs: tuple[ClassLabel, ...] | None) -> IntArray:
+    """Return the model's code of each of the rows' codes, or -1 for a label that the model does not know."""
+    if theirs is None:
+        raise DataError("a classifier was to be scored on rows without class labels")
+    known = {label: code for code, label in enumerate(ours)}
+    codes = np.array([known.get(label, -1) for label in theirs], np.int64)
+    if (codes < 0).all():
+        raise DataError(
+            f"none of the labels of the rows ({list(theirs)[:5]}) is a class of the model ({list(ours)[:5]}); "
+            "was the store made from other data?"
+        )
+    return codes

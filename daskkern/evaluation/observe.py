@@ -1,0 +1,87 @@
+"""What a model does on rows, for pictures: its score, and of regression some targets with their predictions."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import zarr
+
+from daskkern.arrays import HostArray
+from daskkern.data.storage.store import Store, open_store
+from daskkern.errors import DataError
+from daskkern.evaluation.metrics import Score, Tally
+from daskkern.evaluation.score import score_store
+from daskkern.models import KernelModel
+
+_KEPT = 5_000
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """A score, and of regression evenly chosen rows: targets and predictions (k, t); (0, t) of classification."""
+
+    score: Score
+    targets: HostArray
+    predictions: HostArray
+
+
+def observe(model: KernelModel, X: Any, y: Any = None, progress: Callable[[int, int], None] | None = None) -> Observed:
+    """Score `model` on a store, or on arrays X (n, d) and y, in one pass.
+
+    Parameters
+    ----------
+    model : KernelModel
+    X : Store, path, URL, Zarr group or array-like (n, d)
+    y : array-like (n,) or (n, t), optional
+        With arrays: labels or numbers.
+    progress : callable, optional
+        Told rows done and rows in all, of a store.
+
+    Raises
+    ------
+    DaskkernError
+        When the rows do not belong to the model, or targets are missing.
+    """
+    if isinstance(X, Store | str | os.PathLike | zarr.Group):
+        if y is not None:
+            raise DataError("a store brings its own targets; pass y with arrays only")
+        store = X if isinstance(X, Store) else open_store(X)
+        kept = _Kept(model, store.info.n_rows)
+        return Observed(score_store(model, store, progress, kept.add), *kept.arrays())
+    if y is None:
+        raise DataError("targets y are needed to see how good predictions are; pass arrays X and y, or a store")
+    X, y = model.check(X), np.asarray(y)
+    if len(y) != X.shape[0]:
+        raise DataError(f"X has {X.shape[0]} rows, but y has {len(y)}; give one target for each row")
+    kept = _Kept(model, X.shape[0])
+    scores, classes = model.scores(X), None
+    if model.classes is not None:
+        labels, y = np.unique(y, return_inverse=True)
+        classes = tuple(labels.tolist())
+    tally = Tally(model, classes)
+    tally.add(scores, y)
+    kept.add(scores, y)
+    return Observed(tally.result(), *kept.arrays())
+
+
+class _Kept:
+    """Every so many rows of a regression, at most 2 x _KEPT of them."""
+
+    def __init__(self, model: KernelModel, n_rows: int) -> None:
+        self._model, self._step, self._start = model, max(1, n_rows // _KEPT), 0
+        self._targets: list[HostArray] = [np.empty((0, model.coef.shape[1]))]
+        self._predictions = list(self._targets)
+
+    def add(self, scores: HostArray, y: HostArray) -> None:
+        if self._model.task != "regression":
+            return
+        chosen = slice(-self._start % self._step, None, self._step)
+        self._start += len(y)
+        targets = y[chosen].reshape(-1, self._model.coef.shape[1]).astype(np.float64)
+        self._targets.append(targets)
+        self._predictions.append(self._model.labels(scores[chosen]).reshape(targets.shape))
+
+    def arrays(self) -> tuple[HostArray, HostArray]:
+        return np.concatenate(self._targets), np.concatenate(self._predictions)

@@ -1,0 +1,71 @@
+"""Predictions from store to store, in bounded memory."""
+
+from pathlib import Path
+
+import numpy as np
+
+from daskkern.data.storage.store import Store
+from daskkern.data.transactions.atomic import atomic_group, check_destination
+from daskkern.errors import ModelError
+from daskkern.evaluation.score import Progress, check_store, raw_blocks
+from daskkern.losses import Probabilistic, decode, parse_loss
+from daskkern.models import KernelModel
+
+FORMAT = "daskkern-predictions"
+_CHUNK_ROWS = 4096
+
+
+def predict_store(
+    model: KernelModel,
+    store: Store,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    threads: int | None = None,
+) -> str:
+    """Write predictions for every row of `store` to a new Zarr group at `out`, and return what it holds in a few words.
+
+    The group has ``prediction`` ((n,) class labels or (n,) or (n, t) target values), ``scores`` (n, c), and for
+    logistic losses ``probability`` (n, n_classes). Labels that are strings are written as codes, whose meaning is in
+    the attribute ``classes``. Either everything is written, or nothing remains. `threads` is that of
+    :meth:`daskkern.models.KernelModel.decision_function`.
+    """
+    check_destination(out, kind=FORMAT, overwrite=overwrite)
+    check_store(model, store, targets=False)
+    n = store.info.n_rows
+    coded = model.classes is not None and isinstance(model.classes[0], str)
+    like = np.empty(0, np.int64) if coded else model.labels(model.coef[:0])
+    names = ["prediction", "scores"]
+    shapes = [(n, *like.shape[1:]), (n, model.coef.shape[1])]
+    dtypes = [like.dtype, model.coef.dtype]
+    probable = model.task == "classification" and isinstance(parse_loss(model.loss), Probabilistic)
+    if probable and model.classes is not None:
+        names.append("probability")
+        shapes.append((n, len(model.classes)))
+        dtypes.append(model.coef.dtype)
+    if any(dtype.kind == "O" for dtype in dtypes):
+        raise ModelError("the model's classes are of several kinds, which cannot be written as one array")
+    with atomic_group(out, kind=FORMAT, overwrite=overwrite) as group, model.threads(threads, n):
+        arrays = [
+            group.create_array(
+                name, shape=shape, chunks=(min(_CHUNK_ROWS, n), *shape[1:]), dtype=dtype, compressors=None
+            )
+            for name, shape, dtype in zip(names, shapes, dtypes, strict=True)
+        ]
+        start = 0
+        for X in raw_blocks(store):
+            scores = model.scores(model.check(X))
+            values = [decode(scores).astype(np.int64) if coded else model.labels(scores), scores]
+            if probable:
+                values.append(model.probabilities(scores))
+            stop = start + X.shape[0]
+            for array, value in zip(arrays, values, strict=True):
+                array[start:stop] = value
+            start = stop
+            if progress is not None:
+                progress(start, n)
+        classes = None if model.classes is None else list(model.classes)
+        group.update_attributes({"version": 1, "task": model.task, "classes": classes, "coded": coded})
+    what = "codes of 'classes' in its attributes" if coded else "labels" if model.task == "classification" else "values"
+    return f"arrays {', '.join(names)}; prediction holds {what}"

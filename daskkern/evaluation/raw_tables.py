@@ -1,0 +1,79 @@
+"""Tables as they are, predicted and scored by a model that carries what was done to its training table.
+
+A table is first ingested like the rows of the model, in the order of its rows, into a store that is removed
+afterwards: it takes the size of the encoded rows on disk for a while.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import zarr
+
+from daskkern.data.ingest import ingest
+from daskkern.data.ingest.readers.formats import is_source
+from daskkern.data.remote.stores import is_url
+from daskkern.data.schema.table_schema import Likeness
+from daskkern.data.storage.store import Store, open_store
+from daskkern.data.transactions.work_folder import work_folder
+from daskkern.models import KernelModel
+
+
+@contextmanager
+def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: bool = True) -> Iterator[Store]:
+    """Yield the store at `place`, or one made of the table there with the encoding of `model`.
+
+    Parameters
+    ----------
+    model : KernelModel
+    place : str
+        A store, or files that :func:`daskkern.data.ingest.ingest` takes.
+    out : str or None
+        Beside which the temporary store is written; None is the folder for temporary files.
+    targets : bool
+        Whether the targets of a table are read, where it has them.
+
+    Raises
+    ------
+    DataError
+        When a column, a category or a label is not one of the training data, in the words of an ingestion.
+    """
+    if is_url(place) or not is_table(place):
+        yield open_store(place)
+        return
+    with tempfile.TemporaryDirectory(prefix="daskkern-") if out is None else work_folder(out) as folder:
+        store = Path(folder) / "rows"
+        ingest(place, store, target=None if targets else (), like=likeness(model), shuffle=False)
+        yield open_store(store)
+
+
+def likeness(model: KernelModel) -> Likeness:
+    """Return what rows of a table get to be like those that `model` was trained on."""
+    regression = model.task == "regression"
+    return Likeness(
+        model.n_features,
+        model.feature_names,
+        model.target_names,
+        model.encoding,
+        model.scaling,
+        "regression" if regression else "classification",
+        int(model.coef.shape[1]) if regression else 1,
+        model.classes,
+    )
+
+
+def is_table(place: str) -> bool:
+    """Return whether `place` names files to ingest rather than a store of daskkern's, whole or not."""
+    return is_source(place) and not _is_ours(Path(place))
+
+
+def _is_ours(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    try:
+        group: Any = zarr.open_group(store=path, mode="r", zarr_format=3)
+        return str(group.attrs.get("format", "")).startswith("daskkern-")
+    except Exception:  # zarr raises many types for what is no group
+        return False

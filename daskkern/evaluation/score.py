@@ -1,0 +1,85 @@
+"""Predictions and scores in one pass over rows of any number: memory is one block."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.data.rows.csr import FeatureRows
+from daskkern.data.storage.csr_store import CsrReader
+from daskkern.data.storage.store import Store
+from daskkern.errors import DataError, ModelError
+from daskkern.evaluation.metrics import Score, Tally
+from daskkern.models import KernelModel
+
+_BLOCK = 4096
+Progress = Callable[[int, int], None]
+"""Called with rows done and rows in all."""
+
+
+def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
+    """Raise when the model cannot predict the rows of `store`, or with `targets` cannot be scored on them."""
+    info = store.info
+    if info.n_features != model.n_features:
+        raise DataError(
+            f"the model was trained on {model.n_features} features, but the store {store.path} has {info.n_features}; "
+            "ingest the same columns as for training"
+        )
+    if model.feature_names and info.feature_names and info.feature_names != model.feature_names:
+        pairs = zip(model.feature_names, info.feature_names, strict=True)
+        ours, theirs = next(pair for pair in pairs if pair[0] != pair[1])
+        raise DataError(
+            f"the model was trained on feature {ours!r} where the store {store.path} has {theirs!r}; "
+            "ingest the same columns in the same order"
+        )
+    if targets and info.task == model.task == "regression" and info.n_targets != model.coef.shape[1]:
+        raise DataError(
+            f"the model predicts {model.coef.shape[1]} targets, but the store {store.path} has {info.n_targets}; "
+            "ingest the same targets as for training"
+        )
+    if targets and info.task != model.task:
+        raise ModelError(
+            f"a {model.task} model was to be scored on the store {store.path}, whose task is {info.task or 'unknown'}; "
+            "give a store with the same kind of target"
+        )
+
+
+def raw_blocks(store: Store) -> Iterator[FeatureRows]:
+    """Yield X of `store`, dense or CSR, in blocks, without the scaling that it records: the model applies its own."""
+    if store.info.is_sparse:
+        reader = CsrReader(store.csr_parts(), store.info.n_features, f"X of the store {store.path}")
+        for start in range(0, store.info.n_rows, _BLOCK):
+            yield reader.read(start, min(start + _BLOCK, store.info.n_rows))
+        return
+    X = store.array("X")
+    for start in range(0, store.info.n_rows, _BLOCK):
+        yield np.asarray(X[start : start + _BLOCK])
+
+
+def score_store(
+    model: KernelModel,
+    store: Store,
+    progress: Progress | None = None,
+    seen: Callable[[HostArray, HostArray], None] | None = None,
+    *,
+    threads: int | None = None,
+) -> Score:
+    """Score `model` on all rows of `store`. Labels are compared by value, never by code.
+
+    `seen` is called with the scores (m, c) and targets of each block. `threads` is that of
+    :meth:`daskkern.models.KernelModel.decision_function`.
+    """
+    check_store(model, store, targets=True)
+    y = store.array("y")
+    tally = Tally(model, store.info.classes)
+    start = 0
+    with model.threads(threads, store.info.n_rows):
+        for X in raw_blocks(store):
+            scores, targets = model.scores(model.check(X)), np.asarray(y[start : start + X.shape[0]])
+            tally.add(scores, targets)
+            if seen is not None:
+                seen(scores, targets)
+            start += X.shape[0]
+            if progress is not None:
+                progress(start, store.info.n_rows)
+    return tally.result()

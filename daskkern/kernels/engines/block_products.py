@@ -1,0 +1,176 @@
+"""Products of a block in memory, such as kept kernel values or the panels of a factor, with few columns.
+
+They do what the functions of :mod:`daskkern.backend.tiles` with the same names do. Blocks go to compiled code where it
+can serve: BLAS copies a block to multiply it, which for ten columns takes longer than the product. What a rank holds of
+the dimension that is dealt to the ranks must not choose between the two: their last bits differ, coefficients of a
+kernel model cancel, and models of 1 and 3 ranks would differ by 1e-3.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from types import ModuleType
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend import tiles
+from daskkern.backend.namespace import is_sparse
+from daskkern.backend.tiles import balanced, for_each, skinny_size, slices, within
+from daskkern.kernels.engines import cuda
+from daskkern.kernels.engines.dispatch import is_plain
+from daskkern.kernels.engines.native import processor
+
+try:
+    from daskkern.kernels.engines.native import tall_skinny as skinny
+except ImportError:  # llvmlite is missing
+    skinny = None  # type: ignore[assignment]
+
+_LEAST_ROWS = 32  # of a block whose columns are dealt to ranks
+_COLUMNS = range(1, 12 + 1)  # more need a block more than once
+_ROWS = 256  # of a unit of work; more for tall blocks, which are cut into 16 units
+_UNITS = 16
+_STRIP = 64  # rows whose products are summed in the working dtype: they stay in cache
+_BLOCK = 1024  # columns likewise, where the caller has no blocks
+_WIDTH = 2048  # columns of a unit of a transposed product: narrower ones read the block in short pieces
+_PANEL = 32
+SHORT = 1 << 15
+"""Numbers of a product on a GPU up to which all parts of a block are multiplied in one launch: with more rows or
+outputs, one of cuBLAS's for each part takes long enough to hide the next. Not measured on a GPU."""
+
+
+def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | None = None) -> Array:
+    """Return ``left @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (p, c).
+
+    On the host, `rows` are what BLAS takes at once, where the rows are dealt to ranks: its last bits depend on how many
+    there are.
+    """
+    if _is_compiled(left, right, xp) and left.shape[1] and not 0 < left.shape[1] % _BLOCK < _PANEL:
+        return _times(left, right, slices(left.shape[1], _BLOCK)).astype(right.dtype)
+    if rows is None or xp is not np:
+        return tiles.multiply(left, right, xp)
+    out = np.empty((left.shape[0], right.shape[1]), right.dtype)
+
+    def one(part: slice) -> None:
+        np.matmul(left[part], right, out=out[part])
+
+    for_each(rows, one, skinny_size(left))
+    return out
+
+
+def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
+    """Return ``left @ right`` in float64, summed over column `blocks`. See :func:`daskkern.backend.tiles`."""
+    if _is_short(left, right, left.shape[0], xp):
+        return cuda.block_sums(cuda.device_of(xp), left, right, _table(xp, blocks), turned=False)
+    if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp):
+        return tiles.multiply_blocks(left, right, blocks, xp)
+    total = np.zeros((left.shape[0], right.shape[1]))
+    for compiled, run in _runs(blocks):  # each block is treated alike, whichever others its rank has
+        columns = slice(run[0].start, run[-1].stop)
+        work = _times if compiled else _in_tiles
+        total += work(left[:, columns], right[columns], [_from(block, columns.start) for block in run])
+    return total
+
+
+def _in_tiles(left: HostArray, right: HostArray, blocks: Sequence[slice]) -> HostArray:
+    return tiles.multiply_blocks(left, right, blocks, np)
+
+
+def _from(block: slice, start: int) -> slice:
+    return slice(block.start - start, block.stop - start)
+
+
+def _runs(blocks: Sequence[slice]) -> list[tuple[bool, list[slice]]]:
+    """Return consecutive blocks together as far as one follows the other and all fill a vector register, or none do."""
+    found: list[tuple[bool, list[slice]]] = []
+    for block in blocks:
+        wide = block.stop - block.start >= _PANEL
+        if found and found[-1][0] == wide and found[-1][1][-1].stop == block.start:
+            found[-1][1].append(block)
+        else:
+            found.append((wide, [block]))
+    return found
+
+
+def multiply_transposed_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: ModuleType) -> Array:
+    """Return ``left.T @ right`` in float64 for `left` (p, r) and `right` (p, c), summed over blocks of their rows."""
+    if _is_short(left, right, left.shape[1], xp):
+        return cuda.block_sums(cuda.device_of(xp), left, right, _table(xp, blocks), turned=True)
+    if not left.shape[1] or not _is_compiled(left, right, xp):
+        return tiles.multiply_transposed_blocks(left, right, blocks, xp)
+    return _pulled(left, right, [rows for block in blocks for rows in within(block, _STRIP)])
+
+
+def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequence[slice] | None = None) -> Array:
+    """Return ``left.T @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (m, c).
+
+    `columns` are for BLAS what the rows are in :func:`multiply`.
+    """
+    if not left.shape[1]:
+        return xp.zeros((0, right.shape[1]), right.dtype)
+    if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp):
+        if not columns or xp is not np:
+            return tiles.multiply_transposed(left, right, xp)
+        return np.concatenate([tiles.multiply_transposed(left[:, part], right, xp) for part in columns])
+    return _pulled(left, right, slices(left.shape[0], _STRIP)).astype(right.dtype)
+
+
+def _is_short(left: Array, right: Array, n_lines: int, xp: ModuleType) -> bool:
+    """Return whether launches would take longer than the product on a GPU, as far as all ranks know it."""
+    if xp is np or is_plain() or is_sparse(left):
+        return False
+    c = right.shape[1]
+    few = 0 < c <= cuda.MOST_OUTPUTS and n_lines * c <= SHORT
+    same = left.dtype == right.dtype and left.dtype in (np.float32, np.float64)
+    return bool(few and same and (left.strides[1] == left.itemsize or not left.size))
+
+
+def _table(xp: ModuleType, blocks: Sequence[slice]) -> Array:
+    edges = tuple((block.start, block.stop) for block in blocks)
+    return _kept_table(xp, int(xp.cuda.runtime.getDevice()), edges)
+
+
+@lru_cache(64)
+def _kept_table(xp: ModuleType, device: int, edges: tuple[tuple[int, int], ...]) -> Array:
+    """Return what :func:`daskkern.kernels.engines.cuda.block_table` does; a fit has the same blocks in every step."""
+    return cuda.block_table(cuda.device_of(xp), [slice(*edge) for edge in edges])
+
+
+def _pulled(left: HostArray, right: HostArray, strips: Sequence[slice]) -> HostArray:
+    """Return ``left.T @ right`` (p, c) in float64: each of the `strips` of rows in the working dtype."""
+    p, c = left.shape[1], right.shape[1]
+    right = np.ascontiguousarray(right)
+    out = np.zeros((c, -(-p // _PANEL) * _PANEL))
+
+    def one(tile: slice) -> None:
+        skinny.pull(left[:, tile], right, out[:, tile.start :], strips)
+
+    width = -(-p // max(1, min(_UNITS, p // _WIDTH)))
+    for_each(slices(p, -(-width // _PANEL) * _PANEL), one, skinny_size(left))
+    return np.ascontiguousarray(out[:, :p].T)
+
+
+def _times(left: HostArray, right: HostArray, blocks: Sequence[slice]) -> HostArray:
+    m, c = left.shape[0], right.shape[1]
+    lines = np.ascontiguousarray(right.T)
+    edges = _edges(tuple(block.stop for block in blocks))
+    out = np.zeros((m, c))
+
+    def one(tile: slice) -> None:
+        skinny.times(left[tile], lines, edges, out[tile])
+
+    for_each(balanced(m, max(_ROWS, -(-m // _UNITS))), one, skinny_size(left))
+    return out
+
+
+@lru_cache(256)
+def _edges(stops: tuple[int, ...]) -> "skinny.Edges":
+    return skinny.Edges(np.array([0, *stops], np.int64))
+
+
+def _is_compiled(left: Array, right: Array, xp: ModuleType) -> bool:
+    if xp is not np or is_plain() or right.shape[1] not in _COLUMNS:
+        return False
+    plain = left.dtype == right.dtype and left.dtype in (np.float32, np.float64) and left.dtype.isnative
+    return bool(
+        plain and left.strides[1] == left.itemsize and left.strides[0] > 0 and skinny is not None and processor()
+    )

@@ -1,0 +1,32 @@
+"""The CUDA engine: fused kernels, compiled for a formula and its sizes when first needed, and cuBLAS.
+
+The kernels are in the ``.cu`` files, where they compile as they are with the Gaussian. Their plain twins are in
+``twins``: the same tiles and the same order of sums in NumPy. Nothing here names CuPy: arrays bring their module.
+"""
+
+from daskkern.kernels.engines.cuda.device import Device, device_of
+from daskkern.kernels.engines.cuda.engine import (
+    MOST_OUTPUTS,
+    WORKSPACE_BYTES,
+    Operands,
+    block,
+    block_table,
+    double_product,
+    matvec,
+    rmatvec,
+)
+from daskkern.kernels.engines.cuda.launch import block_sums
+
+__all__ = [
+    "MOST_OUTPUTS",
+    "WORKSPACE_BYTES",
+    "Device",
+    "Operands",
+    "block",
+    "block_sums",
+    "block_table",
+    "device_of",
+    "double_product",
+    "matvec",
+    "rmatvec",
+]

@@ -1,0 +1,237 @@
+"""Products on a GPU: fused ones for few features, matrix products and a fused formula for wide and sparse rows.
+
+Workspaces are bounded: a tile of the block holds at most :data:`WORKSPACE_BYTES`. Sums are taken in the working
+dtype within a block of columns (for the transposed product: within 512 rows) and in float64 over the blocks.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import is_sparse
+from daskkern.backend.tiles import balanced, slices
+from daskkern.kernels.engines import tiled
+from daskkern.kernels.engines.cuda import launch
+from daskkern.kernels.engines.cuda.device import Device
+from daskkern.kernels.formula import Program
+from daskkern.kernels.points import Side
+from daskkern.kernels.precision import Precision
+
+FEW_FEATURES = 64
+"""Features up to which a thread holds whole rows in registers. Not measured on a GPU."""
+MOST_OUTPUTS = 32
+"""Columns of A or G up to which products are fused; each 16 of them make the block anew. Not measured on a GPU."""
+WORKSPACE_BYTES = 256 << 20
+"""Largest tile of the block that is held. Not measured on a GPU."""
+SUM_ROWS = 512
+"""Rows that a transposed product sums in the working dtype."""
+
+
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """The two sides of a block on a device.
+
+    Attributes
+    ----------
+    what : Program
+    left, right : Side
+        Rows (m, d) and points (p, d).
+    blocks : sequence of slices
+        Pieces of the points.
+    table : (blocks, 2) int64
+        The same on the device. See :func:`block_table`.
+    precision : str
+        Of the inner products; rows are rounded to it already.
+    """
+
+    device: Device
+    what: Program
+    left: Side
+    right: Side
+    blocks: Sequence[slice]
+    table: Array
+    precision: Precision
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the rows are dense and short enough for the fused kernels."""
+        sparse = is_sparse(self.left.rows) or is_sparse(self.right.rows)
+        return not sparse and self.left.rows.shape[1] <= FEW_FEATURES
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and points."""
+        return self.left.rows.shape[0], self.right.rows.shape[0]
+
+
+def block(of: Operands, out: Array) -> None:
+    """Write the whole block to `out` (m, p)."""
+    m, p = of.shape
+    everything = slice(0, p)
+    if not (m and p):
+        return
+    if out.strides[1] != out.itemsize:
+        made = of.device.xp.empty(out.shape, out.dtype)
+        block(of, made)
+        out[...] = made
+    elif of.is_narrow:
+        _fill(of, slice(0, m), everything, out)
+    else:
+        for rows in balanced(m, _fitting(m, p, out.itemsize)):
+            _fill(of, rows, everything, out[rows])
+
+
+def matvec(of: Operands, A: Array, head: Array | None) -> Array:
+    """Return ``K A`` (m, c), float64; `head` receives the first columns of K."""
+    if not (of.is_narrow and A.shape[1] <= MOST_OUTPUTS):
+        return _tiled_matvec(of, A, head)
+    if head is not None:
+        first = slice(0, head.shape[1])
+        block(_among(of, first), head)
+    return launch.scores(of.device, of.what, of.left, of.right, of.table, A)
+
+
+def rmatvec(of: Operands, G: Array) -> Array:
+    """Return ``K^T G`` (p, c), float64."""
+    if not (of.is_narrow and G.shape[1] <= MOST_OUTPUTS):
+        return _tiled_rmatvec(of, G)
+    table = block_table(of.device, slices(of.shape[0], SUM_ROWS))
+    return launch.scores(of.device, of.what, of.right, of.left, table, G)
+
+
+def double_product(of: Operands, V: Array, between: Callable[[Array, slice], Array] | None) -> Array:
+    """Return ``K^T op(K V)`` (p, c), float64. Narrow rows make the block twice and write it never."""
+    m, p = of.shape
+    if of.is_narrow and V.shape[1] <= MOST_OUTPUTS:
+        middle = matvec(of, V, None)
+        return rmatvec(of, (middle if between is None else between(middle, slice(0, m))).astype(V.dtype))
+    xp = of.device.xp
+    total = xp.zeros((p, V.shape[1]), np.float64)
+    height = _fitting(m, p, V.itemsize)
+    held = xp.empty(height * p, V.dtype)
+    for rows in balanced(m, height):
+        values = _tile(held, rows, slice(0, p))
+        _fill(of, rows, slice(0, p), values)
+        middle = xp.zeros((values.shape[0], V.shape[1]), np.float64)
+        _add_scores(of, values, of.blocks, V, middle)
+        _add_pull(of, values, (middle if between is None else between(middle, rows)).astype(V.dtype), total)
+    return total
+
+
+def block_table(device: Device, blocks: Sequence[slice]) -> Array:
+    """Return starts and stops, (blocks, 2) int64, on the device."""
+    return device.xp.asarray(np.array([(cut.start, cut.stop) for cut in blocks], np.int64).reshape(-1, 2))
+
+
+def _tiled_matvec(of: Operands, A: Array, head: Array | None) -> Array:
+    xp = of.device.xp
+    (m, _), c = of.shape, A.shape[1]
+    A = xp.ascontiguousarray(A)
+    total = xp.zeros((m, c), np.float64)
+    widest = max((cut.stop - cut.start for cut in of.blocks), default=1)
+    height = _fitting(m, widest, A.itemsize)
+    tiles = _column_tiles(of.blocks, max(widest, WORKSPACE_BYTES // (height * A.itemsize)))
+    held = xp.empty(height * max((_width(tile) for tile in tiles), default=0), A.dtype)
+    n_head = 0 if head is None else head.shape[1]
+    for rows in balanced(m, height):
+        for tile in tiles:
+            cols = slice(tile[0].start, tile[-1].stop)
+            values = _tile(held, rows, cols)
+            _fill(of, rows, cols, values)
+            here = [slice(cut.start - cols.start, cut.stop - cols.start) for cut in tile]
+            _add_scores(of, values, here, A[cols], total[rows])
+            if head is not None and cols.start < n_head:
+                kept = min(cols.stop, n_head)
+                head[rows, cols.start : kept] = values[:, : kept - cols.start]
+    return total
+
+
+def _tiled_rmatvec(of: Operands, G: Array) -> Array:
+    xp = of.device.xp
+    (m, p), c = of.shape, G.shape[1]
+    G = xp.ascontiguousarray(G)
+    total = xp.zeros((p, c), np.float64)
+    width = _fitting(p, min(m, SUM_ROWS), G.itemsize)
+    height = max(SUM_ROWS, WORKSPACE_BYTES // (width * G.itemsize) // SUM_ROWS * SUM_ROWS)
+    held = xp.empty(min(height, m) * width, G.dtype)
+    for cols in balanced(p, width):
+        for rows in slices(m, height):
+            values = _tile(held, rows, cols)
+            _fill(of, rows, cols, values)
+            _add_pull(of, values, G[rows], total[cols])
+    return total
+
+
+def _add_scores(of: Operands, values: Array, blocks: Sequence[slice], A: Array, total: Array) -> None:
+    """Add ``values @ A`` to `total`, block by block."""
+    made = of.device.xp.empty(total.shape, values.dtype)
+    for cut in blocks:
+        _multiply(of, values[:, cut], A[cut], made)
+        total += made
+
+
+def _add_pull(of: Operands, values: Array, G: Array, total: Array) -> None:
+    """Add ``values^T @ G`` to `total`, 512 rows at a time."""
+    xp = of.device.xp
+    G = xp.ascontiguousarray(G)
+    made = xp.empty(total.shape, values.dtype)
+    for cut in slices(values.shape[0], SUM_ROWS):
+        _multiply(of, values[cut], G[cut], made, turn_left=True)
+        total += made
+
+
+def _multiply(of: Operands, left: Array, right: Array, out: Array, *, turn_left: bool = False) -> None:
+    """Multiply by coefficients: these cancel, so that the precision asked for is not for them."""
+    exact: Precision = "float64" if out.dtype == np.float64 else "float32"
+    of.device.multiply(left, right, out, turn_left=turn_left, turn_right=False, precision=exact)
+
+
+def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
+    """Write the kernel's values for some rows and columns to `out`, whose rows are contiguous."""
+    left, right = _part(of.left, rows), _part(of.right, cols)
+    if of.is_narrow:
+        launch.write_block(of.device, of.what, left, right, out)
+        return
+    if is_sparse(left.rows) or is_sparse(right.rows):
+        tiled.inner_products(left.rows, right.rows, out)
+    else:
+        xp = of.device.xp
+        X, Z = xp.ascontiguousarray(left.rows), xp.ascontiguousarray(right.rows)
+        of.device.multiply(X, Z, out, turn_left=False, turn_right=True, precision=of.precision)
+    launch.apply_profile(of.device, of.what, left, right, out)
+
+
+def _part(side: Side, cut: slice) -> Side:
+    return Side(side.rows[cut], *(None if stat is None else stat[cut] for stat in side.stats))
+
+
+def _among(of: Operands, cols: slice) -> Operands:
+    """Return the operands with some of the points, in one block."""
+    return Operands(of.device, of.what, of.left, _part(of.right, cols), (cols,), of.table, of.precision)
+
+
+def _tile(held: Array, rows: slice, cols: slice) -> Array:
+    height, width = rows.stop - rows.start, cols.stop - cols.start
+    return held[: height * width].reshape(height, width)
+
+
+def _fitting(length: int, across: int, itemsize: int) -> int:
+    """Return how many lines of `across` numbers the workspace holds, of `length` and at least one."""
+    return max(1, min(length, WORKSPACE_BYTES // max(across * itemsize, 1)))
+
+
+def _column_tiles(blocks: Sequence[slice], width: int) -> list[list[slice]]:
+    """Return consecutive blocks together as far as they fit into `width` columns."""
+    tiles: list[list[slice]] = []
+    for cut in blocks:
+        if tiles and cut.stop - tiles[-1][0].start <= width:
+            tiles[-1].append(cut)
+        else:
+            tiles.append([cut])
+    return tiles
+
+
+def _width(tile: Sequence[slice]) -> int:
+    return tile[-1].stop - tile[0].start

@@ -1,0 +1,107 @@
+"""The CUDA kernels in NumPy and CuPy: the same tiles, the same order of sums, one function for each kernel.
+
+They are for tests: a kernel and its twin differ by the rounding of fused multiply-adds only. The engine that
+serves where the CUDA engine is switched off is ``daskkern.kernels.engines.tiled``.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import namespace_of
+from daskkern.backend.tiles import slices
+from daskkern.kernels.engines.cuda.launch import blocks_per_group
+from daskkern.kernels.engines.cuda.source import BLOCK_TILE, SCORE_THREADS, SUM_LINES, Sizes
+from daskkern.kernels.formula import Program, evaluate
+from daskkern.kernels.points import Side
+
+_CHUNK_COLUMNS = 64
+
+
+def scores(what: Program, rows: Side, columns: Side, blocks: Sequence[slice], factor: Array) -> Array:
+    """Return what ``scores`` of scores.cu and the sum over its groups give: ``K factor`` (m, c), float64."""
+    xp = namespace_of(factor)
+    m, d = rows.rows.shape
+    total = xp.zeros((m, factor.shape[1]), np.float64)
+    if not (m and blocks):
+        return total
+    tile = SCORE_THREADS * Sizes(factor.itemsize, d).rows_per_thread
+    each, groups = blocks_per_group(-(-m // tile), len(blocks))
+    for group in range(groups):
+        partial = xp.zeros_like(total)
+        for cut in blocks[group * each : (group + 1) * each]:
+            sums = xp.zeros(total.shape, factor.dtype)
+            for start in range(cut.start, cut.stop, _CHUNK_COLUMNS):
+                chunk = slice(start, min(start + _CHUNK_COLUMNS, cut.stop))
+                values = _values(what, _inner(rows.rows, columns.rows[chunk]), rows.stats, _cut(columns, chunk))
+                for j in range(values.shape[1]):
+                    sums += values[:, j, None] * factor[chunk.start + j]
+            partial += sums
+        total += partial
+    return total
+
+
+def write_block(what: Program, rows: Side, columns: Side) -> Array:
+    """Return what ``write_block`` of block.cu writes: K (m, p)."""
+    xp = namespace_of(rows.rows)
+    out = xp.empty((rows.rows.shape[0], columns.rows.shape[0]), rows.rows.dtype)
+    for part in slices(out.shape[0], BLOCK_TILE):
+        for chunk in slices(out.shape[1], BLOCK_TILE):
+            inner = _inner(rows.rows[part], columns.rows[chunk])
+            out[part, chunk] = _values(what, inner, _cut(rows, part), _cut(columns, chunk))
+    return out
+
+
+def block_sums(left: Array, right: Array, blocks: Sequence[slice]) -> Array:
+    """Return what ``block_sums`` of sums.cu and the sum over the blocks give: ``left @ right`` (m, c), float64."""
+    total = namespace_of(left).zeros((left.shape[0], right.shape[1]), np.float64)
+    for cut in blocks:
+        sums = namespace_of(left).zeros(total.shape, right.dtype)
+        for start in range(cut.start, cut.stop, SUM_LINES):
+            here = namespace_of(left).zeros(total.shape, right.dtype)
+            for k in range(start, min(start + SUM_LINES, cut.stop)):
+                here += left[:, k, None] * right[k]
+            sums += here
+        total += sums
+    return total
+
+
+def profile(what: Program, rows: Side, columns: Side, inner: Array) -> Array:
+    """Return what ``profile`` of profile.cu makes of a tile (m, p) of inner products."""
+    return _values(what, inner, rows.stats, columns.stats)
+
+
+Stats = tuple[Array | None, Array | None, Array | None]
+
+
+def _inner(X: Array, Z: Array) -> Array:
+    """Return inner products (m, p), summed feature by feature."""
+    out = namespace_of(X).zeros((X.shape[0], Z.shape[0]), X.dtype)
+    for k in range(X.shape[1]):
+        out += X[:, k, None] * Z[None, :, k]
+    return out
+
+
+def _cut(side: Side, part: slice) -> Stats:
+    squared, norm, inverse = (None if stat is None else stat[part] for stat in side.stats)
+    return squared, norm, inverse
+
+
+def _values(what: Program, inner: Array, row: Stats, column: Stats) -> Array:
+    """Return the formula's values as ``kernel_value`` computes them: see ``source.value_function``."""
+    xp = namespace_of(inner)
+    squared, norm, inverse = (
+        (None, None) if a is None or b is None else (a[:, None], b[None, :]) for a, b in zip(row, column, strict=True)
+    )
+    symbols = {"inner": inner.copy()}
+    if squared[0] is not None:
+        symbols["squared_distance"] = xp.maximum((squared[0] + squared[1]) - 2 * inner, 0)
+        symbols["distance"] = xp.sqrt(symbols["squared_distance"])
+    if inverse[0] is not None:
+        symbols["cosine"] = xp.clip(inner * (inverse[0] * inverse[1]), -1, 1)
+    if norm[0] is not None:
+        symbols["norms"] = norm[0] * norm[1]
+    out = xp.empty_like(inner)
+    out[...] = evaluate(what, symbols, xp)
+    return out

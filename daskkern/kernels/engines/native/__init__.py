@@ -1,0 +1,40 @@
+"""The compiled CPU engine: products that never leave the cache, made for this processor when first needed.
+
+One loop nest (``products``) and one formula (``daskkern.kernels.formula``) become machine code through LLVM. Its
+plain twin, ``daskkern.kernels.engines.tiled``, gives the same numbers up to rounding, and serves where llvmlite is missing.
+"""
+
+from daskkern.kernels.engines.native.engine import (
+    MOST_OUTPUTS,
+    block,
+    block_all,
+    double_product,
+    is_mirrored,
+    matvec,
+    prepare,
+    rmatvec,
+    symmetric_block,
+    symmetric_matvec,
+)
+from daskkern.kernels.engines.native.invoke import Rows, is_supported, processor, workspace_bytes
+from daskkern.kernels.engines.native.packing import CSRParts, Packed, join_packed
+
+__all__ = [
+    "MOST_OUTPUTS",
+    "CSRParts",
+    "Packed",
+    "Rows",
+    "block",
+    "block_all",
+    "double_product",
+    "is_mirrored",
+    "is_supported",
+    "join_packed",
+    "matvec",
+    "prepare",
+    "processor",
+    "rmatvec",
+    "symmetric_block",
+    "symmetric_matvec",
+    "workspace_bytes",
+]

@@ -1,0 +1,60 @@
+"""What every part of a compiled product works with: the words of the call, and a chunk of columns."""
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from daskkern.kernels.engines.native.call import FIELDS, Kind
+from daskkern.kernels.engines.native.emitter import F64, I64, Emitter, Value
+from daskkern.kernels.engines.native.profiles import Lowered
+from daskkern.kernels.engines.native.shape import Shape, chunk_panels
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some panels of a block: number of the first, how many, first column, how many columns are real, its buffer."""
+
+    panel: Value
+    panels: Value
+    column: Value
+    width: Value
+    buffer: Value
+
+
+class Frame:
+    """A function under construction: its emitter, its words as pointers (`p`) and numbers (`n`), its constants."""
+
+    def __init__(self, module: ir.Module, shape: Shape, what: Lowered, kind: Kind) -> None:
+        self.kind, self.what, self.shape = kind, what, shape
+        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64.as_pointer()]), kind.name)
+        function.attributes.add("nounwind")
+        self.e = e = Emitter(module, ir.IRBuilder(function.append_basic_block("entry")), shape)
+        self.chunk = chunk_panels(sparse_columns=kind.sparse_columns)
+        self.width = self.chunk * shape.panel
+        words = {name: e.b.load(e.at(function.args[0], at)) for at, name in enumerate(FIELDS)}
+        pointer = e.element.as_pointer()
+        integers = {"x_starts", "x_columns", "z_starts", "z_columns", "blocks", "slots"}
+        numbers = {"x_stride", "n_rows", "n_features", "z_rows", "first_block", "last_block", "tile_rows", "out_stride",
+                   "head_stride", "n_head", "n_outputs", "right_stride"}  # fmt: skip
+        self.n = {name: words[name] for name in numbers}
+        self.p = {
+            name: e.b.inttoptr(word, I64.as_pointer() if name in integers else pointer)
+            for name, word in words.items()
+            if name not in numbers
+        }
+        self.sums = e.b.inttoptr(words["out"], F64.as_pointer())
+        count = sum(step.op == "constant" for step in what.instructions)
+        self.constants = [e.splat(e.scalar(self.p["constants"], k)) for k in range(count)]
+        self.used = {step.op for step in what.instructions}
+
+    def _block(self, block: Value) -> list[Value]:
+        """Return the words of a block: first panel, panels, first column, columns, number of its first chunk."""
+        return [self.e.b.load(self.e.at(self.p["blocks"], self.e.times(block, 5), k)) for k in range(5)]
+
+    def _place(self, number: Value, at: Value) -> Value:
+        """Return the buffer of the chunk at panel `at` of a block: one for all, or one for each that is kept."""
+        if self.kind.makes not in ("keep", "stored"):
+            return self.p["buffer"]
+        e = self.e
+        chunk = e.b.add(number, e.b.sdiv(at, I64(self.chunk)))
+        return e.at(self.p["buffer"], e.times(e.times(chunk, self.n["tile_rows"]), self.width))

@@ -1,0 +1,1 @@
+"""Kernel functions, one class and one file each."""

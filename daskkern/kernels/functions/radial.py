@@ -1,0 +1,188 @@
+"""What radial kernels share: length scales and metrics, and gradients with respect to rows."""
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.errors import SpecError
+from daskkern.kernels.base import Kernel, Spec
+from daskkern.kernels.columns.coordinates import Coordinates
+from daskkern.kernels.formula import PAIR, Expression, Pair, differentiate
+from daskkern.kernels.functions.length_scale import (
+    MEDIAN_ROWS,
+    LengthScale,
+    Matrix,
+    check_length_scale,
+    check_metric,
+    median_distance,
+    metric_factor,
+    plain,
+)
+from daskkern.kernels.rows import as_rows, rows_dtype
+
+_SMALLEST, _LARGEST = 1e-12, 1e12  # scales whose squares stay in the range of float32, with room
+
+
+@dataclass(frozen=True)
+class RadialKernel(Kernel):
+    """``k(x, z) = profile(r)`` with ``r = |x - z| / length_scale``.
+
+    Parameters
+    ----------
+    length_scale : float, "median", sequence (d,) or matrix (d, d)
+        In the units of the features. "median" is the median distance between training rows. One per feature:
+        ``r^2 = sum_i (x_i - z_i)^2 / s_i^2``. A matrix L: ``r^2 = |L^-1 (x - z)|^2``, the same for a diagonal L.
+    metric : matrix (d, d), optional
+        M in ``r^2 = (x - z)^T M (x - z) / length_scale^2``; symmetric, positive semi-definite, of any rank. The
+        length scale is then a number or "median". See :meth:`from_metric`.
+
+    Notes
+    -----
+    Arrays are kept as tuples, so that kernels compare and hash. Scales per feature leave CSR rows sparse; a matrix
+    or metric makes them dense, (m, k) for a metric of rank k, a batch at a time.
+    """
+
+    length_scale: LengthScale = 1.0
+    metric: Matrix | None = field(default=None, kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length_scale", check_length_scale(self.name, self.length_scale))
+        if self.metric is None:
+            return
+        object.__setattr__(self, "metric", check_metric(self.name, self.metric))
+        if isinstance(self.length_scale, tuple):
+            raise SpecError(
+                f"a metric and length scales per feature were asked of the {self.name} kernel; give the metric with a "
+                "number or 'median'"
+            )
+
+    @classmethod
+    def from_metric(cls, metric: npt.ArrayLike, **parameters: Any) -> Self:
+        """Return the kernel with ``r^2 = (x - z)^T M (x - z)`` for `metric` M (d, d), as recursive feature machines
+        mean it; `parameters` are the constructor's.
+        """
+        return cls(**parameters, metric=metric)  # type: ignore[arg-type]
+
+    @abstractmethod
+    def profile(self, r: Expression, r2: Expression) -> Expression:
+        """Return the kernel's value in terms of r and r squared. Use one of them where it is enough."""
+
+    def formula(self, pair: Pair) -> Expression:
+        return self.profile(*self._radius(pair))
+
+    def derivative(self, pair: Pair) -> Expression:
+        """Return the formula's derivative by ``|x - z|^2``, 0 at equal rows where it has none."""
+        return differentiate(self.formula(pair), "squared_distance")
+
+    def spec(self) -> Spec:
+        written: dict[str, object] = {"name": self.name, "length_scale": plain(self.length_scale)}
+        return written if self.metric is None else {**written, "metric": plain(self.metric)}
+
+    def resolve(self, sample: Array) -> Self:
+        if not isinstance(self.length_scale, str):
+            return self
+        return replace(self, length_scale=median_distance(self.transform(sample[:MEDIAN_ROWS].astype(np.float64))))
+
+    @property
+    def has_units(self) -> bool:
+        return self.metric is not None or not isinstance(self.length_scale, str)
+
+    @property
+    def coordinates(self) -> Hashable:
+        return (self._applied, self.metric) if self._map is not None else ()
+
+    def transform(self, rows: Array) -> Array:
+        return rows if self._map is None else self._map.forward(rows)
+
+    def gradient_matvec(self, X: Array, Z: Array, A: Array) -> Array:
+        """Return the gradients of ``sum_j k(x_i, z_j) A_jc`` by x_i.
+
+        ``2 (x_i sum_j k'_ij A_jc - sum_j k'_ij A_jc z_j)`` with k' the derivative by the squared distance: products
+        with the kernel matrix of :meth:`derivative`, which is never held. A kernel that has no gradient where two
+        rows are equal counts as 0 there.
+
+        Parameters
+        ----------
+        X : (m, d), Z : (p, d)
+            Rows; CSR ones are made dense, as the result is.
+        A : (p, c)
+
+        Returns
+        -------
+        (m, c, d) float64 array
+        """
+        dtype = np.promote_types(rows_dtype(X), rows_dtype(Z))
+        placement = self.placement_for(Z)
+        shift, dtype = placement.shift, np.dtype(np.float64) if placement.wide else dtype
+        X, Z = _dense(as_rows(X, dtype)), _dense(as_rows(Z, dtype))
+        left, right = self._placed(X, shift), self._placed(Z, shift)
+        slope = _Slope(self.derivative(PAIR))
+        points = slope.points(right)
+        rows = slope.left(left, points)
+        xp = namespace_of(left)
+        A = xp.asarray(A, dtype)
+        sums = slope.matvec(rows, points, A)
+        out = xp.empty((X.shape[0], A.shape[1], X.shape[1]), np.float64)
+        for c in range(A.shape[1]):
+            gradient = 2 * (left * sums[:, c, None] - slope.matvec(rows, points, A[:, c, None] * right))
+            out[:, c] = gradient if self._map is None else self._map.backward(gradient)
+        return out
+
+    @property
+    def unit(self) -> float:
+        """What :meth:`transform` leaves of the length scale: ``r = |transform(x) - transform(z)| / unit``."""
+        return self._unit
+
+    @property
+    def _unit(self) -> float:
+        """The length scale that the formula divides by; 1 when rows were divided before."""
+        if isinstance(self.length_scale, str):
+            raise SpecError(
+                f"the {self.name} kernel's length scale is {self.length_scale!r}: call kernel.resolve(rows) first, or "
+                "give a number"
+            )
+        return self.length_scale if self._applied is None and not isinstance(self.length_scale, tuple) else 1.0
+
+    @property
+    def _applied(self) -> LengthScale | None:
+        """The length scale that is applied to rows: not a number, or one whose square is out of range."""
+        scale = self.length_scale
+        if isinstance(scale, str) or (not isinstance(scale, tuple) and _SMALLEST <= scale <= _LARGEST):
+            return None
+        return scale
+
+    def _radius(self, pair: Pair) -> tuple[Expression, Expression]:
+        return pair.distance * (1 / self._unit), pair.squared_distance * self._unit**-2
+
+    @cached_property
+    def _map(self) -> Coordinates | None:
+        applied = np.asarray(1.0 if self._applied is None else self._applied)
+        if self.metric is not None:
+            return Coordinates(self.name, metric_factor(self.metric) / applied)
+        if self._applied is None:
+            return None
+        return Coordinates(self.name, np.linalg.inv(applied).T if applied.ndim == 2 else applied)
+
+
+@dataclass(frozen=True)
+class _Slope(Kernel):
+    """A function of two rows that is no kernel, for products only."""
+
+    expression: Expression
+
+    def formula(self, pair: Pair) -> Expression:
+        return self.expression
+
+    def spec(self) -> Spec:
+        raise SpecError("the derivative of a kernel has no spec; write down the kernel")
+
+
+def _dense(rows: Array) -> Array:
+    return rows.toarray() if is_sparse(rows) else rows

@@ -1,0 +1,1 @@
+"""EigenPro over kernel columns and explicit features."""

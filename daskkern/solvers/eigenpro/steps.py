@@ -1,0 +1,278 @@
+"""The steps of EigenPro over kernel columns, and the state that they change; see :mod:`daskkern.solvers.eigenpro.solver`."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import namespace_of
+from daskkern.errors import SpecError
+from daskkern.kernels import Kernel, Points
+from daskkern.kernels.engines.block_products import multiply, multiply_blocks, multiply_transposed
+from daskkern.kernels.points import Left
+from daskkern.linalg import even_slices
+from daskkern.preconditioners import EigenProPart, EigenProState
+from daskkern.solvers.base import (
+    Batch,
+    Problem,
+    TailAverage,
+    loss_and_gradient,
+)
+from daskkern.solvers.eigenpro.projectors import IterativeProjector, Projection
+
+_UNIT = 128  # rows of a batch that are temporary centres of one rank: enough for products at full speed
+_JOINED = 1024  # temporary centres up to which later ones are joined to them: fewer calls, and little is copied
+
+
+class Projector(Protocol):
+    """Solves ``K_ZZ t = h`` over columns sharded like the model."""
+
+    def solve(self, h: Array, comm: Communicator) -> Array:
+        """Return this rank's part (p_r, c) of the solution from its part of `h`."""
+        ...
+
+
+@dataclass(frozen=True)
+class EigenProSetup:
+    """What a rank needs beside its columns.
+
+    Attributes
+    ----------
+    state : EigenProState
+    part : EigenProPart
+        Its rows of the preconditioner.
+    damped : (p_r, q) array, or (s_r, q) with all rows as centres
+        ``K(Z_r, S) V D``; with all rows as centres only the rows of S are needed.
+    projector : Projector or None
+        None when all rows are centres.
+    window : int
+        Batches T between projections.
+    head_blocks : tuple of slices
+        The blocks of the rank's members of S; see :class:`daskkern.basis.Columns`.
+    local, rows : (p_r,) arrays of int or None
+        With all rows as centres: the rank's columns in the order of their rows, and those rows, ascending.
+    """
+
+    state: EigenProState
+    part: EigenProPart
+    damped: Array
+    projector: Projector | None
+    window: int
+    head_blocks: tuple[slice, ...]
+    local: HostArray | None = None
+    rows: HostArray | None = None
+
+
+@dataclass(frozen=True)
+class Temporary:
+    """This rank's share of the window's rows as temporary centres, with their coefficients.
+
+    Attributes
+    ----------
+    sets : tuple of (Points, (k, c) array)
+        Points whose blocks are units: rows of a batch that stay together whatever the number of ranks.
+    units : int
+        How many the window has so far on all ranks: unit u is rank ``u % size``'s.
+    """
+
+    sets: tuple[tuple[Points, Array], ...] = ()
+    units: int = 0
+
+    def scores(self, kernel: Kernel, rows: Array | Left) -> Array | float:
+        """Return the values of these centres at `rows`, (m, c) float64, or 0 where there are none."""
+        return sum(kernel.matvec(rows, points, coefficients) for points, coefficients in self.sets)
+
+    def shrunk(self, factor: float) -> "Temporary":
+        """Return the centres with their coefficients multiplied by `factor`."""
+        return replace(self, sets=tuple((points, coefficients * factor) for points, coefficients in self.sets))
+
+    def join(self, points: Points, coefficients: Array) -> "Temporary":
+        """Return these centres and later ones of this rank."""
+        if not self.sets or self.sets[-1][0].size + points.size > _JOINED:
+            return replace(self, sets=(*self.sets, (points, coefficients)))
+        last, before = self.sets[-1]
+        xp = namespace_of(before)
+        joined = last.join(points), xp.concatenate([before, coefficients])
+        return replace(self, sets=(*self.sets[:-1], joined))
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """With momentum: the last iterate (p_r, c), the model, and its values at the rank's members of S (s_r, c)."""
+
+    a: Array
+    at_S: Array
+
+
+@dataclass(frozen=True)
+class Projected:
+    """The projections of an epoch that iterate: how many, their iterations, and the largest of their residuals."""
+
+    count: int = 0
+    iterations: int = 0
+    residual: float = 0.0
+
+    def with_one(self, found: Projection) -> "Projected":
+        """Return these and one more."""
+        return Projected(self.count + 1, self.iterations + found.iterations, max(self.residual, found.residual))
+
+
+@dataclass(frozen=True)
+class EigenProRun:
+    """The state of a run on one rank.
+
+    `a` (p_r, c) as of the last projection and `scale`, by which the ridge penalty shrank it since; `working` is that a
+    plus what S gained since (both by column); `pending` h (p_r, c); `at_S` the model's values at the rank's members
+    of S (s_r, c), kept for the ridge penalty; `temporary` the rank's centres of the window. All rows as centres: only
+    `working` and `at_S` are used; explicit features: only `working`, which is w. With momentum these are of the point
+    that gradients are taken at, and `slow` is the model. `projected` are the projections since the last epoch's end.
+    """
+
+    a: Array
+    scale: float
+    working: Array
+    pending: Array
+    at_S: Array
+    temporary: Temporary
+    in_window: int
+    step: int
+    average: TailAverage
+    slow: Iterate | None = None
+    projected: Projected = Projected()
+
+
+def push(after: EigenProRun, before: EigenProRun, gamma: float, compensation: float) -> EigenProRun:
+    """Return the run whose next gradient is taken beyond the new iterate.
+
+    A plain step is ``w' = u - eta P grad(u)``, so that ``eta_2 P grad(u)`` is a share of ``u - w'``.
+    """
+    slow = before.slow
+    assert slow is not None
+    back = (1 + gamma) / 2 * compensation
+    beyond = (1 + gamma) * after.working - gamma * slow.a + back * (before.working - after.working)
+    at_S = (1 + gamma) * after.at_S - gamma * slow.at_S + back * (before.at_S - after.at_S)
+    return replace(after, a=beyond, working=beyond, at_S=at_S, slow=Iterate(after.working, after.at_S))
+
+
+def step_all_rows(
+    problem: Problem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
+) -> tuple[EigenProRun, float]:
+    xp = namespace_of(state.working)
+    m, n_head = batch.size, problem.part.columns.n_head
+    if batch.phi is not None:
+        head = batch.phi[:, :n_head]
+        partial = multiply_blocks(batch.phi, state.working, problem.part.columns.blocks, xp)
+    else:
+        head = xp.empty((m, n_head), problem.dtype)
+        partial = problem.part.scores(batch.X, state.working, head)
+    loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
+    shrink = 1 - eta * problem.alpha
+    pulled = multiply_transposed(head, g, xp, setup.head_blocks) * (1 / m)
+    residual = pulled + problem.alpha * state.at_S  # u, own rows of S
+    projected = comm.allreduce(setup.part.project(residual, setup.head_blocks)).astype(problem.dtype)  # r
+    working = state.working * shrink if problem.alpha else state.working.copy()
+    here, rows = (xp.asarray(numbers) for numbers in _own_rows(setup, batch))
+    working[here] -= (eta / m) * g[rows]  # the rows of a batch are distinct
+    working[:n_head] += eta * setup.part.apply(projected, setup.head_blocks)
+    at_S = state.at_S
+    if problem.alpha:
+        at_S = at_S - eta * (residual - multiply(setup.damped, projected, xp, setup.head_blocks))
+    return replace(state, working=working, at_S=at_S, step=state.step + 1), loss
+
+
+def _own_rows(setup: EigenProSetup, batch: Batch) -> tuple[HostArray, HostArray]:
+    """Return local columns and batch rows of the batch's rows that this rank holds as centres."""
+    if setup.local is None or setup.rows is None:
+        raise SpecError("all rows are centres, but the rank has no table of its rows")
+    at = np.minimum(np.searchsorted(setup.rows, batch.positions), max(setup.rows.size - 1, 0))
+    here = setup.rows[at] == batch.positions if setup.rows.size else np.zeros(batch.size, bool)
+    found = here.nonzero()[0]
+    return setup.local[at[found]], found
+
+
+def step_window(
+    problem: Problem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
+) -> tuple[EigenProRun, float]:
+    xp = namespace_of(state.working)
+    m, n_head = batch.size, problem.part.columns.n_head
+    rows = batch.X if batch.X is None else problem.part.kernel.left(batch.X, problem.part.points)
+    phi = problem.part.block(rows) if batch.phi is None else batch.phi
+    partial = multiply_blocks(phi, state.working, problem.part.columns.blocks, xp)
+    partial += state.temporary.scores(problem.part.kernel, rows)
+    loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
+    shrink = 1 - eta * problem.alpha
+    dealt = problem.part.columns.blocks
+    # K_ZB g / m; where there is something to send, of S first: its sum is under way while the rest is computed.
+    first = n_head if comm.size > 1 and xp is np else phi.shape[1]
+    pulled = multiply_transposed(phi[:, :first], g, xp, dealt[: len(dealt) - len(_after(dealt, first))]) * (1 / m)
+    residual = pulled[:n_head] + problem.alpha * state.at_S if problem.alpha else pulled[:n_head]
+    finish = comm.begin_allreduce(setup.part.project(residual, setup.head_blocks))
+    if first < phi.shape[1]:
+        rest = multiply_transposed(phi[:, first:], g, xp, _after(dealt, first)) * (1 / m)
+        pulled = xp.concatenate([pulled, rest])
+    projected = finish().astype(problem.dtype)  # r
+    working = state.working * shrink
+    working[:n_head] += eta * setup.part.apply(projected, setup.head_blocks)
+    correction = multiply(setup.damped, projected, xp, dealt)
+    pending = state.pending * shrink + eta * (pulled - correction)
+    at_S = state.at_S - eta * (residual - correction[:n_head]) if problem.alpha else state.at_S
+    in_window = state.in_window + 1
+    temporary = state.temporary
+    if problem.alpha:
+        temporary = temporary.shrunk(shrink)
+    if not batch.last and in_window < setup.window:
+        temporary = _with_batch(problem, temporary, batch, g * (-eta / m), comm)
+    run = EigenProRun(
+        state.a,
+        state.scale * shrink,
+        working,
+        pending,
+        at_S,
+        temporary,
+        in_window,
+        state.step + 1,
+        state.average,
+        state.slow,
+        state.projected,
+    )
+    return run, loss
+
+
+def _after(blocks: Sequence[slice], edge: int) -> list[slice]:
+    """Return the blocks from `edge` on, counted from there."""
+    return [slice(block.start - edge, block.stop - edge) for block in blocks if block.start >= edge]
+
+
+def _with_batch(
+    problem: Problem, temporary: Temporary, batch: Batch, coefficients: Array, comm: Communicator
+) -> Temporary:
+    """Return the temporary centres with this rank's units of the batch's rows."""
+    if batch.X is None:
+        raise SpecError("a window of more than one batch needs the rows of its batches")
+    units = even_slices(batch.size, _UNIT)
+    own = [unit for at, unit in enumerate(units, temporary.units) if at % comm.size == comm.rank]
+    temporary = replace(temporary, units=temporary.units + len(units))
+    if not own:
+        return temporary
+    xp = namespace_of(coefficients)
+    picked = np.concatenate([np.arange(unit.start, unit.stop) for unit in own])
+    edges = np.cumsum([0, *(unit.stop - unit.start for unit in own)]).tolist()
+    blocks = [slice(start, stop) for start, stop in itertools.pairwise(edges)]
+    like = problem.part.points
+    points = problem.part.kernel.points(batch.X[xp.asarray(picked)], like.placement, blocks, precision=like.precision)
+    return temporary.join(points, coefficients[xp.asarray(picked)])
+
+
+def project(projector: Projector, state: EigenProRun, comm: Communicator) -> EigenProRun:
+    """End the window: put its gradient on the centres and drop the temporary ones."""
+    if isinstance(projector, IterativeProjector):
+        found = projector.iterate(state.pending, comm)
+    else:
+        found = Projection(projector.solve(state.pending, comm), 0, 0.0)
+    a = state.a * state.scale - found.t
+    run = replace(state, a=a, scale=1.0, working=a, pending=state.pending * 0, temporary=Temporary(), in_window=0)
+    return replace(run, projected=state.projected.with_one(found))

@@ -1,0 +1,1 @@
+"""Stochastic first-order methods without a preconditioner."""

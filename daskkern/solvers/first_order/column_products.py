@@ -1,0 +1,183 @@
+"""What first-order methods share: scores, pullbacks and inner products of batches, whatever the columns are.
+
+The columns of the model are dealt to the ranks, and every rank meets every row: scores are one allreduce of (m, c)
+numbers, the gradient in the columns needs no traffic. A method that treats the rows of a batch one after the other
+asks for their inner products once, one allreduce of (m, m) numbers, and then goes through them without any: its
+iterates are those of the sequential method, on any number of ranks.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.errors import SpecError
+from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed
+from daskkern.preconditioners import ColumnStatistics
+from daskkern.solvers.base import Batch, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class RowShare:
+    """The training rows whose numbers this rank keeps: `ids` (n_r,) int64 as the arrays have them.
+
+    With all rows as centres they are the rank's columns, else an equal share.
+    """
+
+    ids: IntArray
+    order: HostArray
+    """Sorts `ids`."""
+
+    @classmethod
+    def of(cls, ids: IntArray) -> "RowShare":
+        """Return the share with these row numbers."""
+        return cls(ids, np.argsort(ids))
+
+    @classmethod
+    def equal(cls, n_rows: int, rank: int, size: int) -> "RowShare":
+        """Return the share of `rank` among `size` ranks."""
+        return cls.of(np.arange(n_rows * rank // size, n_rows * (rank + 1) // size))
+
+    def find(self, positions: IntArray) -> tuple[HostArray, HostArray]:
+        """Return where in the arrays the rows of a batch are that are kept here, and which of its rows they are."""
+        rows = self.ids[self.order]
+        at = np.minimum(np.searchsorted(rows, positions), max(rows.size - 1, 0))
+        here = (rows[at] == positions).nonzero()[0] if rows.size else np.zeros(0, np.int64)
+        return self.order[at[here]], here
+
+    def read(self, values: Array, positions: IntArray) -> Array:
+        """Return this rank's part (m, ...) of ``values`` at the rows of a batch: 0 where another rank has them.
+
+        The sum over the ranks is the whole: it travels with the scores.
+        """
+        local, here = self.find(positions)
+        xp = namespace_of(values)
+        part = xp.zeros((len(positions), *values.shape[1:]), np.float64)
+        part[xp.asarray(here)] = values[xp.asarray(local)]
+        return part
+
+
+@dataclass(frozen=True)
+class ColumnSetup:
+    """What a rank needs beside its columns.
+
+    Attributes
+    ----------
+    n_rows : int
+        Training rows n.
+    statistics : ColumnStatistics
+    rows : RowShare
+    all_rows : bool
+        All training rows are the columns, so that a coefficient belongs to a row.
+    seed : int
+    """
+
+    n_rows: int
+    statistics: ColumnStatistics
+    rows: RowShare
+    all_rows: bool
+    seed: int
+
+
+def partial_scores(problem: Problem, batch: Batch, w: Array) -> Array:
+    """Return this rank's share (m, c) float64 of ``Phi_B w``; its own columns' coefficients are `w` (p_r, c)."""
+    if batch.phi is not None:
+        return multiply_blocks(batch.phi, w, problem.part.columns.blocks, namespace_of(w))
+    entries = _entries(problem, batch)
+    if entries is not None:
+        where, values = entries
+        return values.astype(np.float64) @ w[where].astype(np.float64)
+    return problem.part.scores(batch.X, w)
+
+
+def pull(problem: Problem, batch: Batch, g: Array) -> Array:
+    """Return ``Phi_B^T g`` (p_r, c) for the rank's own columns, from g (m, c)."""
+    g = g.astype(problem.dtype)
+    if batch.phi is not None:
+        return multiply_transposed(batch.phi, g, namespace_of(g))
+    return problem.part.pullback(batch.X, g)
+
+
+def descend(problem: Problem, batch: Batch, v: Array, change: Array) -> Array:
+    """Return coefficients (p_r, c) after ``f += sum_i k(x_i, .) change_i`` over the batch's rows, change (m, c).
+
+    In explicit features that is ``v + Phi_B^T change``; with all rows as centres the rows' own coefficients change.
+    """
+    where, delta = changes(problem, batch, change)
+    if isinstance(where, slice):
+        return v + delta
+    v = v.copy()
+    v[where] += delta
+    return v
+
+
+def changes(problem: Problem, batch: Batch, change: Array) -> tuple[IntArray | slice, Array]:
+    """Return which of the rank's columns :func:`descend` changes, each once, and by what (k, c): those alone.
+
+    All of them for dense columns; the batch's rows with all rows as centres; the features that sparse rows have.
+    """
+    setup: ColumnSetup = problem.extra
+    if setup.all_rows:
+        xp = namespace_of(change)
+        local, here = (xp.asarray(numbers) for numbers in setup.rows.find(batch.positions))
+        return local, change[here].astype(problem.dtype)  # the rows of a batch are distinct
+    entries = _entries(problem, batch)
+    if entries is not None:
+        where, values = entries
+        return where, values.T @ change.astype(problem.dtype)
+    return slice(None), pull(problem, batch, change)
+
+
+def _entries(problem: Problem, batch: Batch) -> tuple[IntArray, Array] | None:
+    """Return which of the rank's columns sparse rows have entries in, and the rows in these alone; None for others."""
+    if batch.phi is not None or batch.X is None or not problem.part.is_coordinates or not is_sparse(batch.X):
+        return None
+    values, xp = problem.part.rows(batch.X), problem.part.namespace
+    where, numbers = xp.unique(values.indices, return_inverse=True)
+    shape = (values.shape[0], int(where.size))
+    return where, type(values)((values.data, numbers.reshape(-1), values.indptr), shape=shape)
+
+
+def partial_gram(problem: Problem, batch: Batch, comm: Communicator) -> Array:
+    """Return this rank's share (m, m) float64 of the rows' inner products; they sum to ``K_BB`` or ``Phi_B Phi_B^T``.
+
+    With all rows as centres only rank 0 has any.
+    """
+    setup: ColumnSetup = problem.extra
+    xp = namespace_of(batch.y)
+    if setup.all_rows:
+        if comm.rank:
+            return xp.zeros((batch.size, batch.size))
+        like = problem.part.points
+        points = problem.part.kernel.points(batch.X, like.placement, precision=like.precision)
+        gram = problem.part.kernel.block(batch.X, points).astype(np.float64)
+        index = xp.arange(batch.size)
+        gram[index, index] = problem.part.kernel.diagonal(batch.X)
+        return gram
+    if batch.phi is None and problem.part.is_coordinates:
+        return _products(problem, batch)
+    phi = problem.part.block(batch.X) if batch.phi is None else batch.phi
+    total = xp.zeros((batch.size, batch.size))
+    for block in problem.part.columns.blocks:
+        total += phi[:, block] @ phi[:, block].T
+    return total
+
+
+def _products(problem: Problem, batch: Batch) -> Array:
+    """Return the inner products of rows in the rank's own features."""
+    values = problem.part.rows(batch.X)
+    if is_sparse(values):
+        return (values @ values.T).toarray().astype(np.float64)
+    total = namespace_of(batch.y).zeros((batch.size, batch.size))
+    for block in problem.part.columns.blocks:
+        total += values[:, block] @ values[:, block].T
+    return total
+
+
+def needed_rows(batch: Batch) -> Array:
+    """Return the rows of a batch. Raises SpecError where the trainer left them out."""
+    if batch.X is None:
+        raise SpecError("a step needs the rows of its batch")
+    return batch.X

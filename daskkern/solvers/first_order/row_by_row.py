@@ -1,0 +1,107 @@
+"""Steps on the rows of a batch, one after the other, without products of the columns in between.
+
+A step on row i changes the scores of the rows by their inner products with row i. With the scores z (m, c) and the
+inner products G (m, m) of a batch, all steps on it are made on small arrays, the same on all ranks: the iterates are
+those of the method that meets one row at a time.
+"""
+
+from math import ceil
+
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray, HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import namespace_of, to_host
+from daskkern.losses import Loss, Smooth
+from daskkern.preconditioners import longest_step
+from daskkern.solvers.base import Batch, Problem, smoothness_of
+from daskkern.solvers.first_order.column_products import ColumnSetup, changes, partial_gram, partial_scores
+from daskkern.solvers.first_order.iterate import Iterate
+
+
+class Sequence:
+    """The rows of a batch while steps are made on them. Arrays are NumPy's, in float64.
+
+    Attributes
+    ----------
+    scores : (m, c) array
+        Of the model as it is.
+    gram : (m, m) array
+    y, weight : (m, c) and (m, 1) arrays
+    change : (m, c) array
+        The model is ``shrunk * projected`` times that before the batch, plus ``sum_i k(x_i, .) change_i``.
+    shrunk : float
+    projected : (c,) array
+        What the outputs were multiplied by, each by another factor.
+    """
+
+    def __init__(self, scores: HostArray, gram: HostArray, y: HostArray, weight: HostArray | None) -> None:
+        self.scores: FloatArray = np.array(scores, np.float64)
+        self.gram = gram
+        self.y: FloatArray = y.astype(np.float64)
+        self.weight: FloatArray | None = None if weight is None else weight.astype(np.float64)
+        self.change: FloatArray = np.zeros_like(self.scores)
+        self.shrunk = 1.0
+        self.projected: FloatArray = np.ones(self.scores.shape[1])
+
+    def loss(self, loss: Loss) -> float:
+        """Return the sum of the weighted losses."""
+        value = loss.value(self.scores, self.y)
+        return float((value if self.weight is None else value * self.weight[:, 0]).sum())
+
+    def gradient(self, loss: Loss, rows: slice) -> FloatArray:
+        """Return g of some of the rows, weights inside."""
+        g: FloatArray = loss.gradient(self.scores[rows], self.y[rows])
+        return g if self.weight is None else g * self.weight[rows]
+
+    def longest_step(self, loss: Loss, rows: slice) -> float:
+        """Return the longest step along the mean gradient of some of the rows that keeps near their targets."""
+        squares = self.gram.diagonal()[rows]
+        total = float((squares if self.weight is None else squares * self.weight[rows, 0]).sum())
+        return longest_step(rows.stop - rows.start, total, smoothness_of(loss))
+
+    def step(self, rows: slice, shrink: float, delta: FloatArray) -> None:
+        """Make the model ``shrink f + sum_i k(x_i, .) delta_i`` over `rows`."""
+        self.shrunk *= shrink
+        self._multiply(shrink)
+        if delta.any():
+            self.scores += self.gram[:, rows] @ delta
+            self.change[rows] += delta
+
+    def project(self, factors: FloatArray) -> None:
+        """Multiply the outputs of the model by `factors` (c,)."""
+        self.projected *= factors
+        self._multiply(factors)
+
+    def _multiply(self, factor: float | FloatArray) -> None:
+        self.scores *= factor
+        self.change *= factor
+
+
+def sequence_of(problem: Problem, batch: Batch, v: Array, comm: Communicator, scale: float = 1.0) -> Sequence:
+    """Return the rows of a batch under the coefficients ``scale * v``; one allreduce of (m, c + m) numbers."""
+    xp = namespace_of(v)
+    scores = partial_scores(problem, batch, v) * scale
+    both = to_host(comm.allreduce(xp.concatenate([scores, partial_gram(problem, batch, comm)], axis=1)))
+    c = v.shape[1]
+    return Sequence(both[:, :c], both[:, c:], to_host(batch.y), None if batch.weight is None else to_host(batch.weight))
+
+
+def applied(problem: Problem, batch: Batch, iterate: Iterate, rows: Sequence) -> Iterate:
+    """Return the iterate after the steps that were made on the rows of a batch."""
+    if (rows.projected != 1).any():
+        iterate = iterate.project(rows.projected)
+    change = namespace_of(iterate.v).asarray(rows.change)
+    return iterate.shrink(rows.shrunk).add(*changes(problem, batch, change))
+
+
+def steps_ahead(problem: Problem) -> int:
+    """Return how many steps the schedule 1 / (alpha t) begins after its own first.
+
+    0 for losses with kinks, whose gradients are bounded; for smooth ones as many as make the first step
+    ``1 / (L max |phi(x)|^2)`` on sampled rows.
+    """
+    setup: ColumnSetup = problem.extra
+    if not isinstance(problem.loss, Smooth):
+        return 0
+    return ceil(problem.loss.smoothness * setup.statistics.beta / problem.alpha)

@@ -1,0 +1,1 @@
+"""Solvers of kernel ridge regression."""

@@ -1,0 +1,1 @@
+"""Commits of a run: written, found again, and resumed from."""

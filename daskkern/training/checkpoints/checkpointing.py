@@ -1,0 +1,147 @@
+"""How the progress of a fit is kept: in the memory of the workers, and in a checkpoint."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from daskkern.arrays import HostArray
+from daskkern.cluster.gang.commit_cache import Vault
+from daskkern.errors import SpecError
+from daskkern.events import EpochFinished, Listener, StageFinished, silent
+from daskkern.training.checkpoints.checkpoint import CheckpointWriter, check_fingerprint, read_checkpoint
+from daskkern.training.checkpoints.commits import Commit
+
+_SHARE = 50.0  # time between commits in units of what one costs: 2% of the run at most
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """The last commit of a run as bytes (uint8), and the fingerprint of its fit."""
+
+    data: HostArray
+    fingerprint: str
+
+
+@dataclass(frozen=True, eq=False)
+class Safety:
+    """What is kept of a fit that runs.
+
+    Attributes
+    ----------
+    in_memory : bool
+        Each worker keeps the last commit, so that survivors can go on.
+    commit_s : float
+        Least seconds between commits.
+    checkpoint : str or None
+        Zarr location of the checkpoint, which every worker can write to.
+    checkpoint_s : float
+        Least seconds between two writings of it.
+    resume : bool
+        Begin with what the checkpoint holds, if there is one.
+    overwrite : bool
+        Replace the checkpoint of an earlier run, and the older model of a detached fit, which are refused otherwise.
+    run : str
+        Name of this run in the checkpoint; what another run left there is used only to resume.
+    fingerprint : str
+        JSON of what the fit depends on: data, settings, schema. A checkpoint of anything else is refused.
+    earlier : Saved or None
+        The end of an earlier run, in memory, to resume from where there is no checkpoint.
+    hand_back : bool
+        Whether the end of this run is wanted as such.
+    carry : bool
+        Whether it is wanted for a run on other rows, where there is room for it.
+    """
+
+    in_memory: bool = False
+    commit_s: float = 2.0
+    checkpoint: str | None = None
+    checkpoint_s: float = 30.0
+    resume: bool = False
+    overwrite: bool = False
+    run: str = ""
+    fingerprint: str = "{}"
+    earlier: Saved | None = None
+    hand_back: bool = False
+    carry: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("commit_s", "checkpoint_s"):
+            if not getattr(self, name) >= 0:
+                raise SpecError(f"{name}={getattr(self, name)!r} was given; it is a number of seconds, 0 or more")
+
+    def saved(self) -> Commit | None:
+        """Return the commit that this run may begin with: of its checkpoint, or in memory. Raises StoreError."""
+        if self.checkpoint is None:
+            if self.earlier is None or not self.resume:
+                return None
+            check_fingerprint(json.loads(self.earlier.fingerprint), self.fingerprint, "the earlier fit")
+            return _of_another_run(Commit.from_bytes(self.earlier.data))
+        found = read_checkpoint(self.checkpoint, self.fingerprint)
+        if found is None or found.run == self.run:
+            return None if found is None else found.commit
+        return _of_another_run(found.commit) if self.resume else None
+
+    def saved_epochs(self) -> tuple[EpochFinished, ...]:
+        """Return the epochs that the checkpoint has behind it."""
+        saved = self.saved() if self.resume else None
+        return () if saved is None else saved.position.epochs
+
+
+def _of_another_run(commit: Commit) -> Commit:
+    """Return the commit with no time taken: a run that goes on from another has time of its own."""
+    return replace(commit, position=replace(commit.position, seconds=0.0))
+
+
+class Keeper:
+    """Keeps the commits of one rank; see :class:`Safety`."""
+
+    def __init__(self, safety: Safety, vault: Vault, writer: CheckpointWriter | None, emit: Listener = silent) -> None:
+        self._hand_back = safety.hand_back or safety.carry
+        self.wanted = safety.in_memory or safety.checkpoint is not None or self._hand_back
+        self.outlives = safety.in_memory or safety.checkpoint is not None
+        """Whether another gang finds the last commit."""
+        self.last: HostArray | None = None
+        """The last commit as bytes, where it is wanted back."""
+        self._vault = vault if safety.in_memory else None
+        self._fit_vault = vault
+        self._writer, self._interval_s, self._emit = writer, safety.commit_s, emit
+        self._next = time.monotonic() + safety.commit_s
+
+    def due(self) -> bool:
+        """Return whether it is time for a commit."""
+        return self.outlives and time.monotonic() >= self._next
+
+    def tell(self) -> None:
+        """Tell of checkpoints that have become complete."""
+        if self._writer is not None:
+            for written in self._writer.written():
+                self._emit(written)
+
+    def keep(self, commit: Commit, seconds: float, *, last: bool) -> None:
+        """Keep a whole commit that took `seconds` to gather. The next one is due so much later that it costs 2%."""
+        begun = time.perf_counter()
+        if self._vault is not None:
+            self._vault.put(commit.position.steps, commit.to_bytes())
+        if self._writer is not None:
+            self._writer.offer(commit, at_once=last)
+            self._fit_vault.mark()
+        if self._hand_back and last:
+            self.last = commit.to_bytes()
+        cost = seconds + time.perf_counter() - begun
+        self._next = time.monotonic() + max(self._interval_s, _SHARE * cost)
+
+
+@contextmanager
+def open_keeper(safety: Safety, vault: Vault, rank: int, emit: Listener) -> Iterator[Keeper]:
+    """Yield the keeper of a rank. The first one writes the checkpoint, waits for it, and says what went wrong."""
+    if safety.checkpoint is None or rank != 0:
+        yield Keeper(safety, vault, None)
+        return
+    with CheckpointWriter(safety.checkpoint, safety.run, safety.fingerprint, safety.checkpoint_s) as writer:
+        keeper = Keeper(safety, vault, writer, emit)
+        yield keeper
+    keeper.tell()
+    if writer.problem:
+        emit(StageFinished("checkpoint", 0.0, f"{safety.checkpoint} is not up to date: {writer.problem}"))

@@ -1,0 +1,156 @@
+"""A model that goes on with other rows: the columns, the preconditioner and the solver's state of an earlier run."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from daskkern.arrays import HostArray
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic
+from daskkern.data.rows.batch_plan import BatchPlan
+from daskkern.data.rows.rows import Rows
+from daskkern.errors import DataError, SpecError
+from daskkern.solvers import NystromSGD, Snapshot, Solver
+from daskkern.training.checkpoints.checkpointing import Saved
+from daskkern.training.checkpoints.commits import Commit, Position
+from daskkern.training.checkpoints.resuming import basis_summary
+from daskkern.training.feeding.sources import Source, SourceInfo
+from daskkern.training.feeding.targets import check_targets
+from daskkern.training.run.held_sample import HeldSample
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepared import Clock, Prepared
+from daskkern.training.setup.shared import features_at, some_positions
+
+_KEPT = ("kernel", "loss", "solver", "dtype", "precision", "fit_intercept", "class_intercept", "batch_size")
+_OF_MEANS = {"mean", "total", "lag"}
+_NEVER = 1 << 40  # a step that no run reaches
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """What a run leaves for one on other rows.
+
+    Attributes
+    ----------
+    prepared : Prepared
+        With the points of the columns in place of row numbers.
+    commit : uint8 array
+        The last commit, as bytes.
+    info : SourceInfo
+    settings : FitSettings
+        What later rows and settings must agree with.
+    """
+
+    prepared: Prepared
+    commit: HostArray
+    info: SourceInfo
+    settings: FitSettings
+
+
+def why_not(solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classes: bool, sampling: str) -> str:
+    """Return why a fit with these settings cannot go on with other rows; "" when it can."""
+    if isinstance(basis, AllRows | DoublyStochastic):
+        return f"the columns of the basis {basis.name!r} belong to the rows of one fit; take Landmarks, or features"
+    if solver.deals != "columns" or solver.row_numbers:
+        how = "keeps numbers of every row" if solver.row_numbers else "solves for all rows at once"
+        return f"the solver {solver.name} {how}; take one of stochastic gradients, such as 'auto' or 'sgd'"
+    if early:
+        return "early_stopping is for fits of several epochs; leave it out"
+    if weighs_classes:
+        return "class_weight depends on all rows; pass sample_weight"
+    if sampling != "uniform":
+        return f"sampling={sampling!r} draws from all rows; pass sample_weight"
+    return ""
+
+
+def next_run(earlier: Carried, source: Source, settings: FitSettings) -> tuple[Saved, FitSettings]:
+    """Return where one more epoch, on the rows of `source`, begins, and its settings.
+
+    Raises
+    ------
+    DataError
+        When the rows are of another kind than the earlier ones.
+    SpecError
+        When a fit with these settings cannot go on.
+    """
+    reason = _why_not(settings)
+    if reason:
+        raise SpecError(f"other rows were given to go on with, but {reason}")
+    _check_alike(source.info, earlier.info)
+    _check_same(settings, earlier.settings)
+    commit = Commit.from_bytes(earlier.commit)
+    before = commit.position
+    epoch = before.epoch + (before.batch > 0)
+    begun = Commit(_averaging(commit, settings.solver), Position(steps=before.steps, epoch=epoch, epochs=before.epochs))
+    settings = replace(settings, solver=_as_saved(settings.solver, commit), max_epochs=epoch, behind=epoch - 1)
+    return Saved(begun.to_bytes(), "{}"), settings
+
+
+def can_go_on(settings: FitSettings) -> bool:
+    """Return whether a fit with these settings can go on with other rows."""
+    return not _why_not(settings)
+
+
+def _why_not(settings: FitSettings) -> str:
+    return why_not(
+        settings.solver,
+        settings.basis,
+        early=settings.early_stopping is not None,
+        weighs_classes=settings.class_weight is not None,
+        sampling=settings.sampling,
+    )
+
+
+def _averaging(commit: Commit, solver: Solver[Any]) -> Snapshot:
+    """Return the snapshot, in which the mean of iterates goes on, or begins now where there is none yet."""
+    snapshot = commit.snapshot
+    if "averaged_from" not in snapshot.numbers:
+        return snapshot
+    if not getattr(solver, "averaging", 0.0):
+        shards = {name: shard for name, shard in snapshot.shards.items() if name not in _OF_MEANS}
+        return replace(snapshot, shards=shards, numbers={**snapshot.numbers, "averaged_from": _NEVER, "averaged": 0})
+    if snapshot.shards.keys() & _OF_MEANS:
+        return snapshot
+    return replace(snapshot, numbers={**snapshot.numbers, "averaged_from": commit.position.steps + 1})
+
+
+def _as_saved(solver: Solver[Any], commit: Commit) -> Solver[Any]:
+    """Return the solver that keeps its state as the commit does."""
+    if isinstance(solver, NystromSGD) and solver.mode == "auto":
+        return replace(solver, mode="stored" if "w" in commit.snapshot.shards else "streamed")
+    return solver
+
+
+def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:
+    """Return the set-up of an earlier run for other rows, whose batches are new."""
+    if rows.n_rows < 1:
+        raise DataError("there are no rows to go on with; give one or more")
+    check_targets(rows)
+    plan = BatchPlan.for_rows(rows, min(earlier.plan.batch_size, rows.n_rows), settings.seed)
+    clock.stage("targets", f"{rows.n_rows} rows, columns and spectrum as before")
+    alpha = earlier.alpha if settings.chooses_alpha else settings.ridge
+    positions = some_positions(rows.n_rows, settings.seed)
+    held = HeldSample.of(rows, features_at(rows, positions), positions, earlier.targets)
+    return replace(earlier, plan=plan, stages=tuple(clock.stages), validation=None, alpha=alpha, held=held)
+
+
+def _check_same(now: FitSettings, before: FitSettings) -> None:
+    """Refuse settings that the columns or the state were made with and that would have no effect any more."""
+    known = {name: getattr(before, name) for name in _KEPT} | {"basis": basis_summary(before.basis)}
+    asked = {name: getattr(now, name) for name in _KEPT} | {"basis": basis_summary(now.basis)}
+    for name, value in asked.items():
+        if value != known[name]:
+            raise SpecError(
+                f"{name} was {known[name]!r} when the model began and is {value!r}; set it back, or begin anew with fit"
+            )
+
+
+def _check_alike(ours: SourceInfo, theirs: SourceInfo) -> None:
+    for name, what in (
+        ("n_features", "features"),
+        ("task", "a task"),
+        ("n_targets", "targets"),
+        ("classes", "classes"),
+        ("scaling", "a scaling"),
+    ):
+        found, known = getattr(ours, name), getattr(theirs, name)
+        if found != known:
+            raise DataError(f"the rows come with {what} {found}, and those before with {known}; both must agree")

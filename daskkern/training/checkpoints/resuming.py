@@ -1,0 +1,144 @@
+"""What a checkpoint is compared by: the data, the settings and the schema of the fit that it belongs to."""
+
+import json
+import os
+import uuid
+import zlib
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from dask.base import tokenize
+
+from daskkern.arrays import HostArray
+from daskkern.basis import BasisSpec, Landmarks
+from daskkern.data.remote.stores import is_url
+from daskkern.data.rows.batch_plan import ORDER
+from daskkern.data.rows.csr import is_sparse
+from daskkern.data.rows.rows import mean_row_bytes
+from daskkern.data.storage.store import open_store
+from daskkern.data.transactions.atomic import check_destination
+from daskkern.errors import StoreError
+from daskkern.kernels import Kernel
+from daskkern.models.store import FORMAT
+from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, remove_checkpoint
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.feeding.batch_composition import draws_anew
+from daskkern.training.feeding.sources import ArraySource, BlockSource, Source, SourceInfo, StoreSource
+from daskkern.training.run.settings import FitSettings
+
+_CHANGEABLE = ("max_epochs", "max_seconds")  # a run may go on for longer than it was meant to
+
+
+def named(safety: Safety, source: Source, settings: FitSettings, validation: Source | None) -> Safety:
+    """Return `safety` with the name of a new run and the fingerprint of the fit.
+
+    A checkpoint of another fit is refused now, and so is one that would be overwritten unasked.
+
+    Raises
+    ------
+    StoreError
+        With the differences.
+    """
+    if safety.checkpoint is None and not safety.resume:  # nothing will be compared
+        return safety
+    place = safety.checkpoint
+    if place is not None and not is_url(place):
+        safety = replace(safety, checkpoint=os.path.abspath(place))  # workers have other working directories
+    ready = replace(safety, run=safety.run or uuid.uuid4().hex, fingerprint=fingerprint(source, settings, validation))
+    if safety.checkpoint is not None and not safety.resume and is_checkpoint(safety.checkpoint):
+        if not safety.overwrite:
+            raise StoreError(
+                f"a checkpoint of an earlier fit is at {safety.checkpoint}; go on from it with --resume (resume=True), "
+                "or begin anew with --overwrite (overwrite=True)"
+            )
+        remove_checkpoint(safety.checkpoint)
+    ready.saved()
+    if ready.checkpoint is not None:
+        begin_checkpoint(ready.checkpoint, ready.run)
+    return ready
+
+
+def check_model_place(out: str, checkpoint: str, *, overwrite: bool) -> None:
+    """Refuse to replace a model unasked, before anything is done for the fit.
+
+    A model with a checkpoint beside it is that of an interrupted fit: :func:`named` asks what to do with both.
+
+    Parameters
+    ----------
+    out, checkpoint : str
+        Paths or URLs of the model and of the progress.
+    overwrite : bool
+        Whether an older model may be replaced. Anything else at `out` never is.
+
+    Raises
+    ------
+    StoreError
+        When `out` is taken.
+    """
+    check_destination(out, kind=FORMAT, overwrite=overwrite or is_checkpoint(checkpoint))
+
+
+def fingerprint(source: Source, settings: FitSettings, validation: Source | None) -> str:
+    """Return what decides the course of a fit, as JSON."""
+    chosen = {key: value for key, value in settings.summary().items() if key not in _CHANGEABLE}
+    chosen |= {"basis": basis_summary(settings.basis), "function": _function(settings.kernel)}
+    record = {
+        "settings": chosen,
+        "batches": _batches(source.info, settings),
+        "data": _data(source),
+        "validation": None if validation is None else _data(validation),
+    }
+    return json.dumps(record, sort_keys=True, default=str)
+
+
+def _batches(info: SourceInfo, settings: FitSettings) -> str:
+    anew = draws_anew(settings, info.n_rows, mean_row_bytes(info.n_rows, info.n_features, info.n_stored))
+    return f"{ORDER}, dealt anew in every epoch" if anew else ORDER
+
+
+def basis_summary(basis: BasisSpec) -> dict[str, Any]:
+    """Return what a function space was asked to be, points by their checksum."""
+    chosen = {item.name: str(getattr(basis, item.name)) for item in fields(basis) if item.name != "points"}
+    return chosen | ({"points": _sum(basis.points)} if isinstance(basis, Landmarks) else {})
+
+
+def _function(kernel: Kernel) -> int | None:
+    """Return a checksum of the code of a user's own kernel."""
+    code = getattr(getattr(kernel, "function", None), "__code__", None)
+    return None if code is None else zlib.crc32(code.co_code + repr(code.co_consts).encode())
+
+
+def _data(source: Source) -> dict[str, Any]:
+    info = source.info
+    known: dict[str, Any] = {
+        "n_samples": info.n_rows,
+        "n_features": info.n_features,
+        "n_targets": info.n_targets,
+        "task": info.task,
+        "classes": None if info.classes is None else [str(label) for label in info.classes],
+        "scaling": None if info.scaling is None else zlib.crc32(repr(info.scaling).encode()),
+    }
+    if isinstance(source, StoreSource):
+        known["checksums"] = dict(open_store(source.location).info.checksums)
+    elif isinstance(source, ArraySource):
+        known["checksums"] = {"X": _sum(source.X), "y": _sum(source.y), "weight": _sum(source.weight)}
+    elif isinstance(source, BlockSource):
+        known["blocks"] = tokenize([getattr(block, "parts", block) for block in source.blocks])
+    return known
+
+
+def _sum(values: Any) -> int | None:
+    if values is None:
+        return None
+    parts = (values.data, values.indices, values.indptr) if is_sparse(values) else (values,)
+    total = 0
+    for part in parts:
+        total = zlib.crc32(_bytes(np.asarray(part)), total)
+    return total
+
+
+def _bytes(part: HostArray) -> bytes | memoryview:
+    if part.dtype.kind == "O":
+        return repr(part.tolist()).encode()
+    return np.ascontiguousarray(part).data.cast("B") if part.size else b""

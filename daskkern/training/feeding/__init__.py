@@ -1,0 +1,1 @@
+"""From stored rows to the batches of a rank: sources, encoded targets, kernel blocks."""

@@ -1,0 +1,213 @@
+"""The batches of a rank: rows read ahead, encoded, with their kernel block from where it is kept or made anew."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from daskkern.arrays import Array
+from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
+from daskkern.basis import DoublyStochastic, Linear
+from daskkern.cluster.collectives.timed import TimedCommunicator
+from daskkern.data.rows import batches as data_batches
+from daskkern.data.rows.batch_plan import BatchPlan
+from daskkern.data.rows.rows import Rows
+from daskkern.events import Listener, StageFinished
+from daskkern.solvers import Batch, NystromSGD, Problem
+from daskkern.training.feeding.block_cache import keep_blocks
+from daskkern.training.feeding.row_cache import KeptRows
+from daskkern.training.feeding.sources import row_fields
+from daskkern.training.feeding.stored_features import FeatureRows
+from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepared import Prepared
+from daskkern.training.setup.row_sizes import Extremes
+
+_SWEEPS = 32  # bits of the number of an order that are the epoch; the rest is the pass within it
+
+
+class Feed:
+    """What a rank's solver is fed with.
+
+    Parameters
+    ----------
+    memory : MemoryPlan
+        Says what may be kept.
+    prepared : Prepared
+    settings : FitSettings
+    rows : Rows
+        The training rows.
+    problem : Problem
+    features : str or None
+        Where the stored eigenfeatures of Nystrom-SGD are, which take the place of rows.
+    comm : TimedCommunicator
+        Counts the time that is spent waiting for rows.
+    emit : callable
+    xp : module
+    """
+
+    def __init__(
+        self,
+        memory: MemoryPlan,
+        prepared: Prepared,
+        settings: FitSettings,
+        rows: Rows,
+        problem: Problem,
+        features: str | None,
+        comm: TimedCommunicator,
+        emit: Listener,
+        xp: ModuleType,
+    ) -> None:
+        assert isinstance(prepared.plan, BatchPlan)
+        self.plan = prepared.plan
+        self._prepared, self._problem, self._emit, self._xp = prepared, problem, emit, xp
+        self._reading = comm.reading
+        self._stored = features is not None
+        self._rows = rows
+        if features is not None:
+            self._rows = FeatureRows(rows, features, problem.extra.features, settings.dtype)
+        in_tiles = prepared.basis.all_rows or settings.solver.moves
+        in_tiles = in_tiles or isinstance(settings.basis, Linear | DoublyStochastic)
+        self._whole = isinstance(settings.solver, NystromSGD) or not in_tiles
+        # Inner products of rows are not in the kernel block of a rank.
+        products = settings.solver.row_products and prepared.basis.all_rows
+        self._needs_rows = prepared.window > 1 or settings.solver.needs_rows or products
+        self._solver, self._loss = settings.solver, settings.loss
+        self._blocks = keep_blocks(memory, settings, xp)
+        self._uploads = Uploads(xp)
+        self._on_host = memory.rows_on_host
+        keeps, anew = memory.keeps_rows and not self._stored, self.plan.anew
+        self._batches: dict[int, Batch] | None = {} if keeps and not anew else None
+        self._kept_rows = KeptRows(self._rows) if keeps and anew else None
+        self.extremes = Extremes(prepared.sizes)
+        self._memory: Array | None = None
+        self._told = False
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the epoch's batches from number `start` of its order on, with their kernel block if one is wanted.
+
+        A block is the caller's until the next batch is asked for.
+        """
+        n = self.plan.n_batches
+        try:
+            for sweep in range(start // n, self._solver.sweeps(epoch, self._loss)):
+                yield from self._sweep(epoch + (sweep << _SWEEPS), max(0, start - sweep * n))
+        finally:
+            self._memory = None
+
+    def _sweep(self, number: int, start: int) -> Iterator[Batch]:
+        """Yield the batches of one pass over the rows in the order that has this number."""
+        order = self.plan.order(number)[start:].tolist()
+        self._blocks.begin(order)
+        if self._blocks.failed and not self._told:
+            self._told = True
+            self._emit(StageFinished("kept blocks", 0.0, "the disk took no more: the rest is computed again"))
+        kept = self._batches
+        if kept is not None and all(index in kept for index in order):
+            for index, arrived in begun_ahead(((index, self._begin(kept[index])) for index in order), self._ahead):
+                batch = replace(kept[index], X=arrived()[0])
+                yield replace(batch, phi=self._block(index, batch), last=index == order[-1])
+                del batch, arrived  # its rows go before others are brought
+        else:
+            yield from self._read(number, start)
+
+    @property
+    def _ahead(self) -> int:
+        return self._uploads.ahead if self._on_host else 0
+
+    def _begin(self, kept: Batch) -> Arrived:
+        """Begin to bring the rows of a kept batch to the device, where they are kept in host memory."""
+        return self._uploads.begin(kept.X) if self._on_host else lambda: (kept.X,)
+
+    def close(self) -> None:
+        """Let go of kept blocks, and of their file."""
+        self._uploads.close()
+        self._blocks.close()
+
+    def _read(self, sweep: int, start: int) -> Iterator[Batch]:
+        """Yield batches as they are read, and keep them where the plan has room for all rows."""
+
+        def wanted(index: int) -> bool:
+            return self._stored or self._needs_rows or not self._blocks.has(index)
+
+        fields = row_fields(self._rows)
+        sampling = self._prepared.sampling
+        rows = self._rows if sampling is None else sampling.rows(self._rows, sweep)
+        keeping = self._kept_rows
+        if keeping is not None:
+            rows = keeping.begin(whole=start == 0)
+        stream = data_batches.iter_batches(rows, self.plan, sweep, fields=fields, start=start, wanted_X=wanted)
+        count = start
+        try:
+            for (item, excess), arrived in begun_ahead(map(self._encode, self._timed(stream)), self._uploads.ahead):
+                count += 1
+                index, batch = item.index, self._batch(item, excess, arrived, count == self.plan.n_batches)
+                if keeping is not None:
+                    keeping.add(item)
+                if self._batches is not None:
+                    self._batches[index] = replace(batch, X=item.block.X) if self._on_host else batch
+                del item, arrived  # its window goes before another one is read
+                yield replace(batch, phi=self._block(index, batch))
+                del batch
+        finally:
+            close(stream)
+
+    def _timed(self, stream: Iterator[data_batches.Batch]) -> Iterator[data_batches.Batch]:
+        """Yield what the stream does; what it lets wait counts as reading."""
+        while True:
+            with self._reading():
+                item = next(stream, None)
+            if item is None:
+                return
+            yield item
+            del item
+
+    def _encode(self, item: data_batches.Batch) -> tuple[tuple[data_batches.Batch, float], Arrived]:
+        """Return rows as read, what they add to those that steps are measured on, and their way to the device.
+
+        They arrive in the form of the solver: X, targets and weights.
+        """
+        block, targets = item.block, self._prepared.targets
+        assert block.y is not None
+        sampling = self._prepared.sampling
+        weight = targets.weight(block) if sampling is None else sampling.weight(block)
+        rows = None if self._stored else block.X
+        excess = self.extremes.meet(item.index, rows, weight, item.positions if sampling is None else None)
+        return (item, excess), self._uploads.begin(block.X, targets.encode(block.y), weight)
+
+    def _batch(self, item: data_batches.Batch, excess: float, arrived: Arrived, last: bool) -> Batch:
+        """Return rows in the form of the solver, without a kernel block."""
+        X, y, weight = arrived()
+        return Batch(X=X, y=y, weight=weight, positions=item.positions, phi=None, last=last, excess=excess)
+
+    def _block(self, index: int, batch: Batch) -> Array | None:
+        if self._stored:
+            return batch.X
+        if self._blocks.has(index):
+            with self._reading():
+                return self._blocks.get(index)
+        part = self._problem.part
+        shape = batch.size, part.points.size
+        out = self._blocks.place(shape)
+        if out is None:
+            return part.block(batch.X, self._overwritten(shape)) if self._whole else None
+        part.block(batch.X, out)
+        self._blocks.put(index, out)
+        return out
+
+    def _overwritten(self, shape: tuple[int, int]) -> Array:
+        """Return memory for a block in place of the one before.
+
+        What is taken anew comes from the system, which fills it with zeros first: up to a fifth of a step.
+        """
+        size = shape[0] * shape[1]
+        if self._memory is None or self._memory.size < size:
+            self._memory = None  # goes before more is taken
+            self._memory = self._xp.empty(size, self._problem.part.points.dtype)
+        return self._memory[:size].reshape(shape)
+
+
+def close(stream: Iterator[Any]) -> None:
+    """End a generator now, and with it the threads that read ahead for it."""
+    done: Callable[[], None] = getattr(stream, "close", lambda: None)
+    done()

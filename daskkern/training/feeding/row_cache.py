@@ -1,0 +1,44 @@
+"""Rows kept in host memory from the first whole pass on, for batches that are dealt anew in every epoch."""
+
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.batches import Batch
+from daskkern.data.rows.rows import Gathering, Rows
+from daskkern.training.feeding.sources import row_fields
+
+
+class KeptRows:
+    """All rows in the order of their source, once a pass has brought them.
+
+    Parameters
+    ----------
+    rows : Rows
+        Where the first whole pass reads.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._kept: ArrayRows | None = None
+        self._gathering: Gathering | None = None
+        self._seen = 0
+
+    def begin(self, *, whole: bool) -> Rows:
+        """Return where a pass reads its rows. Only a `whole` one, from its first batch on, can bring all."""
+        self._gathering, self._seen = None, 0
+        if self._kept is None and whole:
+            self._gathering = Gathering(self._rows, self._rows.n_rows, row_fields(self._rows))
+        return self._rows if self._kept is None else self._kept
+
+    def add(self, batch: Batch) -> None:
+        """Keep the rows of a batch of the pass."""
+        if self._gathering is None:
+            return
+        self._gathering.put(batch.positions, batch.block)
+        self._seen += len(batch.positions)
+        if self._seen < self._rows.n_rows:
+            return
+        block, rows = self._gathering.block(), self._rows
+        assert block.X is not None
+        self._gathering = None
+        self._kept = ArrayRows(
+            block.X, block.y, weight=block.weight, classes=rows.classes, dtype=rows.dtype, chunk_rows=rows.chunk_rows
+        )

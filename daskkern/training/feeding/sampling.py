@@ -1,0 +1,108 @@
+"""How rows are drawn for batches. It changes how the objective is approached, never the objective.
+
+``class_weight`` and sample weights say what is minimised, ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. With uniform
+sampling a row comes once an epoch, with its weight w_i in the gradient. Else a row is drawn ``n v_i / sum(v)`` times in
+expectation and counts ``w_i / v_i`` (both of mean 1) each time: the expected gradient is the same. With ``v = w`` every
+drawn row counts alike, so that few heavy rows neither force small steps nor make gradients noisy.
+
+References
+----------
+P. Zhao and T. Zhang, "Stochastic Optimization with Importance Sampling for Regularized Loss Minimization", ICML 2015.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import FloatArray, HostArray
+from daskkern.backend.random import generator
+from daskkern.backend.tiles import slices
+from daskkern.data.rows.resampled import ResampledRows, chunk_masses
+from daskkern.data.rows.rows import Fields, RowBlock, Rows
+from daskkern.errors import SpecError
+from daskkern.training.feeding.targets import Targets
+from daskkern.training.run.settings import FitSettings
+
+_STREAM = 55
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Rows drawn in proportion to masses v of mean 1, anew for every epoch.
+
+    Attributes
+    ----------
+    targets : Targets
+        Of which w are the weights.
+    class_mass : (n_classes,) float64 or None
+        v of the rows of each class; None means ``v = w``.
+    masses : (n_chunks,) float64
+        Sums of v over the chunks of the training rows.
+    seed : int
+    """
+
+    targets: Targets
+    class_mass: FloatArray | None
+    masses: FloatArray
+    seed: int
+
+    def rows(self, rows: Rows, epoch: int) -> ResampledRows:
+        """Return the draws of an epoch, which depend on the seed and the epoch alone."""
+        offset = float(generator(self.seed, _STREAM, epoch).random())
+        return ResampledRows(rows, self.masses, self.mass, offset)
+
+    def mass(self, block: RowBlock) -> FloatArray:
+        """Return v (m,) of rows."""
+        return _mass(self.targets, self.class_mass, block)
+
+    def weight(self, block: RowBlock) -> HostArray | None:
+        """Return what drawn rows count, w / v (m, 1); None when that is 1."""
+        if self.class_mass is None:
+            return None
+        weight = self.targets.weight(block)
+        ones = 1.0 if weight is None else weight
+        return (ones / self.mass(block)[:, None]).astype(self.targets.dtype)
+
+
+def learn_sampling(rows: Rows, settings: FitSettings, targets: Targets) -> Sampling | None:
+    """Return how to draw training rows, None for uniform sampling. One or two passes over y.
+
+    Raises
+    ------
+    SpecError
+        When there are no classes or no weights to draw by.
+    """
+    if settings.sampling == "uniform":
+        return None
+    if settings.sampling == "weighted":
+        if not rows.has_weight and targets.class_weight is None:
+            raise SpecError(
+                "sampling='weighted' was asked, but all rows weigh the same; give class_weight or sample weights, or "
+                "leave it out"
+            )
+        class_mass = None
+    elif rows.task != "classification":
+        raise SpecError("sampling='balanced' was asked for a regression task, which has no classes; use 'weighted'")
+    else:
+        class_mass = _class_mass(rows)
+    masses = chunk_masses(rows, lambda block: _mass(targets, class_mass, block))
+    return Sampling(targets, class_mass, masses, settings.seed)
+
+
+def _mass(targets: Targets, class_mass: FloatArray | None, block: RowBlock) -> FloatArray:
+    if class_mass is not None:
+        assert block.y is not None
+        return class_mass[block.y]
+    weight = targets.weight(block)
+    assert weight is not None
+    return weight[:, 0].astype(np.float64)
+
+
+def _class_mass(rows: Rows) -> FloatArray:
+    """Return n / (number of classes * rows of the class): every class is drawn equally often."""
+    counts = np.zeros(len(rows.classes or ()), np.int64)
+    for part in slices(rows.n_rows, rows.chunk_rows):
+        y = rows.read(part.start, part.stop, Fields.y).y
+        assert y is not None
+        counts += np.bincount(y, minlength=len(counts))
+    return rows.n_rows / ((counts > 0).sum() * np.maximum(counts, 1.0))

@@ -1,0 +1,151 @@
+"""The eigenfeatures of stored Nystrom-SGD: computed once by Dask tasks, kept in a scratch store, read as rows."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import zarr
+from dask.base import compute
+from dask.delayed import delayed
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.task_names import task_name
+from daskkern.backend.tiles import slices
+from daskkern.basis import KernelBasis
+from daskkern.data.rows.batch_plan import BatchPlan
+from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.errors import DataError, SpecError, StoreError
+from daskkern.preconditioners import NystromState
+from daskkern.solvers import NystromSGD
+from daskkern.training.feeding.sources import Source
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepared import Prepared, training_rows
+
+_COLUMN_BLOCKS = 8
+_TASK_ROWS = 4096
+
+
+def is_stored(solver: NystromSGD, prepared: Prepared, settings: FitSettings) -> bool:
+    """Return whether psi is to be kept on disk: when asked, or when it fits and is read more than twice."""
+    if solver.mode == "streamed" or settings.sampling != "uniform":
+        return False
+    if solver.scratch is not None and not Path(solver.scratch).is_dir():
+        raise SpecError(f"the scratch folder {solver.scratch} is not there; make it, or leave scratch out")
+    if solver.mode == "stored":
+        return True
+    assert isinstance(prepared.state, NystromState)
+    size = prepared.plan.n_rows * prepared.state.conditioner.size * np.dtype(settings.dtype).itemsize
+    free = shutil.disk_usage(solver.scratch or tempfile.gettempdir()).free
+    return settings.max_epochs > 2 and size <= free // 4
+
+
+@contextmanager
+def stored_features(source: Source, settings: FitSettings, prepared: Prepared) -> Iterator[str]:
+    """Write psi (n, r) to a scratch store, yield its path, and remove it at the end.
+
+    One task a chunk of rows, run where Dask runs. Columns are chunked too, so that a rank reads only its own.
+    """
+    assert isinstance(settings.solver, NystromSGD)
+    assert isinstance(prepared.state, NystromState)
+    state = prepared.state
+    n, r = prepared.plan.n_rows, state.conditioner.size
+    chunk = _chunk_rows(prepared)
+    folder = Path(tempfile.mkdtemp(prefix="daskkern-features-", dir=settings.solver.scratch))
+    path = str(folder / "psi.zarr")
+    try:
+        zarr.create_array(
+            path,
+            shape=(n, r),
+            chunks=(chunk, max(1, -(-r // _COLUMN_BLOCKS))),
+            dtype=settings.dtype,
+            compressors=None,
+        )
+        Z = _landmark_rows(source, settings, prepared)
+        shared = delayed((prepared.basis, Z, state.M), pure=False)
+        write = delayed(_write_chunk, pure=False)
+        held = prepared.validation
+        compute(
+            *[
+                write(source, settings.dtype, held, shared, path, part, dask_key_name=task_name("eigenfeatures"))
+                for part in slices(n, chunk * (_TASK_ROWS // chunk))
+            ]
+        )
+        yield path
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _chunk_rows(prepared: Prepared) -> int:
+    """Return the rows of a chunk of psi: what windows of batches are made of is read without its neighbours."""
+    assert isinstance(prepared.plan, BatchPlan)
+    return min(_TASK_ROWS, prepared.plan.part_rows, prepared.plan.n_rows)
+
+
+def _landmark_rows(source: Source, settings: FitSettings, prepared: Prepared) -> HostArray:
+    if prepared.points is not None:
+        return prepared.points
+    assert prepared.indices is not None
+    X = take(training_rows(source.open(settings.dtype), prepared.validation), prepared.indices, Fields.X).X
+    assert X is not None
+    return X
+
+
+def _write_chunk(
+    source: Source,
+    dtype: str,
+    validation: IntArray | None,
+    shared: tuple[KernelBasis, HostArray, HostArray],
+    path: str,
+    part: slice,
+) -> None:
+    basis, Z, M = shared
+    X = training_rows(source.open(dtype), validation).read(part.start, part.stop, Fields.X).X
+    try:
+        psi = zarr.open_array(path, mode="r+")
+    except FileNotFoundError:
+        raise StoreError(
+            f"a worker cannot see the scratch folder {path}; give NystromSGD(scratch=...) a folder that all "
+            "workers share, or mode='streamed'"
+        ) from None
+    assert X is not None
+    psi[part] = basis.kernel.block(X, basis.points(Z)) @ M
+
+
+class FeatureRows(Rows):
+    """The training rows with some columns of their stored eigenfeatures in place of X."""
+
+    def __init__(self, rows: Rows, path: str, columns: slice, dtype: str) -> None:
+        self._rows, self._columns = rows, columns
+        self._psi = zarr.open_array(path, mode="r")
+        if self._psi.shape[0] != rows.n_rows:
+            raise DataError(f"the stored features are for {self._psi.shape[0]} rows, the data has {rows.n_rows}")
+        self.n_rows, self.n_features = rows.n_rows, columns.stop - columns.start
+        self.n_targets, self.chunk_rows = rows.n_targets, int(self._psi.chunks[0])
+        self.task, self.classes, self.has_weight = rows.task, rows.classes, rows.has_weight
+        self.dtype = np.dtype(dtype)
+
+    def _read_features(self, start: int, stop: int) -> HostArray:
+        return np.asarray(self._psi[start:stop, self._columns])
+
+    def _read_targets(self, start: int, stop: int) -> HostArray:
+        y = self._rows.read(start, stop, Fields.y).y
+        assert y is not None
+        return y
+
+    def _read_weight(self, start: int, stop: int) -> HostArray:
+        weight = self._rows.read(start, stop, Fields.weight).weight
+        assert weight is not None
+        return weight
+
+
+@contextmanager
+def features_for(source: Source, settings: FitSettings, prepared: Prepared) -> Iterator[str | None]:
+    """Yield where the eigenfeatures of stored Nystrom-SGD are, or None for every other fit."""
+    if isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings):
+        with stored_features(source, settings, prepared) as path:
+            yield path
+    else:
+        yield None

@@ -1,0 +1,214 @@
+"""From rows as stored to what a step wants: encoded targets and weights of mean 1. One streaming pass over y."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskkern.arrays import FloatArray, HostArray, IntArray
+from daskkern.backend.tiles import slices
+from daskkern.data.rows.rows import Fields, RowBlock, Rows
+from daskkern.data.schema.schema import ClassLabel
+from daskkern.errors import DataError, SpecError
+from daskkern.losses import Loss, Squared, best_constant, encode, n_outputs, with_constant
+from daskkern.training.run.settings import FitSettings
+
+_PASS_CHUNKS = 16
+
+
+@dataclass(frozen=True)
+class Targets:
+    """How targets are encoded.
+
+    Attributes
+    ----------
+    loss : Loss
+    n_classes : int
+        0 for regression.
+    shift, scale : (t,) float64 or None
+        Regression: trained on ``(y - shift) / scale``.
+    class_weight : (n_classes,) float64 or None
+    weight_scale : float
+        Makes the mean weight of the training rows 1.
+    dtype : str
+    constant : (c,) float64 or None
+        Classification: added to the scores of the columns, the scores of least loss that a constant has.
+    """
+
+    loss: Loss
+    n_classes: int
+    shift: FloatArray | None
+    scale: FloatArray | None
+    class_weight: FloatArray | None
+    weight_scale: float
+    n_targets: int
+    dtype: str
+    constant: FloatArray | None = None
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns c of the encoded targets."""
+        return n_outputs(self.loss, self.n_classes) if self.n_classes else self.n_targets
+
+    def encode(self, y: HostArray) -> HostArray:
+        """Return encoded targets (m, c) for codes (m,) or values (m, t)."""
+        if self.n_classes:
+            codes = encode(self.loss, y, self.n_classes, self.dtype)
+            return self._less(codes) if self._moves_targets else codes
+        assert self.shift is not None
+        assert self.scale is not None
+        return ((y - self.shift) / self.scale).astype(self.dtype)
+
+    @property
+    def moved(self) -> Loss:
+        """The loss of what the columns add up to, before the constant is added; of least squares targets are moved."""
+        if self.constant is None or self._moves_targets:
+            return self.loss
+        return with_constant(self.loss, self.constant)
+
+    @property
+    def _moves_targets(self) -> bool:
+        return self.constant is not None and isinstance(self.loss, Squared)
+
+    def _less(self, codes: HostArray) -> HostArray:
+        assert self.constant is not None
+        return (codes - self.constant).astype(self.dtype)
+
+    def scores(self, f: HostArray) -> HostArray:
+        """Return the scores (m, c) of sums (m, c) of the columns."""
+        return f if self.constant is None else f + self.constant
+
+    def weight(self, block: RowBlock) -> HostArray | None:
+        """Return weights (m, 1) of mean 1 over the training rows, or None when all rows weigh the same."""
+        if block.weight is None and self.class_weight is None and self.weight_scale == 1:
+            return None
+        weight = np.ones(len(block.y)) if block.weight is None else block.weight  # type: ignore[arg-type]
+        if self.class_weight is not None and block.y is not None:
+            weight = weight * self.class_weight[block.y]
+        return (weight * self.weight_scale)[:, None].astype(self.dtype)
+
+
+def learn_targets(rows: Rows, settings: FitSettings) -> Targets:
+    """Read y and the weights of all training rows once and return how to encode them.
+
+    Raises
+    ------
+    DataError
+        Fewer than two classes among the rows, weights that are all zero, targets that are not finite.
+    SpecError
+        A loss that is not for the task, a class weight for an unknown class.
+    """
+    if rows.task is None:
+        raise DataError("the rows have no targets, so nothing can be fitted; ingest them with --target, or pass y")
+    check_loss(settings.loss, rows.task)
+    if rows.task == "regression":
+        return _regression(rows, settings)
+    return _classification(rows, settings)
+
+
+def check_loss(loss: Loss, task: str) -> None:
+    """Raise SpecError when `loss` is not for `task`."""
+    if task not in loss.tasks:
+        raise SpecError(
+            f"the {loss.name} loss was asked for a {task} task; it is for {' and '.join(sorted(loss.tasks))}; "
+            "choose another loss"
+        )
+
+
+def check_targets(rows: Rows) -> None:
+    """Raise DataError for targets that are not finite and for weights that have no meaning."""
+    for block in _blocks(rows):
+        _check_weight(block.weight)
+        if rows.task == "regression":
+            _check_values(np.asarray(block.y, np.float64))
+
+
+def _check_values(y: FloatArray) -> None:
+    if not np.isfinite(y).all():
+        raise DataError("the targets hold NaN or infinity; remove such rows first")
+
+
+def _classification(rows: Rows, settings: FitSettings) -> Targets:
+    classes = rows.classes or ()
+    counts, weights = np.zeros(len(classes), np.int64), np.zeros(len(classes))
+    for block in _blocks(rows):
+        _check_weight(block.weight)
+        codes: IntArray = np.asarray(block.y)
+        counts += np.bincount(codes, minlength=len(classes))
+        weights += np.bincount(codes, block.weight, minlength=len(classes))
+    if (counts > 0).sum() < 2:
+        found = [classes[code] for code in np.flatnonzero(counts)]
+        raise DataError(
+            f"a classifier needs at least 2 classes, but all {rows.n_rows} training rows are of class {found}"
+        )
+    class_weight = _class_weight(settings.class_weight, classes, counts, weights)
+    weights = weights * (1.0 if class_weight is None else class_weight)
+    total = float(weights.sum())
+    scale = _weight_scale(rows.n_rows, total)
+    constant = None
+    if settings.class_intercept:
+        shares = np.maximum(weights / total, 0.5 / rows.n_rows)  # a class without rows may have some later
+        constant = best_constant(settings.loss, shares / shares.sum(), n_outputs(settings.loss, len(classes)))
+    return Targets(settings.loss, len(classes), None, None, class_weight, scale, 1, settings.dtype, constant)
+
+
+def _regression(rows: Rows, settings: FitSettings) -> Targets:
+    if settings.class_weight is not None:
+        raise SpecError("class_weight was asked for a regression task, which has no classes; use sample weights")
+    total, first, second = 0.0, np.zeros(rows.n_targets), np.zeros(rows.n_targets)
+    # Deviations from some target keep the digits of targets far from 0.
+    anchor: FloatArray = np.asarray(rows.read(0, 1, Fields.y).y, np.float64)[0]
+    for block in _blocks(rows):
+        y: FloatArray = np.asarray(block.y, np.float64)
+        _check_values(y)
+        _check_weight(block.weight)
+        weight = np.ones(len(y)) if block.weight is None else block.weight
+        total += float(weight.sum())
+        first += weight @ (y - anchor)
+        second += weight @ (y - anchor) ** 2
+    scale_of_weights = _weight_scale(rows.n_rows, total)
+    mean = first / total
+    spread = np.sqrt(np.maximum(second / total - mean**2, 0))
+    centre = mean + anchor
+    if not settings.fit_intercept:
+        spread, centre = np.sqrt(spread**2 + centre**2), np.zeros_like(mean)
+    scale = np.where(spread > 0, spread, 1.0)
+    return Targets(settings.loss, 0, centre, scale, None, scale_of_weights, rows.n_targets, settings.dtype)
+
+
+def _blocks(rows: Rows) -> Iterator[RowBlock]:
+    for part in slices(rows.n_rows, _PASS_CHUNKS * rows.chunk_rows):
+        yield rows.read(part.start, part.stop, Fields.y | Fields.weight)
+
+
+def _class_weight(
+    asked: str | Mapping[ClassLabel, float] | None,
+    classes: tuple[ClassLabel, ...],
+    counts: HostArray,
+    weights: FloatArray,
+) -> FloatArray | None:
+    if asked is None:
+        return None
+    if isinstance(asked, str):
+        present = counts > 0
+        return np.where(present, counts.sum() / (present.sum() * np.maximum(counts, 1)), 1.0)
+    if not isinstance(asked, Mapping) or not all(isinstance(value, int | float) for value in asked.values()):
+        raise SpecError(f"class_weight={asked!r} was asked; give 'balanced' or a mapping from label to number")
+    unknown = [label for label in asked if label not in classes]
+    if unknown:
+        raise SpecError(f"class_weight names {unknown}, but the classes are {list(classes)[:20]}")
+    chosen = np.array([float(asked.get(label, 1.0)) for label in classes])
+    if not (np.isfinite(chosen).all() and (chosen >= 0).all() and (chosen * weights).sum() > 0):
+        raise SpecError(f"class_weight={dict(asked)} was asked; weights must be finite, not negative, not all zero")
+    return chosen
+
+
+def _check_weight(weight: HostArray | None) -> None:
+    if weight is not None and not (weight >= 0).all():  # NaN is not either
+        raise DataError("the sample weights hold negative numbers or NaN; give weights of 0 or more")
+
+
+def _weight_scale(n_rows: int, total: float) -> float:
+    if not (np.isfinite(total) and total > 0):
+        raise DataError(f"the sample weights add up to {total}; they must be finite, not negative and not all zero")
+    return n_rows / total

@@ -1,0 +1,119 @@
+"""Watching a fit on rows that it does not train on."""
+
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray
+from daskkern.backend.namespace import to_device, to_host
+from daskkern.backend.tiles import slices
+from daskkern.cluster.collectives.timed import TimedCommunicator
+from daskkern.data.rows.array_rows import ArrayRows
+from daskkern.data.rows.rows import Rows, take
+from daskkern.errors import DataError
+from daskkern.losses import best_of, decode
+from daskkern.solvers import Problem
+from daskkern.training.feeding.sources import Source, row_fields
+from daskkern.training.feeding.targets import Targets
+from daskkern.training.run.best_epoch import BestEpoch
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepared import Prepared
+
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Mean loss, and accuracy or R2, on the validation rows."""
+
+    loss: float
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Rows to validate on, and how their targets read."""
+
+    rows: Rows
+    targets: Targets
+
+    @classmethod
+    def open(
+        cls, validation: Source | None, source: Source, prepared: Prepared, settings: FitSettings
+    ) -> "Validation | None":
+        """Open the user's validation rows, or those that were held out, or return None."""
+        if validation is not None:
+            rows = validation.open(settings.dtype)
+            return cls(rows, prepared.targets)
+        if prepared.validation is None:
+            return None
+        every = source.open(settings.dtype)
+        block = take(every, prepared.validation, row_fields(every))
+        assert block.X is not None
+        held = ArrayRows(
+            block.X, block.y, weight=block.weight, classes=every.classes, dtype=settings.dtype, chunk_rows=_BLOCK
+        )
+        return cls(held, prepared.targets)
+
+    def score(self, problem: Problem, coef: Array, comm: TimedCommunicator, xp: ModuleType) -> Watched:
+        """Return mean loss and score of the model with these coefficients; one allreduce a block of rows."""
+        loss, right, weights = 0.0, 0.0, 0.0
+        errors, first, second = 0.0, np.zeros(self.targets.n_outputs), np.zeros(self.targets.n_outputs)
+        for part in slices(self.rows.n_rows, _BLOCK):
+            with comm.reading():
+                block = self.rows.read(part.start, part.stop, row_fields(self.rows))
+            assert block.y is not None
+            f = to_host(comm.allreduce(problem.part.scores(to_device(block.X, xp), coef)))
+            f = best_of(f, f.shape[1] // self.targets.n_outputs)
+            y = self.targets.encode(block.y)
+            weight = self.targets.weight(block)
+            w = np.ones(len(y)) if weight is None else weight[:, 0].astype(np.float64)
+            loss += float(w @ problem.loss.value(f, y))
+            weights += float(w.sum())
+            if self.targets.n_classes:
+                right += float(w @ (decode(self.targets.scores(f)) == block.y))
+            else:
+                errors += float((w[:, None] * (f - y) ** 2.0).sum())
+                first, second = first + w @ y.astype(np.float64), second + w @ y.astype(np.float64) ** 2
+        if not weights > 0:
+            raise DataError("the validation rows all have weight 0; give other rows for validation")
+        if self.targets.n_classes:
+            return Watched(loss / weights, right / weights)
+        spread = float(np.sum(second - first**2 / weights))
+        return Watched(loss / weights, 1 - errors / spread if spread > 0 else float("nan"))
+
+
+def check_comparable(validation: Source, source: Source) -> None:
+    """Raise DataError when validation rows do not fit the training rows."""
+    theirs, ours = validation.info, source.info
+    if theirs.n_features != ours.n_features:
+        raise DataError(f"the validation rows have {theirs.n_features} features, the training rows {ours.n_features}")
+    if theirs.task == ours.task == "regression" and theirs.n_targets != ours.n_targets:
+        raise DataError(f"the validation rows have {theirs.n_targets} targets, the training rows {ours.n_targets}")
+    if theirs.task != ours.task or theirs.classes != ours.classes:
+        raise DataError(
+            f"the validation rows are for {theirs.task} with classes {theirs.classes}, the training rows for "
+            f"{ours.task} with classes {ours.classes}; make both with one ingestion (--split, --out-test)"
+        )
+    if theirs.scaling != ours.scaling:
+        raise DataError("the validation rows are scaled differently from the training rows; ingest both together")
+
+
+class Patience(BestEpoch):
+    """Keeps the epoch that does best on the validation rows, and says when to stop waiting for a better one.
+
+    With `on_loss` the best epoch is the one of least mean loss, whose score is minus that, else the one of highest
+    score.
+    """
+
+    def __init__(self, patience: int, tol: float, on_loss: bool) -> None:
+        super().__init__()
+        self._patience, self._tol, self._on_loss = patience, tol, on_loss
+
+    def exhausted(self, watched: Watched, epoch: int, coef: Array, points: HostArray | None = None) -> bool:
+        """Take note of an epoch and return whether it was one too many without an improvement."""
+        undefined = watched.score != watched.score  # R2 of equal targets
+        score = -watched.loss if self._on_loss or undefined else watched.score
+        self.meet(score, epoch, (coef, points), self._tol)
+        return epoch - self.best_epoch >= self._patience

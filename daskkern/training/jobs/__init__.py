@@ -1,0 +1,1 @@
+"""Fits that outlive the process that submitted them."""

@@ -1,0 +1,245 @@
+"""Fits that go on without the process that submitted them: a task of the cluster does what that process would do.
+
+The task, the fit's conductor, runs :func:`daskkern.training.run.fit.fit` as a client of its own cluster, and writes the
+model. The scheduler keeps it. When its worker is lost, Dask runs it again on another one, and it goes on from the
+checkpoint; the gang of the lost conductor has ended with its connection.
+"""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import os
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+
+from distributed import Client, get_worker, secede
+
+from daskkern.cluster.connect.connecting import connected
+from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left, live_workers, run_on
+from daskkern.cluster.gang.gang import GangSettings
+from daskkern.cluster.gang.hanging_workers import equip, usable_workers
+from daskkern.cluster.scheduler.client import ask_fits
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitCard, new_card
+from daskkern.cluster.scheduler.lease import check_alone
+from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
+from daskkern.models import load_model, save_model
+from daskkern.training.checkpoints.checkpoint import remove_checkpoint
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.resuming import check_model_place, named
+from daskkern.training.feeding.sources import ArraySource, Source, describe
+from daskkern.training.feeding.validation import check_comparable
+from daskkern.training.jobs.handle import FitHandle
+from daskkern.training.jobs.monitoring import show_fits
+from daskkern.training.planning.planner import check
+from daskkern.training.run.fit import fit
+from daskkern.training.run.on_cluster import within_shards
+from daskkern.training.run.settings import FitSettings
+
+_LARGEST = 64 << 20
+_CONNECT_S = 60.0
+_PRIORITY = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """What a conductor is told."""
+
+    card: FitCard
+    source: Source
+    settings: FitSettings
+    validation: Source | None
+    gang: GangSettings
+    safety: Safety
+    keeps_checkpoint: bool
+
+
+def submit(
+    source: Source,
+    settings: FitSettings,
+    client: Client,
+    out: str,
+    *,
+    validation: Source | None = None,
+    gang: GangSettings | None = None,
+    safety: Safety | None = None,
+    name: str | None = None,
+) -> FitHandle:
+    """Submit a fit to a cluster and return at once. It goes on when this process leaves.
+
+    Parameters
+    ----------
+    source, settings, validation, gang
+        As of :func:`daskkern.training.run.fit.fit`.
+    out : str
+        Path or URL where a worker writes the model. An older one is refused, unless there is a checkpoint to resume
+        from, or ``safety.overwrite`` is true: it is then replaced when the new one is whole.
+    safety : Safety
+        Its checkpoint is by default ``<out>.checkpoint``, and then removed at the end.
+    name : str or None
+        What the dashboard calls it; by default that of the solver.
+
+    Raises
+    ------
+    DaskkernError
+        What can be seen to be wrong before the fit begins, in one sentence.
+    """
+    gang, safety = gang or GangSettings(), safety or Safety()
+    check(settings, source)
+    within_shards(gang, settings, 0)
+    if validation is not None:
+        check_comparable(validation, source)
+    for rows in (source, validation):
+        _check_size(rows)
+    out = _absolute(out)
+    keeps = safety.checkpoint is not None
+    place = _absolute(safety.checkpoint or f"{out}.checkpoint")
+    check_model_place(out, place, overwrite=safety.overwrite)
+    safety = replace(safety, checkpoint=place, hand_back=False)
+    card = replace(
+        new_card(name or settings.solver.name),
+        source=describe(source),
+        out=out,
+        max_epochs=settings.max_epochs,
+        detached=True,
+    )
+    usable_workers(client, gang, conduct)
+    _check_place(client, "model", out)
+    if keeps:
+        _check_place(client, "checkpoint", str(safety.checkpoint))
+    show_fits(client)
+    equip(client, gang.silence_s)
+    check_alone(client, card)
+    named(safety, source, settings, validation)  # refuses, or removes, what an earlier fit has left
+    order = Order(
+        card, source, settings, validation, gang, replace(safety, resume=True, overwrite=False, run=card.fit), keeps
+    )
+    key = f"daskkern_fit-{card.fit}"
+    future = client.submit(conduct, order, key=key, pure=False, retries=0, priority=_PRIORITY)
+    try:
+        problem = ask_fits(client, "hold", card=asdict(card), task=key)
+        if problem:
+            raise ClusterError(problem)
+    finally:
+        future.release()
+    return FitHandle(card.fit, str(client.scheduler_info(n_workers=0)["address"]), out, client)
+
+
+def conduct(order: Order) -> None:
+    """Run a detached fit to its end, and say how it ended. The body of its task."""
+    secede()
+    worker = get_worker()
+    address, security = worker.scheduler.address, worker.security
+
+    def connect() -> Client:
+        return Client(address, security=security, timeout=_CONNECT_S, set_as_default=False)
+
+    with connected(connect) as client:
+        if _is_done(order):
+            _finish(order, client, interrupted=False)
+            return
+        try:
+            _run(order, client)
+        except (FitCancelledError, KeyboardInterrupt):
+            _tell(client, order, CANCELLED, "it was cancelled before there was a model")
+        except DaskkernError as error:
+            _tell(client, order, FAILED, str(error))
+        except Exception as error:
+            _tell(client, order, FAILED, f"{type(error).__name__}: {error}")
+
+
+def _run(order: Order, client: Client) -> None:
+    result = fit(
+        order.source,
+        order.settings,
+        client=client,
+        validation=order.validation,
+        gang=order.gang,
+        safety=order.safety,
+        card=order.card,
+    )
+    save_model(result.model, order.card.out)
+    _finish(order, client, interrupted=result.finished.reason == "interrupted")
+
+
+def _finish(order: Order, client: Client, *, interrupted: bool) -> None:
+    try:
+        if not order.keeps_checkpoint and not interrupted:
+            assert order.safety.checkpoint is not None
+            remove_checkpoint(order.safety.checkpoint)
+    finally:  # who hears that it is over finds everything as it will stay
+        _tell(client, order, FINISHED, "")
+
+
+def _tell(client: Client, order: Order, state: str, error: str) -> None:
+    with suppress(ClusterError):
+        ask_fits(client, "ended", fit=order.card.fit, state=state, error=error, asker=client.id)
+
+
+def _is_done(order: Order) -> bool:
+    """Return whether this fit has written its model: its worker was lost between that and the end of its task."""
+    try:
+        return bool(load_model(order.card.out).provenance.get("fit") == order.card.fit)
+    except ModelError:
+        return False
+
+
+def _check_size(source: Source | None) -> None:
+    """Refuse arrays that are too large to travel with a task."""
+    if not isinstance(source, ArraySource):
+        return
+    arrays = (source.X, source.y, source.weight)
+    size = sum(int(getattr(array, "nbytes", getattr(getattr(array, "data", None), "nbytes", 0))) for array in arrays)
+    if size > _LARGEST:
+        raise DataError(
+            f"a detached fit was given {size / 1e6:.0f} MB of arrays of this process, which it must be able to lose; "
+            "write them to a store that the workers can reach, and pass its path"
+        )
+
+
+def _absolute(place: str) -> str:
+    return place if "://" in place else os.path.abspath(place)
+
+
+def _check_place(client: Client, what: str, place: str) -> None:
+    """Refuse a folder that a worker cannot write to, or that is not the same on all of them. URLs are not tried."""
+    if "://" in place:
+        return
+    for worker, problem in _tried(client, place).items():
+        if problem:
+            raise ClusterError(
+                f"worker {worker} cannot write the {what} to {place}: {problem}; give a place that all workers share"
+            )
+
+
+def _tried(client: Client, place: str) -> dict[str, str]:
+    """Return what each worker has against `place`, "" for nothing; asked again where one goes meanwhile."""
+    probe = os.path.join(os.path.dirname(place), f".daskkern-probe-{uuid.uuid4().hex[:8]}")
+    for last in (False, False, True):
+        workers = list(live_workers(client))
+        try:
+            found = run_on(client, workers[:1], _write_probe, probe) | run_on(client, workers[1:], _see_probe, probe)
+            run_on(client, workers[:1], _remove_probe, probe)
+        except BrokenOffError:
+            if last or not has_left(client, workers, NOTICE_S):
+                raise
+        else:
+            return found
+    raise AssertionError("unreachable")
+
+
+def _write_probe(probe: str) -> str:
+    try:
+        with open(probe, "w"):
+            return ""
+    except OSError as error:
+        return str(error.strerror)
+
+
+def _see_probe(probe: str) -> str:
+    return "" if os.path.exists(probe) else "it does not see what another worker wrote there"
+
+
+def _remove_probe(probe: str) -> None:
+    with suppress(OSError):
+        os.remove(probe)

@@ -1,0 +1,182 @@
+"""What one keeps of a fit that goes on by itself: how it stands, what happened, and its model."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import Client
+
+from daskkern.cluster.connect.clients import client_at
+from daskkern.cluster.scheduler.client import ask_fits
+from daskkern.cluster.scheduler.fits import FitStatus, event_of
+from daskkern.errors import ClusterError, FitCancelledError
+from daskkern.events import Event, Listener, silent
+from daskkern.models import KernelModel, load_model
+from daskkern.training.jobs.monitoring import show_fits
+
+_POLL_S = 0.5
+_CONNECT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Moment:
+    """An event, and when it happened in seconds since 1970; 0.0 for a batch, of which only the last is known."""
+
+    time: float
+    event: Event
+
+
+def list_fits(client: Client) -> tuple[FitStatus, ...]:
+    """Return the fits that the scheduler knows, oldest first: those that wait and run, and the last that ended.
+
+    Raises ClusterError when the scheduler does not answer.
+    """
+    show_fits(client)
+    return tuple(FitStatus.from_message(message) for message in ask_fits(client, "fits"))
+
+
+def find_fit(client: Client, fit: str | None) -> FitStatus:
+    """Return the one fit that `fit` means: its identifier, or as much of it as tells it from the others.
+
+    None means the only one that has not ended, else the last one.
+
+    Raises
+    ------
+    ClusterError
+        When there is none, or there are several.
+    """
+    known = list_fits(client)
+    if fit is None:
+        found = [status for status in known if status.active] or list(known[-1:])
+    else:
+        found = [status for status in known if status.card.fit.startswith(fit)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(status.card.fit for status in (found or known))
+    if not found:
+        address = client.scheduler_info(n_workers=0)["address"]
+        raise ClusterError(
+            f"no fit {'' if fit is None else repr(fit) + ' '}is known at {address}"
+            + (f"; known are {names}" if names else "; a scheduler that was restarted forgets what ran before")
+        )
+    raise ClusterError(f"several fits are meant: {names}; name one")
+
+
+def attach(client: Client, fit: str | None = None) -> "FitHandle":
+    """Return the handle of a fit that anybody submitted to the cluster of `client`. `fit` is as of `find_fit`."""
+    status = find_fit(client, fit)
+    return FitHandle(status.card.fit, str(client.scheduler_info(n_workers=0)["address"]), status.card.out, client)
+
+
+class FitHandle:
+    """A fit on a cluster, wherever it was submitted.
+
+    Parameters
+    ----------
+    fit : str
+        Its identifier.
+    address : str
+        Of the scheduler.
+    out : str
+        Where its model will be.
+    client : Client or None
+        To use; None makes one for each question, so that the handle can be kept and pickled.
+    """
+
+    def __init__(self, fit: str, address: str, out: str, client: Client | None = None) -> None:
+        self.fit, self.address, self.out = fit, address, out
+        self._client = client
+        self._security = None if client is None else client.security
+
+    def __repr__(self) -> str:
+        return f"FitHandle({self.fit!r}, {self.address!r}, out={self.out!r})"
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        return {**self.__dict__, "_client": None}  # a connection does not travel
+
+    @contextmanager
+    def _connected(self) -> Iterator[Client]:
+        if self._client is not None and self._client.status == "running":
+            yield self._client
+            return
+        with client_at(self.address, _CONNECT_S, self._security) as client:
+            yield client
+
+    def status(self) -> FitStatus:
+        """Return how the fit stands. Raises ClusterError when the scheduler is gone or does not know it."""
+        with self._connected() as client:
+            return find_fit(client, self.fit)
+
+    def moments(self) -> tuple[Moment, ...]:
+        """Return what happened until now, without single batches."""
+        with self._connected() as client:
+            return _moments(ask_fits(client, "fit_events", fit=self.fit)["events"])
+
+    def cancel(self, *, abort: bool = False) -> bool:
+        """Ask the fit to end after this step, with the model so far and a checkpoint; with `abort` at once, without.
+
+        Returns at once; False when it has ended already.
+        """
+        with self._connected() as client:
+            return bool(ask_fits(client, "cancel", fit=self.fit, abort=abort))
+
+    def watch(self, listener: Listener = silent, timeout_s: float | None = None) -> FitStatus:
+        """Pass on what happened and happens, until the fit has ended; return how.
+
+        Raises
+        ------
+        TimeoutError
+            When it has not ended after `timeout_s`.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        at = 0
+        latest: Mapping[str, Any] = {}
+        with self._connected() as client:
+            while True:
+                answer = ask_fits(client, "fit_events", fit=self.fit, since=at)
+                for moment in _moments(answer["events"]):
+                    listener(moment.event)
+                if answer["latest"] and answer["latest"] != latest:
+                    latest = answer["latest"]
+                    listener(event_of(latest))
+                at = answer["next"]
+                if not answer["active"]:
+                    return find_fit(client, self.fit)
+                if deadline is not None and time.monotonic() > deadline:
+                    raise TimeoutError(f"fit {self.fit} has not ended in {timeout_s:g} s")
+                time.sleep(_POLL_S)
+
+    def _model(self) -> KernelModel:
+        if not self.out:
+            raise ClusterError(f"the model of fit {self.fit} stayed with the process that submitted it")
+        model = load_model(self.out)
+        if model.provenance.get("fit") != self.fit:
+            raise ClusterError(f"the model at {self.out} is of another fit than {self.fit}; it was written later")
+        return model
+
+    def result(self, timeout_s: float | None = None) -> KernelModel:
+        """Wait for the end and return the model.
+
+        Raises
+        ------
+        FitCancelledError
+            When it was cancelled without a model.
+        ClusterError
+            When it failed: why.
+        TimeoutError
+        """
+        status = self.watch(timeout_s=timeout_s)
+        if status.state in ("finished", "interrupted"):
+            return self._model()
+        what = status.error or f"it ended as {status.state}"
+        kind = FitCancelledError if status.state == "cancelled" else ClusterError
+        raise kind(f"fit {self.fit} has no model: {what}")
+
+
+def _moments(messages: list[Mapping[str, Any]]) -> tuple[Moment, ...]:
+    return tuple(Moment(float(message.get("time", 0.0)), event_of(message)) for message in messages)

@@ -1,0 +1,1 @@
+"""Memory and time of a fit before it runs."""

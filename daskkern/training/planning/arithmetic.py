@@ -1,0 +1,24 @@
+"""In which arithmetic the kernel values of a fit will be made, before it runs."""
+
+from daskkern.basis import AllRows, Landmarks, NystromFeatures
+from daskkern.kernels import arithmetic_note, length_scale_note
+from daskkern.training.feeding.sources import Source
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.scaling import scales_features
+from daskkern.training.setup.shared import some_rows
+
+
+def expected_arithmetic(source: Source, settings: FitSettings) -> tuple[bool, tuple[str, ...]]:
+    """Return whether products of float32 rows will be made in float64 within, and lines that say why, from a sample.
+
+    They say, too, where the length scale does not go with the rows. Nothing is said where the fit scales rows itself,
+    which the sample is not, and where the columns are no kernel's.
+    """
+    if scales_features(settings, source) or not isinstance(settings.basis, AllRows | Landmarks | NystromFeatures):
+        return False, ()
+    sample = some_rows(source.open(settings.dtype), settings)
+    kernel = settings.kernel.resolve(sample)
+    wide = kernel.placement_for(sample).widens(settings.dtype, settings.rounding)
+    arithmetic, scale = arithmetic_note(kernel, sample, settings.rounding), length_scale_note(kernel, sample)
+    said = (scale and f"length scale: {scale}", arithmetic and f"kernel arithmetic: {arithmetic}")
+    return wide, tuple(line for line in said if line)

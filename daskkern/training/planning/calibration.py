@@ -1,0 +1,246 @@
+"""How fast this process computes and reads: measured in a fraction of a second, through what a fit itself calls."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from distributed import Client
+
+from daskkern.arrays import FloatArray, HostArray
+from daskkern.backend.namespace import namespace_for
+from daskkern.backend.random import generator
+from daskkern.backend.task_names import task_name
+from daskkern.basis import AllRows, DoublyStochastic, Landmarks
+from daskkern.data.rows.rows import Fields, Rows
+from daskkern.kernels import Kernel
+from daskkern.linalg import block_width
+from daskkern.preconditioners import column_statistics, usable
+from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.training.feeding.scratch import scratch_folder
+from daskkern.training.feeding.sources import Source
+from daskkern.training.planning.disk_rates import DiskRates, measure_disk
+from daskkern.training.planning.sizes import Sizes
+from daskkern.training.planning.speeds import fresh_memory, speeds
+from daskkern.training.run.settings import FitSettings, batch_limit
+from daskkern.training.setup.explicit_columns import column_functions, drawn_columns
+
+_ROWS, _COLUMNS = 1024, 4096  # of the block that is timed
+_SAMPLE = 500
+_STREAM = 71
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one rank of this machine reaches while the others work as well.
+
+    Attributes
+    ----------
+    matvec_ns : float
+        Per entry of ``Kernel.matvec``: the entry and its products with c outputs.
+    block_ns : float
+        Per entry of ``Kernel.block``.
+    product_ns : float
+        Per entry of a block in memory: both products with c outputs.
+    factor_flops, flops64 : float
+        Per second: the downdate of a factor in the dtype of the fit; a product in float64.
+    memory : float
+        Bytes a second that a symmetric product in float64 reads.
+    fresh : float
+        Bytes a second of memory that is used for the first time.
+    row_s : float
+        Seconds to read and decode one row in one thread.
+    call_s : float
+        Seconds of a product that is too small to take any.
+    batch : int
+        Rows of an automatic batch, as a small sample has it.
+    disk : DiskRates or None
+        None where blocks were not to be kept on disk.
+    seconds : float
+        What the measurement took.
+    """
+
+    matvec_ns: float
+    block_ns: float
+    product_ns: float
+    factor_flops: float
+    flops64: float
+    memory: float
+    fresh: float
+    row_s: float
+    call_s: float
+    batch: int
+    disk: DiskRates | None
+    seconds: float
+
+
+def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: int, with_disk: bool) -> Rates:
+    """Measure in this process, on rows of `source` and on the device of the fit.
+
+    Parameters
+    ----------
+    sizes : Sizes
+        Of the fit: the operands that are timed are cut from them.
+    ranks_here : int
+        Ranks that will share this machine and are not measuring at this moment: their threads are simulated.
+    with_disk : bool
+        Measure the folder for scratch files, too, with at most 48 MB.
+    """
+    begun = time.perf_counter()
+    rows = source.open(settings.dtype)
+    X, row_s = _read(rows)
+    settings = replace(settings, kernel=settings.kernel.resolve(X[:512]))
+    kernel, points = _columns(rows, settings, X)
+    xp = namespace_for(settings.device)
+    m, p = min(_ROWS, sizes.m, X.shape[0]), min(_COLUMNS, sizes.own, points.shape[0])
+    left, Z = _some(X, m), points[:p]
+    threads = sizes.threads * ranks_here
+    found = speeds(kernel, left, Z, sizes.c, min(block_width(sizes.p, sizes.ranks), 512), threads, xp)
+    disk = measure_disk(scratch_folder(settings)) if with_disk else None
+    each = 1e9 * ranks_here / (m * p)
+    return Rates(
+        found.matvec * each,
+        found.block * each,
+        found.product * each,
+        found.factor / ranks_here,
+        found.flops64 / ranks_here,
+        found.memory / ranks_here,
+        (fresh_memory() if xp is np else found.memory) / ranks_here,  # a GPU's memory pool is as fast as its memory
+        row_s,
+        found.call,
+        _expected_batch(settings, kernel, X, sizes),
+        None if disk is None else replace(disk, write=disk.write / ranks_here, read=disk.read / ranks_here),
+        time.perf_counter() - begun,
+    )
+
+
+def calibrate_workers(
+    client: Client,
+    workers: Sequence[str],
+    source: Source,
+    settings: FitSettings,
+    sizes: Sizes,
+    with_disk: bool,
+    ranks_each: int = 1,
+) -> Rates:
+    """Measure on all workers at once, in plain tasks, and return the slowest of everything.
+
+    Each worker will have `ranks_each` ranks: more than one where they are virtual.
+    """
+    futures = [
+        client.submit(
+            calibrate,
+            source,
+            settings,
+            sizes,
+            ranks_each,
+            with_disk,
+            key=task_name("measure_rates"),
+            workers=[worker],
+            pure=False,
+            retries=0,
+            priority=10,
+        )
+        for worker in workers
+    ]
+    try:
+        return worst([future.result() for future in futures])
+    finally:
+        for future in futures:
+            future.release()
+
+
+def worst(rates: list[Rates]) -> Rates:
+    """Return the slowest of everything: ranks wait for each other."""
+    disks = [rate.disk for rate in rates if rate.disk is not None]
+    slow = None
+    if disks and len(disks) == len(rates):
+        slow = min(disks, key=lambda disk: disk.read)
+        slow = replace(
+            slow,
+            free=min(disk.free for disk in disks),
+            write=min(disk.write for disk in disks),
+            cached=any(disk.cached for disk in disks),
+        )
+    costs = {
+        name: max(getattr(rate, name) for rate in rates)
+        for name in ("matvec_ns", "block_ns", "product_ns", "row_s", "call_s", "seconds")
+    }
+    speeds = {
+        name: min(getattr(rate, name) for rate in rates)
+        for name in ("factor_flops", "flops64", "memory", "fresh", "batch")
+    }
+    return Rates(**costs, **speeds, disk=slow)
+
+
+def _expected_batch(settings: FitSettings, kernel: Kernel, X: HostArray, sizes: Sizes) -> int:
+    """Return the rows of a batch that are expected, whatever the method."""
+    if settings.solver.auto_batch is not None or kernel is not settings.kernel:
+        return sizes.m
+    if isinstance(settings.solver, EigenPro | NystromSGD) or not sizes.auto_batch or sizes.by_rows:
+        return expected_batch(kernel, X, sizes)
+    S = X[:_SAMPLE]
+    return int(min(sizes.m, max(1.0, column_statistics(kernel.block(S, S), None).critical_batch / 2)))
+
+
+def expected_batch(kernel: Kernel, X: HostArray, z: Sizes) -> int:
+    """Return about half the critical batch that the set-up will find, from the spectrum of a few rows.
+
+    A sample as large as the set-up's is taken where that is small. The eigenvalues that only a larger one shows are
+    taken to fall by the power of the last ones seen.
+    """
+    if not z.auto_batch or z.by_rows:
+        return z.m
+    size = z.s if 0 < z.s <= _SAMPLE and z.s < X.shape[0] else max(1, min(_SAMPLE, X.shape[0] // 2))
+    order = generator(0, _STREAM).permutation(X.shape[0])
+    S, H = X[order[:size]], X[order[size : size + _SAMPLE] if X.shape[0] > size else order]  # of one row, that one
+    q, wanted = size // 5, max(1, z.p if z.nystrom else z.s // 5)
+    gram = kernel.block(S, S).astype(np.float64)
+    values, vectors = np.linalg.eigh(gram)
+    values, vectors = np.maximum(values[::-1], 1e-12) / size, vectors[:, ::-1]
+    least = 1e-6 * float(values[0])
+    if z.nystrom:  # all of sqrt(l_k l_i) over the largest of them
+        tail = values[q] * (np.arange(q + 1, max(wanted, q) + 1) / max(q, 1)) ** -_slope(values, q)
+        eigenvalues = np.maximum(np.concatenate([values[:q], tail]), least)
+        return int(min(z.m, max(1.0, np.sqrt(eigenvalues / values[0]).sum() / 2)))
+    cut = usable(values, q, float(gram.diagonal().max()) / batch_limit(z.s if z.all_rows else z.p))
+    # Where the set-up leaves directions out, it does so at the same eigenvalue, whatever its sample.
+    next_one = values[q] * (wanted / max(q, 1)) ** -_slope(values, q) if cut == q else values[cut]
+    damped, scale = 1 - values[cut] / values[:cut], np.sqrt(values[:cut] * size)
+    features = kernel.block(H, S).astype(np.float64) @ (vectors[:, :cut] / scale)
+    rest = kernel.block(H, H).astype(np.float64) - (features * damped) @ features.T
+    inside = gram.diagonal() - ((vectors[:, :cut] * scale) ** 2 * damped).sum(axis=1)
+    beta = max(float(rest.diagonal().max()), float(inside.max()))
+    excess = max(1.0, float(np.linalg.eigvalsh(rest)[-1]) / len(H) / values[cut])  # rows held out see more than S does
+    return int(min(z.m, max(1.0, np.ceil(beta / (2 * excess * max(float(next_one), least))))))
+
+
+def _slope(values: FloatArray, q: int) -> float:
+    """Return the power by which descending eigenvalues fall up to number q."""
+    if q < 1:
+        return 0.0
+    return max(0.0, float(np.log(values[q // 4] / values[q]) / np.log((q + 1) / (q // 4 + 1))))
+
+
+def _read(rows: Rows) -> tuple[HostArray, float]:
+    """Return the rows of one chunk, and the seconds of one row, as the second reading has them."""
+    stop = min(max(rows.chunk_rows, 512), rows.n_rows)
+    rows.read(0, stop, Fields.X)  # opens files
+    begun = time.perf_counter()
+    X = rows.read(0, stop, Fields.X).X
+    assert X is not None
+    _ = X[generator(0, _STREAM).permutation(stop)]  # rows of a window are shuffled as they come
+    return X, (time.perf_counter() - begun) / stop
+
+
+def _columns(rows: Rows, settings: FitSettings, X: HostArray) -> tuple[Kernel, HostArray]:
+    """Return a function and points as the model's columns have them."""
+    if isinstance(settings.basis, AllRows | Landmarks):
+        return settings.kernel, _some(X, _COLUMNS)
+    if isinstance(settings.basis, DoublyStochastic):
+        return drawn_columns(rows, settings, settings.basis, -(-_COLUMNS // settings.basis.block))
+    return column_functions(rows, settings)
+
+
+def _some(X: HostArray, count: int) -> HostArray:
+    return X[generator(0, _STREAM).integers(0, X.shape[0], count)]

@@ -1,0 +1,339 @@
+"""From settings and sizes to the memory plan of a rank: of a fit that is prepared, and of one that has not begun."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from daskkern.backend.devices import gpus
+from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.cluster.connect.local import Pool
+from daskkern.data.rows.batch_plan import BatchPlan
+from daskkern.data.rows.sweep import SweepPlan
+from daskkern.errors import SpecError
+from daskkern.landmarks import parse_selector
+from daskkern.losses import Squared
+from daskkern.preconditioners import MOST_DIRECTIONS, CovarianceState, EigenProState
+from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD, Solver, check_fit
+from daskkern.training.feeding.batch_composition import draws_anew
+from daskkern.training.feeding.block_cache_policy import unkept
+from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.stored_features import is_stored
+from daskkern.training.feeding.targets import check_loss
+from daskkern.training.planning.memory import LIMIT_SHARE, MemoryPlan, Sizes, available_memory, plan_memory
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.eigenpro import default_subsample, projection_window
+from daskkern.training.setup.explicit_columns import covariance_rows
+from daskkern.training.setup.penalty import penalty_bytes
+from daskkern.training.setup.prepare import most_validation_rows
+from daskkern.training.setup.prepared import Prepared
+from daskkern.training.setup.projections import with_factor
+from daskkern.training.setup.row_sharded import pass_batch
+from daskkern.training.setup.scaling import scales_features
+
+_LEAST_BATCH = 16
+_POOL_MARGIN = 1.1  # arrays do not fill a pool without gaps
+
+
+@dataclass(frozen=True)
+class PreparedSummary:
+    """The sizes of a :class:`Prepared` that planning needs."""
+
+    p: int
+    s: int
+    q: int
+    m: int
+    window: int
+    n: int
+    n_outputs: int
+    window_rows: int
+    chunk_rows: int
+    validation: int
+    stored: bool = False
+    span: int = 0
+    wide: bool = False
+    anew: bool = False
+
+
+def check(settings: FitSettings, source: Source) -> None:
+    """Raise SpecError for settings that cannot fit this source, before anything is started."""
+    if source.info.task is not None:
+        check_loss(settings.loss, source.info.task)
+    scales_features(settings, source)
+    check_fit(settings.solver, settings.loss, settings.basis.name)
+    if isinstance(settings.solver, NystromSGD) and settings.solver.mode == "stored" and settings.sampling != "uniform":
+        raise SpecError(
+            f"solver nystrom_sgd was asked with mode 'stored' and sampling={settings.sampling!r}, whose batches differ "
+            "from epoch to epoch; choose mode 'streamed'"
+        )
+    if settings.solver.each_row_once and settings.sampling != "uniform":
+        raise SpecError(
+            f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but a pass of it must meet "
+            "every row once; choose 'uniform'"
+        )
+    if settings.solver.moves and settings.keep_blocks not in ("auto", "never"):
+        raise SpecError(
+            f"solver {settings.solver.name} was asked with keep_blocks={settings.keep_blocks!r}, but its points "
+            "move, and with them all kernel values; choose 'never'"
+        )
+    if settings.solver.deals != "columns" and settings.sampling != "uniform":
+        raise SpecError(
+            f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but it passes over all rows "
+            "and draws none; choose 'uniform'"
+        )
+
+
+def holds_out(settings: FitSettings, validation: Source | None) -> bool:
+    """Return whether rows of the training source are set aside for validation."""
+    return settings.early_stopping is not None and validation is None
+
+
+def outlook(
+    source: Source,
+    settings: FitSettings,
+    ranks: int,
+    threads: int,
+    budget: int,
+    device_budget: int | None = None,
+    *,
+    wide: bool = False,
+) -> MemoryPlan:
+    """Return an upper bound of the plan of one rank, without reading rows. Not yet: where blocks are kept.
+
+    `wide` says that products are made in float64 within.
+    """
+    check(settings, source)
+    n = source.info.n_rows
+    held_out = most_validation_rows(n, settings) if holds_out(settings, None) else 0
+    n -= held_out
+    basis = settings.basis
+    p = _most_columns(source, settings, n)
+    explicit = not isinstance(basis, AllRows | Landmarks)
+    s = 0
+    if isinstance(settings.solver, EigenPro):
+        s = covariance_rows(settings.solver, n) if explicit else default_subsample(settings.solver, p)
+    limit = settings.batch_limit(s if isinstance(basis, AllRows) else p)
+    limit = min(limit, settings.solver.auto_batch or limit)
+    m = min(n, limit if isinstance(settings.batch_size, str) else int(settings.batch_size))
+    rows = source.open(settings.dtype)
+    solver = settings.solver
+    anew = draws_anew(settings, rows.n_rows, rows.row_bytes)
+    plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed, anew=anew)
+    if isinstance(solver, PCG):
+        m = pass_batch(settings, n)
+        plan = BatchPlan.for_rows(rows, m, settings.seed)
+    if solver.deals != "columns":
+        plan = SweepPlan.for_rows(rows, settings.batch_size, p)
+        m = min(n, plan.batch_size)
+    # Smaller batches than this bound mean more of them between projections: the rows between two stay below `span`.
+    window = projection_window(solver, p, rows.n_features, m) if isinstance(solver, EigenPro) else 1
+    span = 0
+    if isinstance(solver, EigenPro) and isinstance(basis, Landmarks) and isinstance(settings.batch_size, str):
+        span = projection_window(solver, p, rows.n_features, 1) if solver.window == "auto" else (window - 1) * m
+    classes = source.info.classes
+    summary = PreparedSummary(
+        p=p,
+        s=s,
+        q=_most_directions(solver, p, s, explicit),
+        m=m,
+        window=window if isinstance(basis, Landmarks) else 1,
+        n=n,
+        n_outputs=len(classes) if classes else source.info.n_targets,
+        window_rows=most_window_rows(plan) if not isinstance(solver, NystromSGD) else plan.chunk_rows,
+        chunk_rows=plan.chunk_rows,
+        validation=held_out,
+        stored=isinstance(solver, NystromSGD) and solver.mode == "stored",
+        span=span,
+        wide=wide,
+        anew=isinstance(plan, BatchPlan) and plan.anew,
+    )
+    return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
+
+
+def device_pool(source: Source, settings: FitSettings, devices: Sequence[int | str]) -> Pool:
+    """Return what the ranks of a worker on each of these GPUs of this machine will use of it, kept blocks included.
+
+    An upper bound, and at most what ranks may plan with; the GPU with the least free memory counts. Nothing for a fit
+    on the CPU, and where the driver does not tell.
+    """
+    there = gpus()
+    chosen = [there[k] for k in devices if isinstance(k, int) and k < len(there)]
+    free = min((gpu.free for gpu in (chosen if len(chosen) == len(devices) else there)), default=0)
+    most, n = int(LIMIT_SHARE * free), len(devices)
+    if settings.device == "cpu" or not most:
+        return Pool(0, 0)
+    each = settings.shards_each(n)
+    plan = outlook(source, settings, settings.shards(n), 1, available_memory(n) // each, most // each)
+    return Pool(min(most, int(_POOL_MARGIN * each * (plan.device_total + plan.kept))), most)
+
+
+def _most_directions(solver: Solver[Any], p: int, s: int, explicit: bool) -> int:
+    if not isinstance(solver, EigenPro):
+        return s
+    most = min(s, p) if explicit else s
+    if solver.n_directions != "auto":
+        return min(most, int(solver.n_directions))
+    return min(most, s // 5, MOST_DIRECTIONS) if explicit else s // 5
+
+
+def _most_steps(source: Source, settings: FitSettings, n: int) -> int:
+    """Return the steps of the run; a few more where the batch is automatic."""
+    automatic = isinstance(settings.batch_size, str)
+    m = settings.solver.auto_batch or _LEAST_BATCH if automatic else int(settings.batch_size)
+    plan = BatchPlan.for_rows(source.open(settings.dtype), min(n, m), settings.seed)
+    return plan.n_batches * settings.max_epochs
+
+
+def _most_columns(source: Source, settings: FitSettings, n: int) -> int:
+    basis = settings.basis
+    if isinstance(basis, AllRows):
+        return n
+    if isinstance(basis, Linear):
+        return source.info.n_features + basis.intercept
+    if isinstance(basis, DoublyStochastic):
+        return _most_steps(source, settings, n) * basis.block
+    if isinstance(basis, Landmarks) and basis.points is not None:
+        return min(n, len(basis.points))
+    return basis.n if isinstance(basis, RandomFeatures) else min(n, basis.n)
+
+
+def check_before(source: Source, settings: FitSettings, held_out: bool, ranks: int, threads: int, budget: int) -> None:
+    """Refuse, before any work, a fit that does not fit with the smallest batch either. Raises MemoryBudgetError."""
+    # Smaller batches are more steps, and with features that grow more columns.
+    smaller = isinstance(settings.batch_size, str) and not isinstance(settings.basis, DoublyStochastic)
+    least = replace(settings, batch_size=_LEAST_BATCH) if smaller else settings
+    early = settings.early_stopping if held_out else None
+    outlook(source, replace(least, early_stopping=early, keep_blocks="never"), ranks, threads, budget).check()
+
+
+def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
+    """Return the sizes of `prepared`."""
+    state = prepared.state
+    plan = prepared.plan
+    s = prepared.subsample.shape[0]
+    if isinstance(state, CovarianceState) and isinstance(settings.solver, EigenPro):
+        s = covariance_rows(settings.solver, plan.n_rows)
+    return PreparedSummary(
+        p=prepared.basis.n_columns,
+        s=s,
+        q=state.damping.size if isinstance(state, EigenProState | CovarianceState) else 0,
+        m=int(np.max(plan.batch_sizes)),
+        window=prepared.window,
+        n=plan.n_rows,
+        n_outputs=prepared.targets.n_outputs,
+        window_rows=most_window_rows(plan),
+        chunk_rows=plan.chunk_rows,
+        validation=0 if prepared.validation is None else prepared.validation.size,
+        stored=isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings),
+        wide=prepared.basis.placement.widens(settings.dtype, settings.rounding),
+        anew=isinstance(plan, BatchPlan) and plan.anew,
+    )
+
+
+def _ways_to_keep(settings: FitSettings) -> str:
+    """Return where kernel blocks may be kept: nowhere if they are used once."""
+    return "never" if settings.keep_blocks == "auto" and settings.passes == 1 else settings.keep_blocks
+
+
+def entries_per_row(source: Source) -> int:
+    """Return the entries of a sparse row, on average and rounded up; 0 for dense rows."""
+    info = source.info
+    return 0 if info.n_stored is None else -(-info.n_stored // max(1, info.n_rows))
+
+
+def numbers_per_row(source: Source) -> int:
+    """Return how many numbers of the working dtype a row takes: its features, or entries with their column numbers.
+
+    A sparse entry is held as a value, a column number of 4 bytes, and one of 8 bytes for compiled products.
+    """
+    entries = entries_per_row(source)
+    return 4 * entries + 4 if entries else source.info.n_features
+
+
+def _choosing_bytes(source: Source, settings: FitSettings, summary: PreparedSummary) -> int:
+    """Return the bytes that the choice of landmarks takes beside them."""
+    basis = settings.basis
+    if not isinstance(basis, Landmarks | NystromFeatures) or (
+        isinstance(basis, Landmarks) and basis.points is not None
+    ):
+        return 0
+    selector, itemsize = parse_selector(basis.selector), np.dtype(settings.dtype).itemsize
+    return selector.working_bytes(summary.n, summary.p, numbers_per_row(source), itemsize)
+
+
+def most_window_rows(plan: BatchPlan | SweepPlan) -> int:
+    """Return the most rows of a window, in whole parts; of a batch where there are no windows."""
+    if isinstance(plan, SweepPlan):
+        return plan.batch_size
+    return plan.most_window_rows
+
+
+def plan_for(
+    summary: PreparedSummary,
+    source: Source,
+    settings: FitSettings,
+    ranks: int,
+    threads: int,
+    budget: int,
+    device_budget: int | None = None,
+) -> MemoryPlan:
+    """Return the memory plan of one rank; `device_budget` is None where the fit runs on the CPU."""
+    solver = settings.solver
+    all_rows = isinstance(settings.basis, AllRows)
+    explicit = not isinstance(settings.basis, AllRows | Landmarks)
+    sizes = with_factor(
+        Sizes(
+            n=summary.n,
+            d=numbers_per_row(source),
+            entries=entries_per_row(source),
+            c=summary.n_outputs * solver.scores_each,
+            p=summary.p,
+            s=summary.s,
+            q=summary.q,
+            m=summary.m,
+            window=summary.window,
+            ranks=1 if solver.is_serial else ranks,
+            threads=threads,
+            itemsize=np.dtype(settings.dtype).itemsize,
+            all_rows=all_rows,
+            exact=isinstance(settings.basis, Landmarks),
+            nystrom=isinstance(solver, NystromSGD),
+            window_rows=summary.window_rows,
+            validation=summary.validation,
+            chunk_rows=summary.chunk_rows * (1 if settings.sampling == "uniform" else 2),  # decoded, and drawn
+            device="cpu" if device_budget is None else "gpu",
+            auto_batch=isinstance(settings.batch_size, str),
+            span=summary.span,
+            wide=summary.wide,
+            sketch=max(1, solver.size(summary.n)) if isinstance(solver, PCG) else 0,
+            by_rows=solver.deals != "columns",
+            dense=0 if solver.deals != "nothing" else 1 if all_rows else 2,
+            newton=isinstance(solver, Falkon) and not isinstance(settings.loss, Squared),
+            factors=2 if isinstance(solver, Falkon) else 1,
+            units=isinstance(settings.basis, Linear | DoublyStochastic),
+            drawn=settings.basis.block if isinstance(settings.basis, DoublyStochastic) else 0,
+            row_numbers=solver.row_numbers,
+            row_products=solver.row_products,
+            moving=solver.moving_bytes(summary.p, source.info.n_features, np.dtype(settings.dtype).itemsize),
+            explicit=explicit,
+            mapped=isinstance(settings.basis, NystromFeatures),
+            choosing=_choosing_bytes(source, settings, summary),
+            penalty=penalty_bytes(
+                summary.n, summary.p, summary.n_outputs, numbers_per_row(source), source.info, settings
+            ),
+            anew=summary.anew,
+        ),
+        solver,
+        budget,
+        device_budget or 0,
+    )
+    plan = plan_memory(
+        sizes,
+        budget,
+        device_budget or 0,
+        _ways_to_keep(settings),
+        same_batches=settings.sampling == "uniform",
+        epochs=1 if summary.stored else settings.passes,
+    )
+    return unkept(plan) if summary.stored else plan

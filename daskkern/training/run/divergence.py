@@ -1,0 +1,218 @@
+"""Whether a fit has ended with a better model than none, and than that of its best epoch, on sampled training rows.
+
+A method that works lowers the training objective from where it began, at f = 0, which for regression is the mean of the
+targets. A model that ends above that has diverged, whatever each of its steps looked like, and is no answer. One that
+ends above an earlier epoch gives way to the model of that epoch.
+"""
+
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray, IntArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import to_device, to_host
+from daskkern.backend.tiles import slices
+from daskkern.cluster.gang.rank_context import Desk
+from daskkern.data.rows.rows import Rows
+from daskkern.errors import DivergenceError
+from daskkern.events import StageFinished
+from daskkern.losses import best_of, decode
+from daskkern.solvers import Problem
+from daskkern.training.checkpoints.commits import Commit
+from daskkern.training.run.epochs import STOPPED, Ended, with_points
+from daskkern.training.run.held_sample import HeldSample
+from daskkern.training.run.objective import Penalty
+from daskkern.training.run.settings import FitSettings
+
+_BLOCK = 1024
+_MARGIN = 1.05
+_DEVIATIONS = 4.0
+_ROUNDING = 1e-5
+_MOST, _LARGEST = 2.0, 1000.0
+"""How many times the loss of f = 0 a classifier may have, and a model whose scores may still be far too large."""
+_WORSE = 0.001
+"""By how much of the loss of f = 0 an objective must be higher, beside 5% of the lower one, to be worse."""
+_ZERO = "f = 0"
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What is measured on a sample: the mean training loss, and for classes the share of rows labelled rightly.
+
+    Both are weighted. `deviation` is the standard deviation of the mean loss, `losses` (k,) those of all rows.
+    """
+
+    loss: float
+    right: float = 0.0
+    deviation: float = 0.0
+    losses: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+
+def _of_zero(sample: HeldSample, problem: Problem) -> Sampled:
+    """Return the loss of the model f = 0, and the share of the most frequent class."""
+    losses = sample.weight * problem.loss.value(np.zeros((len(sample.y), problem.n_outputs)), sample.y)
+    counts = np.bincount(decode(sample.y), sample.weight) if sample.labelled else np.zeros(1)
+    return Sampled(float(losses.mean()), float(counts.max()) / len(losses), _deviation(sample, losses))
+
+
+def _deviation(sample: HeldSample, values: FloatArray) -> float:
+    """Return the standard deviation of the mean of numbers of the sample's rows (k,)."""
+    r = sample.n_random
+    return float(values[:r].std()) * r**0.5 / len(values) if r else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """What a fit must end below: the loss of f = 0, or of the model that a run on other rows goes on from.
+
+    Every rank makes one, and calls the same methods; all find the same.
+    """
+
+    sample: HeldSample
+    problem: Problem
+    comm: Communicator
+    xp: ModuleType
+    at: Sampled
+    what: str = _ZERO
+
+    @classmethod
+    def zero(cls, sample: HeldSample, problem: Problem, comm: Communicator, xp: ModuleType) -> "Reference":
+        """Return the reference of a fit that begins at f = 0."""
+        return cls(sample, problem, comm, xp, _of_zero(sample, problem))
+
+    def certain_of(self, rows: Rows, extremes: IntArray) -> "Reference":
+        """Return the reference of a fit from f = 0 on a sample that has the rows numbered `extremes` for certain."""
+        if self.what != _ZERO:
+            return self
+        return Reference.zero(self.sample.joined(rows, extremes), self.problem, self.comm, self.xp)
+
+    def or_model(self, problem: Problem, coef: Array) -> "Reference":
+        """Return the reference of a run that goes on from a model; its loss, where it is more than that of f = 0."""
+        found = self.measure(problem, coef)
+        if not found.loss > self.at.loss:
+            return self
+        return replace(self, at=replace(found, deviation=self.at.deviation), what="the model that it went on from")
+
+    def measure(self, problem: Problem, coef: Array) -> Sampled:
+        """Return how the model with these coefficients does on the sample. A collective."""
+        right, losses, sample = 0.0, list[FloatArray](), self.sample
+        placed = self.xp.asarray(coef)  # a direct solution is on the host
+        with np.errstate(all="ignore"):  # infinity and NaN are what is looked for
+            for part in slices(len(sample.y), _BLOCK):
+                shares = problem.part.scores(to_device(sample.X[part], self.xp), placed)
+                f = to_host(self.comm.allreduce(shares)).astype(np.float64)
+                f, y, weight = best_of(f, f.shape[1] // problem.n_outputs), sample.y[part], sample.weight[part]
+                losses.append(weight * problem.loss.value(f, y))
+                right += float(weight @ (decode(sample.targets.scores(f)) == decode(y))) if sample.labelled else 0.0
+            every = np.concatenate(losses)
+            return Sampled(float(every.mean()), right / len(sample.y), losses=every)
+
+    def is_worse(self, found: Sampled) -> bool:
+        """Return whether a model is worse than the reference by more than chance."""
+        return not found.loss <= _MARGIN * self.at.loss + _DEVIATIONS * self.at.deviation + _ROUNDING  # NaN is
+
+    def is_useless(self, found: Sampled, descends: bool) -> bool:
+        """Return whether a model that is worse must not be used.
+
+        The scores of a classifier may still be too large, and its labels good; so may those of a method whose loss does
+        not fall from the first epoch on.
+        """
+        labels = found.right > self.at.right + _DEVIATIONS / (2 * len(self.sample.y) ** 0.5)
+        most = _LARGEST if labels or not descends else _MOST if self.sample.labelled else 0.0
+        return not found.loss <= most * self.at.loss
+
+
+def reference_of(
+    sample: HeldSample | None,
+    settings: FitSettings,
+    problem: Problem,
+    saved: Commit | None,
+    comm: Communicator,
+    xp: ModuleType,
+) -> Reference | None:
+    """Return what the fit must end below; None without a sample. A collective where it goes on with other rows."""
+    if sample is None:
+        return None
+    reference = Reference.zero(sample, problem, comm, xp)
+    if saved is None or not settings.behind:
+        return reference
+    state = settings.solver.restore(problem, saved.snapshot)
+    moved = with_points(problem, settings.solver.points(problem, state), xp)
+    return reference.or_model(moved, settings.solver.finish(problem, state, comm))
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """The model that a fit ends with, and one sentence for the user, or ""."""
+
+    ended: Ended
+    note: str = ""
+
+
+def judge(reference: Reference | None, ended: Ended, penalty: Penalty, descends: bool, desk: Desk) -> Judged:
+    """Return the model of the best epoch where the last one is worse, and refuse one that is worse than none.
+
+    A collective. Where the fit was ended before its time, or the model may still be of use, that it is worse than none
+    is only told.
+
+    Raises
+    ------
+    DivergenceError
+        On every rank.
+    """
+    if reference is None:
+        return Judged(ended)
+    found = reference.measure(with_points(reference.problem, ended.points, reference.xp), ended.coef)
+    ended, found, note = _best_of(reference, ended, found, penalty)
+    if note:
+        desk.emit(StageFinished("best epoch", 0.0, note))
+    if not reference.is_worse(found):
+        return Judged(ended, note)
+    reason = (
+        f"the fit ended with a mean training loss of {found.loss:.4g} on {len(reference.sample.y)} training rows, "
+        f"where {reference.what} has {reference.at.loss:.4g} and a fit must end below that"
+    )
+    if ended.reason in STOPPED or not reference.is_useless(found, descends):
+        note = f"{reason}; more epochs or a larger alpha lower it"
+        desk.emit(StageFinished("objective", 0.0, note))
+        return Judged(ended, note)
+    raise DivergenceError(
+        f"{reason}: the iteration diverged; take scaled features, weights that differ less or sampling='weighted', "
+        "a smaller batch_size, a larger alpha, or another solver, such as 'falkon'"
+    )
+
+
+def _best_of(reference: Reference, ended: Ended, last: Sampled, penalty: Penalty) -> tuple[Ended, Sampled, str]:
+    """Return how the fit ended, what its model has on the sample, and a sentence where that is an earlier epoch's.
+
+    The earlier model is measured where the last one has more loss than there was on average in the epoch after it.
+    """
+    best = ended.earlier
+    if best is None or best.mark is None or best.best is None or last.loss <= -best.mark[0]:
+        return ended, last, ""
+    coef, points = best.best
+    first = reference.measure(with_points(reference.problem, points, reference.xp), coef)
+    if not _is_higher(reference, last.losses - first.losses, first.loss, 0.0):
+        return ended, last, ""
+    (more, spread), (less, spread_less) = penalty.of(ended.coef, ended.points), penalty.of(coef, points)
+    beyond = last.losses + more - first.losses - less
+    if not _is_higher(reference, beyond, first.loss + less, float(np.hypot(spread, spread_less))):
+        return ended, last, ""
+    note = (
+        f"the training objective was {first.loss + less:.4g} on {len(beyond)} training rows after epoch "
+        f"{best.best_epoch} and {last.loss + more:.4g} at the end: the model of epoch {best.best_epoch} is returned; "
+        "take a smaller batch_size, a larger alpha or another solver"
+    )
+    return replace(ended, coef=coef, points=points, best_epoch=best.best_epoch), first, note
+
+
+def _is_higher(reference: Reference, beyond: FloatArray, best: float, deviation: float) -> bool:
+    """Return whether an objective is above the `best` by more than chance, and enough to matter.
+
+    `beyond` (k,) is how much more it has on each row of the sample: as the same rows are compared, far less is left to
+    chance than in either mean.
+    """
+    chance = _DEVIATIONS * float(np.hypot(_deviation(reference.sample, beyond), deviation))
+    return not float(beyond.mean()) <= chance + (_MARGIN - 1) * best + _WORSE * reference.at.loss  # NaN is

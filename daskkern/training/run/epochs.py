@@ -1,0 +1,299 @@
+"""The epochs of one rank: from the first step, or from the last commit, to the end or to the next change of ranks."""
+
+import math
+import time
+from dataclasses import asdict, dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.backend.namespace import is_sparse, to_device
+from daskkern.basis import DoublyStochastic
+from daskkern.cluster.collectives.timed import TimedCommunicator
+from daskkern.cluster.gang.rank_context import Desk
+from daskkern.errors import DivergenceError
+from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
+from daskkern.solvers import Problem, Shard, Snapshot, Solver
+from daskkern.training.checkpoints.checkpointing import Keeper
+from daskkern.training.checkpoints.commits import Commit, Position
+from daskkern.training.feeding.feed import Feed, close
+from daskkern.training.feeding.row_feed import RowFeed
+from daskkern.training.feeding.validation import Patience, Validation, Watched
+from daskkern.training.run.best_epoch import BestEpoch, LeastLoss, Model
+from daskkern.training.run.control_signals import Wishes, agree
+from daskkern.training.run.rank_state import RankReporter
+from daskkern.training.run.settings import FitSettings
+
+REGROUPING = "regrouping"
+"""The reason of epochs that have not ended: a gang of other ranks goes on from the commit."""
+
+_INTERRUPTED, _LATE = "interrupted", "max_seconds"
+STOPPED = (_INTERRUPTED, _LATE)
+"""Reasons of epochs that were ended before their time, with the model so far."""
+
+_ASK_EVERY = 8
+_POINTS = "_points"  # of a model that is kept, where the solver finds them itself
+
+
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """How the epochs ended: this rank's coefficients (p_r, c), epochs begun, why, and the whole epochs."""
+
+    coef: Array
+    epochs: int
+    reason: str
+    history: tuple[EpochFinished, ...] = ()
+    points: HostArray | None = None
+    """Its columns' points, where the solver finds them itself."""
+    best_epoch: int = 0
+    """The epoch whose coefficients these are, where it is chosen; else 0."""
+    earlier: BestEpoch | None = None
+    """The model with the least training loss among those that an epoch began with, where that is kept."""
+
+
+@dataclass(eq=False)
+class Epochs:
+    """Steps a solver through its epochs, and commits between its windows.
+
+    Every rank makes one and calls :meth:`run`. `desk` says what is wished, `keeper` keeps commits.
+    """
+
+    comm: TimedCommunicator
+    settings: FitSettings
+    problem: Problem
+    feed: Feed | RowFeed
+    validation: Validation | None
+    desk: Desk
+    keeper: Keeper
+    xp: ModuleType
+    report: RankReporter
+    limit_s: float = math.inf
+    """Seconds that the ranks may take, all gangs of the run together."""
+    started: float = field(default_factory=time.perf_counter)
+    keeps_best: bool = False
+    """Without early stopping, keep the model of the epoch with the least training loss."""
+    _best: BestEpoch | None = None
+    _wished: Wishes = field(default_factory=Wishes)
+    _regroup: bool = False
+    _taken_before: float = 0.0
+    _epoch_at: float = 0.0
+    """What the run had taken when this epoch began, as the ranks have agreed."""
+    _whole: tuple[Any, Position] = field(init=False)
+    """The last state between windows, and where that was."""
+
+    def run(self, saved: Commit | None) -> Ended:
+        """Run from the beginning or from a commit to the end.
+
+        Raises
+        ------
+        DivergenceError
+            When the loss is no number any more.
+        """
+        early = self.settings.early_stopping
+        if early is not None and self.validation is not None:
+            self._best = Patience(early.patience, early.tol, early.watches_loss(self.settings.loss))
+        elif self.keeps_best:
+            self._best = LeastLoss()
+        self._whole = state, position = self._begin(saved)
+        self.comm.begin()
+        while not position.reason:
+            state, position = self._epoch(state, position)
+            if self._wished.stop or self._regroup:
+                break
+        if self._wished.stop or position.reason:
+            self._commit()
+        stopped = _LATE if self._wished.late else _INTERRUPTED
+        reason = stopped if self._wished.stop else position.reason or REGROUPING
+        begun = position.epoch - 1 if position.reason else position.epoch
+        best = self._best
+        if isinstance(best, Patience) and best.best is not None:
+            coef, points = best.best
+            return Ended(coef, begun, reason, position.epochs, points, best.best_epoch)
+        coef, points = self._model(state)
+        return Ended(coef, begun, reason, position.epochs, points, earlier=best)
+
+    @property
+    def _solver(self) -> Solver[Any]:
+        return self.settings.solver
+
+    def _begin(self, saved: Commit | None) -> tuple[Any, Position]:
+        if saved is None:
+            return self._solver.init(self.problem, self.comm), Position()
+        position, ids = saved.position, self.problem.part.columns.ids
+        self._taken_before, self._epoch_at = position.seconds, position.seconds - position.epoch_seconds
+        if self._best is not None:
+            self._best.restore(self._kept_models(saved.snapshot, ids), position.best)
+        if position.reason in ("", "max_epochs"):  # more epochs may be wanted than that run had, or fewer
+            over = position.epoch > self.settings.max_epochs
+            position = replace(position, reason="max_epochs" if over else "")
+        self.desk.emit(FitResumed(position.epoch, position.batch, self.comm.size))
+        state = self._solver.restore(self.problem, saved.snapshot)
+        if saved.position.reason and not position.reason and position.epochs:
+            self._go_on_from(state)  # the last epoch then, and one among others now
+        return state, position
+
+    def _epoch(self, state: Any, position: Position) -> tuple[Any, Position]:
+        """Run one epoch from where `position` is in it, to the start of the next or to where a wish was granted."""
+        begun, sent = time.perf_counter(), self.comm.bytes_sent
+        before = position.epoch_seconds
+        state, position = self._batches(state, position, begun)
+        if self._regroup:
+            return state, position
+        watched = Watched(float("nan"), float("nan"))
+        if self.validation is not None and not self._wished.stop:
+            coef, points = self._model(state)
+            watched = self.validation.score(with_points(self.problem, points, self.xp), coef, self.comm, self.xp)
+        epoch = EpochFinished(
+            position.epoch,
+            position.loss / max(position.seen, 1),
+            before + time.perf_counter() - begun,
+            watched.loss,
+            watched.score,
+            self.comm.bytes_sent - sent,
+        )
+        if position.seen:
+            self.desk.emit(epoch)
+            self._tell_times(position.epoch)
+        if self._wished.stop:
+            return state, position
+        self._tell_optimality(position.epoch, state)
+        reason = "max_epochs" if position.epoch >= self.settings.max_epochs else ""
+        if self._solver.done(self.problem, state):
+            reason = "converged"
+        if isinstance(self._best, Patience):
+            if self._best.exhausted(watched, position.epoch, coef, points):
+                reason = "early_stopping"
+        elif isinstance(self._best, LeastLoss) and position.seen:
+            loss = float(self.comm.broadcast(np.array([epoch.loss]))[0])  # all ranks keep the same epoch
+            self._best.passed(loss, position.epoch)
+            if not reason:
+                self._go_on_from(state)
+        position = Position(
+            steps=position.steps,
+            epoch=position.epoch + 1,
+            epochs=(*position.epochs, epoch),
+            best=None if self._best is None else self._best.mark,
+            reason=reason,
+        )
+        self._passed(state, position)
+        return state, position
+
+    def _go_on_from(self, state: Any) -> None:
+        """Keep the model that another epoch begins with, where that is wanted. A collective."""
+        if isinstance(self._best, LeastLoss):
+            self._best.begin(lambda: self._model(state))
+
+    def _kept_models(self, saved: Snapshot, ids: IntArray) -> dict[str, Model]:
+        """Return this rank's part of the models that a snapshot has beside the state."""
+        assert self._best is not None
+        take = saved.rows_or_zeros if isinstance(self.settings.basis, DoublyStochastic) else saved.rows
+        names = [name for name in self._best.names if name in saved.shards]
+        return {name: (self.xp.asarray(take(name, ids)), saved.whole.get(name + _POINTS)) for name in names}
+
+    def _tell_optimality(self, epoch: int, state: Any) -> None:
+        certificate = self._solver.certificate(self.problem, state)
+        if certificate is not None:
+            told = (certificate.name, certificate.value, certificate.tol, certificate.note)
+            self.desk.emit(OptimalityMeasured(epoch, *told))
+
+    def _tell_times(self, epoch: int) -> None:
+        """Tell where the time went since this was told last. A collective."""
+        t = self.comm.times()
+        seconds = t.computing + t.reading + t.checkpointing + t.waiting + t.exchanging
+        ways = ", ".join(sorted(self.comm.ways))
+        self.desk.emit(EpochTimed(epoch, seconds, **asdict(t), ways=ways))
+
+    def _batches(self, state: Any, position: Position, begun: float) -> tuple[Any, Position]:
+        n_batches, earlier = self.feed.plan.n_batches, position.seen
+        n_batches *= self._solver.sweeps(position.epoch, self.settings.loss)
+        stream = self.feed.batches(position.epoch, position.batch)
+        try:
+            for batch in stream:
+                if position.batch % _ASK_EVERY == 0:
+                    self.keeper.tell()
+                    self._wished = agree(self.comm, self.desk, self.keeper, self._taken(), self.limit_s)
+                    self._epoch_at = self._epoch_at if position.batch else self._wished.seconds
+                if self._wished.stop:
+                    return state, position
+                state, loss = self._solver.step(self.problem, state, batch, self.comm)
+                position = replace(
+                    position,
+                    steps=position.steps + 1,
+                    batch=position.batch + 1,
+                    loss=position.loss + loss,
+                    seen=position.seen + batch.size,
+                )
+                if not np.isfinite(loss):
+                    raise DivergenceError(
+                        f"the loss became {loss} in epoch {position.epoch}, batch {position.batch}: the iteration "
+                        "diverged; take a smaller batch_size, a larger kernel length scale or alpha, or scaled features"
+                    )
+                del batch  # its block goes before the next one is made
+                rate = (position.seen - earlier) / (time.perf_counter() - begun)
+                mean = position.loss / position.seen
+                self.desk.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate))
+                self.report()
+                if self._passed(state, position):
+                    return state, position
+        finally:
+            close(stream)
+        return state, position
+
+    def _passed(self, state: Any, position: Position) -> bool:
+        """Note a state between windows, commit it when that is due, and return whether the ranks end here."""
+        if self._solver.snapshot(self.problem, state) is None:
+            return False
+        self._whole = state, position
+        if not self._wished.commit:
+            return False
+        self._commit()
+        self._wished = replace(self._wished, commit=False)
+        self._regroup = self._wished.regroup
+        return self._regroup
+
+    def _taken(self) -> float:
+        """Return the seconds that this gang and those before it took, without what was lost between them."""
+        return self._taken_before + time.perf_counter() - self.started
+
+    def _commit(self) -> None:
+        """Keep the last state between windows. A collective."""
+        if self.keeper.wanted and self._whole[1].steps:
+            with self.comm.checkpointing():
+                self._keep()
+
+    def _keep(self) -> None:
+        begun = time.perf_counter()
+        state, position = self._whole
+        seconds = self._wished.seconds
+        into_epoch = max(0.0, seconds - self._epoch_at) if position.batch else 0.0
+        position = replace(position, seconds=seconds, epoch_seconds=into_epoch)
+        snapshot = self._solver.snapshot(self.problem, state)
+        assert snapshot is not None
+        shards = dict(snapshot.shards)
+        arrays = dict(snapshot.whole)
+        for name, (coef, points) in ({} if self._best is None else self._best.models).items():
+            shards[name] = Shard(self.problem.part.columns.ids, coef)
+            if points is not None:
+                arrays[name + _POINTS] = _dense(points)
+        whole = Snapshot(shards, arrays, snapshot.numbers).gather(self.comm)
+        last = self._wished.stop or self._wished.regroup or bool(position.reason)
+        self.keeper.keep(Commit(whole, position), time.perf_counter() - begun, last=last)
+
+    def _model(self, state: Any) -> Model:
+        """Return this rank's coefficients of the model that `state` stands for, and points that are not the problem's.
+
+        A collective.
+        """
+        return self._solver.finish(self.problem, state, self.comm), self._solver.points(self.problem, state)
+
+
+def with_points(problem: Problem, points: HostArray | None, xp: ModuleType) -> Problem:
+    """Return the problem whose columns have these points; None for its own."""
+    return problem if points is None else replace(problem, part=problem.part.moved(to_device(points, xp)))
+
+
+def _dense(points: Any) -> HostArray:
+    dense: HostArray = points.toarray() if is_sparse(points) else points
+    return dense

@@ -1,0 +1,265 @@
+"""Fit a model: in this process, or on the workers of a Dask cluster. The place where all rooms meet."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import IntArray
+from daskkern.backend.communicator import SerialCommunicator
+from daskkern.backend.concurrency import compute_threads, cpu_count
+from daskkern.backend.namespace import namespace_for
+from daskkern.cluster.connect.clients import ClusterLike, client_of
+from daskkern.cluster.gang.gang import GangSettings
+from daskkern.cluster.gang.rank_context import Desk
+from daskkern.cluster.scheduler.fits import FitCard, new_card
+from daskkern.cluster.scheduler.lease import check_alone
+from daskkern.data.rows.csr import gather
+from daskkern.events import INTERRUPTED, EpochFinished, EpochTimed, FitFinished, Listener, one_at_a_time, silent
+from daskkern.kernels import Mapped
+from daskkern.models import KernelModel
+from daskkern.monitor.environment import environment
+from daskkern.monitor.history import History
+from daskkern.monitor.recorder import Recorder
+from daskkern.training.checkpoints.checkpointing import Safety, Saved
+from daskkern.training.checkpoints.partial_fit import Carried, can_go_on, next_run
+from daskkern.training.checkpoints.resuming import named
+from daskkern.training.feeding.block_cache_policy import can_keep, disk_room, needs_rates, with_blocks
+from daskkern.training.feeding.sources import Source, data_card, describe
+from daskkern.training.feeding.stored_features import features_for
+from daskkern.training.feeding.validation import check_comparable
+from daskkern.training.planning.calibration import calibrate
+from daskkern.training.planning.memory import available_memory, device_memory
+from daskkern.training.planning.planner import check, check_before, holds_out, plan_for, summarise
+from daskkern.training.run.on_cluster import fit_on
+from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepare import prepare
+from daskkern.training.setup.prepared import Prepared
+from daskkern.training.setup.scaling import with_scaling
+
+_TELL_S = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """A fitted model, the rows that its points are (None: the user's own), epoch by epoch, and why it ended.
+
+    `saved` is what another fit can go on from, where :class:`Safety` asked for it, and `carried` one with other rows,
+    where there can be one. `times` says where the time of each epoch went. `history` is all of that as a table, which
+    the model keeps.
+    """
+
+    model: KernelModel
+    indices: IntArray | None
+    epochs: tuple[EpochFinished, ...]
+    finished: FitFinished
+    saved: Saved | None = None
+    times: tuple[EpochTimed, ...] = ()
+    carried: Carried | None = None
+    history: History = field(default_factory=History)
+
+
+def fit(
+    source: Source,
+    settings: FitSettings,
+    *,
+    client: ClusterLike = None,
+    validation: Source | None = None,
+    listener: Listener = silent,
+    gang: GangSettings | None = None,
+    safety: Safety | None = None,
+    card: FitCard | None = None,
+    earlier: Carried | None = None,
+) -> FitResult:
+    """Fit a model to `source`.
+
+    Parameters
+    ----------
+    source, settings
+        What to fit to, and how.
+    client : Client, address, path, cluster or None
+        The cluster whose workers hold the model, one rank each, as :func:`daskkern.cluster.connect.clients.client_of` takes
+        it; None runs in this process on all its cores.
+    validation : Source or None
+        Rows to watch, and for early stopping; must share classes and scaling with `source`.
+    listener : callable
+        Told of every event, one after the other; of a Ctrl-C at once, in a thread of its own.
+    gang : GangSettings or None
+        Which workers, how long to wait for them, and what to do when some are lost.
+    safety : Safety or None
+        Where a checkpoint is written, and whether the fit begins with it.
+    card : FitCard or None
+        What the cluster's list of fits says of it.
+    earlier : Carried or None
+        The end of a fit to other rows, which this one goes on from for one epoch.
+
+    Raises
+    ------
+    DaskkernError
+        Whatever is wrong, in one sentence. Nothing is left behind.
+    KeyboardInterrupt
+        Only before there is a model: later an interrupt ends the fit with the model so far (reason "interrupted").
+    """
+    check(settings, source)
+    if validation is not None:
+        check_comparable(validation, source)
+    asked, safety, before = settings, safety or Safety(), None
+    if earlier is not None:
+        saved_before, settings = next_run(earlier, source, settings)
+        safety, before = replace(safety, earlier=saved_before, resume=True), earlier.prepared
+    with client_of(client) as connected:
+        if connected is not None and card is not None:
+            check_alone(connected, card)
+        if earlier is None:
+            safety = named(safety, source, settings, validation)
+        history = Recorder(listener, safety.saved_epochs())
+        if connected is None:
+            results, prepared = _local(source, settings, validation, history, safety, before)
+        else:
+            card = card or replace(
+                new_card(settings.solver.name), source=describe(source), max_epochs=settings.max_epochs
+            )
+            gang = gang or GangSettings()
+            results, prepared = fit_on(connected, source, settings, validation, history, gang, safety, card, before)
+    first = results[0]
+    history.complete(first.history, first.reason, first.epochs, first.best_epoch, first.note)
+    if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
+        raise KeyboardInterrupt  # before the first projection: there is no model so far
+    kept = history.history(sum(stage.seconds for stage in prepared.stages))
+    model = _model(source, replace(settings, alpha=prepared.alpha), results, prepared, kept)
+    if card is not None and connected is not None:
+        model = replace(model, provenance={**model.provenance, "fit": card.fit})
+    commits = [result.saved for result in results if result.saved is not None]
+    saved = Saved(commits[0], safety.fingerprint) if commits else None
+    epochs, times = tuple(history.epochs), tuple(history.times)
+    onwards = None
+    if saved is not None and safety.carry and can_go_on(asked):
+        points = _points(results) if isinstance(prepared.basis.kernel, Mapped) else model.points
+        onwards = Carried(_onwards(prepared, before, points), saved.data, source.info, asked)
+    return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept)
+
+
+def _local(
+    source: Source,
+    settings: FitSettings,
+    validation: Source | None,
+    listener: Listener,
+    safety: Safety,
+    before: Prepared | None,
+) -> tuple[list[RankResult], Prepared]:
+    namespace_for(settings.device)  # a device that is not there is refused before the work
+    shards = settings.shards(1)
+    threads, budget = cpu_count(), (settings.memory_budget or available_memory()) // shards
+    if namespace_for(settings.device) is np:
+        check_before(source, settings, holds_out(settings, validation), shards, max(1, threads // shards), budget)
+    prepared = prepare(source, settings, holds_out(settings, validation), before)
+    source = with_scaling(source, prepared.scaling)
+    validation = None if validation is None else with_scaling(validation, prepared.scaling)
+    summary = summarise(prepared, settings)
+    device = device_memory(settings.device)
+    device = None if device is None else device // shards
+    plan = plan_for(summary, source, settings, shards, max(1, threads // shards), budget, device)
+    plan.check()
+    safety = replace(safety, carry=safety.carry and can_keep(plan, settings, summary.p, summary.n_outputs))
+    room = disk_room(settings) // shards
+    rates = None
+    if plan.sizes is not None and needs_rates(plan, settings, room):
+        rates = calibrate(source, settings, plan.sizes, shards, not plan.kept)
+    plan = with_blocks(plan, settings, room, rates)
+    plan.check()
+    listener = one_at_a_time(listener)
+    with (
+        compute_threads(threads),
+        features_for(source, settings, prepared) as features,
+        _interrupts(listener) as pressed,
+    ):
+        task = RankTask(source, settings, prepared, validation, plan, threads, features, safety)
+        result = run_rank(SerialCommunicator(), task, Desk(listener, pressed, report=listener))
+    assert isinstance(result, RankResult)  # nobody asked it to regroup
+    return [result], prepared
+
+
+@contextmanager
+def _interrupts(listener: Listener) -> Iterator[Callable[[], bool]]:
+    """Yield whether Ctrl-C was pressed since. The first press only asks; a second one interrupts at once."""
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed.is_set  # only the main thread may set handlers, and only it is interrupted
+        return
+    previous = signal.getsignal(signal.SIGINT)
+    # Told in a thread of its own: the listener may be at work in this one, in the middle of a line.
+    teller = threading.Thread(target=_tell, args=(listener,), name="daskkern-interrupt", daemon=True)
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if not pressed.is_set():
+            pressed.set()
+            teller.start()
+        elif callable(previous):
+            previous(number, frame)
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if pressed.is_set():
+            teller.join(_TELL_S)
+
+
+def _tell(listener: Listener) -> None:
+    with suppress(Exception):  # a listener that fails does so again at the next event, where it ends the fit
+        listener(INTERRUPTED)
+
+
+def _points(results: Sequence[RankResult]) -> Any:
+    return gather([result.points for result in results], [result.ids for result in results])
+
+
+def _onwards(prepared: Prepared, before: Prepared | None, points: Any) -> Prepared:
+    """Return the set-up for other rows: points in place of row numbers, and the first plan, whose batches are full."""
+    return replace(prepared, plan=(before or prepared).plan, points=points, indices=None, stages=(), held=None)
+
+
+def _model(
+    source: Source, settings: FitSettings, results: Sequence[RankResult], prepared: Prepared, history: History
+) -> KernelModel:
+    targets, info = prepared.targets, source.info
+    p = prepared.basis.n_columns
+    points = _points(results)
+    coef = np.empty((p, targets.n_outputs * settings.solver.scores_each), settings.dtype)
+    for result in results:
+        coef[result.ids] = result.coef
+    kernel = prepared.basis.kernel
+    if isinstance(kernel, Mapped):
+        points, coef, kernel = kernel.centres, points.T @ coef, kernel.kernel
+    return KernelModel(
+        kernel=kernel,
+        points=points,
+        coef=coef,
+        loss=settings.loss.spec(),
+        task="classification" if targets.n_classes else "regression",
+        classes=info.classes,
+        scaling=prepared.scaling,
+        target_shift=targets.constant if targets.n_classes else targets.shift,
+        target_scale=targets.scale,
+        feature_names=info.feature_names,
+        target_names=info.target_names,
+        encoding=info.encoding,
+        single_target=info.single_target,
+        scores_each=settings.solver.scores_each,
+        provenance={
+            "settings": settings.summary(),
+            **history.to_json(),
+            "reason": "" if history.finished is None else history.finished.reason,
+            "data": data_card(source) | {"scaling": prepared.scaling.kind},
+            "environment": environment(),
+            "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        },
+    )

@@ -1,0 +1,83 @@
+"""Training rows that are held aside as a sample, to measure the end of a fit on."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from daskkern.arrays import FloatArray, HostArray, IntArray
+from daskkern.backend.namespace import is_sparse
+from daskkern.data.rows.csr import FeatureRows, stack_rows
+from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.training.feeding.targets import Targets
+
+
+@dataclass(frozen=True, eq=False)
+class HeldSample:
+    """Training rows that the end of a fit is measured on.
+
+    Attributes
+    ----------
+    X : (k, d) array, dense or CSR
+    y : (k, c) array
+        Encoded targets.
+    weight : (k,) float64
+        What a row counts in the mean over all training rows.
+    labelled : bool
+        The targets stand for classes.
+    positions : (r,) int64
+        Numbers of the first r rows, which were drawn at random, ascending; of the others it is certain that they are
+        here.
+    n_rows : int
+        All training rows.
+    targets : Targets
+        How `y` was encoded.
+    """
+
+    X: FeatureRows
+    y: HostArray
+    weight: FloatArray
+    labelled: bool
+    positions: IntArray
+    n_rows: int
+    targets: Targets
+
+    @classmethod
+    def of(cls, rows: Rows, X: FeatureRows, positions: IntArray, targets: Targets) -> "HeldSample":
+        """Return the sample whose features `X` were read already at `positions`, ascending."""
+        block = take(rows, positions, Fields.y | Fields.weight)
+        assert block.y is not None
+        weight = targets.weight(block)
+        counts = np.ones(len(positions)) if weight is None else weight[:, 0].astype(np.float64)
+        return cls(X, targets.encode(block.y), counts, targets.n_classes > 0, positions, rows.n_rows, targets)
+
+    @property
+    def n_random(self) -> int:
+        """Rows that were drawn at random among others."""
+        return 0 if len(self.y) == self.n_rows else len(self.positions)
+
+    def thinned(self, most: int) -> "HeldSample":
+        """Return the sample with at most `most` of the rows drawn at random, each of which then counts for more."""
+        drawn = len(self.positions)
+        if drawn <= most:
+            return self
+        few = np.unique(np.linspace(0, drawn - 1, most).astype(np.int64))
+        kept = np.concatenate([few, np.arange(drawn, len(self.y))])
+        counts = self.weight.copy()
+        counts[:drawn] *= drawn / few.size
+        counts = counts[kept] * (kept.size / len(self.y))
+        return replace(self, X=self.X[kept], y=self.y[kept], weight=counts, positions=self.positions[few])
+
+    def joined(self, rows: Rows, extremes: IntArray) -> "HeldSample":
+        """Return the sample with the rows numbered `extremes` for certain, each of which then counts for itself."""
+        if not extremes.size or len(self.y) == self.n_rows:
+            return self
+        block = take(rows, extremes, Fields.X)
+        assert block.X is not None
+        certain = HeldSample.of(rows, block.X, extremes, self.targets)
+        kept = np.flatnonzero(~np.isin(self.positions, extremes))
+        size = kept.size + extremes.size
+        each = (self.n_rows - extremes.size) / max(kept.size, 1)
+        counts = np.concatenate([self.weight[kept] * each, certain.weight]) * (size / self.n_rows)
+        X = stack_rows([self.X[kept], block.X]) if is_sparse(block.X) else np.concatenate([self.X[kept], block.X])
+        y = np.concatenate([self.y[kept], certain.y])
+        return HeldSample(X, y, counts, self.labelled, self.positions[kept], self.n_rows, self.targets)

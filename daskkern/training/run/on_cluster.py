@@ -1,0 +1,287 @@
+"""A fit on the workers of a cluster: what they are asked before, what they are given, and again when they change."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import dask
+from dask.base import get_annotations
+from distributed import Client, KilledWorker, get_client, get_worker, secede, span
+
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.concurrency import compute_threads
+from daskkern.backend.current import current
+from daskkern.backend.task_names import task_name
+from daskkern.cluster.connect.connecting import connected
+from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, ask_scheduler, has_left, live_workers
+from daskkern.cluster.gang.gang import GangSettings, run_gang
+from daskkern.cluster.gang.hanging_workers import usable_workers
+from daskkern.cluster.gang.rank_context import Desk, Regroup
+from daskkern.cluster.scheduler.client import ask_fits
+from daskkern.cluster.scheduler.fits import FitCard
+from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed, renewed
+from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
+from daskkern.events import Listener
+from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.feeding.block_cache_policy import can_keep, with_blocks
+from daskkern.training.feeding.sources import RemoteValue, Source
+from daskkern.training.feeding.stored_features import features_for
+from daskkern.training.jobs.monitoring import show_fits
+from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.planner import holds_out, summarise
+from daskkern.training.planning.worker_resources import (
+    Room,
+    check_reach,
+    check_rooms,
+    cluster_plan,
+    rooms_of,
+    tightest_plan,
+)
+from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepare import prepare
+from daskkern.training.setup.prepared import Prepared
+from daskkern.training.setup.scaling import with_scaling
+
+_T = TypeVar("_T")
+_LOOK_S = 0.5
+_SPAN = "daskkern"
+_AGAIN_S = 3600.0
+"""How long the set-up may take when it must be made again."""
+
+
+def fit_on(
+    client: Client,
+    source: Source,
+    settings: FitSettings,
+    validation: Source | None,
+    listener: Listener,
+    gang: GangSettings,
+    safety: Safety,
+    card: FitCard,
+    before: Prepared | None = None,
+) -> tuple[list[RankResult], Prepared]:
+    """Fit on the workers of a cluster, one rank each, when it is this fit's turn. See
+    :func:`daskkern.training.run.fit.fit`."""
+    if settings.solver.is_serial:
+        gang = replace(gang, n_ranks=1)
+    usable = usable_workers(client, gang, rank_main, listener)
+    gang = within_shards(gang, settings, len(usable))
+    show_fits(client)
+    with _spanned(card), admitted(client, card, gang, listener) as lease:
+        lease = narrowed(client, lease, settings.virtual_shards)  # workers may have joined since they were counted
+        return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease, before)
+
+
+def within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> GangSettings:
+    """Return the gang with no more ranks than there are virtual shards; `usable` workers are there.
+
+    Raises SpecError when more were asked for.
+    """
+    most = settings.virtual_shards
+    if most is None or (gang.n_ranks or usable) <= most:
+        return gang
+    if gang.n_ranks is not None:
+        raise SpecError(
+            f"{gang.n_ranks} ranks were asked with virtual_shards={most}; each rank needs one: ask for more shards, or "
+            "for fewer ranks"
+        )
+    return replace(gang, n_ranks=int(most))
+
+
+@contextmanager
+def _spanned(card: FitCard) -> Iterator[None]:
+    """Put the tasks of a fit into a span of Dask's, by which its pages can show them alone; once for a fit."""
+    if _SPAN in (get_annotations().get("span") or {}).get("name", ()):  # that of the conductor
+        yield
+        return
+    with span(_SPAN, f"{card.name} {card.fit[:6]}"):
+        yield
+
+
+def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[[Lease], _T]) -> tuple[Lease, _T]:
+    """Return what `stage` makes of the workers, and the lease of those; once more when some went meanwhile."""
+    for last in (*(False,) * gang.retries, True):
+        try:
+            return lease, stage(lease)
+        except FitCancelledError:
+            raise
+        except Exception as error:  # a worker that goes while it is asked shows in many ways
+            with suppress(ClusterError):
+                for address in lease.addresses:
+                    ask_fits(client, "drop", address=address, silence_s=gang.silence_s)
+            if last or not has_left(client, lease.addresses, NOTICE_S if isinstance(error, BrokenOffError) else 0.0):
+                raise
+            lease = renewed(client, lease, gang)
+    raise AssertionError("unreachable")
+
+
+def _fit_admitted(
+    client: Client,
+    source: Source,
+    settings: FitSettings,
+    validation: Source | None,
+    listener: Listener,
+    gang: GangSettings,
+    safety: Safety,
+    lease: Lease,
+    before: Prepared | None,
+) -> tuple[list[RankResult], Prepared]:
+    source, keep = source.for_cluster(client)
+    validation, keep_too = (None, ()) if validation is None else validation.for_cluster(client)
+
+    def look(lease: Lease) -> list[Room]:
+        sources = [source, *([] if validation is None else [validation])]
+        check_reach(client, sources, settings, lease.addresses)
+        rooms = rooms_of(client, settings, lease.addresses, gang.share_memory)
+        check_rooms(source, settings, holds_out(settings, validation), rooms)
+        return rooms
+
+    lease, rooms = _steadily(client, gang, lease, look)
+    known_before = None if before is None else client.scatter(before, hash=False)
+    ticket = client.submit(
+        _prepare_on_cluster,
+        source,
+        settings,
+        holds_out(settings, validation),
+        known_before,
+        key=task_name("prepare"),
+        pure=False,
+        retries=0,
+    )
+    try:
+        prepared: Prepared = _outcome(
+            client, client.submit(_unwrap, ticket, key=task_name("prepared"), pure=False), lease.card, gang.idle_s
+        )
+        source = with_scaling(source, prepared.scaling)
+        validation = None if validation is None else with_scaling(validation, prepared.scaling)
+        summary = summarise(prepared, settings)
+
+        def decide(lease: Lease) -> MemoryPlan:
+            found = rooms if lease is known else look(lease)
+            return cluster_plan(client, summary, source, settings, lease.addresses, found)
+
+        known = lease
+        lease, plan = _steadily(client, gang, lease, decide)
+        with current(client), features_for(source, settings, prepared) as features:
+            whole = RemoteValue(str(ticket.key))
+            keeps = can_keep(plan, settings, summary.p, summary.n_outputs)
+            safety = replace(safety, in_memory=gang.retries > 0 and keeps, carry=safety.carry and keeps)
+            task = RankTask(source, settings, whole, validation, plan, 0, features, safety, summary)
+            results = run_gang(
+                client,
+                rank_main,
+                task,
+                name=settings.solver.name,
+                settings=replace(gang, n_ranks=gang.n_ranks or settings.virtual_shards),  # as many as may join
+                listener=listener,
+                reform=partial(reform, share_memory=gang.share_memory),
+                lease=lease,
+            )
+    finally:
+        for future in (ticket, *keep, *keep_too, *(() if known_before is None else (known_before,))):
+            future.release()
+    return results, prepared
+
+
+def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool, before: Prepared | None) -> Any:
+    """Run :func:`prepare` in a task that left the worker's pool, with Dask arrays computed by the whole cluster.
+
+    Not ``worker_client``, which rejoins the pool at its end and waits for a free thread.
+    """
+    client = connected(get_client)
+    secede()
+    # The subsample that K_SS is made of travels in the graph once a block row: a few megabytes, and meant.
+    quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})
+    with quiet, current(client):
+        try:
+            return prepare(source, settings, held_out, before)
+        except DaskkernError as error:
+            return error  # Dask would wrap the traceback of a task around it
+
+
+def _unwrap(outcome: Any) -> Any:
+    if isinstance(outcome, DaskkernError):
+        raise outcome
+    return outcome
+
+
+def _outcome(client: Client, future: Any, card: FitCard, idle_s: float) -> Any:
+    """Return what the set-up gave, unless somebody cancels the fit before."""
+    there = time.monotonic()
+    try:
+        while True:
+            try:
+                return future.result(timeout=_LOOK_S)
+            except KilledWorker as error:
+                raise ClusterError(
+                    f"the set-up of fit '{card.name}' lost its worker again and again; see the workers' logs: too "
+                    "little memory is the usual reason"
+                ) from error
+            except TimeoutError:
+                there = time.monotonic() if live_workers(client) else there
+            if time.monotonic() - there > idle_s:
+                raise ClusterError(
+                    f"all workers left while fit '{card.name}' was set up, and none came in {idle_s:g} s"
+                )
+            if ask_fits(client, "asked_to_stop", fit=card.fit, asker=client.id):
+                raise FitCancelledError(f"fit '{card.name}' ({card.fit}) was cancelled; nothing was written")
+    finally:
+        future.release()
+
+
+def rank_main(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Regroup:
+    """Run a rank on a worker, on the worker's threads."""
+    threads = max(1, get_worker().state.nthreads)
+    with compute_threads(threads):
+        return run_rank(comm, replace(task, threads=threads), desk)
+
+
+def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memory: int | None = None) -> RankTask:
+    """Return the task for other workers, whose memory decides on tiles and kept blocks anew.
+
+    With as many workers as before the plan stays, where it fits: the same plan gives the same bits.
+
+    Raises
+    ------
+    MemoryBudgetError
+        When a worker has too little memory.
+    ClusterError
+        When a worker cannot open the data.
+    """
+    assert task.summary is not None
+    if len(workers) > task.settings.shards(len(workers)):
+        raise SpecError(f"{len(workers)} ranks were to share {task.settings.virtual_shards} virtual shards")
+    if isinstance(task.prepared, RemoteValue):
+        _wait_for(client, task.prepared.key)
+    sources = [task.source, *([] if task.validation is None else [task.validation])]
+    check_reach(client, sources, task.settings, workers)
+    rooms = rooms_of(client, task.settings, workers, share_memory)
+    before = task.memory
+    fits = all(
+        room.budget >= before.total + before.kept and room.disk >= before.disk and room.device_budget is None
+        for room in rooms
+    )
+    shards = task.settings.shards(len(workers))
+    if before.sizes is not None and before.sizes.ranks == shards and fits:
+        return task
+    plan = tightest_plan(task.summary, task.source, task.settings, shards, rooms)
+    plan = with_blocks(plan, task.settings, min(room.disk for room in rooms), None)
+    plan.check()
+    return replace(task, memory=plan)
+
+
+def _wait_for(client: Client, key: str) -> None:
+    """Wait until a worker has the value of `key`: it may have gone with its worker, and be computed again."""
+    deadline = time.monotonic() + _AGAIN_S
+    while time.monotonic() < deadline:
+        holders = ask_scheduler(client, "who_has", keys=[key]).get(key, ())
+        if set(holders) & live_workers(client).keys():
+            return
+        time.sleep(_LOOK_S)
+    raise ClusterError(
+        f"the set-up of the fit was lost with its worker, and not made again in {_AGAIN_S:g} s; fit again"
+    )

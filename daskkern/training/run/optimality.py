@@ -1,0 +1,250 @@
+"""Whether the training objective can still fall: measured at the end of a fit, on the rows that are held for it.
+
+Among functions near the model f, f plus kernels at m of its own centres, the objective on the held rows is minimised in
+float64 (:mod:`daskkern.solvers.nearby`); what f has of the kernels follows from its values, ``<f, k(., z)> = f(z)``.
+By how much the objective falls is what the fit has missed, whichever solver it was and whatever the reason: too few
+epochs, steps whose noise does not settle, or kernel values that the working dtype does not hold.
+
+Where the held rows are all rows, and the m centres all centres, that is exact. Else a function that is fitted to some
+rows fits these by chance, too: it is fitted to one half and measured on the other, and what is left of the fall after
+two standard deviations counts. So it does without a penalty, where the least objective of all is not wanted.
+"""
+
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray, HostArray, IntArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import to_device, to_host
+from daskkern.backend.random import generator
+from daskkern.backend.tiles import slices
+from daskkern.basis import AllRows, DoublyStochastic, Landmarks
+from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.kernels import Kernel
+from daskkern.kernels.columns.mapped import Mapped
+from daskkern.losses import best_of
+from daskkern.solvers import Problem
+from daskkern.solvers.nearby import Local, Nearby
+from daskkern.training.run.divergence import Reference
+from daskkern.training.run.epochs import Ended, with_points
+from daskkern.training.run.held_sample import HeldSample
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepared import Prepared
+
+_SIZES = (512, 384, 256, 128, 64)
+_ANY_FIT, _SHARE = 1e9, 0.02  # multiply-adds that are nothing to any fit, and of the epochs' own
+_EIGEN, _ENTRY, _PASSES = 25.0, 20.0, 24.0
+_MOST_BYTES = 1 << 26
+_LEAST_ROWS, _OF_EPOCHS = 500, 0.01  # rows that are looked at, and as a share of those that the epochs met
+_BLOCK = 1024
+_DAMPED = 1e-3  # of k(x, x): what is fitted to a half has no use for directions of a smaller eigenvalue
+_STEPS = (1.0, 0.5, 0.25, 0.125)
+_HALVES = 66
+_DEVIATIONS = 2.0
+_HUNDREDTH = 100
+
+
+@dataclass(frozen=True)
+class Optimality:
+    """How the objective on held rows goes on from a model.
+
+    Attributes
+    ----------
+    zero, loss, bulk : float
+        The mean loss of f = 0, of the model, and of the model without the hundredth of the rows that have most of it.
+    fall : float
+        By how much the objective falls on the rows that are fitted.
+    sure : float
+        By how much it falls at least, as far as other rows than those fitted tell.
+    moved : float
+        Root mean square of what is added to the scores, as a share of what they come to.
+    is_exact : bool
+        All rows and centres were looked at, and a penalty makes the least objective what is wanted: `fall` is exact.
+    n_rows : int
+        Held rows.
+    several : bool
+        The model has several scores for each class: `loss` is the objective, and `fall` what it is above that of a
+        model with one.
+    """
+
+    zero: float
+    loss: float
+    bulk: float
+    fall: float
+    sure: float
+    moved: float
+    is_exact: bool
+    n_rows: int
+    several: bool = False
+
+
+def measure_optimality(
+    reference: Reference, ended: Ended, prepared: Prepared, rows: Rows, settings: FitSettings
+) -> Optimality | None:
+    """Return how the objective goes on from the model that a fit has ended with; None where that is not measured.
+
+    It is not with features that are drawn again at each use, nor where they are too many for a tile of memory, nor of
+    kernel values that are not finite. A collective; the same on every rank.
+    """
+    sample, comm, xp = reference.sample, reference.comm, reference.xp
+    problem = with_points(reference.problem, ended.points, xp)
+    if isinstance(settings.basis, DoublyStochastic):
+        return None
+    p = _columns(problem, ended, prepared)
+    m = _size(sample, p, problem.n_outputs, settings)
+    if m < p or len(sample.y) < sample.n_rows:
+        sample = sample.thinned(max(_LEAST_ROWS, round(_OF_EPOCHS * sample.n_rows * ended.epochs)))
+    if isinstance(settings.basis, AllRows | Landmarks) or isinstance(problem.part.kernel, Mapped):
+        kernel, centres = _centres(problem, ended, prepared, rows, m)
+        f, at = (_scores(problem, X, ended.coef, comm, xp) for X in (sample.X, centres))
+        values, gram = (_block(kernel, X, centres, prepared) for X in (sample.X, centres))
+        everything = centres.shape[0] == p
+    else:
+        if m * p * np.dtype(problem.dtype).itemsize > _MOST_BYTES:
+            return None
+        f, chosen = _scores(problem, sample.X, ended.coef, comm, xp), _spread(len(sample.y), m)
+        values = _of_features(problem, sample, chosen, comm, xp)
+        at, gram = f[chosen], values[chosen]
+        everything = len(chosen) >= min(p, len(f))
+    if not (np.isfinite(f).all() and np.isfinite(at).all() and np.isfinite(values).all() and np.isfinite(gram).all()):
+        return None
+    near = Nearby.of_kernels(values, at, gram)
+    each = f.shape[1] // problem.n_outputs
+    weight = sample.weight / sample.weight.sum()
+    local = Local(problem.loss, problem.alpha, near, best_of(f, each), sample.y, weight)
+    if each > 1:
+        return _of_several(local, ended.coef, comm, xp)
+    is_exact = everything and len(f) == sample.n_rows and problem.alpha > 0
+    return _of_one(local, sample, settings.seed, is_exact)
+
+
+def _size(sample: HeldSample, p: int, c: int, settings: FitSettings) -> int:
+    """Return the most centres m whose work is small beside that of the fit."""
+    k, d = sample.X.shape
+    work = _ANY_FIT + _SHARE * settings.max_epochs * float(sample.n_rows) * p * (d + _ENTRY + 2.0 * c)
+    for m in (min(p, size) for size in _SIZES):
+        if _EIGEN * m**3 + k * m * (d + _ENTRY + 3.0 * m + 3 * _PASSES * c) <= work:
+            return m
+    return min(p, _SIZES[-1])
+
+
+def _spread(of: int, m: int) -> IntArray:
+    """Return m numbers below `of`, spread evenly."""
+    return np.unique(np.linspace(0, of - 1, min(of, m)).astype(np.int64))
+
+
+def _columns(problem: Problem, ended: Ended, prepared: Prepared) -> int:
+    """Return how many kernels, or other columns, a model is made of."""
+    kernel = problem.part.kernel
+    if isinstance(kernel, Mapped):
+        return int(kernel.centres.shape[0])
+    return prepared.basis.n_columns if ended.points is None else int(ended.points.shape[0])
+
+
+def _centres(problem: Problem, ended: Ended, prepared: Prepared, rows: Rows, m: int) -> tuple[Kernel, HostArray]:
+    """Return the kernel whose columns a model is made of, and m of their points."""
+    kernel = problem.part.kernel
+    points = prepared.points if ended.points is None else ended.points
+    if isinstance(kernel, Mapped):
+        points, kernel = to_host(kernel.centres), kernel.kernel
+    if points is not None:
+        return kernel, points[_spread(points.shape[0], m)]
+    assert prepared.indices is not None
+    X = take(rows, prepared.indices[_spread(len(prepared.indices), m)], Fields.X).X
+    assert X is not None
+    return kernel, X
+
+
+def _block(kernel: Kernel, X: HostArray, Z: HostArray, prepared: Prepared) -> FloatArray:
+    """Return the kernel (k, m) in float64; that of equal rows is exact."""
+    left, right = X.astype(np.float64), Z.astype(np.float64)
+    values: FloatArray = kernel.block(left, kernel.points(right, prepared.basis.placement.on(np)))
+    if X is Z:
+        index = np.arange(len(values))
+        values[index, index] = kernel.diagonal(left)
+    return values
+
+
+def _of_features(
+    problem: Problem, sample: HeldSample, chosen: IntArray, comm: Communicator, xp: ModuleType
+) -> FloatArray:
+    """Return the inner products (k, m) of held rows' explicit features with those of the `chosen`. A collective."""
+
+    def features(X: HostArray) -> FloatArray:
+        return to_host(problem.part.block(to_device(X, xp))).astype(np.float64)
+
+    some = features(sample.X[chosen])
+    parts = [features(sample.X[part]) @ some.T for part in slices(len(sample.y), _BLOCK)]
+    values: FloatArray = to_host(comm.allreduce(xp.asarray(np.concatenate(parts))))
+    return values
+
+
+def _scores(problem: Problem, X: HostArray, coef: Array, comm: Communicator, xp: ModuleType) -> FloatArray:
+    """Return the scores of the model as it predicts them, (k, c) or several for each output. A collective."""
+    placed, parts = xp.asarray(coef), slices(X.shape[0], _BLOCK)
+    shares = [comm.allreduce(problem.part.scores(to_device(X[part], xp), placed)) for part in parts]
+    return np.concatenate([to_host(share).astype(np.float64) for share in shares])
+
+
+def _of_several(local: Local, coef: Array, comm: Communicator, xp: ModuleType) -> Optimality:
+    """Return how a model with several scores for each class compares with one that has one, which it could be."""
+    norm = comm.allreduce(xp.asarray([[float((to_host(coef).astype(np.float64) ** 2).sum())]]))
+    nothing = np.zeros_like(local.f)
+    inner = np.zeros((local.near.values.shape[1], local.f.shape[1]))
+    one = Local(local.loss, local.alpha, Nearby(local.near.values, inner), nothing, local.y, local.weight)
+    b = one.minimise()
+    best = float(one.losses(one.near.values @ b).sum()) + one.penalty(b)
+    found = float(local.losses(nothing).sum()) + local.alpha / 2 * float(norm[0, 0])
+    zero = float(one.losses(nothing).sum())
+    return Optimality(zero, found, found, found - best, 0.0, 0.0, False, len(nothing), several=True)
+
+
+def _of_one(local: Local, sample: HeldSample, seed: int, is_exact: bool) -> Optimality:
+    nothing = np.zeros_like(local.f)
+    losses = np.sort(local.losses(nothing))
+    zero = float(local.losses(-local.f).sum())
+    b = local.minimise()
+    move = local.near.values @ b
+    fall = float(losses.sum() - local.losses(move).sum()) - local.penalty(b)
+    size = float(local.weight @ ((local.f + move) ** 2).sum(axis=1))
+    moved = float(local.weight @ (move**2).sum(axis=1))
+    bulk = float(losses[: len(losses) - -(-len(losses) // _HUNDREDTH)].sum())
+    share = (moved / size) ** 0.5 if size > 0 else 0.0
+    return Optimality(
+        zero, float(losses.sum()), bulk, fall, _sure(local, sample, seed), share, is_exact, len(losses)
+    )  # fmt: skip
+
+
+def _sure(local: Local, sample: HeldSample, seed: int) -> float:
+    """Return the fall of the objective on rows other than those fitted, less two standard deviations, of both halves.
+
+    Rows of which it is certain that they are held are in both halves.
+    """
+    k = len(local.f)
+    random = sample.n_random or k
+    first = generator(seed, _HALVES).permutation(k) % 2 == 0
+    scale = float(np.median((local.near.values**2).sum(axis=1)))  # k(x, x), as far as the centres have it
+    before = local.loss.value(local.f, local.y)
+    falls, squares = np.zeros(len(_STEPS)), np.zeros(len(_STEPS))
+    for half in (first, ~first):
+        fitted, other = (_half(local.weight, kept, random) for kept in (half, ~half))
+        part = Local(
+            local.loss, local.alpha, local.near, local.f, local.y, fitted, max(0.0, _DAMPED * scale - local.alpha)
+        )
+        b = part.minimise()
+        move = local.near.values @ b
+        for number, step in enumerate(_STEPS):
+            gains = other * (before - local.loss.value(local.f + step * move, local.y))
+            falls[number] += (gains.sum() - local.penalty(step * b)) / 2
+            squares[number] += (gains**2).sum() / 4
+    return float((falls - _DEVIATIONS * squares**0.5).max())
+
+
+def _half(weight: FloatArray, kept: HostArray, random: int) -> FloatArray:
+    """Return the weights of half of the rows, and of all from number `random` on, in the place of all."""
+    found = weight.copy()
+    found[:random] *= 2.0 * kept[:random]
+    total = found.sum()
+    return found / total if total > 0 else found

@@ -1,0 +1,104 @@
+"""The sentence that a fit ends with where its model is not what it should have come to."""
+
+from daskkern.basis import AllRows, Landmarks, NystromFeatures
+from daskkern.data.rows.csr import FeatureRows
+from daskkern.data.rows.rows import Rows
+from daskkern.kernels import Kernel, Mapped, digits_note
+from daskkern.monitor.convergence import convergence_note
+from daskkern.solvers import Problem
+from daskkern.training.run.divergence import Reference
+from daskkern.training.run.epochs import Ended
+from daskkern.training.run.optimality import Optimality, measure_optimality
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepared import Prepared
+
+_OF_BULK, _OF_SCORES, _OF_ZERO = 0.15, 0.3, 0.004
+"""The fall, of the loss without its largest hundredth, or what it adds to the scores; and of the loss of f = 0: the
+root mean square error then changes by 7% of itself, and by 6% of the spread of the targets."""
+_SURE, _TINY = 0.05, 1e-3
+_NEAR, _NEAR_ZERO = 0.05, 1e-3
+_OF_SEVERAL = 0.5
+
+
+_ENDS = ("max_epochs", "max_seconds", "converged")
+
+
+def closing_note(
+    problem: Problem, ended: Ended, prepared: Prepared, rows: Rows, reference: Reference | None, settings: FitSettings
+) -> str:
+    """Return one sentence for a fit that has not come to its minimum; "" for others.
+
+    Losses of its epochs tell that, and the objective on held rows, which has the last word where it is exact. A fit
+    that stops early by validation rows is not meant to come there. A collective.
+    """
+    told = convergence_note(ended.history, ended.reason, settings.ridge)
+    if reference is None or settings.early_stopping is not None or ended.reason not in _ENDS:
+        return told
+    found = measure_optimality(reference, ended, prepared, rows, settings)
+    if found is None:
+        return told
+    if told:
+        return "" if is_near(found) else told
+    if not is_far(found):
+        return ""
+    no_more = settings.solver.most_epochs(settings.max_epochs + 1) <= ended.epochs
+    digits = _digits(problem.part.kernel, reference.sample.X, settings)
+    return optimality_note(found, "converged" if no_more else ended.reason, digits, settings.dtype)
+
+
+def _digits(kernel: Kernel, X: FeatureRows, settings: FitSettings) -> str:
+    """Return why kernel values hold too few digits; "" where they hold enough, or the columns are no kernels."""
+    kernel = kernel.kernel if isinstance(kernel, Mapped) else kernel
+    if not isinstance(settings.basis, AllRows | Landmarks | NystromFeatures) or kernel.coordinates is None:
+        return ""
+    return digits_note(kernel, X, settings.dtype)
+
+
+def is_far(found: Optimality) -> bool:
+    """Return whether a model is so far from the least objective that its errors are not those of the minimum."""
+    if found.several:
+        return found.fall > _OF_SEVERAL * found.loss
+    if found.sure > _SURE * (found.bulk + _TINY * found.zero):
+        return True
+    far = found.fall > _OF_BULK * found.bulk or found.moved > _OF_SCORES
+    return found.is_exact and far and found.fall > _OF_ZERO * found.zero
+
+
+def is_near(found: Optimality) -> bool:
+    """Return whether it is certain that a model is as good as the minimum."""
+    small = found.fall <= max(_NEAR * found.bulk, _NEAR_ZERO * found.zero)
+    return found.is_exact and small and not is_far(found)
+
+
+def optimality_note(found: Optimality, reason: str, digits: str, dtype: str) -> str:
+    """Return one sentence for a fit that ended for `reason` with a model far from the minimum.
+
+    `digits` is why kernel values in `dtype` hold too few digits, where they do.
+    """
+    if found.several:
+        return (
+            f"the fit has not converged: its objective on {found.n_rows} training rows is {found.loss:.3g}, where a "
+            f"model with one score for each class has {found.loss - found.fall:.3g}; raise {_limit(reason)}, or choose "
+            "another solver"
+        )
+    fall = max(found.fall, found.sure) if found.is_exact else found.sure
+    if digits:
+        wider = ", or take dtype float64" if dtype == "float32" else ""
+        return (
+            f"the fit is not at its minimum: the objective on {found.n_rows} training rows can still fall by "
+            f"{fall:.3g} from a loss of {found.loss:.3g}, because {dtype} holds too few digits: {digits}{wider}"
+        )
+    if reason == "converged":
+        return (
+            f"the fit is not at its minimum: the objective on {found.n_rows} training rows can still fall by "
+            f"{fall:.3g} from a loss of {found.loss:.3g}, though the solver has converged: the rounding of {dtype} is "
+            "in the way; take a larger alpha, scaled features or dtype float64"
+        )
+    return (
+        f"the fit has not converged: the objective on {found.n_rows} training rows can still fall by {fall:.3g} from "
+        f"a loss of {found.loss:.3g}; raise {_limit(reason)}, or choose a solver that needs fewer epochs"
+    )
+
+
+def _limit(reason: str) -> str:
+    return reason if reason == "max_seconds" else "max_epochs"

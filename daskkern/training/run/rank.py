@@ -1,0 +1,290 @@
+"""What one rank of a fit does: open the rows, take its columns, and step through the epochs."""
+
+import math
+import time
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.communicator import Communicator
+from daskkern.backend.concurrency import compute_threads
+from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
+from daskkern.basis import Columns, DoublyStochastic, KernelPart, Landmarks, Linear
+from daskkern.cluster.collectives.gpus import gpu_collectives
+from daskkern.cluster.collectives.timed import TimedCommunicator
+from daskkern.cluster.collectives.virtual import run_virtual, virtual_ranks
+from daskkern.cluster.gang.rank_context import Desk, Regroup
+from daskkern.data.rows.csr import stack_rows
+from daskkern.data.rows.rows import Rows
+from daskkern.data.rows.sweep import SweepPlan
+from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
+from daskkern.preconditioners import ColumnStatistics
+from daskkern.solvers import NYTRO, PCG, Direct, Falkon, Problem
+from daskkern.training.checkpoints.checkpointing import Safety, open_keeper
+from daskkern.training.checkpoints.commits import Commit, latest_of_all
+from daskkern.training.feeding.feed import Feed
+from daskkern.training.feeding.row_feed import RowFeed
+from daskkern.training.feeding.sources import RemoteValue, Source
+from daskkern.training.feeding.validation import Validation
+from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.planner import PreparedSummary
+from daskkern.training.run.divergence import judge, reference_of
+from daskkern.training.run.epochs import REGROUPING, Epochs
+from daskkern.training.run.objective import Penalty
+from daskkern.training.run.optimality_notes import closing_note
+from daskkern.training.run.rank_state import RankReporter
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.run.shards import desk_of_shard
+from daskkern.training.setup.prepared import Prepared, training_rows
+from daskkern.training.setup.projections import in_words
+from daskkern.training.setup.rank_columns import column_setup, own_rows, solver_setup
+from daskkern.training.setup.row_rank import direct_setup, falkon_setup, pcg_setup
+from daskkern.training.setup.spectrum import spectrum_of
+
+
+@dataclass(frozen=True, eq=False)
+class RankTask:
+    """The payload of a rank.
+
+    Attributes
+    ----------
+    source : Source
+    settings : FitSettings
+    prepared : Prepared, or where on the cluster one is
+    validation : Source or None
+        Rows to validate on; None and early stopping on means the rows that `prepared` held out.
+    memory : MemoryPlan
+    threads : int
+    features : str or None
+        Where the stored eigenfeatures of Nystrom-SGD are.
+    safety : Safety
+        How its progress is kept.
+    summary : PreparedSummary or None
+        What plans for other ranks are made from.
+    """
+
+    source: Source
+    settings: FitSettings
+    prepared: Prepared | RemoteValue
+    validation: Source | None
+    memory: MemoryPlan
+    threads: int
+    features: str | None = None
+    safety: Safety = field(default_factory=Safety)
+    summary: PreparedSummary | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RankResult:
+    """What a rank gives back: its columns' numbers, points and coefficients, and how the fit ended."""
+
+    ids: IntArray
+    points: HostArray
+    coef: HostArray
+    epochs: int
+    reason: str
+    saved: HostArray | None = None
+    """The last commit as bytes, from rank 0, where it was wanted back."""
+    history: tuple[EpochFinished, ...] = ()
+    """The epochs that were run whole, from rank 0: of events, one may be missing when a gang broke up."""
+    best_epoch: int = 0
+    """The epoch whose coefficients these are, where it is not the last one; else 0."""
+    note: str = ""
+    """What the user should know of how it ended."""
+
+
+def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Regroup:
+    """Run one rank to the end, or to where the gang is formed anew. Every rank calls it with the same task."""
+    xp = namespace_for(task.settings.device)
+    with gpu_collectives(comm, xp) as (exchange, note):
+        if note:
+            desk.emit(StageFinished("collectives", 0.0, note))
+        if task.settings.virtual_shards is None:
+            return _run(TimedCommunicator(exchange), task, desk, xp)
+        return _run_shards(exchange, task.settings.virtual_shards, task, desk, xp)
+
+
+def _run_shards(comm: Communicator, shards: int, task: RankTask, desk: Desk, xp: ModuleType) -> RankResult | Regroup:
+    """Run this rank's virtual ranks, and return what they give back as that of one."""
+    if isinstance(task.prepared, RemoteValue):
+        task = replace(task, prepared=task.prepared.fetch())
+    each = task.settings.shards_each(comm.size)
+    task = replace(task, threads=max(1, task.threads // each))
+    own = len(virtual_ranks(comm.rank, comm.size, shards))
+    device = None if xp is np else xp.cuda.runtime.getDevice()
+
+    def run(virtual: Communicator, place: int) -> RankResult | Regroup:
+        if device is not None:
+            xp.cuda.runtime.setDevice(device)  # of this thread: threads begin with the first one
+        with compute_threads(task.threads):
+            return _run(TimedCommunicator(virtual), task, desk_of_shard(desk, comm, place, own), xp)
+
+    results = run_virtual(comm, shards, run)
+    parts = [result for result in results if isinstance(result, RankResult)]
+    if len(parts) < len(results):
+        return Regroup()
+    points = [part.points for part in parts]
+    return replace(
+        parts[0],
+        ids=np.concatenate([part.ids for part in parts]),
+        points=stack_rows(points) if is_sparse(points[0]) else np.concatenate(points),
+        coef=np.concatenate([part.coef for part in parts]),
+    )
+
+
+def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) -> RankResult | Regroup:
+    prepared: Prepared = task.prepared.fetch() if isinstance(task.prepared, RemoteValue) else task.prepared
+    if task.settings.chooses_alpha:
+        task = replace(task, settings=replace(task.settings, alpha=prepared.alpha))
+    settings = task.settings
+    rows = training_rows(task.source.open(settings.dtype), prepared.validation)
+    started = time.perf_counter()
+    saved = _last_commit(comm, task, desk)
+    if desk.vault.latest is None:
+        _announce(task, prepared, rows, comm, desk)
+    report = RankReporter(desk, comm.rank, task.memory, task.threads, xp)
+    report()
+    columns = prepared.basis.split(comm.rank, comm.size)
+    points = own_rows(rows, prepared, columns)
+    part = prepared.basis.part(columns, to_device(points, xp))
+    problem = Problem(
+        part,
+        prepared.targets.moved,
+        settings.ridge,
+        prepared.targets.n_outputs,
+        prepared.plan.n_batches,
+        settings.max_epochs,
+        settings.dtype,
+        _setup(task, prepared, rows, columns, part, points, comm, xp),
+        _averaged_from(settings, saved),
+    )
+    desk.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, task.memory, comm)))
+    if note := getattr(problem.extra, "note", ""):
+        desk.emit(StageFinished("precision", 0.0, note))
+    if task.memory.note and not isinstance(settings.basis, Linear | DoublyStochastic):
+        desk.emit(StageFinished("blocks", 0.0, task.memory.note))
+    validation = Validation.open(task.validation, task.source, prepared, settings)
+    feed = _feed(task, prepared, rows, problem, comm, desk, xp)
+    with closing(feed), open_keeper(task.safety, desk.vault, comm.rank, desk.emit) as keeper:
+        limit_s = _limit(settings, prepared)
+        reference = reference_of(prepared.held, settings, problem, saved, comm, xp)
+        epochs = Epochs(
+            comm, settings, problem, feed, validation, desk, keeper, xp, report, limit_s, started, not settings.behind
+        )
+        ended = epochs.run(saved)
+    if ended.reason == REGROUPING:
+        return Regroup()
+    if reference is not None and isinstance(feed, Feed):
+        reference = reference.certain_of(rows, feed.extremes.rows)
+    penalty = Penalty(settings, problem, points, comm, xp)
+    judged = judge(reference, ended, penalty, settings.solver.descends, desk)
+    ended = judged.ended
+    # One that goes on from other rows has losses of those rows behind it, and ends with every call.
+    note = "" if settings.behind else judged.note or closing_note(problem, ended, prepared, rows, reference, settings)
+    desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch, note))
+    saved_bytes = keeper.last if comm.rank == 0 else None
+    history = ended.history if comm.rank == 0 else ()
+    points = points if ended.points is None else ended.points
+    coef = to_host(ended.coef)
+    return RankResult(
+        columns.ids, points, coef, ended.epochs, ended.reason, saved_bytes, history, ended.best_epoch, note
+    )
+
+
+def _averaged_from(settings: FitSettings, saved: Commit | None) -> int | None:
+    """Return the step from which a run on other rows goes on averaging, where it does; it is in each of its commits."""
+    start = None if saved is None else saved.snapshot.numbers.get("averaged_from")
+    return None if start is None or not settings.behind else int(start)
+
+
+def _limit(settings: FitSettings, prepared: Prepared) -> float:
+    """Return the seconds that are left to the ranks of a fit, after what its set-up has taken."""
+    if settings.max_seconds is None:
+        return math.inf
+    return settings.max_seconds - sum(stage.seconds for stage in prepared.stages)
+
+
+def _setup(
+    task: RankTask,
+    prepared: Prepared,
+    rows: Rows,
+    columns: Columns,
+    part: KernelPart,
+    points: HostArray,
+    comm: Communicator,
+    xp: ModuleType,
+) -> Any:
+    """Return what the solver needs on this rank."""
+    if isinstance(task.settings.solver, Falkon | NYTRO):
+        return falkon_setup(task, prepared, rows, part, points, comm, xp)
+    if isinstance(task.settings.solver, Direct):
+        return direct_setup(task, prepared, part, to_device(points, xp))
+    if isinstance(task.settings.solver, PCG):
+        return pcg_setup(task, prepared, rows, columns, points, comm, xp)
+    if isinstance(prepared.state, ColumnStatistics):
+        return column_setup(task, prepared, prepared.state, columns, comm)
+    return solver_setup(task, prepared, rows, columns, part, points, comm, xp)
+
+
+def _feed(
+    task: RankTask,
+    prepared: Prepared,
+    rows: Rows,
+    problem: Problem,
+    comm: TimedCommunicator,
+    desk: Desk,
+    xp: ModuleType,
+) -> Feed | RowFeed:
+    """Return what the solver is fed with: all rows, or the rank's."""
+    if task.settings.solver.deals == "columns":
+        return Feed(task.memory, prepared, task.settings, rows, problem, task.features, comm, desk.emit, xp)
+    assert isinstance(prepared.plan, SweepPlan)
+    whole: KernelPart | None = None if task.settings.solver.deals == "nothing" else problem.extra.whole
+    return RowFeed(task.memory, prepared.plan, prepared.targets, task.settings, rows, whole, comm, desk.emit, xp)
+
+
+def _last_commit(comm: Communicator, task: RankTask, desk: Desk) -> Commit | None:
+    """Return the latest commit that any rank's worker keeps, else that of the checkpoint; the same on all ranks."""
+    kept = desk.vault.latest
+    data, steps = (None, 0) if kept is None else (kept.data, kept.steps)
+    if data is None and comm.rank == 0:
+        saved = task.safety.saved()
+        if saved is not None:
+            data, steps = saved.to_bytes(), saved.position.steps
+    data = latest_of_all(data, steps, comm)
+    return None if data is None else Commit.from_bytes(data)
+
+
+def _shared(prepared: Prepared, settings: FitSettings, memory: MemoryPlan, comm: Communicator) -> str:
+    """Return how the work is shared, in a few words."""
+    virtual = "" if settings.virtual_shards is None else "virtual "
+    ranks = f"{comm.size} {virtual}rank{'s' * (comm.size > 1)}"
+    if settings.solver.deals == "rows":
+        return f"rows dealt to {ranks}, all columns on each"
+    if settings.solver.is_serial:
+        return "serial: all rows and columns on 1 rank"
+    projections = in_words(prepared, settings, memory) if isinstance(settings.basis, Landmarks) else ""
+    return f"columns dealt to {ranks}{projections}"
+
+
+def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator, desk: Desk) -> None:
+    desk.emit(
+        FitStarted(
+            task.settings.solver.name,
+            rows.n_rows,
+            rows.n_features,
+            prepared.targets.n_outputs,
+            prepared.basis.n_columns,
+            comm.size,
+            task.settings.max_epochs,
+        )
+    )
+    for stage in prepared.stages:
+        desk.emit(stage)
+    spectrum = spectrum_of(prepared, task.settings)
+    if spectrum is not None:
+        desk.emit(spectrum)

@@ -1,0 +1,29 @@
+"""What the virtual ranks of one worker have at hand: one desk for all of them."""
+
+from dataclasses import replace
+
+from daskkern.backend.communicator import Communicator
+from daskkern.cluster.gang.rank_context import Desk
+from daskkern.events import Event, FitResumed, FitStarted, Listener, RankReported, silent
+
+
+def desk_of_shard(desk: Desk, comm: Communicator, place: int, count: int) -> Desk:
+    """Return the desk of the virtual rank at `place` of this real rank's `count`: the first speaks for all of them.
+
+    Its events are about the real ranks: what is planned is the memory of all `count`, as what is used is.
+    """
+    if place:
+        return replace(desk, emit=silent, report=silent)
+    return replace(desk, emit=_of_real(desk.emit, comm, count), report=_of_real(desk.report, comm, count))
+
+
+def _of_real(listener: Listener, comm: Communicator, count: int) -> Listener:
+    def tell(event: Event) -> None:
+        match event:
+            case FitStarted() | FitResumed():
+                event = replace(event, size=comm.size)
+            case RankReported():
+                event = replace(event, rank=comm.rank, planned_bytes=count * event.planned_bytes)
+        listener(event)
+
+    return tell

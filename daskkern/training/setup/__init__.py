@@ -1,0 +1,1 @@
+"""What is computed before the first step: columns, preconditioners, penalty and scaling."""

@@ -1,0 +1,130 @@
+"""Before the first step of EigenPro: the spectrum of a subsample, batch and window."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.random import generator
+from daskkern.basis import KernelBasis
+from daskkern.data.rows.rows import Rows, take
+from daskkern.landmarks import LandmarkSet
+from daskkern.preconditioners import eigenpro_state
+from daskkern.solvers import EigenPro
+from daskkern.training.feeding.sampling import Sampling
+from daskkern.training.feeding.targets import Targets
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepared import Clock, Prepared
+from daskkern.training.setup.row_sizes import RowSizes, bent_by_many
+from daskkern.training.setup.shared import (
+    SUBSAMPLE,
+    TARGETS,
+    batch_plan,
+    features_at,
+    flat,
+    held_out_rows,
+    is_all,
+    placement_of,
+    present,
+    spectrum_settings,
+)
+from daskkern.training.setup.window_rows import likeness
+
+_SUB = 52
+_FLOPS_PER_PROJECTION = 80.0
+
+
+def prepare_eigenpro(
+    rows: Rows,
+    settings: FitSettings,
+    targets: Targets,
+    chosen: LandmarkSet,
+    sampling: Sampling | None,
+    validation: IntArray | None,
+    clock: Clock,
+) -> Prepared:
+    solver = settings.solver if isinstance(settings.solver, EigenPro) else EigenPro()
+    p = chosen.points.shape[0] if not is_all(settings) else rows.n_rows
+    s = default_subsample(solver, p)
+    held = s if is_all(settings) else p  # with all rows as centres only K_BS is held, the rest passes by in tiles
+    head, S = _subsample(rows, settings, chosen, s)
+    in_S = np.zeros(0, np.int64) if chosen.indices is None else chosen.indices[head]
+    weight_S = None if chosen.indices is None else flat(targets.weight(take(rows, in_S, TARGETS)))
+    whole_S = weight_S
+    weight_S = bent_by_many(weight_S)
+    block_H, weight_H = held_out_rows(rows, settings, targets, sampling, in_S)
+    sizes, ordinary = RowSizes.measured(settings, present(block_H), weight_H)
+    if sampling is None and chosen.indices is not None:
+        sizes = sizes.covering(S, whole_S)
+    drawn_S = None
+    if sampling is not None and chosen.indices is not None:
+        drawn_S = flat(sampling.weight(take(rows, in_S, TARGETS)))
+        drawn_S = np.ones(s) if drawn_S is None else drawn_S
+    if chosen.weights is not None:  # as rows, the landmarks count as before; as a sample of all rows, by their weights
+        counts = np.ones(s) if weight_S is None else weight_S
+        drawn_S = counts if drawn_S is None else drawn_S
+        weight_S = chosen.weights[head] * counts
+    state = eigenpro_state(
+        settings.kernel,
+        S,
+        weight_S,
+        present(block_H)[ordinary],
+        None if weight_H is None else weight_H[ordinary],
+        spectrum_settings(solver, settings.device),
+        settings.batch_limit(held),
+        settings.seed,
+        drawn_S,
+    )
+    alike = likeness(rows, settings, targets, sampling, sizes, partial(state.gram, settings.kernel, S), held)
+    state = replace(state, top=state.top * alike)
+    clock.stage(
+        "spectrum",
+        f"s = {s}, q = {state.damping.size}, critical batch {state.critical_batch:.0f}, beta {state.beta:.3g}",
+    )
+    plan = batch_plan(rows, settings, state.critical_batch, held)
+    placement = placement_of(settings.kernel, chosen.points if chosen.points.size else S, settings, clock)
+    basis = KernelBasis(settings.kernel, p, head, is_all(settings), placement, settings.rounding)
+    own = chosen.points if chosen.indices is None else None
+    window = 1 if is_all(settings) else projection_window(solver, p, rows.n_features, plan.batch_size)
+    stages = tuple(clock.stages)
+    return Prepared(
+        basis,
+        chosen.indices,
+        own,
+        S,
+        state,
+        targets,
+        plan,
+        window,
+        validation,
+        stages,
+        sampling,
+        chosen.weights,
+        sizes=sizes,
+    )
+
+
+def _subsample(rows: Rows, settings: FitSettings, chosen: LandmarkSet, s: int) -> tuple[IntArray, HostArray]:
+    """Return the column numbers of S and its points. Landmarks come in random order: S is their prefix."""
+    if not is_all(settings):
+        return np.arange(s), chosen.points[:s]
+    head = np.sort(generator(settings.seed, _SUB).choice(rows.n_rows, size=s, replace=False)).astype(np.int64)
+    return head, features_at(rows, head)
+
+
+def default_subsample(solver: EigenPro, p: int) -> int:
+    """Return the rows s of the preconditioner's subsample for p columns."""
+    return min(SUBSAMPLE, max(1, 4 * p // 5)) if solver.subsample == "auto" else min(int(solver.subsample), p)
+
+
+def projection_window(solver: EigenPro, p: int, d: int, batch_size: int) -> int:
+    """Return T: a window of x rows costs x d p / 2 kernel flops, a projection about 80 p^2 at the same rate.
+
+    A projection reads p^2 / 2 numbers twice, and moving a byte costs about 20 flops of a matrix product; the sum of
+    both costs an epoch is least at x = p (80 / d)^(1/2). More than p temporary centres are never held.
+    """
+    if solver.window != "auto":
+        return int(solver.window)
+    rows = p * min(1.0, (_FLOPS_PER_PROJECTION / max(d, 1)) ** 0.5)
+    return max(1, int(np.ceil(rows / batch_size)))

@@ -1,0 +1,123 @@
+"""Before the first step of Nystrom-SGD: its conditioner, from a pass over all rows."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from distributed import default_client
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.namespace import give_back_memory, namespace_with, to_device, to_host
+from daskkern.backend.tiles import slices
+from daskkern.basis import KernelBasis
+from daskkern.data.rows.rows import Rows
+from daskkern.kernels import Kernel
+from daskkern.landmarks import LandmarkSet
+from daskkern.preconditioners import nystrom_state
+from daskkern.solvers import NystromSGD
+from daskkern.training.feeding.sampling import Sampling
+from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.targets import Targets
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepared import Clock, Prepared, training_rows
+from daskkern.training.setup.row_sizes import RowSizes
+from daskkern.training.setup.shared import batch_plan, held_out_rows, placement_of, present
+from daskkern.training.setup.window_rows import likeness
+
+_GRAM_ROWS = 4096
+_GRAM_TIMES = 2
+
+
+def prepare_nystrom(
+    source: Source,
+    rows: Rows,
+    settings: FitSettings,
+    targets: Targets,
+    chosen: LandmarkSet,
+    sampling: Sampling | None,
+    validation: IntArray | None,
+    clock: Clock,
+) -> Prepared:
+    assert isinstance(settings.solver, NystromSGD)
+    Z, n = chosen.points, rows.n_rows
+    block_H, weight_H = held_out_rows(rows, settings, targets, sampling, np.zeros(0, np.int64))
+    sizes, ordinary = RowSizes.measured(settings, present(block_H), weight_H)
+    directions = settings.solver.n_directions
+    blocks = -(-n // _GRAM_ROWS)
+    shares = slices(n, -(-blocks // (settings.virtual_shards or _gram_tasks())) * _GRAM_ROWS)
+    state = nystrom_state(
+        settings.kernel,
+        Z,
+        [
+            _GramShare(source, settings.dtype, validation, settings.kernel, Z, targets, part, settings.device)
+            for part in shares
+        ],
+        n,
+        present(block_H)[ordinary],
+        None if weight_H is None else weight_H[ordinary],
+        None if directions == "auto" else int(directions),
+        settings.device,
+    )
+    gram = partial(state.gram, settings.kernel, Z)
+    alike = likeness(rows, settings, targets, sampling, sizes, gram, Z.shape[0], Z.shape[0])
+    state = replace(state, top=state.top * alike)
+    clock.stage("spectrum", f"rank {state.conditioner.size} of {Z.shape[0]}, critical batch {state.critical_batch:.0f}")
+    plan = batch_plan(rows, settings, state.critical_batch, Z.shape[0], Z.shape[0])
+    basis = KernelBasis(
+        settings.kernel,
+        Z.shape[0],
+        np.zeros(0, np.int64),
+        False,
+        placement_of(settings.kernel, Z, settings, clock),
+        settings.rounding,
+    )
+    own = Z if chosen.indices is None else None
+    stages = tuple(clock.stages)
+    return Prepared(
+        basis, chosen.indices, own, Z[:0], state, targets, plan, 1, validation, stages, sampling, sizes=sizes
+    )
+
+
+def _gram_tasks() -> int:
+    """Return how many Gram tasks: one for each worker of the active client, else one for each of two threads."""
+    try:
+        return max(1, len(default_client().scheduler_info(n_workers=-1)["workers"]))
+    except ValueError:
+        return 2
+
+
+@dataclass(frozen=True, eq=False)
+class _GramShare:
+    """``sum w phi phi^T``, phi = T^T k(Z, x), over a share of the rows; one float64 (r, r) sum is held.
+
+    On the worker's GPU, where `device` allows it and there is one with room.
+
+    A share is made of whole blocks of `_GRAM_ROWS` rows, and each block's product is rounded by itself: in float32 the
+    sum hardly depends on how many shares there are. With virtual shards there are as many as those.
+    """
+
+    source: Source
+    dtype: str
+    validation: IntArray | None
+    kernel: Kernel
+    Z: HostArray
+    targets: Targets
+    part: slice
+    device: str
+
+    def __call__(self, T: HostArray) -> HostArray:
+        rows = training_rows(self.source.open(self.dtype), self.validation)
+        xp = namespace_with(
+            self.device, _GRAM_TIMES * (_GRAM_ROWS * self.Z.shape[0] + self.Z.size + T.size + T.shape[1] ** 2) * 8
+        )
+        Z, T = to_device(self.Z, xp), xp.asarray(T)
+        points = self.kernel.points(Z, self.kernel.placement_for(self.Z).on(xp))
+        total = xp.zeros((T.shape[1], T.shape[1]))
+        for start in range(self.part.start, self.part.stop, _GRAM_ROWS):
+            block = rows.read(start, min(start + _GRAM_ROWS, self.part.stop))
+            phi = self.kernel.block(to_device(present(block), xp), points) @ T
+            weight = self.targets.weight(block)
+            total += phi.T @ (phi if weight is None else phi * xp.asarray(weight))
+        made: HostArray = to_host(total)
+        give_back_memory(xp)
+        return made

@@ -1,0 +1,227 @@
+"""The penalty that fits the data, where none is given: by leave-one-out errors of ridge regression on sampled rows.
+
+With K the kernel of s sampled rows, W their weights and ``B = W^(1/2) K W^(1/2) = U diag(l) U^T``, the minimiser of
+``(1/s) sum_i w_i (f(x_i) - y_i)^2 / 2 + (alpha/2) |f|^2`` has the leave-one-out residuals
+
+    w_i^(1/2) (y_i - f_without_i(x_i)) = z_i / D_ii ,   D = (B + s alpha)^-1 ,   z = D W^(1/2) y
+
+(Allen, Technometrics 1974; Wahba, Spline Models for Observational Data, 1990): one eigendecomposition serves all
+penalties. More rows want a smaller penalty: of the sample's, ``(s/n)^(1/2)`` is taken for n rows, the order that is
+optimal without assumptions on the spectrum (Caponnetto and De Vito, Found. Comput. Math. 2007, for targets that are
+just in the space). A loss whose second derivative is at most L weighs errors near its minimum L times as much as the
+squared loss, and so is its penalty L times as large.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray, HostArray
+from daskkern.backend.namespace import namespace_of, namespace_with, to_device
+from daskkern.backend.random import generator
+from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear
+from daskkern.data.rows.rows import Rows, take
+from daskkern.errors import DataError
+from daskkern.kernels import AutoKernel
+from daskkern.linalg.symmetric import symmetric_eigen
+from daskkern.losses import Squared, encode
+from daskkern.preconditioners import gram_of
+from daskkern.solvers.base import smoothness_of
+from daskkern.training.feeding.sources import Source, SourceInfo
+from daskkern.training.feeding.targets import Targets
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.feature_blocks import blocks_of
+from daskkern.training.setup.prepared import Clock, Prepared
+from daskkern.training.setup.shared import TARGETS, features_at, flat
+
+SAMPLES, SMALL_SAMPLES = (2000, 1400, 1000, 700, 500), (500, 300, 200)
+"""Rows that errors are measured on; never more than there are."""
+_SHARE, _MOST = 0.05, 0.2  # of the work of a fit: for samples, and for small ones
+_LEAST_ROWS = 10  # with fewer the errors say nothing
+_LEAST = 1e-11  # share of the largest eigenvalue that the least penalty is, in float64 too
+_PER_DECADE = 3
+_SAMPLE = 57
+_MATRICES = 5  # of float64 that are held at once
+# Work in multiply-adds of a float32 matrix product, measured on a CPU: an eigendecomposition runs at a lower rate.
+_EIGEN = 25.0
+_ENTRY = 20.0
+_ANY_FIT = 2e10
+_MEMORY_BOUND = 20.0
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """A penalty, and how it was found, in a few words."""
+
+    alpha: float
+    how: str
+
+
+def with_penalty(prepared: Prepared, source: Source, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:
+    """Return `prepared` with the penalty of `settings`, which is chosen from `rows` here where it is "auto"."""
+    if not settings.chooses_alpha:
+        return replace(prepared, alpha=settings.ridge)
+    outputs = prepared.targets.n_outputs
+    s = sample_rows(rows.n_rows, prepared.basis.n_columns, source.info, outputs, settings)
+    found = choose_penalty(prepared, rows, settings, s)
+    clock.stage("penalty", f"alpha {found.alpha:.2g} ({found.how})")
+    return replace(prepared, alpha=found.alpha, stages=tuple(clock.stages))
+
+
+def sample_rows(n: int, p: int, info: SourceInfo, c: int, settings: FitSettings, n_grams: int = 1) -> int:
+    """Return how many of n rows errors are measured on, for p columns, c outputs and `n_grams` kernels; 0: none.
+
+    The largest sample whose work is at most a twentieth of that of one pass over the rows, with the set-up that any fit
+    has, or a small one whose work is at most a fifth of it. It depends neither on the machine nor on the epochs: a run
+    may go on for longer than it was meant to.
+    """
+    width, linear = _width(info), isinstance(settings.basis, Linear)
+    explicit = not isinstance(settings.basis, AllRows | Landmarks | DoublyStochastic)
+    entry = 0.0 if linear else width + _ENTRY
+    work = _ANY_FIT + float(n) * p * (_MEMORY_BOUND if linear else 1.0) * (entry + 2.0 * c)
+    for s, share in (*((s, _SHARE) for s in SAMPLES), *((s, _MOST) for s in SMALL_SAMPLES)):
+        size = float(min(s, n))
+        gram = size * (size * (p if explicit and not linear else width + _ENTRY) + p * entry * explicit)
+        if n_grams * (_EIGEN * size**3 + gram + 50.0 * c * size**2) <= share * work:
+            return min(s, n)
+    return 0
+
+
+def penalty_bytes(n: int, p: int, c: int, width: int, info: SourceInfo, settings: FitSettings) -> int:
+    """Return the bytes of choosing a penalty, or a kernel on as many rows at most.
+
+    Square matrices in float64, and sampled rows of `width` numbers.
+    """
+    chooses = settings.chooses_alpha or isinstance(settings.kernel, AutoKernel)
+    s = sample_rows(n, p, info, c, settings) if chooses else 0
+    return 8 * s * (_MATRICES * s + 5 * width + 4 * c)
+
+
+def _width(info: SourceInfo) -> int:
+    """Return the numbers of a row, zeros of sparse rows left out."""
+    return info.n_features if info.n_stored is None else -(-info.n_stored // max(1, info.n_rows))
+
+
+def choose_penalty(prepared: Prepared, rows: Rows, settings: FitSettings, s: int) -> Penalty:
+    """Return the penalty that leave-one-out errors of `s` sampled rows find best, for the loss and rows of the fit.
+
+    Raises
+    ------
+    DataError
+        When kernel values of the sample are not finite.
+    """
+    targets, n = prepared.targets, rows.n_rows
+    if not s:
+        return Penalty(0.0, "choosing one would take more than a fifth of the fit")
+    chosen = np.sort(generator(settings.seed, _SAMPLE).permutation(n)[:s]).astype(np.int64)
+    block = take(rows, chosen, TARGETS)
+    assert block.y is not None
+    weight = flat(targets.weight(block))
+    gram = _gram(prepared, features_at(rows, chosen), settings)
+    if not bool(namespace_of(gram).isfinite(gram).all()):
+        raise DataError(
+            "kernel values of sampled rows are not finite; scale the features, or take another length scale"
+        )
+    floor = max(float(np.finfo(settings.dtype).eps), _LEAST)
+    found = best_alpha(gram, encoded(targets, block.y), weight, floor)
+    if found is None:
+        return Penalty(floor, f"{s} row{'s' * (s != 1)} say nothing of it")
+    alpha, least = found
+    alpha = max(alpha * (s / n) ** 0.5, least) * smoothness_of(settings.loss)
+    return Penalty(alpha, f"leave-one-out on {s:,} rows")
+
+
+def best_alpha(gram: Array, y: FloatArray, weight: FloatArray | None, floor: float) -> tuple[float, float] | None:
+    """Return the penalty of the least weighted leave-one-out squared error, and the least that was tried.
+
+    Parameters
+    ----------
+    gram : (s, s) float64 array
+        Kernel of the rows, where the work is to be done.
+    y : (s, c) float64 array
+    weight : (s,) float64 array or None
+    floor : float
+        Least penalty that is tried, as a share of the largest eigenvalue of B / s.
+
+    Returns
+    -------
+    tuple of float, or None
+        None where errors say nothing: under ten rows that count, targets or a kernel of zeros only.
+    """
+    found = _searched(gram, y, weight, floor)
+    if found is None:
+        return None
+    top, exponents, errors = found
+    return top * 10.0 ** _lowest(exponents, errors), top * floor
+
+
+def least_error(gram: Array, y: FloatArray, weight: FloatArray | None, floor: float) -> float | None:
+    """Return the least weighted sum of squared leave-one-out errors over all penalties; see :func:`best_alpha`."""
+    found = _searched(gram, y, weight, floor)
+    return None if found is None else float(found[2].min())
+
+
+def _searched(
+    gram: Array, y: FloatArray, weight: FloatArray | None, floor: float
+) -> tuple[float, FloatArray, FloatArray] | None:
+    """Return the largest eigenvalue of B / s, the penalties as powers of ten of it, and their errors."""
+    s = len(gram)
+    counted = s if weight is None else int((weight > 0).sum())
+    if counted < _LEAST_ROWS or not y.any():
+        return None
+    xp = namespace_of(gram)
+    root = xp.asarray(np.ones(s) if weight is None else np.sqrt(weight))
+    gram = (gram + gram.T) * (root[:, None] * (root / 2))
+    values, U = symmetric_eigen(gram)
+    values = xp.maximum(values, 0.0)
+    top = float(values[-1]) / s
+    if not top > 0:
+        return None
+    exponents = np.arange(np.log10(floor), 0.01, 1 / _PER_DECADE)
+    return top, exponents, _errors(values, U, root[:, None] * xp.asarray(y), s * top * 10.0**exponents)
+
+
+def _errors(values: Array, U: Array, y: Array, shifts: FloatArray) -> FloatArray:
+    """Return the sums of squared leave-one-out residuals for each of the shifts ``s alpha``."""
+    xp = namespace_of(U)
+    inverse = 1 / (values[:, None] + xp.asarray(shifts))
+    diagonal = (U * U) @ inverse
+    pulled = U.T @ y
+    sums = []
+    for k in range(len(shifts)):  # a row whose weight is 0 leaves 0 / shift, and counts nothing
+        left = U @ (pulled * inverse[:, k : k + 1]) / diagonal[:, k : k + 1]
+        sums.append(float((left * left).sum()))
+    return np.array(sums)
+
+
+def _lowest(at: FloatArray, errors: FloatArray) -> float:
+    """Return where the parabola through the least of `errors` and its neighbours has its vertex.
+
+    Of equal errors the one of the largest penalty counts; at an end of the grid, the end.
+    """
+    k = len(errors) - 1 - int(np.argmin(errors[::-1]))
+    if k in (0, len(errors) - 1):
+        return float(at[k])
+    left, middle, right = np.log(np.maximum(errors[k - 1 : k + 2], np.finfo(float).tiny))
+    bend = left - 2 * middle + right
+    step = float(at[1] - at[0])
+    return float(at[k]) + (step * float(left - right) / (2 * float(bend)) if bend > 0 else 0.0)
+
+
+def encoded(targets: Targets, y: HostArray) -> FloatArray:
+    """Return targets (s, c) of ridge regression: of classes -1 and 1, one class against the rest, whatever the loss."""
+    if targets.n_classes:
+        return np.asarray(encode(Squared(), y, targets.n_classes, "float64"))
+    return targets.encode(y).astype(np.float64)
+
+
+def _gram(prepared: Prepared, X: HostArray, settings: FitSettings) -> Array:
+    """Return the kernel of the rows (s, s): that of the columns' inner products where they are explicit features."""
+    X, basis = X.astype(np.float64), settings.basis
+    if isinstance(basis, AllRows | Landmarks | DoublyStochastic):
+        xp = namespace_with(settings.device, _MATRICES * 8 * X.shape[0] ** 2)
+        placed = to_device(X, xp)
+        kernel = settings.kernel
+        return kernel.block(placed, kernel.points(placed, kernel.placement_for(placed))).astype(np.float64)
+    assert prepared.points is not None
+    return gram_of(blocks_of(prepared.basis.kernel, prepared.points, X, settings.device))

@@ -1,0 +1,117 @@
+"""Before the first step: targets, columns, and what the solver's own set-up makes. Runs once, where Dask runs."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from daskkern.arrays import IntArray
+from daskkern.backend.namespace import give_back_memory, namespace_with
+from daskkern.backend.random import generator
+from daskkern.basis import AllRows, Landmarks
+from daskkern.data.rows.rows import Rows
+from daskkern.errors import DataError, SpecError
+from daskkern.landmarks import LandmarkSet
+from daskkern.solvers import PCG, EigenPro, NystromSGD
+from daskkern.training.checkpoints.partial_fit import prepare_next
+from daskkern.training.feeding.sampling import learn_sampling
+from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.targets import Targets, learn_targets
+from daskkern.training.run.held_sample import HeldSample
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.eigenpro import prepare_eigenpro
+from daskkern.training.setup.explicit_columns import column_functions, landmarks_of, prepare_columns
+from daskkern.training.setup.kernel_choice import with_kernel
+from daskkern.training.setup.nystrom_sgd import prepare_nystrom
+from daskkern.training.setup.penalty import with_penalty
+from daskkern.training.setup.prepared import Clock, Prepared, training_rows
+from daskkern.training.setup.row_sharded import prepare_rows
+from daskkern.training.setup.scaling import learn_scaling, scaled_points, with_scaling
+from daskkern.training.setup.shared import fewer_columns, is_all, some_positions, some_rows
+
+_VALIDATION_ROWS = 20_000
+_VALID = 53
+
+
+def prepare(source: Source, settings: FitSettings, held_out: bool, earlier: Prepared | None = None) -> Prepared:
+    """Compute what the ranks need. With `held_out`, rows for validation are set aside first.
+
+    All but the batches is that of `earlier`, where there is one. Dask arrays inside are computed by the active client,
+    or by Dask's threads in this process.
+    """
+    try:
+        scaling = learn_scaling(source, settings) if earlier is None else earlier.scaling
+        settings = replace(settings, basis=scaled_points(settings.basis, source, scaling))
+        return replace(_prepared(with_scaling(source, scaling), settings, held_out, earlier), scaling=scaling)
+    finally:
+        give_back_memory(namespace_with(settings.device, 0))
+
+
+def _prepared(source: Source, settings: FitSettings, held_out: bool, earlier: Prepared | None) -> Prepared:
+    clock = Clock()
+    rows: Rows = source.open(settings.dtype)
+    if earlier is not None:
+        return prepare_next(earlier, rows, settings, clock)
+    _check_size(rows)
+    validation = validation_rows(rows.n_rows, settings) if held_out else None
+    rows = training_rows(rows, validation)
+    targets = learn_targets(rows, settings)
+    sample = some_rows(rows, settings)
+    held = HeldSample.of(rows, sample, some_positions(rows.n_rows, settings.seed), targets)
+    clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}")
+    settings = with_kernel(settings, source.info, rows, targets, sample, clock)
+    prepared = replace(_set_up(source, rows, settings, targets, validation, clock), held=held)
+    return with_penalty(prepared, source, rows, settings, clock)
+
+
+def _set_up(
+    source: Source, rows: Rows, settings: FitSettings, targets: Targets, validation: IntArray | None, clock: Clock
+) -> Prepared:
+    """Return the columns and the solver's own set-up."""
+    if _is_by_columns(settings):
+        return prepare_columns(rows, settings, targets, learn_sampling(rows, settings, targets), validation, clock)
+    if isinstance(settings.basis, AllRows | Landmarks):
+        chosen = landmarks_of(rows, settings)
+    else:
+        function, points = column_functions(rows, settings)
+        settings, chosen = replace(settings, kernel=function), LandmarkSet(points, None, None)
+    p = chosen.points.shape[0]
+    few = fewer_columns(settings.basis, rows.n_rows, p)
+    clock.stage("landmarks", f"all {rows.n_rows} rows" if is_all(settings) else f"{p} points{few}")
+    if settings.solver.deals != "columns" or isinstance(settings.solver, PCG):
+        return prepare_rows(rows, settings, targets, chosen, validation, clock)
+    sampling = learn_sampling(rows, settings, targets)
+    if isinstance(settings.solver, NystromSGD):
+        return prepare_nystrom(source, rows, settings, targets, chosen, sampling, validation, clock)
+    return prepare_eigenpro(rows, settings, targets, chosen, sampling, validation, clock)
+
+
+def _is_by_columns(settings: FitSettings) -> bool:
+    """Return whether the set-up is that of explicit columns, or of a method without a preconditioner."""
+    if isinstance(settings.solver, EigenPro):
+        return not isinstance(settings.basis, AllRows | Landmarks)
+    return settings.solver.deals == "columns" and not isinstance(settings.solver, NystromSGD | PCG)
+
+
+def _check_size(rows: Rows) -> None:
+    if rows.n_rows < 2 or rows.n_features < 1:
+        raise DataError(
+            f"a fit needs at least 2 rows and 1 feature, but the data has n_samples={rows.n_rows} rows and "
+            f"{rows.n_features} features"
+        )
+
+
+def most_validation_rows(n_rows: int, settings: FitSettings) -> int:
+    """Return how many rows are held out for validation."""
+    assert settings.early_stopping is not None
+    return min(round(settings.early_stopping.fraction * n_rows), _VALIDATION_ROWS)
+
+
+def validation_rows(n_rows: int, settings: FitSettings) -> IntArray:
+    """Return the numbers of the rows that early stopping holds out, ascending."""
+    if settings.early_stopping is None:
+        raise SpecError("rows were to be held out for validation, but early stopping is off")
+    k = most_validation_rows(n_rows, settings)
+    if k < 1 or n_rows - k < 2:
+        raise DataError(f"{n_rows} rows are too few to hold out a share of {settings.early_stopping.fraction}")
+    chosen = generator(settings.seed, _VALID).choice(n_rows, size=k, replace=False)
+    return np.sort(chosen).astype(np.int64)

@@ -1,0 +1,43 @@
+"""Before the first pass of solvers that pass over the rows in order: what they need beside landmarks, ranks make."""
+
+import numpy as np
+
+from daskkern.arrays import IntArray
+from daskkern.basis import AllRows, KernelBasis, Landmarks
+from daskkern.data.rows.batch_plan import BatchPlan
+from daskkern.data.rows.rows import Rows
+from daskkern.data.rows.sweep import SweepPlan
+from daskkern.landmarks import LandmarkSet
+from daskkern.preconditioners.eigenpro import check_range
+from daskkern.training.feeding.targets import Targets
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepared import Clock, Prepared
+from daskkern.training.setup.shared import SUBSAMPLE, is_all, placement_of, some_rows
+
+_PASS_BATCH = 4096
+
+
+def prepare_rows(
+    rows: Rows, settings: FitSettings, targets: Targets, chosen: LandmarkSet, validation: IntArray | None, clock: Clock
+) -> Prepared:
+    """Solvers that pass over the rows in order: what they need beside landmarks is made by the ranks."""
+    p = rows.n_rows if is_all(settings) else chosen.points.shape[0]
+    Z = some_rows(rows, settings) if is_all(settings) else chosen.points
+    if isinstance(settings.basis, AllRows | Landmarks):
+        check_range(settings.kernel, Z[:SUBSAMPLE])
+    plan: BatchPlan | SweepPlan = SweepPlan.for_rows(rows, settings.batch_size, p)
+    if settings.solver.deals == "columns":
+        plan = BatchPlan.for_rows(rows, pass_batch(settings, rows.n_rows), settings.seed)
+    none = np.zeros(0, np.int64)
+    placement = placement_of(settings.kernel, Z, settings, clock)
+    basis = KernelBasis(settings.kernel, p, none, is_all(settings), placement, settings.rounding)
+    own = Z if chosen.indices is None else None
+    stages, importance = tuple(clock.stages), chosen.weights
+    return Prepared(
+        basis, chosen.indices, own, Z[:0], None, targets, plan, 1, validation, stages, importance=importance
+    )
+
+
+def pass_batch(settings: FitSettings, n_rows: int) -> int:
+    """Return the rows of a batch where a pass has no steps within it."""
+    return min(n_rows, _PASS_BATCH if isinstance(settings.batch_size, str) else int(settings.batch_size))

@@ -1,0 +1,134 @@
+"""The scaling that a fit learns from its rows, where nobody scaled them before."""
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from daskkern.backend.random import generator
+from daskkern.backend.tiles import slices
+from daskkern.basis import BasisSpec, Landmarks, Linear, uses_kernel
+from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.data.schema.column_statistics import SPARSE_SCALINGS, ColumnStatistics, Moments, Scaling
+from daskkern.data.schema.learned_scaling import LEARNED_KINDS, learned_scaling
+from daskkern.data.storage.store import open_store
+from daskkern.errors import DataError, SpecError
+from daskkern.kernels import Kernel
+from daskkern.kernels import Linear as LinearKernel
+from daskkern.training.feeding.sources import Source, StoreSource
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.bending import fits_as_well
+
+AnySource = TypeVar("AnySource", bound=Source)
+_LEARNED = ("auto", "always")
+_SAMPLE = 2000
+_MOST_ROWS = 1 << 20
+_PIECES = 64
+_DRAW = 59
+
+
+def scales_features(settings: FitSettings, source: Source) -> bool:
+    """Return whether a fit with these settings learns a scaling from the rows of `source`.
+
+    "auto" leaves alone rows that were scaled at ingestion, and all rows where the kernel has parameters in the units
+    of the features, such as a length scale that is a number. "always" is the same, whatever the kernel.
+
+    Raises
+    ------
+    SpecError
+        When another scaling is asked than the one that the rows have, or one that sparse rows cannot have.
+    """
+    kind, known = settings.scale, source.info.scaling.kind
+    if kind is None:
+        return False
+    if known != "none":
+        if kind not in (*_LEARNED, known):
+            raise SpecError(
+                f"scale={kind!r} was asked of rows that ingestion scaled already ({known}); leave it out, or ingest "
+                "the data again with --scale none"
+            )
+        return False
+    if source.info.n_stored is not None and kind not in (*_LEARNED, *SPARSE_SCALINGS):
+        raise SpecError(
+            f"scale={kind!r} was asked of sparse rows, but it shifts columns, which would make every zero a number; "
+            "choose 'auto', 'maxabs', 'unit_variance' or None"
+        )
+    return kind != "auto" or not _has_units(settings.kernel, settings.basis)
+
+
+def _has_units(kernel: Kernel, basis: BasisSpec) -> bool:
+    return uses_kernel(basis) and kernel.has_units
+
+
+def learn_scaling(source: Source, settings: FitSettings) -> Scaling:
+    """Return the scaling that a fit to `source` applies: the one that its rows have, or one learned in a pass.
+
+    Features are bent (:mod:`daskkern.data.schema.learned_scaling`) where a model of sampled rows is then as good.
+
+    Of a store the moments are known, and only a sample is read. Of more than 2^20 other rows, pieces spread over all of
+    them are measured. Held-out rows count too, and weights do not.
+    """
+    if not scales_features(settings, source):
+        return source.info.scaling
+    rows = source.open("float64")
+    statistics = open_store(source.location).info.statistics if isinstance(source, StoreSource) else None
+    if statistics is None:
+        statistics = _measured(rows)
+    kind = settings.scale
+    if kind == "always":
+        kind = "auto"
+    if kind in LEARNED_KINDS:
+        positions = generator(settings.seed, _DRAW).choice(rows.n_rows, min(_SAMPLE, rows.n_rows), replace=False)
+        sample = take(rows, np.sort(positions), Fields.X).X
+        assert sample is not None
+        plain = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse, bend=False)
+        if not _may_bend(settings):
+            return plain
+        bent = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse)
+        return bent if bent.bend and fits_as_well(bent, plain, source, rows, settings.seed) else plain
+    assert kind is not None
+    return Scaling.of(kind, statistics)
+
+
+def _may_bend(settings: FitSettings) -> bool:
+    """Return whether features may be bent: not those of a linear model, which would be linear in them no longer."""
+    return not isinstance(settings.basis, Linear) and not isinstance(settings.kernel, LinearKernel)
+
+
+def _measured(rows: Rows) -> ColumnStatistics:
+    moments = Moments(rows.n_features)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in _parts(rows):
+            X = rows.read(part.start, part.stop, Fields.X).X
+            assert X is not None
+            if not moments.update(X):
+                raise DataError(f"the features of rows {part.start} to {part.stop} hold NaN or infinity; fill them")
+        return moments.result()
+
+
+def _parts(rows: Rows) -> list[slice]:
+    """Return all rows, or pieces of about 2^20 of them."""
+    if rows.n_rows <= _MOST_ROWS:
+        return slices(rows.n_rows, max(rows.chunk_rows, 4096))
+    size = _MOST_ROWS // _PIECES
+    starts = np.linspace(0, rows.n_rows - size, _PIECES).astype(int)
+    return [slice(int(start), int(start) + size) for start in starts]
+
+
+def with_scaling(source: AnySource, scaling: Scaling) -> AnySource:
+    """Return the source of the same rows with `scaling` applied as they are read."""
+    if scaling == source.info.scaling:
+        return source
+    changed: Any = source  # every source is a frozen record with this field
+    made: AnySource = replace(changed, info=replace(source.info, scaling=scaling))
+    return made
+
+
+def scaled_points(basis: BasisSpec, source: Source, scaling: Scaling) -> BasisSpec:
+    """Return `basis` with the user's own landmarks, which are like the rows of `source`, scaled like these."""
+    if not isinstance(basis, Landmarks) or basis.points is None or scaling == source.info.scaling:
+        return basis
+    points = np.asarray(basis.points, np.float64)
+    if points.shape[1] != source.info.n_features:
+        return basis  # refused with the others' words
+    return replace(basis, points=scaling.apply(points, np.float64))

@@ -1,0 +1,116 @@
+"""What the set-ups of all solvers share: rows by number, rows that steps are measured on, and the plan of batches."""
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.random import generator
+from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures
+from daskkern.data.rows.batch_plan import DEFAULT_WINDOW_BYTES, BatchPlan
+from daskkern.data.rows.rows import Fields, RowBlock, Rows, take
+from daskkern.kernels import Kernel, Placement, arithmetic_note, length_scale_note
+from daskkern.preconditioners import SpectrumSettings
+from daskkern.solvers import EigenPro
+from daskkern.training.feeding.batch_composition import draws_anew
+from daskkern.training.feeding.sampling import Sampling
+from daskkern.training.feeding.targets import Targets
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepared import Clock
+
+SUBSAMPLE = 2000
+TARGETS = Fields.y | Fields.weight
+_RESOLVE_ROWS = 2000
+_HELD_OUT = 2000
+_HELD, _RESOLVE = 51, 54
+
+
+def some_positions(n_rows: int, seed: int) -> IntArray:
+    """Return the numbers, ascending, of the rows of :func:`some_rows`."""
+    k = min(_RESOLVE_ROWS, n_rows)
+    return np.sort(generator(seed, _RESOLVE).choice(n_rows, size=k, replace=False))
+
+
+def some_rows(rows: Rows, settings: FitSettings) -> HostArray:
+    return features_at(rows, some_positions(rows.n_rows, settings.seed))
+
+
+def features_at(rows: Rows, positions: IntArray) -> HostArray:
+    block = take(rows, positions, Fields.X)
+    assert block.X is not None
+    return block.X
+
+
+def placement_of(kernel: Kernel, Z: HostArray, settings: FitSettings, clock: Clock) -> Placement:
+    """Return how rows are prepared for products with points like `Z`.
+
+    It is said where that is in wider arithmetic, and where the length scale does not go with the rows.
+    """
+    notes = {"length scale": length_scale_note(kernel, Z), "arithmetic": arithmetic_note(kernel, Z, settings.rounding)}
+    for name, note in notes.items():
+        if note:
+            clock.stage(name, note)
+    return kernel.placement_for(Z)
+
+
+def is_all(settings: FitSettings) -> bool:
+    return isinstance(settings.basis, AllRows)
+
+
+def fewer_columns(basis: BasisSpec, n_rows: int, found: int) -> str:
+    """Return why there are fewer landmarks than the settings say, to put behind their number; "" where they are all.
+
+    Parameters
+    ----------
+    basis : BasisSpec
+    n_rows : int
+        Training rows.
+    found : int
+        Landmarks, or columns made of them.
+    """
+    if not isinstance(basis, Landmarks | NystromFeatures):
+        return ""
+    points = basis.points if isinstance(basis, Landmarks) else None
+    asked = basis.n if points is None else len(points)
+    if found >= asked:
+        return ""
+    if points is None and asked > n_rows:
+        return f" (landmarks={asked:,}, but there are {n_rows:,} training rows)"
+    return f" (landmarks={asked:,}; repeated or dependent ones are left out)"
+
+
+def held_out_rows(
+    rows: Rows, settings: FitSettings, targets: Targets, sampling: Sampling | None, in_S: IntArray
+) -> tuple[RowBlock, HostArray | None]:
+    """Return random rows as batches have them, but for those `in_S`, and what they count there."""
+    sampled = generator(settings.seed, _HELD).permutation(rows.n_rows)[: 4 * _HELD_OUT + in_S.size]
+    if sampling is None:
+        block = take(rows, np.sort(sampled[~np.isin(sampled, in_S)][:_HELD_OUT]))
+        return block, flat(targets.weight(block))
+    drawn = sampling.rows(rows, 0).originals(np.sort(sampled))
+    outside = drawn[~np.isin(drawn, in_S)]
+    kept = np.sort(generator(settings.seed, _HELD, 1).permutation(outside.size)[:_HELD_OUT])
+    block = take(rows, outside[kept])
+    return block, flat(sampling.weight(block))
+
+
+def present(block: RowBlock) -> HostArray:
+    assert block.X is not None
+    return block.X
+
+
+def flat(weight: HostArray | None) -> HostArray | None:
+    return None if weight is None else weight[:, 0].astype(np.float64)
+
+
+def spectrum_settings(solver: EigenPro, device: str) -> SpectrumSettings:
+    """Return how the spectrum of EigenPro's preconditioner is found and damped, and where."""
+    directions = None if solver.n_directions == "auto" else int(solver.n_directions)
+    return SpectrumSettings(directions, solver.rho, solver.tau, device=device)
+
+
+def batch_plan(rows: Rows, settings: FitSettings, critical: float, held: int, width: int = 0) -> BatchPlan:
+    """Return the batches. Windows are sized for rows of `width` numbers, if that is more than the features."""
+    anew = draws_anew(settings, rows.n_rows, rows.row_bytes)
+    size = settings.batch_size
+    batch = int(min(max(np.ceil(critical / 2), 1), settings.batch_limit(held))) if isinstance(size, str) else int(size)
+    window_bytes = DEFAULT_WINDOW_BYTES * rows.n_features // max(width, rows.n_features)
+    return BatchPlan.for_rows(rows, min(batch, rows.n_rows), settings.seed, window_bytes, anew=anew)
