@@ -24,7 +24,7 @@ from products.machine import OthersLoad, describe_machine, versions
 from daskkern.cluster.collectives.allreduce import Way, way_of_sum
 from daskkern.cluster.collectives.communicator import DaskCommunicator
 from daskkern.cluster.gang.gang import GangSettings, run_gang
-from daskkern.cluster.gang.rank_context import Desk
+from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.testing.cluster import local_cluster
 from daskkern.testing.network import dask_commands, network
 
@@ -34,7 +34,7 @@ WAYS: dict[int, list[Way]] = {2: ["mutual", "star"], 4: ["star", "tree", "segmen
 PATIENT = GangSettings(collective_timeout_s=300.0, silence_s=120.0)
 
 
-def measure(comm: DaskCommunicator, order: tuple[Way, int, int], desk: Desk) -> list[float]:
+def measure(comm: DaskCommunicator, order: tuple[Way, int, int], desk: RankContext) -> list[float]:
     """Return the seconds of each sum, after a few that are not counted."""
     comm.way, nbytes, repeats = order
     array = np.ones(nbytes // 4, np.float32)

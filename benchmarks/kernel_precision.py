@@ -22,7 +22,7 @@ from daskkern.kernels import (
     InversePolynomial,
     Kernel,
     Laplacian,
-    Linear,
+    LinearKernel,
     Matern,
     NeuralTangent,
     Polynomial,
@@ -52,7 +52,7 @@ KERNELS: dict[str, Factory] = {
     "neural tangent, depth 1": lambda s, d: NeuralTangent(1),
     "neural tangent, depth 3": lambda s, d: NeuralTangent(3),
     "polynomial 3": lambda s, d: Polynomial(3, gamma=1 / d),
-    "linear": lambda s, d: Linear(),
+    "linear": lambda s, d: LinearKernel(),
 }
 _LEAST = 1e-4
 _NEAR = 0.01

@@ -35,7 +35,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster, worker_pids
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import list_fits
@@ -43,7 +43,7 @@ from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 
 GANG = GangSettings(silence_s=5.0, rejoin_s=20.0, idle_s=120.0, retries=20)
-SAFETY = Safety(commit_s=0.2, checkpoint_s=0.5)
+SAFETY = CheckpointPolicy(commit_s=0.2, checkpoint_s=0.5)
 CASES = {
     "eigenpro, landmarks": (Landmarks(200), EigenPro(window=3)),
     "eigenpro, all rows": (AllRows(), EigenPro()),

@@ -29,7 +29,7 @@ from daskkern.solvers import EigenPro
 from daskkern.testing.browser import browser, missing, wait_for
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.run.settings import EarlyStopping, FitSettings
 from daskkern.training.feeding.sources import StoreSource
 
@@ -127,7 +127,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, cluster, Client(cluster) as client:
         folder = Path(name)
         delays, prices = stores(folder)
-        gang, safety = GangSettings(n_ranks=2, silence_s=5.0, rejoin_s=10.0), Safety(commit_s=0.5, checkpoint_s=4.0)
+        gang, safety = GangSettings(n_ranks=2, silence_s=5.0, rejoin_s=10.0), CheckpointPolicy(commit_s=0.5, checkpoint_s=4.0)
 
         def start(label: str, source: StoreSource, wanted: FitSettings) -> FitHandle:
             where = str(folder / f"{label}.model.zarr")

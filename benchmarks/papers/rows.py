@@ -6,7 +6,7 @@ from typing import Any
 
 from daskkern.basis import AllRows, DoublyStochastic, Landmarks, NystromFeatures
 from daskkern.basis import Linear as LinearBasis
-from daskkern.kernels import ArcCosine, Cauchy, Gaussian, InversePolynomial, Kernel, Laplacian, Linear
+from daskkern.kernels import ArcCosine, Cauchy, Gaussian, InversePolynomial, Kernel, Laplacian, LinearKernel
 from daskkern.solvers import SDCA, SGD, DoublySGD, EigenPro, Falkon, Norma, NystromSGD, Pegasos
 from papers.form import PaperRow, with_median
 
@@ -43,7 +43,7 @@ def _inverse(data: Any) -> Kernel:
 
 
 def _linear(data: Any) -> Kernel:
-    return Linear()
+    return LinearKernel()
 
 
 _NYSTROM = PaperRow(

@@ -15,13 +15,13 @@ from daskkern.cluster.scheduler.fits import new_card
 from daskkern.cluster.scheduler.lease import concluded
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
-from daskkern.data.transactions.own_files import Kind, check_file
+from daskkern.data.transactions.own_files import FileKind, check_file
 from daskkern.errors import DataError, ModelError, SpecError
 from daskkern.events import EpochTimed
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.shares import in_words, shares_of
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.resuming import check_model_place
 from daskkern.training.feeding.sources import StoreSource, describe
 from daskkern.training.jobs.detached import submit
@@ -82,7 +82,7 @@ def fit_command(
     if resume and overwrite:
         raise SpecError("--resume and --overwrite were both given; go on from the checkpoint, or begin anew")
     if report is not None:
-        check_file(report, Kind.DASK_REPORT, option="--report")
+        check_file(report, FileKind.DASK_REPORT, option="--report")
     whole_out = absolute(out)
     place = checkpoint or f"{whole_out}.checkpoint"
     check_model_place(out, place, overwrite=overwrite)
@@ -92,7 +92,7 @@ def fit_command(
     note = order_note(source.open("float32"))
     if note is not None:
         say(f"note: {note}")
-    safety = Safety(checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite)
+    safety = CheckpointPolicy(checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite)
     gang = _gang(settings, where, ranks, share)
     if detach:
         _detach(source, settings, watched, out, gang, safety, name, where)
@@ -137,7 +137,7 @@ def _detach(
     watched: StoreSource | None,
     out: str,
     gang: GangSettings,
-    safety: Safety,
+    safety: CheckpointPolicy,
     name: str | None,
     where: ClusterRequest,
 ) -> None:

@@ -12,7 +12,7 @@ from daskkern.cli.fit import open_source
 from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.cluster.connect.membership import check_any, live_workers
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
-from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.sources import RowSource
 from daskkern.training.planning.arithmetic import expected_arithmetic
 from daskkern.training.planning.calibration import Rates, calibrate, calibrate_workers
 from daskkern.training.planning.memory import MemoryPlan, available_memory, device_memory, format_bytes
@@ -41,7 +41,7 @@ class _Outlook:
 @cluster_options
 def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None:
     """Show the memory that one rank of a fit would need, and how long the fit would take, before it runs."""
-    source: Source = open_source(store)
+    source: RowSource = open_source(store)
     settings = request.settings(source.info.task, source.info.n_rows)
     source = with_scaling(source, learn_scaling(source, settings))
     wide, said = expected_arithmetic(source, settings)
@@ -78,7 +78,7 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     )
 
 
-def _here(workers: int | None, source: Source, settings: FitSettings, wide: bool = False) -> _Outlook:
+def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: bool = False) -> _Outlook:
     """Plan for local workers, or for this process, without starting any."""
     ranks = _dealt_to(settings, max(1, min(cpu_count(), 4) if workers is None else workers))
     shards, each = settings.shards(ranks), settings.shards_each(ranks)
@@ -97,7 +97,7 @@ def _here(workers: int | None, source: Source, settings: FitSettings, wide: bool
     return _Outlook(_called(settings, ranks), with_blocks(plan, settings, room, rates), rates, "this machine")
 
 
-def _on_cluster(client: Client, source: Source, settings: FitSettings, wide: bool = False) -> _Outlook:
+def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: bool = False) -> _Outlook:
     """Plan for the workers of a cluster, and measure on them."""
     known = live_workers(client)
     check_any(client, known)

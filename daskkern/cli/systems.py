@@ -8,7 +8,7 @@ import click
 from daskkern.basis import Landmarks
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import InterruptedJobError, listing, say
-from daskkern.data.transactions.own_files import Kind, check_file
+from daskkern.data.transactions.own_files import FileKind, check_file
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event, StopRequested
 from daskkern.kernels import RadialKernel, parse_kernel
@@ -176,8 +176,8 @@ def _folder(out: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SpecError(f"--out {out} was given, which cannot be made a folder: {error.strerror}") from None
-    check_file(folder / "comparison.json", Kind.COMPARISON)
-    check_file(folder / "comparison.png", Kind.PICTURE)
+    check_file(folder / "comparison.json", FileKind.COMPARISON)
+    check_file(folder / "comparison.png", FileKind.PICTURE)
     return folder
 
 

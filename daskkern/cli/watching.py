@@ -13,7 +13,7 @@ from distributed import Client, performance_report
 
 from daskkern.backend.current import current
 from daskkern.cli.console import aside, say
-from daskkern.data.transactions.own_files import Kind, check_file
+from daskkern.data.transactions.own_files import FileKind, check_file
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Listener, all_of
 from daskkern.monitor.json_lines import check_log, json_lines
@@ -80,7 +80,7 @@ def dask_report(client: Client | None, path: str | None) -> Iterator[None]:
             "--report was given with --workers 0, where there are no Dask tasks to report on; leave one of them out, "
             "and see 'daskkern report MODEL' for a report on the model"
         )
-    target = check_file(path, Kind.DASK_REPORT, option="--report")
+    target = check_file(path, FileKind.DASK_REPORT, option="--report")
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     report = performance_report(filename=str(partial), mode="inline")
     with current(client):

@@ -30,9 +30,9 @@ from daskkern.losses import parse_loss
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
-from daskkern.training.checkpoints.checkpointing import Safety
-from daskkern.training.checkpoints.partial_fit import Carried, why_not
-from daskkern.training.feeding.sources import Source, StoreSource, check_finite
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
+from daskkern.training.checkpoints.partial_fit import PartialFitState, why_not
+from daskkern.training.feeding.sources import RowSource, StoreSource, check_finite
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.run.fit import FitResult, fit
@@ -106,9 +106,9 @@ class KernelEstimator(BaseEstimator):
             sampling=self.sampling,
         )
 
-    def _safety(self, basis: BasisSpec) -> Safety:
+    def _safety(self, basis: BasisSpec) -> CheckpointPolicy:
         earlier = getattr(self, "_saved", None) if self.warm_start and self.checkpoint is None else None
-        return Safety(
+        return CheckpointPolicy(
             checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
             resume=self.warm_start,
             overwrite=not self.warm_start,
@@ -131,7 +131,7 @@ class KernelEstimator(BaseEstimator):
         with progress(max_epochs) as shown:
             yield all_of((shown, *callbacks))
 
-    def _submit(self, source: Source, validation: Source | None, out: Any) -> FitHandle:
+    def _submit(self, source: RowSource, validation: RowSource | None, out: Any) -> FitHandle:
         """Submit a fit to `source` that goes on by itself."""
         settings = self.fit_settings(source.info.n_rows)
         client = self.client if self.client is not None else _active_client()
@@ -148,7 +148,7 @@ class KernelEstimator(BaseEstimator):
             assert connected is not None
             return submit(source, settings, connected, os.fspath(out), validation=validation, safety=safety)
 
-    def _fit_source(self, source: Source, validation: Source | None, out: Any) -> FitResult:
+    def _fit_source(self, source: RowSource, validation: RowSource | None, out: Any) -> FitResult:
         """Fit to `source` and set the attributes that classifier and regressor share."""
         if out is not None:
             raise SpecError(f"out={out!r} was given without detach=True; call save() after the fit instead")
@@ -169,14 +169,14 @@ class KernelEstimator(BaseEstimator):
         self._basis = settings.basis
         return result
 
-    def _go_on(self, source: Source) -> None:
+    def _go_on(self, source: RowSource) -> None:
         """Run one epoch on the rows of `source`, from where the model is, or from the beginning."""
         if self.checkpoint is not None:
             raise SpecError(
                 f"partial_fit was called with checkpoint={self.checkpoint!r}, which keeps the progress of a fit to one "
                 "set of rows; set it to None, and save() the model between the calls"
             )
-        earlier: Carried | None = getattr(self, "_carried", None)
+        earlier: PartialFitState | None = getattr(self, "_carried", None)
         if earlier is None and hasattr(self, "model_"):
             if isinstance(self.basis, str) and isinstance(self._basis, AllRows):
                 raise SpecError(
@@ -192,7 +192,7 @@ class KernelEstimator(BaseEstimator):
                 f"partial_fit was called on a model of {self.model_.nbytes:,} bytes, too large to be kept in a rank's "
                 "memory for other rows; fit with warm_start=True goes on with the same rows"
             )
-        settings, safety = replace(self.fit_settings(), max_epochs=1), Safety(carry=True)
+        settings, safety = replace(self.fit_settings(), max_epochs=1), CheckpointPolicy(carry=True)
         client = self.client if self.client is not None else _active_client()
         with self._listening(1) as listener:
             result = fit(source, settings, client=client, listener=listener, safety=safety, earlier=earlier)
@@ -277,7 +277,7 @@ def only_store(y: Any, sample_weight: Any) -> None:
         raise DataError("a store brings its own targets and weights; pass y and sample_weight with arrays only")
 
 
-def validation_source(validation: Any, make: Callable[[Any, Any], Source]) -> Source | None:
+def validation_source(validation: Any, make: Callable[[Any, Any], RowSource]) -> RowSource | None:
     """Return the source for ``validation=``: None, a store, or a pair (X, y)."""
     if validation is None:
         return None

@@ -21,7 +21,7 @@ from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss, Probabilistic, decode, parse_loss
 from daskkern.solvers import Solver
-from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.sources import RowSource
 from daskkern.training.jobs.handle import FitHandle
 
 
@@ -227,7 +227,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
             One sentence: what was asked, what was found, what to do.
         """
         if is_store(X):
-            source: Source = store_source(X, y, sample_weight, "classification")
+            source: RowSource = store_source(X, y, sample_weight, "classification")
             classes = None
         elif is_lazy(X):
             source, classes = lazy_source(X, y, sample_weight, "classification")
@@ -235,7 +235,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
             source, classes = self._arrays(X, y, sample_weight)
         known = np.array(source.info.classes) if classes is None else classes
 
-        def make(X_val: Any, y_val: Any) -> Source:
+        def make(X_val: Any, y_val: Any) -> RowSource:
             return _coded(X_val, y_val, known)
 
         watched = validation_source(validation, make)
@@ -267,7 +267,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         """
         known: HostArray | None = self._known(classes)
         if is_store(X):
-            source: Source = store_source(X, y, sample_weight, "classification")
+            source: RowSource = store_source(X, y, sample_weight, "classification")
             labels = np.array(source.info.classes)
             if known is not None and set(labels.tolist()) != set(known.tolist()):
                 raise DataError(f"the store {X} has the classes {labels.tolist()}, the model {known.tolist()}")
@@ -326,7 +326,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     def _arrays(
         self, X: Any, y: Any, sample_weight: Any, known: HostArray | None = None, *, reset: bool = True
-    ) -> tuple[Source, HostArray]:
+    ) -> tuple[RowSource, HostArray]:
         X, y = validate_data(
             self,
             X,
@@ -359,6 +359,6 @@ class _Labels:
         return self._classes[decode(scores)]
 
 
-def _coded(X: Any, y: Any, classes: HostArray) -> Source:
+def _coded(X: Any, y: Any, classes: HostArray) -> RowSource:
     """Return validation arrays as a source, with the codes of the training classes."""
     return array_source(table(X), codes_of(y, classes, "the validation labels"), None, classes)

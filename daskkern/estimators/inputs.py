@@ -16,7 +16,7 @@ from daskkern.training.feeding.sources import (
     ArraySource,
     BlockSource,
     LazyBlock,
-    Source,
+    RowSource,
     SourceInfo,
     StoreSource,
     check_finite,
@@ -172,4 +172,4 @@ def _aligned(other: Any, X: da.Array, name: str) -> da.Array:
     return array.rechunk({0: X.chunks[0], **({1: -1} if array.ndim == 2 else {})})
 
 
-__all__ = ["Source", "array_source", "is_lazy", "is_store", "lazy_source", "store_source"]
+__all__ = ["RowSource", "array_source", "is_lazy", "is_store", "lazy_source", "store_source"]

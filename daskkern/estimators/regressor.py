@@ -18,7 +18,7 @@ from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
-from daskkern.training.feeding.sources import Source, check_finite
+from daskkern.training.feeding.sources import RowSource, check_finite
 from daskkern.training.jobs.handle import FitHandle
 
 
@@ -156,7 +156,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
             One sentence: what was asked, what was found, what to do.
         """
         if is_store(X):
-            source: Source = store_source(X, y, sample_weight, "regression")
+            source: RowSource = store_source(X, y, sample_weight, "regression")
         elif is_lazy(X):
             source, _ = lazy_source(X, y, sample_weight, "regression")
         else:
@@ -174,7 +174,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         Centre and scale of the targets are those of the first rows.
         """
         if is_store(X):
-            source: Source = store_source(X, y, sample_weight, "regression")
+            source: RowSource = store_source(X, y, sample_weight, "regression")
         elif is_lazy(X):
             source, _ = lazy_source(X, y, sample_weight, "regression")
         else:
@@ -205,7 +205,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         spread = (weight * (y - mean) ** 2).sum(axis=0)
         return float((1 - residual / spread).mean().compute())
 
-    def _arrays(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> Source:
+    def _arrays(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> RowSource:
         X, y = validate_data(
             self,
             X,
@@ -226,7 +226,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         return array_source(X, np.asarray(y, np.float64), weight, None)
 
 
-def _numbers(X: Any, y: Any) -> Source:
+def _numbers(X: Any, y: Any) -> RowSource:
     rows, y = table(X), np.asarray(y, np.float64)
     check_finite(y, name="the validation targets")
     return array_source(rows, y, None, None)

@@ -65,7 +65,7 @@ class Score:
         return known
 
 
-class Tally:
+class MetricAccumulator:
     """Counts a score. `classes` are the labels that the codes of the rows stand for."""
 
     def __init__(self, model: KernelModel, classes: tuple[ClassLabel, ...] | None) -> None:

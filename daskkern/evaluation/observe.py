@@ -11,7 +11,7 @@ import zarr
 from daskkern.arrays import HostArray
 from daskkern.data.storage.store import Store, open_store
 from daskkern.errors import DataError
-from daskkern.evaluation.metrics import Score, Tally
+from daskkern.evaluation.metrics import MetricAccumulator, Score
 from daskkern.evaluation.score import score_store
 from daskkern.models import KernelModel
 
@@ -19,7 +19,7 @@ _KEPT = 5_000
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class Observation:
     """A score, and of regression evenly chosen rows: targets and predictions (k, t); (0, t) of classification."""
 
     score: Score
@@ -27,7 +27,9 @@ class Observed:
     predictions: HostArray
 
 
-def observe(model: KernelModel, X: Any, y: Any = None, progress: Callable[[int, int], None] | None = None) -> Observed:
+def observe(
+    model: KernelModel, X: Any, y: Any = None, progress: Callable[[int, int], None] | None = None
+) -> Observation:
     """Score `model` on a store, or on arrays X (n, d) and y, in one pass.
 
     Parameters
@@ -49,7 +51,7 @@ def observe(model: KernelModel, X: Any, y: Any = None, progress: Callable[[int, 
             raise DataError("a store brings its own targets; pass y with arrays only")
         store = X if isinstance(X, Store) else open_store(X)
         kept = _Kept(model, store.info.n_rows)
-        return Observed(score_store(model, store, progress, kept.add), *kept.arrays())
+        return Observation(score_store(model, store, progress, kept.add), *kept.arrays())
     if y is None:
         raise DataError("targets y are needed to see how good predictions are; pass arrays X and y, or a store")
     X, y = model.check(X), np.asarray(y)
@@ -60,10 +62,10 @@ def observe(model: KernelModel, X: Any, y: Any = None, progress: Callable[[int, 
     if model.classes is not None:
         labels, y = np.unique(y, return_inverse=True)
         classes = tuple(labels.tolist())
-    tally = Tally(model, classes)
+    tally = MetricAccumulator(model, classes)
     tally.add(scores, y)
     kept.add(scores, y)
-    return Observed(tally.result(), *kept.arrays())
+    return Observation(tally.result(), *kept.arrays())
 
 
 class _Kept:

@@ -15,7 +15,7 @@ import zarr
 from daskkern.data.ingest import ingest
 from daskkern.data.ingest.readers.formats import is_source
 from daskkern.data.remote.stores import is_url
-from daskkern.data.schema.table_schema import Likeness
+from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.work_folder import work_folder
 from daskkern.models import KernelModel
@@ -49,10 +49,10 @@ def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: 
         yield open_store(store)
 
 
-def likeness(model: KernelModel) -> Likeness:
+def likeness(model: KernelModel) -> TableSchema:
     """Return what rows of a table get to be like those that `model` was trained on."""
     regression = model.task == "regression"
-    return Likeness(
+    return TableSchema(
         model.n_features,
         model.feature_names,
         model.target_names,

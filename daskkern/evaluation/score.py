@@ -9,7 +9,7 @@ from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.storage.csr_store import CsrReader
 from daskkern.data.storage.store import Store
 from daskkern.errors import DataError, ModelError
-from daskkern.evaluation.metrics import Score, Tally
+from daskkern.evaluation.metrics import MetricAccumulator, Score
 from daskkern.models import KernelModel
 
 _BLOCK = 4096
@@ -71,7 +71,7 @@ def score_store(
     """
     check_store(model, store, targets=True)
     y = store.array("y")
-    tally = Tally(model, store.info.classes)
+    tally = MetricAccumulator(model, store.info.classes)
     start = 0
     with model.threads(threads, store.info.n_rows):
         for X in raw_blocks(store):

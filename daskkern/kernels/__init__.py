@@ -13,7 +13,7 @@ from daskkern.kernels.functions.cauchy import Cauchy
 from daskkern.kernels.functions.gaussian import Gaussian
 from daskkern.kernels.functions.inverse_polynomial import InversePolynomial
 from daskkern.kernels.functions.laplacian import Laplacian
-from daskkern.kernels.functions.linear import Linear
+from daskkern.kernels.functions.linear import LinearKernel
 from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.neural_tangent import NeuralTangent
 from daskkern.kernels.functions.neuron import Neuron
@@ -23,6 +23,8 @@ from daskkern.kernels.functions.rational_quadratic import RationalQuadratic
 from daskkern.kernels.points import PLAIN, Placement
 from daskkern.kernels.precision import Precision, agreed_dtype, check_precision
 from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel, spec_or_name
+
+Linear = LinearKernel  # its name in version 0.1
 
 __all__ = [
     "KERNELS",
@@ -40,6 +42,7 @@ __all__ = [
     "Kernel",
     "Laplacian",
     "Linear",
+    "LinearKernel",
     "Mapped",
     "Matern",
     "NeuralTangent",

@@ -12,7 +12,7 @@ from daskkern.backend.namespace import is_sparse, namespace_of, to_host
 from daskkern.backend.tiles import balanced, for_each, slices, within
 from daskkern.errors import DataError
 from daskkern.kernels.engines.native import CSRParts, Packed, join_packed
-from daskkern.kernels.engines.native import Rows as NativeRows
+from daskkern.kernels.engines.native import LeftRows as NativeRows
 from daskkern.kernels.formula import Program
 from daskkern.kernels.precision import Precision
 from daskkern.kernels.rows import module_of, stack_rows

@@ -21,7 +21,7 @@ from daskkern.kernels.functions.cauchy import Cauchy
 from daskkern.kernels.functions.gaussian import Gaussian
 from daskkern.kernels.functions.inverse_polynomial import InversePolynomial
 from daskkern.kernels.functions.laplacian import Laplacian
-from daskkern.kernels.functions.linear import Linear
+from daskkern.kernels.functions.linear import LinearKernel
 from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.neural_tangent import NeuralTangent
 from daskkern.kernels.functions.neuron import Neuron
@@ -59,7 +59,7 @@ KERNELS: dict[str, Entry] = {
     "arc_cosine": Entry(ArcCosine, "degree"),
     "neural_tangent": Entry(NeuralTangent, "depth"),
     "polynomial": Entry(Polynomial, "degree"),
-    "linear": Entry(Linear, None),
+    "linear": Entry(LinearKernel, None),
 }
 COLUMN_FUNCTIONS: dict[str, Entry] = {
     "coordinate": Entry(Coordinate, None),

@@ -59,7 +59,7 @@ class PivotedFactor:
         """Whether n rows were chosen."""
         return self.chosen.size == self._n
 
-    def open(self, numbers: IntArray) -> "Block":
+    def open(self, numbers: IntArray) -> "PivotBlock":
         """Return the rows `numbers` of X, all different, with their residuals computed anew."""
         points = self._points(numbers)
         H = self._kernel.block(points, points)
@@ -69,9 +69,9 @@ class PivotedFactor:
             K = self._kernel.block(self._points(self.chosen), points)
             coordinates = solve_lower(self._factor[:known, :known], K)
             H = H - coordinates.T @ coordinates
-        return Block(numbers, H, coordinates, self._least[numbers], self._n - known)
+        return PivotBlock(numbers, H, coordinates, self._least[numbers], self._n - known)
 
-    def close(self, block: "Block") -> None:
+    def close(self, block: "PivotBlock") -> None:
         """Add the rows that were accepted in `block`, and keep what was learnt of the others."""
         known, own = self.chosen.size, np.array(block.accepted, np.int64)
         end = known + own.size
@@ -84,7 +84,7 @@ class PivotedFactor:
         return self._X[numbers].astype(np.float64)
 
 
-class Block:
+class PivotBlock:
     """Rows under consideration. Accepting one lowers the residuals of the others."""
 
     def __init__(self, numbers: IntArray, H: HostArray, coordinates: HostArray, least: HostArray, room: int) -> None:

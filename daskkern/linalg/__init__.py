@@ -1,16 +1,16 @@
 """Linear algebra: lazy kernel matrices and Gram sums, leading eigenpairs, sharded factorisations."""
 
-from daskkern.linalg.block_cyclic import Deal, block_width, column_blocks, even_slices, group_count
+from daskkern.linalg.block_cyclic import BlockCyclicLayout, block_width, column_blocks, even_slices, group_count
 from daskkern.linalg.dense import factor_lower, solve_lower, solve_positive_definite
 from daskkern.linalg.eigen import Eigenpairs, top_eigenpairs
 from daskkern.linalg.lazy import lazy_gram_sum, lazy_kernel_matrix
-from daskkern.linalg.projection import DealtFactor, NotPositiveDefiniteError, dealt_factor
+from daskkern.linalg.projection import BlockCyclicFactor, NotPositiveDefiniteError, dealt_factor
 from daskkern.linalg.symmetric import symmetric_eigen
 from daskkern.linalg.triangular import LowerFactor, cholesky
 
 __all__ = [
-    "Deal",
-    "DealtFactor",
+    "BlockCyclicFactor",
+    "BlockCyclicLayout",
     "Eigenpairs",
     "LowerFactor",
     "NotPositiveDefiniteError",

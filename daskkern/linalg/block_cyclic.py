@@ -15,7 +15,7 @@ _ONE_GROUP = 2048
 
 
 @dataclass(frozen=True)
-class Deal:
+class BlockCyclicLayout:
     """How p columns are dealt to ranks: consecutive `blocks`, block k to rank ``k % size``."""
 
     p: int
@@ -45,14 +45,14 @@ class Deal:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> Deal:
+def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> BlockCyclicLayout:
     """Return the deal of `p` columns, whose first `n_head` make blocks of their own.
 
     The blocks, and with them every partial sum, are the same for up to 24 ranks: see :func:`block_width`.
     """
     width = block_width(p, size)
     rest = [slice(n_head + part.start, n_head + part.stop) for part in even_slices(p - n_head, width)]
-    return Deal(p, (*even_slices(n_head, width), *rest), rank, size)
+    return BlockCyclicLayout(p, (*even_slices(n_head, width), *rest), rank, size)
 
 
 def group_count(p: int) -> int:

@@ -1,11 +1,11 @@
 """The solver of ``K_ZZ t = h`` that exact projections need: a Cholesky factor, partly inverted, dealt by columns.
 
 The centres are dealt to the ranks in blocks, and neighbouring blocks make one group or two
-(:class:`daskkern.linalg.block_cyclic.Deal`). One right-looking sweep factors ``K_ZZ + jitter = L L^T`` and inverts the
-diagonal blocks L_gg of the groups on the way: at step k the owner of block k factors its panel and broadcasts it, and
-every rank updates its later columns of the matrix and its earlier columns of the group's inverse. The inverse
-overwrites what nobody needs any more. Work is ``p^3 / (3 W)`` for the factor and a quarter of that for the inverses,
-memory p^2 / (2 W) numbers a rank.
+(:class:`daskkern.linalg.block_cyclic.BlockCyclicLayout`). One right-looking sweep factors ``K_ZZ + jitter = L L^T`` and
+inverts the diagonal blocks L_gg of the groups on the way: at step k the owner of block k factors its panel and
+broadcasts it, and every rank updates its later columns of the matrix and its earlier columns of the group's inverse.
+The inverse overwrites what nobody needs any more. Work is ``p^3 / (3 W)`` for the factor and a quarter of that for the
+inverses, memory p^2 / (2 W) numbers a rank.
 
 A solve goes through the groups, forwards with L and backwards with L^T. Each group costs two allreduces of its share
 of (p, c) numbers forwards and two allgathers backwards, and all its work is products.
@@ -26,7 +26,7 @@ from daskkern.backend.tiles import for_each, slices, within
 from daskkern.errors import DaskkernError
 from daskkern.kernels.engines.block_products import multiply, multiply_transposed
 from daskkern.linalg.blas import ROWS, subtract_product
-from daskkern.linalg.block_cyclic import Deal
+from daskkern.linalg.block_cyclic import BlockCyclicLayout
 
 Item = TypeVar("Item")
 
@@ -42,7 +42,7 @@ class _Piece:
 
 
 @dataclass(frozen=True)
-class DealtFactor:
+class BlockCyclicFactor:
     """This rank's columns of the factor L of ``L L^T = K_ZZ + jitter``.
 
     Attributes
@@ -54,7 +54,7 @@ class DealtFactor:
     jitter : float
     """
 
-    deal: Deal
+    deal: BlockCyclicLayout
     panels: tuple[Array, ...]
     jitter: float
 
@@ -144,8 +144,13 @@ class NotPositiveDefiniteError(DaskkernError):
 
 
 def dealt_factor(
-    panels: list[Array], deal: Deal, jitter: float, comm: Communicator, dtype: str = "float32", xp: ModuleType = np
-) -> DealtFactor:
+    panels: list[Array],
+    deal: BlockCyclicLayout,
+    jitter: float,
+    comm: Communicator,
+    dtype: str = "float32",
+    xp: ModuleType = np,
+) -> BlockCyclicFactor:
     """Factor, and invert the diagonal blocks of the groups.
 
     Parameters
@@ -185,7 +190,7 @@ def dealt_factor(
                     _start_inverse(own[j], top, rest, inside.shape[0])
 
             each_panel([j for j in deal.own if j >= group.start and j != ahead], update, xp)
-    return DealtFactor(deal, tuple(panels), jitter)
+    return BlockCyclicFactor(deal, tuple(panels), jitter)
 
 
 class FactoredPanels:
@@ -200,7 +205,13 @@ class FactoredPanels:
     """
 
     def __init__(
-        self, own: dict[int, Array], deal: Deal, jitter: float, comm: Communicator, dtype: str, xp: ModuleType
+        self,
+        own: dict[int, Array],
+        deal: BlockCyclicLayout,
+        jitter: float,
+        comm: Communicator,
+        dtype: str,
+        xp: ModuleType,
     ) -> None:
         self._own, self._deal, self._jitter = own, deal, jitter
         self._comm, self._dtype, self._xp = comm, dtype, xp

@@ -15,7 +15,7 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.kernels.engines.block_products import multiply, multiply_transposed
-from daskkern.linalg.block_cyclic import Deal
+from daskkern.linalg.block_cyclic import BlockCyclicLayout
 from daskkern.linalg.projection import (
     FactoredPanels,
     downdate,
@@ -83,7 +83,7 @@ class LowerFactor:
             out[block] += multiply_transposed(panel[width:], u[block.stop :].astype(panel.dtype), xp)
         return out
 
-    def gram_panels(self, deal: Deal, scale: Array) -> list[Array]:
+    def gram_panels(self, deal: BlockCyclicLayout, scale: Array) -> list[Array]:
         """Return this rank's panels ``(L^T D L)[j0:, block j]``, D the diagonal `scale` (p, 1).
 
         L is lower triangular: row block i of column block j needs its rows from block i on, and all panels of all
@@ -127,7 +127,7 @@ class LowerFactor:
 
 
 def cholesky(
-    panels: list[Array], deal: Deal, jitter: float, comm: Communicator, dtype: str, xp: ModuleType = np
+    panels: list[Array], deal: BlockCyclicLayout, jitter: float, comm: Communicator, dtype: str, xp: ModuleType = np
 ) -> LowerFactor:
     """Factor a symmetric matrix of which this rank has the panels ``K[k0:, block k]`` of its own blocks.
 

@@ -45,7 +45,7 @@ _BY_PART = "fit_time_share"
 _ENDED = frozenset(_STATES[5:])
 
 
-class Registry(Protocol):
+class MetricRegistry(Protocol):
     """What is used of a Prometheus registry."""
 
     def register(self, collector: Any) -> None: ...
@@ -59,13 +59,13 @@ class Metrics:
     Raises ImportError without prometheus_client.
     """
 
-    _registered: ClassVar[dict[int, tuple[Registry, "FitMetrics"]]] = {}
+    _registered: ClassVar[dict[int, tuple[MetricRegistry, "FitMetrics"]]] = {}
 
-    def __init__(self, view: FitsView, registry: Registry | None = None) -> None:
+    def __init__(self, view: FitsView, registry: MetricRegistry | None = None) -> None:
         from prometheus_client import REGISTRY
 
         self._collector = FitMetrics(view)
-        self._registry: Registry = registry or REGISTRY
+        self._registry: MetricRegistry = registry or REGISTRY
         before = self._registered.pop(id(self._registry), None)
         if before is not None:
             self._registry.unregister(before[1])

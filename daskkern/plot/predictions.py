@@ -6,7 +6,7 @@ import numpy as np
 
 from daskkern.errors import DataError
 from daskkern.evaluation.metrics import Score
-from daskkern.evaluation.observe import Observed, observe
+from daskkern.evaluation.observe import Observation, observe
 from daskkern.monitor.labels import literal
 from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
 
@@ -111,7 +111,7 @@ def draw_calibration(score: Score, axes: Any) -> Any:
     return axes
 
 
-def draw_residuals(found: Observed, target: int, axes: Any, name: str = "") -> Any:
+def draw_residuals(found: Observation, target: int, axes: Any, name: str = "") -> Any:
     """Draw the residuals of one target."""
     if found.score.rmse is None:
         raise DataError("a classifier has no residuals; draw its confusion matrix")

@@ -1,6 +1,6 @@
 """Preconditioners."""
 
-from daskkern.preconditioners.column_statistics import ColumnStatistics, column_statistics
+from daskkern.preconditioners.column_statistics import StepStatistics, column_statistics
 from daskkern.preconditioners.covariance import (
     MOST_DIRECTIONS,
     CovariancePart,
@@ -18,7 +18,6 @@ from daskkern.preconditioners.step_bounds import batch_norm_bound
 
 __all__ = [
     "MOST_DIRECTIONS",
-    "ColumnStatistics",
     "CovariancePart",
     "CovarianceState",
     "EigenProPart",
@@ -29,6 +28,7 @@ __all__ = [
     "NystromPart",
     "NystromState",
     "SpectrumSettings",
+    "StepStatistics",
     "Unconditioned",
     "batch_norm_bound",
     "column_statistics",

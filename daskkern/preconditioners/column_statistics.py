@@ -11,7 +11,7 @@ from daskkern.preconditioners.stable_steps import StableSteps
 
 
 @dataclass(frozen=True)
-class ColumnStatistics(StableSteps):
+class StepStatistics(StableSteps):
     """Sizes of sampled rows phi(x) in the columns' coordinates, sample weights in.
 
     Steps for the mean gradient of m rows are the largest that are stable in the mean (Ma, Bassily and Belkin, ICML
@@ -32,7 +32,7 @@ class ColumnStatistics(StableSteps):
     top: float
 
 
-def column_statistics(gram: HostArray, weight: HostArray | None) -> ColumnStatistics:
+def column_statistics(gram: HostArray, weight: HostArray | None) -> StepStatistics:
     """Return the statistics of s sampled rows from their inner products `gram` (s, s) and weights (s,).
 
     Raises
@@ -50,7 +50,7 @@ def column_statistics(gram: HostArray, weight: HostArray | None) -> ColumnStatis
     if not squares.max() > 0:
         raise DataError("the columns of the model are 0 on all sampled rows; look at the features")
     top = _largest(gram) / s
-    return ColumnStatistics(float(squares.max()), float(squares.mean()), max(top, float(squares.mean()) / s))
+    return StepStatistics(float(squares.max()), float(squares.mean()), max(top, float(squares.mean()) / s))
 
 
 def _largest(gram: HostArray) -> float:

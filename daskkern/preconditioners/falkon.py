@@ -20,7 +20,7 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import DataError
-from daskkern.linalg import Deal, LowerFactor, NotPositiveDefiniteError, cholesky
+from daskkern.linalg import BlockCyclicLayout, LowerFactor, NotPositiveDefiniteError, cholesky
 
 _JITTERS = 6
 _LEAST = float(np.finfo(np.float32).eps)
@@ -44,7 +44,7 @@ class FalkonPart:
     """
 
     lower: LowerFactor
-    deal: Deal
+    deal: BlockCyclicLayout
     weights: Array
     targets: Array | None
 

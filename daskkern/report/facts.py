@@ -8,7 +8,7 @@ import numpy as np
 
 from daskkern.errors import ModelError
 from daskkern.evaluation.metrics import Score
-from daskkern.evaluation.observe import Observed
+from daskkern.evaluation.observe import Observation
 from daskkern.models import KernelModel
 from daskkern.monitor.history import History
 from daskkern.monitor.lines import line_of
@@ -95,7 +95,7 @@ def _score_tiles(score: Score) -> Facts:
     return found
 
 
-def errors_of(observed: Observed) -> Facts:
+def errors_of(observed: Observation) -> Facts:
     """Return how large the errors of a regression are, in the units of its targets; nothing of a classification."""
     score = observed.score
     if score.rmse is None or score.mae is None or score.r2 is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from daskkern import __version__
 from daskkern.data.transactions.own_files import REPORT_MARK
-from daskkern.evaluation.observe import Observed
+from daskkern.evaluation.observe import Observation
 from daskkern.models import KernelModel
 from daskkern.monitor.history import History
 from daskkern.monitor.shares import PARTS
@@ -34,7 +34,7 @@ _COLUMNS = {
 }
 
 
-def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed: Observed | None, test: str) -> str:
+def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed: Observation | None, test: str) -> str:
     """Return the page on a model called `name`; `test` names the rows that it was scored on, or is ""."""
     history = model.history_
     score = None if observed is None else observed.score
@@ -80,7 +80,7 @@ def _note(text: str) -> str:
     return f'<div class="card"><span class="note">{text}</span></div>'
 
 
-def _test(pictures: Sequence[Picture], observed: Observed | None) -> str:
+def _test(pictures: Sequence[Picture], observed: Observation | None) -> str:
     if observed is None:
         return _note("Not scored. Give test rows: <code>daskkern report MODEL --test STORE</code>")
     score = observed.score
@@ -98,7 +98,7 @@ def _test(pictures: Sequence[Picture], observed: Observed | None) -> str:
     return "".join(parts)
 
 
-def _errors(observed: Observed) -> str:
+def _errors(observed: Observation) -> str:
     lines = facts.errors_of(observed)
     return f'<div class="card"><h3>Errors</h3>{_facts(lines)}</div>' if lines else ""
 

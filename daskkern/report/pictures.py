@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.evaluation.observe import Observed
+from daskkern.evaluation.observe import Observation
 from daskkern.models import KernelModel
 from daskkern.monitor.labels import quiet_glyphs, save_png
 from daskkern.plot import history as draw_history
@@ -45,7 +45,7 @@ class Picture:
     height: float = 3.5
 
 
-def pictures_of(model: KernelModel, observed: Observed | None) -> list[Picture]:
+def pictures_of(model: KernelModel, observed: Observation | None) -> list[Picture]:
     """Return the pictures that there are data for."""
     table = model.history_
     found: list[Picture] = []
@@ -75,7 +75,7 @@ def pictures_of(model: KernelModel, observed: Observed | None) -> list[Picture]:
     return found
 
 
-def _predictions(model: KernelModel, observed: Observed) -> list[Picture]:
+def _predictions(model: KernelModel, observed: Observation) -> list[Picture]:
     score = observed.score
     found = []
     if score.confusion is not None:
@@ -95,7 +95,7 @@ def _predictions(model: KernelModel, observed: Observed) -> list[Picture]:
     return found
 
 
-def _residuals(observed: Observed, target: int, name: str) -> Callable[[Any], Any]:
+def _residuals(observed: Observation, target: int, name: str) -> Callable[[Any], Any]:
     return lambda axes: draw_residuals(observed, target, axes, name)
 
 

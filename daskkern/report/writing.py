@@ -6,7 +6,7 @@ from pathlib import Path
 from daskkern.data.remote.stores import is_url, name_of_place
 from daskkern.data.storage.store import Store
 from daskkern.data.transactions.atomic import write_text
-from daskkern.data.transactions.own_files import Kind, check_file
+from daskkern.data.transactions.own_files import FileKind, check_file
 from daskkern.errors import SpecError, StoreError
 from daskkern.evaluation.observe import observe
 from daskkern.models import KernelModel
@@ -64,7 +64,7 @@ def write_report(
     check_facts(model)
     if png is not None and Path(png).is_dir():
         for picture in names_of(model, test is not None):
-            check_file(place_of(picture, Path(png)), Kind.PICTURE, overwrite=overwrite)
+            check_file(place_of(picture, Path(png)), FileKind.PICTURE, overwrite=overwrite)
     observed = None if test is None else observe(model, test, progress=progress)
     pictures = pictures_of(model, observed)
     test_name = test_name if test is None else name_of_place(test_name or test.path)
@@ -83,7 +83,7 @@ def write_report(
 
 def check_places(out: str | Path, png: str | Path | None, *, overwrite: bool) -> None:
     """Raise when a report may not be written to the file `out`, or its pictures not to the folder `png`."""
-    check_file(out, Kind.REPORT, overwrite=overwrite, option="--out")
+    check_file(out, FileKind.REPORT, overwrite=overwrite, option="--out")
     if png is None:
         return
     folder = Path(png)

@@ -10,7 +10,7 @@ from daskkern.systems.sweeping import Sweep, SweepPoint, sweep
 from daskkern.systems.table import SYSTEMS, system
 
 
-class _Table(ModuleType):
+class _SystemTable(ModuleType):
     """A module that is read like a mapping from names to systems."""
 
     def __getitem__(self, name: str) -> System:
@@ -26,6 +26,6 @@ class _Table(ModuleType):
         return isinstance(name, str) and name in SYSTEMS
 
 
-sys.modules[__name__].__class__ = _Table
+sys.modules[__name__].__class__ = _SystemTable
 
 __all__ = ["GROUPS", "SYSTEMS", "Comparison", "Curve", "Sweep", "SweepPoint", "System", "compare", "sweep", "system"]

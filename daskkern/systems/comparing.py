@@ -193,7 +193,7 @@ def _curve(
 ) -> Curve:
     named = (chosen.name, chosen.group, chosen.solver.name, chosen.space)
     begun = time.perf_counter()
-    watch = _Watch(chosen.name, source.info.task == "classification", told)
+    watch = _BudgetWatch(chosen.name, source.info.task == "classification", told)
     try:
         settings = settings_of(chosen, str(source.info.task), columns, changes)
         result = fit(source, settings, client=client, validation=watched, listener=watch)
@@ -215,7 +215,7 @@ def _unfinished(chosen: System, begun: float | None) -> Curve:
     return Curve(*named, seconds, 0, None, reason="interrupted", problem="interrupted" if begun else "not run")
 
 
-class _Watch:
+class _BudgetWatch:
     """Notes the error after each epoch, and when that was."""
 
     def __init__(self, name: str, counts: bool, told: Told | None) -> None:

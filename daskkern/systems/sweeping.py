@@ -29,7 +29,7 @@ from daskkern.systems.grid import Errors, Grid, Sums, with_length_scales
 from daskkern.systems.named import System
 from daskkern.systems.table import SYSTEMS
 from daskkern.systems.table import system as named
-from daskkern.training.feeding.sources import Source, StoreSource, row_fields
+from daskkern.training.feeding.sources import RowSource, StoreSource, row_fields
 from daskkern.training.feeding.targets import Targets, learn_targets
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.run.settings import EarlyStopping
@@ -221,7 +221,7 @@ def _checked(name: str, values: Sequence[float], least: float) -> tuple[float, .
     return numbers
 
 
-def _watched(source: Source, test: str | None, held: IntArray | None, dtype: str, plain: Source) -> Rows:
+def _watched(source: RowSource, test: str | None, held: IntArray | None, dtype: str, plain: RowSource) -> Rows:
     """Return the rows that errors are measured on."""
     if test is not None:
         other = StoreSource.at(test)
@@ -235,7 +235,13 @@ def _watched(source: Source, test: str | None, held: IntArray | None, dtype: str
 
 
 def _sums(
-    grid: Grid, source: Source, rows: Rows, held: IntArray | None, dtype: str, targets: Targets, client: Client | None
+    grid: Grid,
+    source: RowSource,
+    rows: Rows,
+    held: IntArray | None,
+    dtype: str,
+    targets: Targets,
+    client: Client | None,
 ) -> list[Sums]:
     """Return the sums over all training rows: shares of whole blocks, added in their order."""
     shares = slices(rows.n_rows, _SHARE)
@@ -274,7 +280,9 @@ def _in_order(submit: Callable[[slice], Any], shares: Sequence[slice], most: int
             future.cancel()
 
 
-def _share(grid: Grid, source: Source, held: IntArray | None, dtype: str, targets: Targets, share: slice) -> list[Sums]:
+def _share(
+    grid: Grid, source: RowSource, held: IntArray | None, dtype: str, targets: Targets, share: slice
+) -> list[Sums]:
     """The body of a task: the sums over a share of the rows."""
     return grid.sums(training_rows(source.open(dtype), held), targets, share)
 

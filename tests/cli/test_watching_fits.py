@@ -12,7 +12,7 @@ from daskkern import KernelClassifier, Landmarks
 from daskkern.cli import fit as cli_fit
 from daskkern.cli.main import main
 from daskkern.cluster.scheduler.client import install_fits
-from daskkern.data.transactions.own_files import Kind, check_file
+from daskkern.data.transactions.own_files import FileKind, check_file
 from daskkern.models import KernelModel, save_model
 from daskkern.training.jobs.handle import list_fits
 
@@ -101,7 +101,7 @@ def test_dask_reports_on_a_fit_of_its_cluster(
     text = (folder / "dask.html").read_text()
     assert "daskkern_eigenpro" in text
     assert [path.name for path in folder.iterdir() if "partial-" in path.name] == []
-    assert check_file("dask.html", Kind.DASK_REPORT) == Path("dask.html")  # an older report is replaced
+    assert check_file("dask.html", FileKind.DASK_REPORT) == Path("dask.html")  # an older report is replaced
     code, _, err = _run(capfd, *_WORDS, "--scheduler", cluster2, "--report", "no/dask.html")
     assert (code, "give one in a folder there is" in err) == (2, True)
 

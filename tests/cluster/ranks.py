@@ -12,7 +12,7 @@ from distributed import get_worker
 from threadpoolctl import threadpool_info
 
 from daskkern.backend.communicator import Communicator
-from daskkern.cluster.gang.rank_context import Desk, Regroup
+from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.errors import DataError
 from daskkern.events import BatchFinished, EpochFinished, FitResumed, StageFinished
 
@@ -25,7 +25,7 @@ def contribution(rank: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.asarray(1000 * rng.standard_normal(shape)).astype(dtype)
 
 
-def all_collectives(comm: Communicator, dtype: str, desk: Desk) -> list[Any]:
+def all_collectives(comm: Communicator, dtype: str, desk: RankContext) -> list[Any]:
     """Run each collective on each shape and return what came, as bytes where bits matter."""
     found = []
     for shape in SHAPES:
@@ -44,7 +44,7 @@ def all_collectives(comm: Communicator, dtype: str, desk: Desk) -> list[Any]:
     return found
 
 
-def many_steps(comm: Communicator, steps: int, desk: Desk) -> float:
+def many_steps(comm: Communicator, steps: int, desk: RankContext) -> float:
     x = np.ones(1000)
     for _ in range(steps):
         y = comm.allreduce(x)
@@ -53,28 +53,28 @@ def many_steps(comm: Communicator, steps: int, desk: Desk) -> float:
     return float(x.sum())
 
 
-def strided(comm: Communicator, payload: Any, desk: Desk) -> np.ndarray:
+def strided(comm: Communicator, payload: Any, desk: RankContext) -> np.ndarray:
     return comm.allreduce(np.arange(24.0).reshape(4, 6)[::2, ::-3])
 
 
-def uneven_gather(comm: Communicator, payload: Any, desk: Desk) -> list[np.ndarray]:
+def uneven_gather(comm: Communicator, payload: Any, desk: RankContext) -> list[np.ndarray]:
     return list(comm.allgather(np.full((comm.rank, 2), comm.rank, "float32")))
 
 
-def different_shapes(comm: Communicator, payload: Any, desk: Desk) -> Any:
+def different_shapes(comm: Communicator, payload: Any, desk: RankContext) -> Any:
     return comm.allreduce(np.zeros(3 + comm.rank))
 
 
-def different_collectives(comm: Communicator, payload: Any, desk: Desk) -> Any:
+def different_collectives(comm: Communicator, payload: Any, desk: RankContext) -> Any:
     x = np.zeros(3)
     return comm.allreduce(x) if comm.rank == 0 else comm.allgather(x)
 
 
-def wrong_dtype(comm: Communicator, dtype: str, desk: Desk) -> Any:
+def wrong_dtype(comm: Communicator, dtype: str, desk: RankContext) -> Any:
     return comm.allreduce(np.zeros(3, dtype))
 
 
-def silent_peer(comm: Communicator, payload: Any, desk: Desk) -> Any:
+def silent_peer(comm: Communicator, payload: Any, desk: RankContext) -> Any:
     if comm.rank == comm.size - 1:
         while not desk.should_stop():
             time.sleep(0.01)
@@ -82,12 +82,12 @@ def silent_peer(comm: Communicator, payload: Any, desk: Desk) -> Any:
     return comm.allreduce(np.zeros(3))
 
 
-def counted(comm: Communicator, payload: Any, desk: Desk) -> int:
+def counted(comm: Communicator, payload: Any, desk: RankContext) -> int:
     comm.allreduce(np.zeros(10))
     return comm.bytes_sent
 
 
-def ways_of_messages(comm: Communicator, payload: Any, desk: Desk) -> list[str]:
+def ways_of_messages(comm: Communicator, payload: Any, desk: RankContext) -> list[str]:
     """Return both ends of every connection that this worker has after its ranks have talked."""
     for size in (10, 400_000):
         comm.allreduce(np.zeros(size))
@@ -127,30 +127,30 @@ def _unpickled(pids: tuple[int, ...], mark: str) -> Hangs:
     return Hangs(pids, mark)
 
 
-def own_payload(comm: Communicator, payload: Any, desk: Desk) -> tuple[int, Any]:
+def own_payload(comm: Communicator, payload: Any, desk: RankContext) -> tuple[int, Any]:
     return comm.rank, payload
 
 
-def raises_data_error(comm: Communicator, payload: Any, desk: Desk) -> Any:
+def raises_data_error(comm: Communicator, payload: Any, desk: RankContext) -> Any:
     comm.barrier()
     if comm.rank == 1:
         raise DataError("row 7 of X has a NaN; drop it")
     return comm.allreduce(np.zeros(3))
 
 
-def raises_zero_division(comm: Communicator, payload: Any, desk: Desk) -> Any:
+def raises_zero_division(comm: Communicator, payload: Any, desk: RankContext) -> Any:
     if comm.rank == comm.size - 1:
         return 1 // 0
     return comm.allreduce(np.zeros(3))
 
 
-def exits(comm: Communicator, payload: Any, desk: Desk) -> Any:
+def exits(comm: Communicator, payload: Any, desk: RankContext) -> Any:
     if comm.rank == 0:
         raise SystemExit(3)
     return comm.allreduce(np.zeros(3))
 
 
-def dies(comm: Communicator, victim: int, desk: Desk) -> Any:
+def dies(comm: Communicator, victim: int, desk: RankContext) -> Any:
     """Step along until rank `victim` kills its process."""
     for step in range(100_000):
         comm.allreduce(np.zeros(100))
@@ -159,7 +159,7 @@ def dies(comm: Communicator, victim: int, desk: Desk) -> Any:
     return None
 
 
-def until_stopped(comm: Communicator, folder: str | None, desk: Desk) -> int:
+def until_stopped(comm: Communicator, folder: str | None, desk: RankContext) -> int:
     """Step until the ranks agree to stop; leave a file in `folder` when running and another when done."""
     steps = 0
     if folder is not None:
@@ -174,16 +174,16 @@ def until_stopped(comm: Communicator, folder: str | None, desk: Desk) -> int:
             open(os.path.join(folder, f"done-{comm.rank}"), "w").close()
 
 
-def until_aborted(comm: Communicator, folder: str, desk: Desk) -> int:
+def until_aborted(comm: Communicator, folder: str, desk: RankContext) -> int:
     """Like `until_stopped`, and deaf to the request."""
-    return until_stopped(comm, folder, Desk(desk.emit))
+    return until_stopped(comm, folder, RankContext(desk.emit))
 
 
-def never_stops(comm: Communicator, seconds: float, desk: Desk) -> None:
+def never_stops(comm: Communicator, seconds: float, desk: RankContext) -> None:
     time.sleep(seconds)
 
 
-def emits(comm: Communicator, n_batches: int, desk: Desk) -> None:
+def emits(comm: Communicator, n_batches: int, desk: RankContext) -> None:
     desk.emit(StageFinished("landmarks", 0.5, f"rank {comm.rank}"))
     for epoch in (1, 2):
         for batch in range(1, n_batches + 1):
@@ -192,12 +192,12 @@ def emits(comm: Communicator, n_batches: int, desk: Desk) -> None:
         desk.emit(EpochFinished(epoch, 0.25, 1.0))
 
 
-def blas_threads(comm: Communicator, payload: Any, desk: Desk) -> tuple[int, list[int]]:
+def blas_threads(comm: Communicator, payload: Any, desk: RankContext) -> tuple[int, list[int]]:
     counts = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
     return get_worker().state.nthreads, counts
 
 
-def meets_ordinary_tasks(comm: Communicator, payload: Any, desk: Desk) -> int:
+def meets_ordinary_tasks(comm: Communicator, payload: Any, desk: RankContext) -> int:
     """Step until an ordinary task has run on the same worker."""
     worker = get_worker()
     steps = 0
@@ -209,12 +209,12 @@ def meets_ordinary_tasks(comm: Communicator, payload: Any, desk: Desk) -> int:
         time.sleep(0.005)
 
 
-def emits_and_waits(comm: Communicator, folder: str, desk: Desk) -> int:
+def emits_and_waits(comm: Communicator, folder: str, desk: RankContext) -> int:
     desk.emit(StageFinished("waiting", 0.0))
     return until_stopped(comm, folder, desk)
 
 
-def counts(comm: Communicator, steps: int, desk: Desk) -> tuple[int, float, list[int]] | Regroup:
+def counts(comm: Communicator, steps: int, desk: RankContext) -> tuple[int, float, list[int]] | Regroup:
     """Add 1 a step, commit every 5, and go on from the latest commit of any rank. Returns size, sum and starts."""
     kept = desk.vault.latest
     held = np.concatenate(comm.allgather(np.array([[-1 if kept is None else kept.steps]], np.int64)))
@@ -235,7 +235,7 @@ def counts(comm: Communicator, steps: int, desk: Desk) -> tuple[int, float, list
     return comm.size, total, start
 
 
-def dies_always(comm: Communicator, payload: Any, desk: Desk) -> None:
+def dies_always(comm: Communicator, payload: Any, desk: RankContext) -> None:
     """Die on rank 0 at once, however often it is tried."""
     comm.barrier()
     if comm.rank == 0:

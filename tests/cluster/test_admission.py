@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskkern.cluster.scheduler.admission import Admission, Place, Verdict, Wish
+from daskkern.cluster.scheduler.admission import Admission, Place, Verdict, WorkerRequest
 
 NAMES = "abcd"
 GB = 1 << 30
@@ -17,84 +17,87 @@ def places(names: str = NAMES, limit: int = 0) -> list[Place]:
 
 
 def test_a_fit_gets_all_workers_or_as_many_as_it_asks_for() -> None:
-    assert Admission().ask(Wish("f", 0.0), places()) == Verdict(tuple(NAMES))
-    assert Admission().ask(Wish("f", 0.0, n_ranks=2), places()) == Verdict(("a", "b"))
-    assert Admission().ask(Wish("f", 0.0, n_ranks=2, allowed=("c", "x", "b")), places()) == Verdict(("c", "b"))
+    assert Admission().ask(WorkerRequest("f", 0.0), places()) == Verdict(tuple(NAMES))
+    assert Admission().ask(WorkerRequest("f", 0.0, n_ranks=2), places()) == Verdict(("a", "b"))
+    assert Admission().ask(WorkerRequest("f", 0.0, n_ranks=2, allowed=("c", "x", "b")), places()) == Verdict(("c", "b"))
 
 
 def test_small_fits_run_side_by_side_and_a_large_one_waits_for_both() -> None:
     admission = Admission()
-    assert admission.ask(Wish("f", 0.0, n_ranks=1), places("abc")).members == ("a",)
-    assert admission.ask(Wish("g", 1.0, n_ranks=1), places("abc")).members == ("b",)
-    assert admission.ask(Wish("h", 2.0), places("abc")) == Verdict(ahead=("f", "g"))
+    assert admission.ask(WorkerRequest("f", 0.0, n_ranks=1), places("abc")).members == ("a",)
+    assert admission.ask(WorkerRequest("g", 1.0, n_ranks=1), places("abc")).members == ("b",)
+    assert admission.ask(WorkerRequest("h", 2.0), places("abc")) == Verdict(ahead=("f", "g"))
     admission.release("f")
-    assert admission.ask(Wish("h", 2.0), places("abc")) == Verdict(ahead=("g",))
+    assert admission.ask(WorkerRequest("h", 2.0), places("abc")) == Verdict(ahead=("g",))
     admission.release("g")
-    assert admission.ask(Wish("h", 2.0), places("abc")).members == tuple("abc")
+    assert admission.ask(WorkerRequest("h", 2.0), places("abc")).members == tuple("abc")
 
 
 def test_looking_changes_nothing() -> None:
     admission = Admission()
-    admission.ask(Wish("f", 0.0), places())
-    admission.ask(Wish("g", 1.0), places())
+    admission.ask(WorkerRequest("f", 0.0), places())
+    admission.ask(WorkerRequest("g", 1.0), places())
     admission.release("f")
-    assert admission.look(Wish("g", 1.0), places()) == Verdict()
-    assert admission.look(Wish("h", 2.0), places()) == Verdict(ahead=("g",))
+    assert admission.look(WorkerRequest("g", 1.0), places()) == Verdict()
+    assert admission.look(WorkerRequest("h", 2.0), places()) == Verdict(ahead=("g",))
     assert (admission.held, list(admission.waiting)) == ({}, ["g"])
-    assert admission.ask(Wish("g", 1.0), places()).members == tuple(NAMES)
+    assert admission.ask(WorkerRequest("g", 1.0), places()).members == tuple(NAMES)
 
 
 def test_nobody_overtakes_a_fit_that_wants_the_same_workers() -> None:
     admission = Admission()
-    admission.ask(Wish("f", 0.0, n_ranks=3), places())
-    assert admission.ask(Wish("all", 1.0), places()).ahead == ("f",)
-    assert admission.ask(Wish("small", 2.0, n_ranks=1), places()).ahead == ("f", "all")  # worker d is free, but wanted
-    assert admission.ask(Wish("other", 3.0, allowed=("d",)), places()).ahead == ("all", "small")
+    admission.ask(WorkerRequest("f", 0.0, n_ranks=3), places())
+    assert admission.ask(WorkerRequest("all", 1.0), places()).ahead == ("f",)
+    assert admission.ask(WorkerRequest("small", 2.0, n_ranks=1), places()).ahead == (
+        "f",
+        "all",
+    )  # worker d is free, but wanted
+    assert admission.ask(WorkerRequest("other", 3.0, allowed=("d",)), places()).ahead == ("all", "small")
 
 
 def test_fits_that_want_other_workers_pass() -> None:
     admission = Admission()
-    admission.ask(Wish("f", 0.0, allowed=("a", "b")), places())
-    assert admission.ask(Wish("g", 1.0, allowed=("b",)), places()).ahead == ("f",)
-    assert admission.ask(Wish("h", 2.0, allowed=("c",)), places()).members == ("c",)
+    admission.ask(WorkerRequest("f", 0.0, allowed=("a", "b")), places())
+    assert admission.ask(WorkerRequest("g", 1.0, allowed=("b",)), places()).ahead == ("f",)
+    assert admission.ask(WorkerRequest("h", 2.0, allowed=("c",)), places()).members == ("c",)
 
 
 def test_a_fit_that_needs_workers_to_come_holds_nobody_up() -> None:
     admission = Admission()
-    assert admission.ask(Wish("large", 0.0, n_ranks=6), places()) == Verdict(missing=2)
-    assert admission.ask(Wish("f", 1.0), places()).members == tuple(NAMES)
-    assert admission.ask(Wish("g", 1.0), []).missing == 1
+    assert admission.ask(WorkerRequest("large", 0.0, n_ranks=6), places()) == Verdict(missing=2)
+    assert admission.ask(WorkerRequest("f", 1.0), places()).members == tuple(NAMES)
+    assert admission.ask(WorkerRequest("g", 1.0), []).missing == 1
 
 
 def test_the_order_is_that_of_submission_and_not_of_asking() -> None:
     admission = Admission()
-    admission.ask(Wish("runs", 0.0), places())
-    admission.ask(Wish("later", 2.0), places())
-    assert admission.ask(Wish("earlier", 1.0), places()).ahead == ("runs",)
+    admission.ask(WorkerRequest("runs", 0.0), places())
+    admission.ask(WorkerRequest("later", 2.0), places())
+    assert admission.ask(WorkerRequest("earlier", 1.0), places()).ahead == ("runs",)
     admission.release("runs")
-    assert admission.ask(Wish("later", 2.0), places()).ahead == ("earlier",)
+    assert admission.ask(WorkerRequest("later", 2.0), places()).ahead == ("earlier",)
 
 
 def test_fits_that_declare_their_memory_share_workers() -> None:
     admission, room = Admission(), places("ab", 4 * GB)
-    assert admission.ask(Wish("f", 0.0, memory=2 * GB), room).members == ("a", "b")
-    assert admission.ask(Wish("g", 1.0, memory=2 * GB), room).members == ("a", "b")
-    assert admission.ask(Wish("h", 2.0, memory=1), room).ahead == ("f", "g")
+    assert admission.ask(WorkerRequest("f", 0.0, memory=2 * GB), room).members == ("a", "b")
+    assert admission.ask(WorkerRequest("g", 1.0, memory=2 * GB), room).members == ("a", "b")
+    assert admission.ask(WorkerRequest("h", 2.0, memory=1), room).ahead == ("f", "g")
     admission.release("g")
-    assert admission.ask(Wish("alone", 3.0), room).ahead == ("f", "h")
-    assert admission.ask(Wish("h", 2.0, memory=1), room).members == ("a", "b")
+    assert admission.ask(WorkerRequest("alone", 3.0), room).ahead == ("f", "h")
+    assert admission.ask(WorkerRequest("h", 2.0, memory=1), room).members == ("a", "b")
 
 
 def test_a_gang_takes_other_workers_and_leaves_its_own() -> None:
     admission = Admission()
-    admission.ask(Wish("f", 0.0, n_ranks=2), places())
-    admission.ask(Wish("g", 1.0, n_ranks=1), places())
+    admission.ask(WorkerRequest("f", 0.0, n_ranks=2), places())
+    admission.ask(WorkerRequest("g", 1.0, n_ranks=1), places())
     assert admission.barred("f", places()) == {"c"}
     assert admission.barred("g", places()) == {"a", "b"}
     assert not admission.take("f", ("b", "c"), places())
     assert not admission.take("f", ("b", "x"), places())
     assert admission.held["f"] == ("a", "b")
-    admission.ask(Wish("waits", 2.0, n_ranks=2, allowed=("c", "d")), places("abc"))
+    admission.ask(WorkerRequest("waits", 2.0, n_ranks=2, allowed=("c", "d")), places("abc"))
     assert not admission.take("f", ("b", "d"), places())  # d has just joined, and another waits for it
     admission.release("waits")
     assert admission.take("f", ("b", "d"), places())
@@ -110,9 +113,9 @@ def test_a_fit_without_a_place_may_use_nothing() -> None:
 
 def test_a_worker_that_is_restarted_keeps_its_place_by_its_name() -> None:
     admission = Admission()
-    admission.ask(Wish("f", 0.0, n_ranks=2), places("ab"))
-    assert admission.ask(Wish("g", 1.0, n_ranks=1), places("b")).ahead == ("f",)  # a is being restarted
-    assert admission.ask(Wish("g", 1.0, n_ranks=1), places("ab")).ahead == ("f",)
+    admission.ask(WorkerRequest("f", 0.0, n_ranks=2), places("ab"))
+    assert admission.ask(WorkerRequest("g", 1.0, n_ranks=1), places("b")).ahead == ("f",)  # a is being restarted
+    assert admission.ask(WorkerRequest("g", 1.0, n_ranks=1), places("ab")).ahead == ("f",)
 
 
 wishes = st.lists(
@@ -131,7 +134,9 @@ def test_every_fit_has_its_turn_and_no_worker_is_promised_twice(drawn: list, ran
     """Fits ask in any order and end in any order: all are served that the cluster is large enough for."""
     admission, numbers, room = Admission(), count(), places(limit=8)
     open_ = [
-        Wish(f"f{number}", float(number), None if ranks is None else min(ranks, len(allowed or NAMES)), allowed, memory)
+        WorkerRequest(
+            f"f{number}", float(number), None if ranks is None else min(ranks, len(allowed or NAMES)), allowed, memory
+        )
         for number, (ranks, allowed, memory) in zip(numbers, drawn, strict=False)
     ]
     served = 0
@@ -159,5 +164,5 @@ def test_every_fit_has_its_turn_and_no_worker_is_promised_twice(drawn: list, ran
 @pytest.mark.parametrize("memory", [None, 5])
 def test_asking_again_changes_nothing(memory: int | None) -> None:
     admission = Admission()
-    first = admission.ask(Wish("f", 0.0, n_ranks=2, memory=memory), places())
-    assert admission.ask(Wish("f", 0.0, n_ranks=3, memory=memory), places()) == first
+    first = admission.ask(WorkerRequest("f", 0.0, n_ranks=2, memory=memory), places())
+    assert admission.ask(WorkerRequest("f", 0.0, n_ranks=3, memory=memory), places()) == first

@@ -8,7 +8,7 @@ from distributed import Client
 from distributed.protocol import dumps, loads
 
 from daskkern.backend.communicator import Communicator
-from daskkern.cluster.collectives.mailbox import Mailbox, Membership, Parcel, Registry
+from daskkern.cluster.collectives.mailbox import Mailbox, MailboxRegistry, Membership, Parcel
 from daskkern.cluster.collectives.wire import pack, unpack
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.errors import CommunicatorClosedError, SpecError
@@ -120,14 +120,14 @@ class TestFences:
     def membership(self, epoch: int) -> Membership:
         return Membership("fit", epoch, 0, ("tcp://a:1", "tcp://b:2"), "task")
 
-    def deliver(self, registry: Registry, **changes: object) -> None:
+    def deliver(self, registry: MailboxRegistry, **changes: object) -> None:
         message = {"fit": "fit", "epoch": 1, "sequence": 1, "operation": "allreduce", "source": 1}
         data = {"dtype": "float64", "shape": (1,), "data": memoryview(bytes(8))}
         registry.deliver(**{**message, "array": data, **changes})  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("stray", [{"epoch": 0}, {"epoch": 2}, {"fit": "another"}])
     def test_a_stray_message_is_dropped(self, stray: dict[str, object]) -> None:
-        registry = Registry()
+        registry = MailboxRegistry()
         registry.open(self.membership(1))
         self.deliver(registry, **stray)
         mailbox = registry.find("fit", 1)
@@ -138,7 +138,7 @@ class TestFences:
         assert mailbox.take(1, "allreduce", [1], timeout_s=0.05)[0].shape == (1,)
 
     def test_a_new_epoch_aborts_the_old_one_and_keeps_the_request_to_stop(self) -> None:
-        registry = Registry()
+        registry = MailboxRegistry()
         registry.open(self.membership(1))
         old = registry.find("fit", 1)
         registry.stop("fit")
@@ -153,7 +153,7 @@ class TestFences:
         new.check()
 
     def test_a_message_that_cannot_be_read_aborts(self) -> None:
-        registry = Registry()
+        registry = MailboxRegistry()
         registry.open(self.membership(1))
         self.deliver(registry, array={"dtype": "float64", "shape": (5,), "data": memoryview(bytes(8))})
         mailbox = registry.find("fit", 1)

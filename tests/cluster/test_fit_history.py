@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskkern.cluster.scheduler.downsampling import Thinned
-from daskkern.cluster.scheduler.fits import FitCard, FitRecord
+from daskkern.cluster.scheduler.downsampling import Downsampled
+from daskkern.cluster.scheduler.fits import FitMetadata, FitRecord
 from daskkern.cluster.scheduler.history import FitHistory
-from daskkern.cluster.scheduler.registry import FitBook
+from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.events import (
     BatchFinished,
     CheckpointWritten,
@@ -24,7 +24,7 @@ from daskkern.events import (
 
 @given(st.integers(0, 400), st.integers(2, 40))
 def test_a_thinned_line_keeps_its_ends_and_its_order(number: int, most: int) -> None:
-    line = Thinned(most)
+    line = Downsampled(most)
     for i in range(number):
         line.add((i,))
     kept = [point[0] for point in line.points]
@@ -36,7 +36,7 @@ def test_a_thinned_line_keeps_its_ends_and_its_order(number: int, most: int) -> 
 
 
 def _record(events: list[Any], max_epochs: int = 10) -> FitRecord:
-    record = FitRecord(FitCard("0123456789ab", "eigenpro", max_epochs=max_epochs))
+    record = FitRecord(FitMetadata("0123456789ab", "eigenpro", max_epochs=max_epochs))
     for event in events:
         record.note(to_message(event))
     return record
@@ -97,8 +97,8 @@ def test_checkpoints_do_not_push_other_events_out() -> None:
 
 
 def test_whoever_follows_hears_of_every_last_checkpoint() -> None:
-    book = FitBook()
-    record = book.record(FitCard("0123456789ab", "eigenpro"))
+    book = FitRegistry()
+    record = book.record(FitMetadata("0123456789ab", "eigenpro"))
     heard, since = [], 0
     for batch in range(1, 4):
         record.note(to_message(CheckpointWritten(1, batch, 0.5)))

@@ -248,7 +248,7 @@ def interrupt_once_running(monkeypatch: pytest.MonkeyPatch, folder: Path | None,
     """Make the waiting client see Ctrl-C `times` times, once both ranks run."""
     from daskkern.cluster.gang import gang_client as attendance
 
-    look, seen = attendance.Attendance._look, []
+    look, seen = attendance.GangClient._look, []
 
     def interrupted(self: Any) -> None:
         look(self)
@@ -257,5 +257,5 @@ def interrupt_once_running(monkeypatch: pytest.MonkeyPatch, folder: Path | None,
             seen.append(time.monotonic())
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(attendance.Attendance, "_look", interrupted)
+    monkeypatch.setattr(attendance.GangClient, "_look", interrupted)
     return seen

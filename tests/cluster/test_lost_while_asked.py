@@ -10,7 +10,7 @@ from distributed.comm import CommClosedError
 from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import BrokenOffError, has_left, live_workers, run_on
 from daskkern.cluster.gang.worker_plugin import install
-from daskkern.cluster.scheduler.fits import FAILED, FitCard, FitRecord
+from daskkern.cluster.scheduler.fits import FAILED, FitMetadata, FitRecord
 from daskkern.cluster.scheduler.plugin import FitsPlugin
 from daskkern.testing.cluster import local_cluster
 
@@ -71,7 +71,7 @@ def test_a_worker_that_dies_while_all_get_the_handlers_does_not_end_the_fit(monk
 
 
 def test_a_task_that_failed_without_a_text_lost_its_workers() -> None:
-    record = FitRecord(FitCard(fit="f", name="eigenpro"))
+    record = FitRecord(FitMetadata(fit="f", name="eigenpro"))
     record.task = "t"
     plugin: Any = FitsPlugin()
     plugin._scheduler = SimpleNamespace(tasks={"t": SimpleNamespace(exception_text="")})

@@ -14,13 +14,13 @@ from daskkern.arrays import HostArray
 from daskkern.cluster.collectives.allreduce import WAYS, Way, children, parent, way_of_sum
 from daskkern.cluster.collectives.communicator import DaskCommunicator
 from daskkern.cluster.collectives.mailbox import Mailbox, Membership, Parcel
-from daskkern.cluster.collectives.transport import Post
+from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.errors import CommunicatorClosedError
 
 MANY: list[Way] = ["mutual", "star", "tree", "segments"]
 
 
-class Courier(Post):
+class Courier(PeerTransport):
     """A post between threads of this process, which delivers in an order of its own."""
 
     def __init__(self, mailboxes: Sequence[Mailbox], rank: int, timeout_s: float = 5.0, seed: int = 0) -> None:

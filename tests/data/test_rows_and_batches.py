@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
 from daskkern.data.rows.array_rows import ArrayRows
-from daskkern.data.rows.batches import Batch, BatchPlan, iter_batches
+from daskkern.data.rows.batches import BatchPlan, RowBatch, iter_batches
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.storage.store import Store
 from daskkern.data.storage.store_rows import StoreRows
@@ -180,7 +180,7 @@ def test_batches_do_not_depend_on_prefetch_and_hold_their_rows(
         _check_block(batch)
 
 
-def _check_block(batch: Batch) -> None:
+def _check_block(batch: RowBatch) -> None:
     np.testing.assert_array_equal(batch.block.y, batch.positions[:, None])
     np.testing.assert_array_equal(batch.block.X, 2 * batch.positions[:, None] + [0, 1])
     np.testing.assert_array_equal(batch.block.weight, batch.positions + 1)

@@ -18,7 +18,7 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.threads import ThreadedCommunicator, run_threads
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, NystromFeatures, RandomFeatures
 from daskkern.cli.main import main
-from daskkern.cluster.gang.rank_context import Desk, Regroup
+from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.data.schema.schema import Scaling
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.events import EpochFinished, Event, StageFinished, silent
@@ -44,11 +44,11 @@ from daskkern.solvers import (
     Solver,
 )
 from daskkern.testing.fake_gpu import FakeGpu
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.run.fit import fit
-from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping, FitSettings
 from daskkern.training.setup.prepare import prepare
 
@@ -174,19 +174,19 @@ def test_rows_that_stay_on_the_host_go_to_the_gpu_batch_by_batch(xp: ModuleType,
 
 def _ranks(
     source: ArraySource, settings: FitSettings, size: int, plan: MemoryPlan, listen: Callable[[Event], None] = silent
-) -> list[RankResult]:
+) -> list[FitRankResult]:
     prepared = prepare(source, settings, False)
 
-    def work(comm: Communicator) -> RankResult:
+    def work(comm: Communicator) -> FitRankResult:
         task = RankTask(source, settings, prepared, None, plan, 1)
-        result = run_rank(comm, task, Desk(listen if comm.rank == 0 else silent, lambda: False))
-        assert isinstance(result, RankResult)
+        result = run_rank(comm, task, RankContext(listen if comm.rank == 0 else silent, lambda: False))
+        assert isinstance(result, FitRankResult)
         return result
 
     return run_threads(size, work)
 
 
-def _coef(results: list[RankResult]) -> HostArray:
+def _coef(results: list[FitRankResult]) -> HostArray:
     coef = np.empty((sum(result.ids.size for result in results), results[0].coef.shape[1]), results[0].coef.dtype)
     for result in results:
         coef[result.ids] = result.coef
@@ -210,7 +210,7 @@ def test_a_run_is_continued_on_the_other_device(xp: ModuleType, name: str, first
     case, other = CASES[name], {"gpu": "cpu", "cpu": "gpu"}[first]
     source, where = _source(case.far), str(tmp_path / "checkpoint")
     ended = 1 if name != "doubly_sgd" else 2
-    safety = Safety(checkpoint=where, checkpoint_s=0.0, commit_s=0.0)
+    safety = CheckpointPolicy(checkpoint=where, checkpoint_s=0.0, commit_s=0.0)
     fit(source, _settings(case, first, max_epochs=ended), safety=safety)
     copied = str(shutil.copytree(where, tmp_path / "copied"))
     went_on, stayed = (
@@ -270,7 +270,7 @@ def test_the_commands_score_and_predict_on_the_gpu(
 def test_virtual_ranks_compute_on_the_device_of_their_rank(stand_in: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int] = []
 
-    def run(comm: Communicator, task: RankTask, desk: Desk, xp: ModuleType) -> Regroup:
+    def run(comm: Communicator, task: RankTask, desk: RankContext, xp: ModuleType) -> Regroup:
         found.append(xp.cuda.runtime.getDevice())
         return Regroup()
 
@@ -280,7 +280,7 @@ def test_virtual_ranks_compute_on_the_device_of_their_rank(stand_in: FakeGpu, mo
     with stand_in.installed() as xp:
         xp.cuda.runtime.setDevice(2)
         task = RankTask(source, settings, prepare(source, settings, False), None, plan, 1)
-        assert run_rank(SerialCommunicator(), task, Desk()) == Regroup()
+        assert run_rank(SerialCommunicator(), task, RankContext()) == Regroup()
         xp.cuda.runtime.setDevice(0)
     assert found == [2, 2, 2]
 

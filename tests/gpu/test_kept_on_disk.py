@@ -23,7 +23,7 @@ from daskkern.training.feeding import block_files
 from daskkern.training.feeding.block_cache import DiskBlocks
 from daskkern.training.feeding.block_files import DirectFile, HostFile, block_file, kvikio_module
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
-from daskkern.training.planning.memory import Sizes, plan_memory
+from daskkern.training.planning.memory import FitSizes, plan_memory
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 
@@ -157,7 +157,7 @@ def test_a_fit_is_the_same_wherever_its_blocks_are(
 
 
 def test_the_plan_has_blocks_on_their_way_on_both_sides() -> None:
-    sizes = Sizes(
+    sizes = FitSizes(
         n=10**6, d=50, c=3, p=5000, s=2000, q=200, m=1000, window=3, ranks=1, threads=2, itemsize=4, all_rows=False,
         exact=True, nystrom=False, window_rows=65_536, device="gpu",
     )  # fmt: skip

@@ -19,7 +19,7 @@ from daskkern.kernels import (
     Gaussian,
     Kernel,
     Laplacian,
-    Linear,
+    LinearKernel,
     Mapped,
     Matern,
     Neuron,
@@ -155,7 +155,7 @@ def test_what_is_written_is_read(kernel: Kernel) -> None:
 
 def test_what_is_refused() -> None:
     with pytest.raises(SpecError, match="linear kernel"):
-        random_columns(Linear(), "auto", 10, 3, 0, "float32", 1.0)
+        random_columns(LinearKernel(), "auto", 10, 3, 0, "float32", 1.0)
     with pytest.raises(SpecError, match="'nix' were asked; choose one of auto"):
         random_columns(Gaussian(1.0), "nix", 10, 3, 0, "float32", 1.0)
     with pytest.raises(SpecError, match="activation 'nix'"):
@@ -191,12 +191,12 @@ def test_products_skip_coefficients_of_zero() -> None:
     A[9] = 1.0
     asked: list[int] = []
 
-    class Watched(Drawn):
+    class ValidationResult(Drawn):
         def weights(self, number: int) -> HostArray:
             asked.append(number)
             return super().weights(number)
 
-    found = Watched(Gaussian(2.0), 5, 8, 6).matvec(X, points, A)
+    found = ValidationResult(Gaussian(2.0), 5, 8, 6).matvec(X, points, A)
     np.testing.assert_allclose(found, drawn.block(X, points) @ A, atol=1e-14)
     assert asked == [1]
 
@@ -214,13 +214,13 @@ def test_weights_of_the_first_pieces_are_kept_up_to_a_limit(monkeypatch: pytest.
     monkeypatch.setattr("daskkern.kernels.columns.drawn.KEPT_BYTES", 2 * (16 + 256) * 6 * 8 + 100)
     blocks: list[int] = []
 
-    class Watched(Drawn):
+    class ValidationResult(Drawn):
         def weights(self, number: int) -> HostArray:
             blocks.append(number)
             return super().weights(number)
 
     X, A = np.random.default_rng(0).standard_normal((5, 6)), np.random.default_rng(1).standard_normal((48, 2))
-    kernel, cuts = Watched(Gaussian(2.0), 5, 8, 6), [slice(0, 16), slice(16, 32), slice(32, 48)]
+    kernel, cuts = ValidationResult(Gaussian(2.0), 5, 8, 6), [slice(0, 16), slice(16, 32), slice(32, 48)]
     points = kernel.points(np.arange(48.0)[:, None], blocks=cuts)
     first = kernel.matvec(X, points, A)
     assert blocks == [0, 1, 2, 3, 4, 5]
@@ -236,7 +236,7 @@ def test_weights_of_the_first_pieces_are_kept_up_to_a_limit(monkeypatch: pytest.
     ("make", "words"),
     [
         (lambda: Drawn(Gaussian(1.0), 0, 7, 6), "blocks of 7 random Fourier features"),
-        (lambda: Drawn(Linear(), 0, 8, 6), "random Fourier features of the linear kernel"),
+        (lambda: Drawn(LinearKernel(), 0, 8, 6), "random Fourier features of the linear kernel"),
         (lambda: Drawn(Gaussian(1.0), -1, 8, 6), "seed=-1 was asked"),
         (lambda: from_spec({"name": "drawn", "kernel": {"name": "gaussian"}}), "the drawn of kernels takes"),
     ],

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from daskkern.arrays import HostArray
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels import Gaussian, Kernel, Laplacian, Linear, plain_products
+from daskkern.kernels import Gaussian, Kernel, Laplacian, LinearKernel, plain_products
 from daskkern.kernels.engines.cuda.device import Cupy
 from daskkern.kernels.precision import PRECISIONS, Precision, check_precision, rounded, working_dtype
 
@@ -52,7 +52,7 @@ def test_tf32_of_normal_numbers_is_float16_where_float16_has_their_exponent() ->
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("kernel", [Gaussian(4.0), Laplacian(4.0), Linear()], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", [Gaussian(4.0), Laplacian(4.0), LinearKernel()], ids=lambda kernel: kernel.name)
 def test_values_are_those_of_rounded_rows(kernel: Kernel, precision: Precision) -> None:
     X, Z, A = _rows(30, 20), _rows(40, 20, 1), _rows(40, 3, 2)
     points = kernel.points(Z, precision=precision)

@@ -14,7 +14,7 @@ from daskkern.kernels.engines.cuda.source import (
     FUNCTIONS,
     SUM_LINES,
     SUM_THREADS,
-    Sizes,
+    KernelSizes,
     constants,
     source,
     sums_source,
@@ -49,7 +49,7 @@ def test_every_kernel_of_the_table_compiles(name: str, itemsize: int, tmp_path: 
     instructions = _kernel(name).program.instructions
     texts = []
     for which in FUNCTIONS:
-        text = source(which, instructions, Sizes(itemsize, 18, 10))
+        text = source(which, instructions, KernelSizes(itemsize, 18, 10))
         # All kernels in one file, to start the compiler once: each in a namespace, with its own macros.
         macros = set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
         texts.append(f"namespace as_{which} {{\n{text}\n}}\n" + "".join(f"#undef {macro}\n" for macro in macros))
@@ -60,7 +60,7 @@ def test_every_kernel_of_the_table_compiles(name: str, itemsize: int, tmp_path: 
 @pytest.mark.parametrize("kernel", [Gaussian(2.0), Laplacian(2.0)], ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize(("itemsize", "d", "c"), [(4, 18, 10), (4, 64, 16), (8, 18, 10), (8, 64, 16)])
 def test_sums_and_features_stay_in_registers(kernel: Kernel, itemsize: int, d: int, c: int, tmp_path: Path) -> None:
-    text = source("scores", kernel.program.instructions, Sizes(itemsize, d, c))
+    text = source("scores", kernel.program.instructions, KernelSizes(itemsize, d, c))
     report = _compile(text, tmp_path, "-Xptxas", "-v")
     assert "0 bytes spill stores, 0 bytes spill loads" in report, report
 
@@ -89,7 +89,9 @@ def test_the_files_hold_the_sizes_that_python_launches_with() -> None:
 
 def test_one_text_serves_every_length_scale() -> None:
     one, other = Gaussian(1.0).program, Gaussian(7.0).program
-    assert source("scores", one.instructions, Sizes(4, 5, 2)) == source("scores", other.instructions, Sizes(4, 5, 2))
+    assert source("scores", one.instructions, KernelSizes(4, 5, 2)) == source(
+        "scores", other.instructions, KernelSizes(4, 5, 2)
+    )
     assert constants(one, np.dtype("float32")) == [np.float32(-0.5)]
     assert constants(other, np.dtype("float64")) == [np.float64(-0.5 / 49)]
 

@@ -12,7 +12,7 @@ from daskkern.kernels import (
     Gaussian,
     Kernel,
     Laplacian,
-    Linear,
+    LinearKernel,
     Polynomial,
     diagnose,
     digits_note,
@@ -56,7 +56,7 @@ def test_values_that_the_dtype_cannot_hold_are_told_with_their_error() -> None:
     assert why.remedy == "take a longer length scale or dtype float64"
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(2.0), 3.0 * Gaussian([1.0, 2, 3, 4, 5, 6]), Linear()], ids=repr)
+@pytest.mark.parametrize("kernel", [Gaussian(2.0), 3.0 * Gaussian([1.0, 2, 3, 4, 5, 6]), LinearKernel()], ids=repr)
 def test_rows_without_a_flaw_give_the_median_value_and_the_other_remedy(kernel: Kernel) -> None:
     why = diagnose(kernel, X, np.float32, otherwise="pray")
     assert why.found.startswith("the median kernel value of two landmarks is ")
@@ -80,7 +80,7 @@ def test_a_length_scale_far_from_the_distances_is_told() -> None:
     assert "(length scale 0.1, median distance 3.28): most rows do not meet; take a longer length scale" in near
     assert far.endswith("most rows look alike; take a shorter length scale, such as 'median'")
     assert "do not meet" in length_scale_note(Gaussian([1.0, 1, 1e-3, 1, 1, 1]), X)
-    for kernel in (Gaussian(3.0), Laplacian(1.0), Linear(), CallableKernel(_indefinite)):
+    for kernel in (Gaussian(3.0), Laplacian(1.0), LinearKernel(), CallableKernel(_indefinite)):
         assert not length_scale_note(kernel, X)
     assert not length_scale_note(Gaussian(0.1), X[:10])
     assert not length_scale_note(Gaussian(3.0), sparse.csr_matrix(X + np.float32(1e3)))

@@ -21,7 +21,7 @@ from daskkern.kernels import (
     InversePolynomial,
     Kernel,
     Laplacian,
-    Linear,
+    LinearKernel,
     Placement,
     Polynomial,
     Product,
@@ -39,17 +39,19 @@ X = np.random.default_rng(0).standard_normal((60, 4))
 Z = np.random.default_rng(1).standard_normal((45, 4))
 ONE_PASS = [
     Gaussian(2.0) + Laplacian(3.0),
-    0.5 * Gaussian(2.0) + 2 * Linear(),
-    Gaussian(2.0) * Polynomial(2, gamma=0.1) + 3.0 * InversePolynomial() * Linear(),
+    0.5 * Gaussian(2.0) + 2 * LinearKernel(),
+    Gaussian(2.0) * Polynomial(2, gamma=0.1) + 3.0 * InversePolynomial() * LinearKernel(),
     2 * (Gaussian(SCALES) + Cauchy(SCALES)),
 ]
 IN_PARTS = [
     Gaussian(SCALES) + Laplacian(3.0),
-    Gaussian(SCALES) * Linear() + 0.1 * Cauchy(1.0),
+    Gaussian(SCALES) * LinearKernel() + 0.1 * Cauchy(1.0),
     3 * (Gaussian(SCALES) * Laplacian(2.0)),
 ]
 TOLERANCES = {"float64": 1e-12, "float32": 3e-6}
-atoms = st.sampled_from([Gaussian(2.0), Laplacian(SCALES), Cauchy(1.5), Linear(), InversePolynomial(), Cauchy(SCALES)])
+atoms = st.sampled_from(
+    [Gaussian(2.0), Laplacian(SCALES), Cauchy(1.5), LinearKernel(), InversePolynomial(), Cauchy(SCALES)]
+)
 kernels = st.recursive(
     atoms,
     lambda inner: st.one_of(
@@ -106,20 +108,20 @@ def test_members_in_the_same_coordinates_are_one_formula() -> None:
 
 
 def test_a_fused_sum_is_compiled_like_one_kernel() -> None:
-    assert (Gaussian(2.0) + Linear()).points(Z).packed is not None
+    assert (Gaussian(2.0) + LinearKernel()).points(Z).packed is not None
 
 
 def test_far_rows_are_shifted_for_the_members_that_may_be() -> None:
     rng = np.random.default_rng(2)
     rows, columns = ((rng.integers(-30, 30, (n, 3)) / 4 + 4096).astype(np.float32) for n in (40, 50))
-    kernel = Gaussian(3.0) + 1e-8 * Linear() * Laplacian((2.0, 3.0, 4.0))
+    kernel = Gaussian(3.0) + 1e-8 * LinearKernel() * Laplacian((2.0, 3.0, 4.0))
     shift = kernel.shift_for(columns)
     assert shift is not None
     assert kernel.points(columns, Placement(shift)).parts != ()  # though it is one formula in part
     expected = naive.kernel_matrix(dict(kernel.spec()), rows, columns)
     np.testing.assert_allclose(kernel.block(rows, columns), expected, atol=6e-5)
     assert (Gaussian(3.0) + Laplacian(2.0)).points(columns, Placement(shift)).parts == ()
-    assert (2 * Linear() + Polynomial(2, gamma=1.0)).shift_for(columns) is None
+    assert (2 * LinearKernel() + Polynomial(2, gamma=1.0)).shift_for(columns) is None
 
 
 def test_points_of_composites_are_joined() -> None:
@@ -140,7 +142,7 @@ def test_data_dependent_members_are_resolved() -> None:
 
 def test_a_model_of_a_composite_is_saved(tmp_path: Path) -> None:
     X, y = load_digits(return_X_y=True)
-    kernel = Gaussian(tuple(np.linspace(2, 4, 64))) * (Linear() + Gaussian("median")) + 0.5 * Laplacian("median")
+    kernel = Gaussian(tuple(np.linspace(2, 4, 64))) * (LinearKernel() + Gaussian("median")) + 0.5 * Laplacian("median")
     model = KernelClassifier(kernel=kernel, basis=Landmarks(200), max_epochs=3).fit(X[:900] / 16, y[:900])
     assert model.score(X[900:] / 16, y[900:]) > 0.85
     model.save(tmp_path / "model.zarr")
@@ -149,14 +151,14 @@ def test_a_model_of_a_composite_is_saved(tmp_path: Path) -> None:
 
 
 def test_how_composites_nest() -> None:
-    one, two, three = Gaussian(1.0), Linear(), Cauchy(2.0)
+    one, two, three = Gaussian(1.0), LinearKernel(), Cauchy(2.0)
     assert (one + two) + three == one + (two + three) == Sum((one, two, three))
     assert (one * two) * three == Product((one, two, three))
     assert 2 * (3 * one) == Scaled(one, 6.0) == np.float64(2) * (one * 3)
 
 
 def test_composites_of_functions_are_kernels_but_cannot_be_saved() -> None:
-    kernel = CallableKernel(lambda X, Z: X @ Z.T) + Linear()
+    kernel = CallableKernel(lambda X, Z: X @ Z.T) + LinearKernel()
     np.testing.assert_allclose(kernel.block(X, Z), 2 * X @ Z.T, rtol=1e-12, atol=1e-12)
     with pytest.raises(SpecError, match="cannot be saved"):
         kernel.spec()

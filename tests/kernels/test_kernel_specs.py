@@ -16,7 +16,7 @@ from daskkern.kernels import (
     Gaussian,
     Kernel,
     Laplacian,
-    Linear,
+    LinearKernel,
     Matern,
     NeuralTangent,
     Polynomial,
@@ -58,10 +58,10 @@ def test_a_length_scale_is_read_as_it_was_written(scale: float, name: str) -> No
         ("matern52:2", Matern(2.0, nu=2.5)),
         ("rational_quadratic:2", RationalQuadratic(2.0)),
         ("neural_tangent:3", NeuralTangent(3)),
-        ("gaussian:5+linear", Gaussian(5.0) + Linear()),
-        ("gaussian:1e+5 + linear", Gaussian(1e5) + Linear()),
-        ("2*gaussian:5 + cauchy:3*linear", 2 * Gaussian(5.0) + Cauchy(3.0) * Linear()),
-        ("linear", Linear()),
+        ("gaussian:5+linear", Gaussian(5.0) + LinearKernel()),
+        ("gaussian:1e+5 + linear", Gaussian(1e5) + LinearKernel()),
+        ("2*gaussian:5 + cauchy:3*linear", 2 * Gaussian(5.0) + Cauchy(3.0) * LinearKernel()),
+        ("linear", LinearKernel()),
     ],
 )
 def test_words_mean_kernels(text: str, kernel: Kernel) -> None:

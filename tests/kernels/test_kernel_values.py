@@ -22,7 +22,7 @@ from daskkern.kernels import (
     InversePolynomial,
     Kernel,
     Laplacian,
-    Linear,
+    LinearKernel,
     Matern,
     NeuralTangent,
     Polynomial,
@@ -39,7 +39,7 @@ DISTANCE_KERNELS = [
     RationalQuadratic(2.0, alpha=1.5),
 ]
 COSINE_KERNELS = [InversePolynomial(), ArcCosine(0), ArcCosine(1), ArcCosine(2), NeuralTangent(2)]
-KERNELS = [*DISTANCE_KERNELS, *COSINE_KERNELS, Polynomial(3, gamma=0.2, coef0=0.5), Linear()]
+KERNELS = [*DISTANCE_KERNELS, *COSINE_KERNELS, Polynomial(3, gamma=0.2, coef0=0.5), LinearKernel()]
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 each_distance_kernel = pytest.mark.parametrize("kernel", DISTANCE_KERNELS, ids=lambda kernel: kernel.name)
 
@@ -248,14 +248,14 @@ def test_integer_rows_far_from_the_origin_are_shifted_by_integers(kernel: Kernel
 
 def test_rows_around_the_origin_are_not_shifted() -> None:
     assert Gaussian().shift_for(_rows(80, 4)) is None
-    assert Linear().shift_for(_rows(80, 4) + 1e4) is None
+    assert LinearKernel().shift_for(_rows(80, 4) + 1e4) is None
     assert Gaussian().shift_for(_rows(1, 4) + 1e4) is None
 
 
 def test_gaussian_linear_and_polynomial_are_those_of_scikit_learn() -> None:
     X, Z = _rows(20, 6), _rows(15, 6, seed=1)
     np.testing.assert_allclose(Gaussian(1.7).block(X, Z), rbf_kernel(X, Z, gamma=1 / (2 * 1.7**2)), rtol=1e-10)
-    np.testing.assert_allclose(Linear().block(X, Z), linear_kernel(X, Z), rtol=1e-12)
+    np.testing.assert_allclose(LinearKernel().block(X, Z), linear_kernel(X, Z), rtol=1e-12)
     for degree in (1, 2, 3, 5):
         ours = Polynomial(degree, gamma=0.3, coef0=2.0).block(X, Z)
         np.testing.assert_allclose(ours, polynomial_kernel(X, Z, degree, 0.3, 2.0), rtol=1e-10, atol=1e-12)

@@ -11,7 +11,7 @@ from daskkern.kernels import (
     Gaussian,
     Kernel,
     Laplacian,
-    Linear,
+    LinearKernel,
     Matern,
     Polynomial,
     RationalQuadratic,
@@ -72,7 +72,10 @@ def test_one_row_far_out_counts_with_a_tenth_of_its_norm() -> None:
 def test_only_distances_are_judged_and_sums_as_a_whole() -> None:
     Z = _rows(100, spread=1e5)
     assert (
-        Linear().rounding(Z).error == Polynomial(2, gamma=1.0).rounding(Z).error == ArcCosine(1).rounding(Z).error == 0
+        LinearKernel().rounding(Z).error
+        == Polynomial(2, gamma=1.0).rounding(Z).error
+        == ArcCosine(1).rounding(Z).error
+        == 0
     )
     both = Gaussian(1e6) + Gaussian(1.0)
     assert both.rounding(Z).error == pytest.approx(0.5, rel=0.01)

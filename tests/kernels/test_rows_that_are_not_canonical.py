@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from daskkern.arrays import Array, HostArray
 from daskkern.errors import DataError
-from daskkern.kernels import Gaussian, Laplacian, Linear, Polynomial, plain_products
+from daskkern.kernels import Gaussian, Laplacian, LinearKernel, Polynomial, plain_products
 
 D = 70
-KERNELS = [Gaussian(6.0), Laplacian(6.0), Linear(), Polynomial(2, gamma=0.1), Gaussian(6.0) + Linear()]
+KERNELS = [Gaussian(6.0), Laplacian(6.0), LinearKernel(), Polynomial(2, gamma=0.1), Gaussian(6.0) + LinearKernel()]
 
 
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
@@ -86,12 +86,12 @@ def test_the_callers_matrix_stays_as_it_was(like: type) -> None:
 def test_a_remembered_flag_that_is_wrong_is_not_believed() -> None:
     X = _messy(30, 4)
     X.has_canonical_format = True
-    np.testing.assert_allclose(Linear().block(X, X), _dense(X) @ _dense(X).T, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(LinearKernel().block(X, X), _dense(X) @ _dense(X).T, rtol=0, atol=1e-10)
 
 
 def test_small_integers_are_added_after_they_became_floats() -> None:
     X = scipy.sparse.csr_array((np.array([200, 100], np.uint8), [0, 0], [0, 2]), shape=(1, 1))
-    assert Linear().block(X, X)[0, 0] == 90_000
+    assert LinearKernel().block(X, X)[0, 0] == 90_000
 
 
 @given(entries=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(-3, 3)), max_size=30))
@@ -102,7 +102,7 @@ def test_any_list_of_places_makes_the_rows_of_its_sums(entries: list[tuple[int, 
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=5))])
     data = np.array([value for _, _, value in entries], float)
     X = scipy.sparse.csr_array((data, np.array([column for _, column, _ in entries], int), indptr), shape=(5, 6))
-    np.testing.assert_array_equal(Linear().block(X, X), _dense(X) @ _dense(X).T)
+    np.testing.assert_array_equal(LinearKernel().block(X, X), _dense(X) @ _dense(X).T)
 
 
 def _sound() -> scipy.sparse.csr_array:

@@ -12,7 +12,7 @@ from daskkern.kernels import (
     Gaussian,
     Kernel,
     Laplacian,
-    Linear,
+    LinearKernel,
     Matern,
     Placement,
     Polynomial,
@@ -151,6 +151,6 @@ def test_rows_that_were_asked_rounded_stay_rounded() -> None:
 
 def test_kernels_of_inner_products_are_never_widened_but_within_a_sum() -> None:
     Z = _rows(50, 1e4)
-    for kernel in (Linear(), Polynomial(2, gamma=1.0)):
+    for kernel in (LinearKernel(), Polynomial(2, gamma=1.0)):
         assert not kernel.placement_for(Z).wide
-    assert (Linear() + Gaussian(10.0)).placement_for(Z).wide
+    assert (LinearKernel() + Gaussian(10.0)).placement_for(Z).wide

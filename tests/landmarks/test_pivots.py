@@ -10,7 +10,7 @@ import scipy.sparse
 from daskkern.arrays import HostArray
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.errors import SpecError
-from daskkern.kernels import Gaussian, Linear, Polynomial
+from daskkern.kernels import Gaussian, LinearKernel, Polynomial
 from daskkern.landmarks import IncompleteCholesky, LandmarkSelector, RPCholesky, Uniform, rp_cholesky
 from daskkern.landmarks.pivots import PivotedFactor
 
@@ -99,10 +99,10 @@ def test_less_of_the_kernel_matrix_is_left_than_by_uniform_landmarks(selector: L
 @pytest.mark.parametrize("selector", [RPCholesky(), IncompleteCholesky()], ids=lambda s: s.name)
 def test_a_kernel_without_more_rank_is_filled_up(selector: LandmarkSelector) -> None:
     X = np.random.default_rng(2).standard_normal((100, 3))
-    found = _select(selector, X, 30, kernel=Linear())
+    found = _select(selector, X, 30, kernel=LinearKernel())
     assert np.unique(found).size == 30
     assert np.linalg.matrix_rank(X[found]) == 3
-    none = _select(selector, np.zeros((50, 2)) + np.arange(50)[:, None] * 1e-300, 5, kernel=Linear())
+    none = _select(selector, np.zeros((50, 2)) + np.arange(50)[:, None] * 1e-300, 5, kernel=LinearKernel())
     assert none.size == 5  # no residual at all
 
 

@@ -13,7 +13,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.random import generator
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels import Gaussian, Linear
+from daskkern.kernels import Gaussian, LinearKernel
 from daskkern.landmarks import RidgeLeverage, parse_selector, ridge_leverage
 from daskkern.landmarks.base import distinct
 from daskkern.landmarks.ridge_leverage import _inclusion, _systematic
@@ -91,7 +91,7 @@ def test_what_cannot_be_is_refused() -> None:
         ):
             RidgeLeverage(alpha)
     with pytest.raises(DataError, match="the linear kernel is 0 on the rows"):
-        RidgeLeverage().select(ArrayRows(np.zeros((5, 2)), dtype=np.float64), Linear(), 2, 0)
+        RidgeLeverage().select(ArrayRows(np.zeros((5, 2)), dtype=np.float64), LinearKernel(), 2, 0)
 
 
 def test_sparse_and_dense_rows_have_the_same_landmarks() -> None:
@@ -138,7 +138,7 @@ def test_falkon_knows_the_weights_of_landmarks(monkeypatch: pytest.MonkeyPatch) 
 def test_rows_where_the_kernel_is_zero_are_no_landmarks() -> None:
     X = _rows(40)
     X[[3, 17]] = 0
-    chosen = RidgeLeverage().select(ArrayRows(X, dtype=np.float64), Linear(), 60, 0)
+    chosen = RidgeLeverage().select(ArrayRows(X, dtype=np.float64), LinearKernel(), 60, 0)
     assert chosen.points.shape == (38, 3)
     assert np.isfinite(chosen.weights).all()
 
@@ -147,4 +147,4 @@ def test_rows_where_the_kernel_is_zero_are_no_landmarks() -> None:
 def test_kernels_that_overflow_are_refused(rule: str) -> None:
     X = np.full((20, 2), 1e30, np.float32) * np.arange(1, 21, dtype=np.float32)[:, None]
     with np.errstate(all="ignore"), pytest.raises(DataError, match="overflows on the rows; scale the features"):
-        parse_selector(rule).select(ArrayRows(X, dtype=np.float32), Linear(), 5, 0)
+        parse_selector(rule).select(ArrayRows(X, dtype=np.float32), LinearKernel(), 5, 0)

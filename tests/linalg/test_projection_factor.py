@@ -10,7 +10,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.kernels import Gaussian, Laplacian
-from daskkern.linalg import DealtFactor, NotPositiveDefiniteError, block_width, column_blocks, dealt_factor
+from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, block_width, column_blocks, dealt_factor
 from daskkern.linalg import block_cyclic as deal
 from daskkern.linalg.blas import subtract_product
 
@@ -24,7 +24,7 @@ def groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> i
     return int(request.param)
 
 
-def _factor(K: HostArray, jitter: float, comm: Communicator) -> DealtFactor:
+def _factor(K: HostArray, jitter: float, comm: Communicator) -> BlockCyclicFactor:
     dealt = column_blocks(len(K), comm.rank, comm.size)
     panels = [K[dealt.blocks[k].start :, dealt.blocks[k]].copy() for k in dealt.own]
     return dealt_factor(panels, dealt, jitter, comm)

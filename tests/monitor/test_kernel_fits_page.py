@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from bokeh.document import Document
 
-from daskkern.cluster.scheduler.fits import RUNNING, FitCard, FitRecord, checked
+from daskkern.cluster.scheduler.fits import RUNNING, FitMetadata, FitRecord, checked
 from daskkern.errors import SpecError
 from daskkern.events import (
     PARTS_OF_TIME,
@@ -35,7 +35,7 @@ NAMES = ("0123456789ab", "ba9876543210")
 
 def record(fit: str, n_epochs: int, **card: Any) -> FitRecord:
     """Return a fit of 20 epochs that runs, `n_epochs` of them done."""
-    kept = FitRecord(FitCard(fit, **{"name": "flights", "owner": "ada@host", "max_epochs": 20, **card}))
+    kept = FitRecord(FitMetadata(fit, **{"name": "flights", "owner": "ada@host", "max_epochs": 20, **card}))
     events: list[Any] = [FitStarted("eigenpro", 1000, 8, 1, 100, 2, 20)]
     events += [SpectrumFound(500, (0.5, 0.25, 0.1), (0.1, 0.1, 0.1), 128, 61.5, 12.0)]
     events += [RankReported(rank, f"tcp://h:{rank}", "CPU, 2 threads", 10**9, 2 * 10**9) for rank in (0, 1)]
@@ -187,7 +187,7 @@ def test_the_second_click_stops_the_fit_of_the_first_only(page: KernelFits, view
 
 def test_a_fit_of_which_nothing_was_heard_has_a_page() -> None:
     document = Document()
-    fill(document, View(FitRecord(FitCard(NAMES[0], "flights"))), {})
+    fill(document, View(FitRecord(FitMetadata(NAMES[0], "flights"))), {})
     assert "Nothing has happened yet" in document.get_model_by_name("notices").text
 
 
@@ -266,7 +266,7 @@ def test_numbers_that_are_markup_do_not_reach_the_page(view: View) -> None:
         assert checked(event) is None
     for card in ({"max_epochs": "<img>"}, {"max_epochs": True}, {"name": 1}, {"name": 501 * "n"}, {"detached": 1}):
         with pytest.raises(SpecError, match=next(iter(card))):
-            FitCard(**{"fit": NAMES[0], "name": "flights", **card})  # type: ignore[arg-type]
+            FitMetadata(**{"fit": NAMES[0], "name": "flights", **card})  # type: ignore[arg-type]
     long = checked(to_message(WorkersLost(10**6 * "a", 1)))
     assert long is not None
     assert len(long["reason"]) < 10_000

@@ -21,7 +21,7 @@ from test_kernel_fits_page import NAMES, record
 from tornado.httpclient import HTTPRequest
 
 from daskkern.cluster.scheduler.client import ask_fits, install_fits
-from daskkern.cluster.scheduler.fits import FitCard
+from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.plugin import TOPIC, FitsPlugin
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import metric_names
@@ -116,7 +116,7 @@ def _shown(dask_scheduler: Any) -> list[int]:
 
 
 def test_a_plugin_of_another_version_leaves_the_fits_alone(client: Client, address: str) -> None:
-    card = asdict(FitCard("cafe01234567", "flights"))
+    card = asdict(FitMetadata("cafe01234567", "flights"))
     ask_fits(client, "ask", card=card, wish={}, asker=client.id)
     with pytest.raises(ClusterError, match="already, under another name"):
         client.register_plugin(FitsPlugin(), name="daskkern_fits_99")
@@ -156,7 +156,7 @@ def _click_stop_twice(address: str, origin: str, **headers: str) -> None:
 @pytest.mark.filterwarnings("ignore:reference already known")  # bokeh's client sends whole models
 def test_only_pages_of_this_dashboard_stop_fits(client: Client, address: str) -> None:
     fit = "beef01234567"
-    ask_fits(client, "ask", card=asdict(FitCard(fit, "b")), wish={}, asker=client.id)
+    ask_fits(client, "ask", card=asdict(FitMetadata(fit, "b")), wish={}, asker=client.id)
 
     def stopped() -> str:
         return str(next(status["stop"] for status in ask_fits(client, "fits") if status["card"]["fit"] == fit))
@@ -184,7 +184,7 @@ def test_what_is_no_fit_or_no_event_is_refused(client: Client, address: str) -> 
     for card in ({"fit": "bad", "name": "b", "max_epochs": "<img>"}, {"fit": "bad", "name": 9 * [1]}):
         with pytest.raises(ClusterError, match="of a fit is a"):
             ask_fits(client, "ask", card=card, wish={}, asker=client.id)
-    ask_fits(client, "ask", card=asdict(FitCard("deed01234567", "b")), wish={}, asker=client.id)
+    ask_fits(client, "ask", card=asdict(FitMetadata("deed01234567", "b")), wish={}, asker=client.id)
     for message in (
         {"event": "WorkersJoined", "size": "<img>"},
         {"event": "StageFinished"},
@@ -227,7 +227,9 @@ def _words(query: str) -> list[str]:
 def _tell(client: Client, fit: str, n_epochs: int) -> None:
     """Let the scheduler hear of a fit, as from a worker."""
     kept = record(fit, n_epochs)
-    ask_fits(client, "ask", card=asdict(FitCard(fit, "flights", "ada@host", max_epochs=20)), wish={}, asker=client.id)
+    ask_fits(
+        client, "ask", card=asdict(FitMetadata(fit, "flights", "ada@host", max_epochs=20)), wish={}, asker=client.id
+    )
     events = [*kept.events, *kept.history.to_message()["ranks"]]
     batches = kept.history.to_message()["batches"]
     rows = [dict(zip(batches, row, strict=True)) for row in zip(*batches.values(), strict=True)]

@@ -13,7 +13,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 import daskkern
 from daskkern import KernelClassifier, KernelModel, KernelRegressor, Landmarks, plot
-from daskkern.data.transactions.own_files import Kind, check_file
+from daskkern.data.transactions.own_files import FileKind, check_file
 from daskkern.errors import DataError, SpecError
 from daskkern.events import SpectrumFound
 from daskkern.monitor.history import History
@@ -87,7 +87,7 @@ def test_words_of_users_are_no_formulas_and_any_script_is_quiet(tmp_path: Path) 
     drawn = plot.confusion(model, X, labels, axes=figure.subplots())
     save_png(figure, tmp_path / "a.png", 50)
     assert {text.get_text() for text in drawn.get_xticklabels()} == {r"\$\frac\$", r"花 \$", "حب"}
-    assert check_file(tmp_path / "a.png", Kind.PICTURE) == tmp_path / "a.png"
+    assert check_file(tmp_path / "a.png", FileKind.PICTURE) == tmp_path / "a.png"
     model.save(tmp_path / "$x^$.zarr")
     figure = Figure()
     places = [tmp_path / "$x^$.zarr"] * 2

@@ -5,7 +5,7 @@ import pytest
 
 from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
-from daskkern.kernels import Gaussian, Laplacian, Linear
+from daskkern.kernels import Gaussian, Laplacian, LinearKernel
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
 from daskkern.testing import naive
 
@@ -136,7 +136,7 @@ def test_automatic_directions_are_as_many_as_the_largest_batch_can_use(max_batch
 
 
 def test_directions_end_where_the_kernel_has_no_more() -> None:
-    state = eigenpro_state(Linear(), X_S, None, X_H, None, SpectrumSettings(20), 1000, 0)
+    state = eigenpro_state(LinearKernel(), X_S, None, X_H, None, SpectrumSettings(20), 1000, 0)
     assert state.damping.size == 3  # rank 4: l_4 is the last one above noise
     assert np.isfinite(state.damping).all()
 

@@ -15,7 +15,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Squared
 from daskkern.solvers import ASkotch, BlockCD, Solver, check_fit
 from daskkern.solvers.kernel_ridge.askotch import nystrom_approximation, projected_step
-from daskkern.solvers.kernel_ridge.blocks import Block
+from daskkern.solvers.kernel_ridge.blocks import CoordinateBlock
 from daskkern.testing import naive
 from daskkern.training.run.settings import FitSettings
 
@@ -98,7 +98,7 @@ def test_a_projected_step_never_overshoots(seed: int, m: int, rank: int, shift: 
     X = rng.standard_normal((m, 3))
     K: FloatArray = Gaussian(2.0).block(X, X)
     residual = rng.standard_normal((m, 2))
-    d = projected_step(Block(K, shift, residual, np.ones((m, 1)), 0.0), rank, seed, 3)
+    d = projected_step(CoordinateBlock(K, shift, residual, np.ones((m, 1)), 0.0), rank, seed, 3)
     A = K + shift * np.eye(m)
     before = np.linalg.solve(A, residual)
     left = before - d

@@ -10,7 +10,7 @@ from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeature
 from daskkern.errors import DivergenceError
 from daskkern.kernels import Gaussian, Polynomial
 from daskkern.losses import Squared
-from daskkern.preconditioners import ColumnStatistics, longest_step
+from daskkern.preconditioners import StepStatistics, longest_step
 from daskkern.solvers import SAG, SARAH, SGD, SVRG, AdaGrad, EigenPro, Norma, NystromSGD, Solver
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.row_sizes import Extremes, RowSizes, bent_by_many
@@ -94,7 +94,7 @@ def test_heavy_rows_that_were_sampled_or_not_leave_every_method_its_model(
 
 
 def test_the_longest_step_of_few_rows_is_bounded_by_their_own_squares() -> None:
-    statistics = ColumnStatistics(2.0, 1.0, 0.1)
+    statistics = StepStatistics(2.0, 1.0, 0.1)
     assert statistics.share(10, 1.0, 0.0, 0.0) == 1
     for excess in (3.0, 300.0):
         usual = 2.0 + 9 * 0.1

@@ -15,19 +15,19 @@ from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, Landmarks
-from daskkern.cluster.gang.commit_cache import Vault
-from daskkern.cluster.gang.rank_context import Desk, Regroup
+from daskkern.cluster.gang.commit_cache import CommitCache
+from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed, silent
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, read_checkpoint, remove_checkpoint
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.checkpoints.resuming import named
 from daskkern.training.feeding.stored_features import stored_features
 from daskkern.training.planning.memory import MemoryPlan
-from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping
 
 WAYS = {
@@ -45,11 +45,11 @@ class Runs:
     """A fit whose gang is formed anew as often as asked, with the commits that its ranks keep."""
 
     fit: Fit
-    safety: Safety = field(default_factory=lambda: Safety(in_memory=True, commit_s=0.0))
-    vaults: dict[int, Vault] = field(default_factory=dict)
+    safety: CheckpointPolicy = field(default_factory=lambda: CheckpointPolicy(in_memory=True, commit_s=0.0))
+    vaults: dict[int, CommitCache] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
-    def run(self, ranks: int, until: int | None = None, lost: tuple[int, ...] = ()) -> list[RankResult | Regroup]:
+    def run(self, ranks: int, until: int | None = None, lost: tuple[int, ...] = ()) -> list[FitRankResult | Regroup]:
         """Run on `ranks` ranks, to the end or until batch number `until` has been seen. `lost` vaults are empty."""
         for rank in lost:
             self.vaults.pop(rank, None)
@@ -62,10 +62,10 @@ class Runs:
             if isinstance(event, BatchFinished):
                 seen.append(1)
 
-        def work(comm: Communicator) -> RankResult | Regroup:
+        def work(comm: Communicator) -> FitRankResult | Regroup:
             memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=comm.rank == 1, budget=1 << 40)
-            vault = self.vaults.setdefault(comm.rank, Vault())
-            desk = Desk(
+            vault = self.vaults.setdefault(comm.rank, CommitCache())
+            desk = RankContext(
                 listen if comm.rank == 0 else silent,
                 should_regroup=lambda: until is not None and len(seen) >= until,
                 vault=vault,
@@ -155,7 +155,7 @@ def test_a_finished_run_is_not_run_again() -> None:
 
 def test_ranks_that_keep_nothing_do_not_regroup() -> None:
     fit = _fit(Landmarks(40), EigenPro())
-    runs = Runs(fit, Safety(in_memory=False))
+    runs = Runs(fit, CheckpointPolicy(in_memory=False))
     np.testing.assert_array_equal(runs.scores(2, until=3), fit.scores(fit.results(2)))
 
 
@@ -163,7 +163,7 @@ def test_ranks_that_keep_nothing_do_not_regroup() -> None:
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_checkpoint_continues_exactly(basis: BasisSpec, solver: Solver[object], ranks: int, tmp_path: Path) -> None:
     fit = _fit(basis, solver)
-    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="one")
+    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="one")
     Runs(fit, safety).run(ranks, until=13)
     found = read_checkpoint(safety.checkpoint, "{}")
     assert found.run == "one"
@@ -176,7 +176,7 @@ def test_a_checkpoint_continues_exactly(basis: BasisSpec, solver: Solver[object]
 
 def test_more_epochs_than_planned_continue_the_same_run(tmp_path: Path) -> None:
     short = _fit(Landmarks(40), EigenPro(window=2), max_epochs=2)
-    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
     Runs(short, safety).run(2)
     long = replace(short, settings=replace(short.settings, max_epochs=6))
     found = Runs(long, replace(safety, resume=True)).scores(2)
@@ -185,13 +185,13 @@ def test_more_epochs_than_planned_continue_the_same_run(tmp_path: Path) -> None:
 
 def test_a_stop_leaves_a_checkpoint_of_the_last_window(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro(window=3))
-    safety = Safety(commit_s=1e9, checkpoint=str(tmp_path / "c"), checkpoint_s=1e9)
+    safety = CheckpointPolicy(commit_s=1e9, checkpoint=str(tmp_path / "c"), checkpoint_s=1e9)
     seen: list[Event] = []
 
     def work(comm: Communicator) -> object:
         memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
         stop: Callable[[], bool] = lambda: sum(isinstance(e, BatchFinished) for e in seen) >= 8  # noqa: E731
-        desk = Desk(seen.append if comm.rank == 0 else silent, stop)
+        desk = RankContext(seen.append if comm.rank == 0 else silent, stop)
         return run_rank(comm, RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, safety), desk)
 
     begin_checkpoint(safety.checkpoint, safety.run)
@@ -205,7 +205,9 @@ def test_a_stop_leaves_a_checkpoint_of_the_last_window(tmp_path: Path) -> None:
 def test_what_is_not_this_fits_checkpoint_is_refused(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
     place = tmp_path / "c"
-    safety = Safety(commit_s=0.0, checkpoint=str(place), checkpoint_s=0.0, fingerprint='{"data": {"n": 1}, "seed": 3}')
+    safety = CheckpointPolicy(
+        commit_s=0.0, checkpoint=str(place), checkpoint_s=0.0, fingerprint='{"data": {"n": 1}, "seed": 3}'
+    )
     Runs(fit, safety).run(1)
     with pytest.raises(StoreError, match="data n was 1 and is 2; seed was 3 and is None"):
         read_checkpoint(str(place), '{"data": {"n": 2}}')
@@ -233,7 +235,7 @@ def test_what_is_not_this_fits_checkpoint_is_refused(tmp_path: Path) -> None:
 
 def test_an_unfinished_commit_does_not_count(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
-    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
     Runs(fit, safety).run(1, until=5)
     before = read_checkpoint(safety.checkpoint, "{}").commit
     newer = tmp_path / "c" / "commit-999999999"
@@ -269,7 +271,7 @@ def test_regression_with_a_ridge_goes_on_too() -> None:
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_fewer_epochs_than_are_behind_end_at_once(epochs: int, tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
-    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
     Runs(fit, safety).run(1, until=45)
     short = replace(fit, settings=replace(fit.settings, max_epochs=epochs))
     again = Runs(short, replace(safety, resume=True))
@@ -279,11 +281,11 @@ def test_fewer_epochs_than_are_behind_end_at_once(epochs: int, tmp_path: Path) -
 
 def test_a_checkpoint_that_cannot_be_written_costs_no_model(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
-    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="mine")
+    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="mine")
     memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
     events: list[Event] = []
     task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, safety)
-    result = run_threads(1, lambda comm: run_rank(comm, task, Desk(events.append)))[0]
+    result = run_threads(1, lambda comm: run_rank(comm, task, RankContext(events.append)))[0]
     assert result.reason == "max_epochs"
     told = [event.detail for event in events if getattr(event, "stage", "") == "checkpoint"]
     assert told == [
@@ -327,10 +329,12 @@ def test_the_time_of_a_fit_goes_on_when_its_gang_is_formed_anew() -> None:
 
 def test_a_resumed_fit_has_time_of_its_own(tmp_path: Path) -> None:
     place = str(tmp_path / "c")
-    runs = Runs(_fit(AllRows(), EigenPro()), Safety(checkpoint=place, commit_s=0.0, checkpoint_s=0.0, run="one"))
+    runs = Runs(
+        _fit(AllRows(), EigenPro()), CheckpointPolicy(checkpoint=place, commit_s=0.0, checkpoint_s=0.0, run="one")
+    )
     runs.run(1, until=3)
-    again = Safety(checkpoint=place, run="one").saved()
-    resumed = Safety(checkpoint=place, run="two", resume=True).saved()
+    again = CheckpointPolicy(checkpoint=place, run="one").saved()
+    resumed = CheckpointPolicy(checkpoint=place, run="two", resume=True).saved()
     assert again is not None
     assert resumed is not None
     assert again.position.seconds > 0
@@ -339,7 +343,7 @@ def test_a_resumed_fit_has_time_of_its_own(tmp_path: Path) -> None:
 
 def test_a_run_that_has_a_name_keeps_it_and_its_time(tmp_path: Path) -> None:
     fit = _fit(AllRows(), EigenPro())
-    safety = Safety(checkpoint=str(tmp_path / "c"), commit_s=0.0, checkpoint_s=0.0, run="one", resume=True)
+    safety = CheckpointPolicy(checkpoint=str(tmp_path / "c"), commit_s=0.0, checkpoint_s=0.0, run="one", resume=True)
     conducted = [named(safety, fit.source, fit.settings, None) for _ in range(2)]
     assert [each.run for each in conducted] == ["one", "one"]
     Runs(fit, conducted[0]).run(1, until=3)

@@ -19,20 +19,20 @@ from daskkern.events import Event, StageFinished
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic
 from daskkern.solvers import EigenPro, NystromSGD, Solver
-from daskkern.training.feeding.block_cache import DiskBlocks, KeptBlocks, MemoryBlocks
+from daskkern.training.feeding.block_cache import BlockCache, DiskBlocks, MemoryBlocks
 from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates, with_blocks
 from daskkern.training.feeding.block_files import HostFile
 from daskkern.training.feeding.scratch import is_in_memory, scratch_folder
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.planning.calibration import Rates
 from daskkern.training.planning.disk_rates import DiskRates
-from daskkern.training.planning.memory import IN_TRANSIT, MemoryPlan, Sizes, plan_memory
+from daskkern.training.planning.memory import IN_TRANSIT, FitSizes, MemoryPlan, plan_memory
 from daskkern.training.run import fit as fitting
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
 
 GB = 10**9
-SIZES = Sizes(
+SIZES = FitSizes(
     n=10**6,
     d=50,
     c=3,
@@ -58,13 +58,13 @@ def _blocks(count: int, seed: int = 0) -> list[np.ndarray]:
     return [rng.standard_normal((7 + i % 3, 11), np.float32) for i in range(count)]
 
 
-def _kept(kind: str, budget: int, folder: Path) -> KeptBlocks:
+def _kept(kind: str, budget: int, folder: Path) -> BlockCache:
     if kind == "memory":
         return MemoryBlocks(budget, "float32", np)
     return DiskBlocks(budget, HostFile(str(folder), np.dtype("float32")), np)
 
 
-def _keep(kept: KeptBlocks, index: int, block: np.ndarray) -> bool:
+def _keep(kept: BlockCache, index: int, block: np.ndarray) -> bool:
     place = kept.place(block.shape)
     if place is None:
         return False

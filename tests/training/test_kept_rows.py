@@ -164,7 +164,7 @@ def test_a_block_takes_the_place_of_the_one_before(
     feeds: list[feeding.Feed] = []
     fresh = False
 
-    class Watched(feeding.Feed):
+    class ValidationResult(feeding.Feed):
         def _overwritten(self, shape: tuple[int, int]) -> Array:
             feeds.append(self)
             if fresh:
@@ -173,7 +173,7 @@ def test_a_block_takes_the_place_of_the_one_before(
             places.append((shape, block.ctypes.data))
             return block
 
-    monkeypatch.setattr("daskkern.training.run.rank.Feed", Watched)
+    monkeypatch.setattr("daskkern.training.run.rank.Feed", ValidationResult)
     settings = FitSettings(
         Gaussian(2.0), SquaredHinge(), Landmarks(50), solver, max_epochs=2, batch_size=350, keep_blocks="never"
     )

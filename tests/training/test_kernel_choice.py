@@ -16,7 +16,7 @@ from daskkern.basis import Linear as LinearBasis
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import AutoKernel, Gaussian, Laplacian, Matern, from_spec, parse_kernel
-from daskkern.kernels import Linear as LinearKernel
+from daskkern.kernels import LinearKernel as LinearKernel
 
 RNG = np.random.default_rng
 FIT: dict[str, Any] = {"max_epochs": 1, "device": "cpu"}

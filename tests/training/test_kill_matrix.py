@@ -29,7 +29,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.testing.cluster import child_processes, local_cluster, wait_until, worker_pids
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
@@ -43,7 +43,7 @@ MEMORY = 800 << 20
 EPOCHS = 12
 MORE = {"EigenPro centres": 30, "EigenPro full": 40, "NystromSGD": 60, "Falkon": 150}
 """Epochs while a worker's memory is filled, which takes longer than a dozen of a fast solver."""
-SAFE = Safety(commit_s=0.05)
+SAFE = CheckpointPolicy(commit_s=0.05)
 
 SOLVERS: dict[str, tuple[BasisSpec, Solver[Any], Loss, float]] = {
     "EigenPro centres": (Landmarks(200), EigenPro(window=3), SquaredHinge(), 0.0),

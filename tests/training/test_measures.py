@@ -13,7 +13,7 @@ from sklearn.preprocessing import minmax_scale
 from daskkern import KernelClassifier
 from daskkern.arrays import HostArray
 from daskkern.basis import Landmarks
-from daskkern.evaluation.metrics import Score, Tally
+from daskkern.evaluation.metrics import MetricAccumulator, Score
 from daskkern.evaluation.score_bins import Ranking
 from daskkern.kernels import Gaussian
 
@@ -27,7 +27,7 @@ def _fitted(loss: str, n_classes: int) -> tuple[KernelClassifier, HostArray, Hos
 
 
 def _score(model: KernelClassifier, X: HostArray, y: HostArray, step: int = 100) -> Score:
-    tally = Tally(model.model_, tuple(range(len(model.classes_))))
+    tally = MetricAccumulator(model.model_, tuple(range(len(model.classes_))))
     for start in range(0, len(X), step):
         part = slice(start, start + step)
         tally.add(model.model_.scores(model.model_.check(X[part])), y[part])
@@ -91,7 +91,7 @@ def test_the_area_does_not_depend_on_the_blocks(rows: list[tuple[float, bool]], 
 
 def test_labels_that_the_model_does_not_know_are_told_apart() -> None:
     model, X, y = _fitted("logistic", 10)
-    tally = Tally(model.model_, (*range(9), "ten"))  # code 9 is another label in these rows
+    tally = MetricAccumulator(model.model_, (*range(9), "ten"))  # code 9 is another label in these rows
     tally.add(model.model_.scores(X), y)
     score = tally.result()
     assert score.unknown == (y == 9).sum()

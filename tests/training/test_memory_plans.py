@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.errors import MemoryBudgetError
-from daskkern.training.planning.memory import MemoryPlan, Sizes, available_memory, format_bytes, plan_memory
+from daskkern.training.planning.memory import FitSizes, MemoryPlan, available_memory, format_bytes, plan_memory
 from daskkern.training.planning.suggestions import fits, remedies, with_batch, with_landmarks, with_subsample
 
 GB = 10**9
-CENTRES = Sizes(
+CENTRES = FitSizes(
     n=1_000_000,
     d=100,
     c=10,
@@ -41,14 +41,14 @@ every_plan = pytest.mark.parametrize(
 @every_plan
 @settings(max_examples=40, deadline=None)
 @given(p=st.integers(1, 200_000), more=st.integers(1, 200_000))
-def test_more_centres_never_need_less(sizes: Sizes, p: int, more: int) -> None:
+def test_more_centres_never_need_less(sizes: FitSizes, p: int, more: int) -> None:
     few, many = (replace(sizes, p=columns) for columns in (p, p + more))
     assert plan_memory(few, 0).total <= plan_memory(many, 0).total
 
 
 @every_plan
 @pytest.mark.parametrize("name", ["d", "c", "p", "s", "q", "m", "threads", "itemsize", "validation"])
-def test_more_of_anything_never_needs_less(sizes: Sizes, name: str) -> None:
+def test_more_of_anything_never_needs_less(sizes: FitSizes, name: str) -> None:
     doubled = replace(sizes, **{name: 2 * getattr(sizes, name) + 1})
     assert plan_memory(doubled, 0).total >= plan_memory(sizes, 0).total
 
@@ -56,7 +56,9 @@ def test_more_of_anything_never_needs_less(sizes: Sizes, name: str) -> None:
 @every_plan
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 @pytest.mark.parametrize("by_rows", [False, True])
-def test_products_in_float64_take_more_and_less_than_a_fit_in_float64(sizes: Sizes, device: str, by_rows: bool) -> None:
+def test_products_in_float64_take_more_and_less_than_a_fit_in_float64(
+    sizes: FitSizes, device: str, by_rows: bool
+) -> None:
     sizes = replace(sizes, device=device, by_rows=by_rows)
     plain, wide, double = (
         plan_memory(each, 0) for each in (sizes, replace(sizes, wide=True), replace(sizes, itemsize=8))
@@ -67,7 +69,7 @@ def test_products_in_float64_take_more_and_less_than_a_fit_in_float64(sizes: Siz
 
 
 @every_plan
-def test_more_ranks_never_need_more_each(sizes: Sizes) -> None:
+def test_more_ranks_never_need_more_each(sizes: FitSizes) -> None:
     totals = [plan_memory(replace(sizes, ranks=ranks), 0).total for ranks in (1, 2, 4, 8)]
     assert totals == sorted(totals, reverse=True)
     if sizes not in (NYSTROM, MAPPED, SMALL):  # their spectrum, which one worker finds alone, is the most of all
@@ -75,7 +77,7 @@ def test_more_ranks_never_need_more_each(sizes: Sizes) -> None:
 
 
 @every_plan
-def test_the_total_is_the_sum_of_the_items_and_none_is_negative(sizes: Sizes) -> None:
+def test_the_total_is_the_sum_of_the_items_and_none_is_negative(sizes: FitSizes) -> None:
     plan = plan_memory(sizes, 4 * GB)
     assert plan.total == sum(size for _, size in plan.items)
     assert all(size >= 0 for _, size in plan.items)
@@ -92,7 +94,7 @@ def test_a_factor_of_the_centres_is_counted() -> None:
 
 @every_plan
 @pytest.mark.parametrize("budget", [0, GB, 8 * GB, 200 * GB])
-def test_what_is_kept_fits_in_what_is_left(sizes: Sizes, budget: int) -> None:
+def test_what_is_kept_fits_in_what_is_left(sizes: FitSizes, budget: int) -> None:
     plan = plan_memory(sizes, budget)
     assert 0 <= plan.kept <= plan.kept_wanted
     if plan.kept:
@@ -116,7 +118,7 @@ def test_a_plan_within_its_budget_passes_and_one_byte_less_is_refused() -> None:
 
 @every_plan
 @pytest.mark.parametrize("share", [0.6, 0.8, 0.95])
-def test_remedies_are_three_ways_that_were_checked(sizes: Sizes, share: float) -> None:
+def test_remedies_are_three_ways_that_were_checked(sizes: FitSizes, share: float) -> None:
     budget = int(share * plan_memory(sizes, 0).total)
     found = remedies(sizes, budget, 0)
     assert len(set(found)) == len(found) <= 3
@@ -182,7 +184,7 @@ def test_rows_go_to_a_gpu_through_two_buffers_and_lie_there_twice(by_rows: bool)
     assert on_wide["one batch"] - on_device["one batch"] >= 2 * more
 
 
-def _plan(sizes: Sizes) -> MemoryPlan:
+def _plan(sizes: FitSizes) -> MemoryPlan:
     return plan_memory(sizes, 100 * GB, 100 * GB)
 
 

@@ -10,7 +10,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, Landmarks
-from daskkern.cluster.gang.rank_context import Desk
+from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitStarted, silent
@@ -20,7 +20,7 @@ from daskkern.solvers import EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.feeding.stored_features import stored_features
 from daskkern.training.planning.memory import MemoryPlan
-from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping, FitSettings
 from daskkern.training.setup.prepare import Prepared, prepare
 
@@ -70,18 +70,18 @@ class Fit:
         keeps_rows: bool = False,
         listen: Callable[[Event], None] = silent,
         stop: Callable[[], bool] = _never,
-    ) -> list[RankResult]:
+    ) -> list[FitRankResult]:
         memory = MemoryPlan(items=(), kept=kept, kept_wanted=kept, keeps_rows=keeps_rows, budget=1 << 40)
 
-        def work(comm: Communicator) -> RankResult:
+        def work(comm: Communicator) -> FitRankResult:
             task = RankTask(self.source, self.settings, self.prepared, None, memory, 1, self.features)
-            result = run_rank(comm, task, Desk(listen if comm.rank == 0 else silent, stop))
-            assert isinstance(result, RankResult)
+            result = run_rank(comm, task, RankContext(listen if comm.rank == 0 else silent, stop))
+            assert isinstance(result, FitRankResult)
             return result
 
         return run_threads(ranks, work)
 
-    def scores(self, results: list[RankResult]) -> HostArray:
+    def scores(self, results: list[FitRankResult]) -> HostArray:
         """Return the values at all rows of the model that the ranks made together."""
         ids = np.concatenate([result.ids for result in results])
         assert sorted(ids) == list(range(self.prepared.basis.n_columns))

@@ -20,8 +20,8 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD
 from daskkern.testing.cluster import local_cluster, worker_pids
-from daskkern.training.checkpoints.checkpointing import Safety
-from daskkern.training.feeding.sources import Source, StoreSource
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
+from daskkern.training.feeding.sources import RowSource, StoreSource
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 QUICK = GangSettings(silence_s=3.0, rejoin_s=8.0, idle_s=20.0)
 EPOCHS = 10
-OFTEN = Safety(commit_s=0.0)
+OFTEN = CheckpointPolicy(commit_s=0.0)
 CASES = {
     "landmarks": (Landmarks(300), EigenPro(window=3)),
     "all rows": (AllRows(), EigenPro()),
@@ -81,7 +81,9 @@ class Killer:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-def killed(source: Source, settings: FitSettings, workers: int, victim: int, **how: object) -> tuple[FitResult, Killer]:
+def killed(
+    source: RowSource, settings: FitSettings, workers: int, victim: int, **how: object
+) -> tuple[FitResult, Killer]:
     with local_cluster(workers) as client:
         pids = list(worker_pids(client).values())
         killer = Killer(3, lambda: os.kill(pids[victim], signal.SIGKILL))
@@ -131,7 +133,7 @@ def test_workers_that_join_take_part(source: StoreSource) -> None:
     settings = settings_for("landmarks", max_epochs=240)  # more than a worker takes to start
     with local_cluster(1) as client:
         killer = Killer(3, lambda: client.cluster.scale(2))
-        found = fit(source, settings, client=client, listener=killer, gang=QUICK, safety=Safety(commit_s=0.5))
+        found = fit(source, settings, client=client, listener=killer, gang=QUICK, safety=CheckpointPolicy(commit_s=0.5))
     assert [event.size for event in killer.kinds(FitResumed)] == [2]
     expected = fit(source, settings)
     X = load_digits(return_X_y=True)[0]
@@ -141,7 +143,7 @@ def test_workers_that_join_take_part(source: StoreSource) -> None:
 
 def test_a_cluster_that_is_gone_leaves_a_checkpoint_to_go_on_from(source: StoreSource, tmp_path: Path) -> None:
     settings = settings_for("landmarks")
-    safety = Safety(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
     with local_cluster(2) as client:
         killer, impatient = Killer(3, lambda: client.cluster.scale(0)), replace(QUICK, idle_s=2.0)
         with pytest.raises(daskkern.errors.ClusterError):

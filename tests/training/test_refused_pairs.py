@@ -6,7 +6,7 @@ import pytest
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks
 from daskkern.errors import MemoryBudgetError, SpecError
 from daskkern.features import FourierFeatures
-from daskkern.kernels import Cauchy, Gaussian, Kernel, Laplacian, Linear, Matern
+from daskkern.kernels import Cauchy, Gaussian, Kernel, Laplacian, LinearKernel, Matern
 from daskkern.solvers import PCG, Falkon
 
 X = np.random.default_rng(0).standard_normal((60, 3))
@@ -40,7 +40,7 @@ def test_a_matrix_that_does_not_fit_is_refused_with_its_bytes():
         (lambda: Falkon(path_start=-1.0), "path_start=-1.0"),
         (lambda: PCG("incomplete_cholesky"), "choose one of nystrom, random_features, none"),
         (lambda: PCG(rank=1), "rank=1"),
-        (lambda: FourierFeatures(Linear(), 10, 0), "linear kernel"),
+        (lambda: FourierFeatures(LinearKernel(), 10, 0), "linear kernel"),
         (lambda: FourierFeatures(Gaussian(1.0), 5, 0), "even number"),
     ],
 )

@@ -16,7 +16,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.monitor.lines import line_of
 from daskkern.solvers import EigenPro, Falkon, Solver
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.commits import Commit
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import FitResult, fit
@@ -35,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(place)
 
 
-def _fitted(store: str, solver: Solver, safety: Safety | None = None) -> tuple[FitResult, list[EpochTimed]]:
+def _fitted(store: str, solver: Solver, safety: CheckpointPolicy | None = None) -> tuple[FitResult, list[EpochTimed]]:
     heard: list[Event] = []
     settings = FitSettings(
         Gaussian(1.0), Squared(), Landmarks(20), solver, max_epochs=2, batch_size=20, device="cpu", keep_blocks="never",
@@ -80,7 +80,7 @@ def test_slow_commits_are_seen(store: str, tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Commit, "to_bytes", slowly)
     monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
-    times = _fitted(store, EigenPro(), Safety(in_memory=True, commit_s=0.0))[1]
+    times = _fitted(store, EigenPro(), CheckpointPolicy(in_memory=True, commit_s=0.0))[1]
     assert times[1].checkpointing >= _SLEEP_S
 
 

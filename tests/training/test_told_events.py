@@ -10,11 +10,11 @@ from test_ranks_of_a_fit import _settings, _source
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear
 from daskkern.events import CheckpointWritten, Event, FitStarted, RankReported, SpectrumFound
 from daskkern.solvers import EigenPro, NystromSGD, Pegasos, Solver
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.run.fit import fit
 
 
-def _told(basis: BasisSpec, solver: Solver[object], safety: Safety | None = None) -> list[Event]:
+def _told(basis: BasisSpec, solver: Solver[object], safety: CheckpointPolicy | None = None) -> list[Event]:
     events: list[Event] = []
     fit(_source(weighted=True), _settings(basis, solver), listener=events.append, safety=safety)
     return events
@@ -65,7 +65,7 @@ def test_a_rank_tells_its_memory_against_the_plan(monkeypatch: pytest.MonkeyPatc
 
 
 def test_checkpoints_are_told_when_they_are_complete(tmp_path: Path) -> None:
-    safety = Safety(checkpoint=str(tmp_path / "kept.zarr"), checkpoint_s=0.0, commit_s=0.0)
+    safety = CheckpointPolicy(checkpoint=str(tmp_path / "kept.zarr"), checkpoint_s=0.0, commit_s=0.0)
     written = [event for event in _told(Landmarks(40), EigenPro(), safety) if isinstance(event, CheckpointWritten)]
     assert written
     assert all(event.seconds > 0 for event in written)

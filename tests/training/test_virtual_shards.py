@@ -19,14 +19,14 @@ from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks
 from daskkern.cluster.collectives.virtual import run_virtual, virtual_ranks
 from daskkern.cluster.gang.gang import GangSettings
-from daskkern.cluster.gang.rank_context import Desk
+from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.errors import CommunicatorClosedError, DataError, SpecError
 from daskkern.events import BatchFinished, Event, FitResumed, FitStarted, RankReported
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.testing.cluster import local_cluster
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import list_fits
@@ -87,7 +87,7 @@ def test_every_virtual_rank_has_one_home() -> None:
 def test_what_is_reported_of_memory_is_that_of_the_whole_worker() -> None:
     told: list[Event] = []
     for place in range(3):
-        desk = desk_of_shard(Desk(report=told.append), SerialCommunicator(), place, 3)
+        desk = desk_of_shard(RankContext(report=told.append), SerialCommunicator(), place, 3)
         desk.report(RankReported(5, "here", "CPU", memory_bytes=250, planned_bytes=100, gpu_use=0.5))
     assert told == [RankReported(0, "here", "CPU", memory_bytes=250, planned_bytes=300, gpu_use=0.5)]
 
@@ -243,6 +243,8 @@ def test_a_gang_of_workers_that_shrinks_goes_on_with_the_same_bits() -> None:
                 client.retire_workers([list(client.run(lambda: None))[-1]])
 
         gang = GangSettings(rejoin_s=0.5, elastic=False)
-        found = fit(source, settings, client=client, listener=listen, gang=gang, safety=Safety(commit_s=0.05)).model
+        found = fit(
+            source, settings, client=client, listener=listen, gang=gang, safety=CheckpointPolicy(commit_s=0.05)
+        ).model
     assert [event.size for event in events if isinstance(event, FitResumed)] == [2]
     np.testing.assert_array_equal(found.scores(X), fit(source, settings).model.scores(X))

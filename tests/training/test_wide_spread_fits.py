@@ -11,7 +11,7 @@ from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures
-from daskkern.cluster.gang.rank_context import Desk
+from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.data.schema.schema import Scaling
 from daskkern.events import silent
 from daskkern.kernels import Laplacian
@@ -19,7 +19,7 @@ from daskkern.losses import Squared
 from daskkern.solvers import PCG, SGD, BlockCD, Direct, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.planning.memory import MemoryPlan
-from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
 
@@ -87,9 +87,11 @@ def test_any_number_of_ranks_makes_the_same_model(basis: BasisSpec) -> None:
     assert prepared.basis.placement.wide
     memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
 
-    def work(comm: Communicator) -> RankResult:
-        found = run_rank(comm, RankTask(source, settings, prepared, None, memory, 1, None), Desk(silent, lambda: False))
-        assert isinstance(found, RankResult)
+    def work(comm: Communicator) -> FitRankResult:
+        found = run_rank(
+            comm, RankTask(source, settings, prepared, None, memory, 1, None), RankContext(silent, lambda: False)
+        )
+        assert isinstance(found, FitRankResult)
         return found
 
     def scores(ranks: int) -> HostArray:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.cluster.collectives.transport import Post
+from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import owned
 
 Way: TypeAlias = Literal["alone", "mutual", "star", "tree", "segments"]
@@ -44,13 +44,13 @@ def way_of_sum(size: int, nbytes: int, n_hosts: int) -> Way:
     return "tree" if size >= _TREE_RANKS else "star"
 
 
-def alone(post: Post, host: HostArray) -> Finish:
+def alone(post: PeerTransport, host: HostArray) -> Finish:
     """Return a copy: there is nobody else."""
     del post
     return lambda: owned(host)
 
 
-def mutual(post: Post, host: HostArray) -> Finish:
+def mutual(post: PeerTransport, host: HostArray) -> Finish:
     """Every rank pushes its array to all others, and all add. One crossing; W (W - 1) messages."""
     post.begin()
     post.push(post.peers, _OPERATION, host)
@@ -63,7 +63,7 @@ def mutual(post: Post, host: HostArray) -> Finish:
     return finish
 
 
-def star(post: Post, host: HostArray) -> Finish:
+def star(post: PeerTransport, host: HostArray) -> Finish:
     """All push to rank 0, which adds and pushes the sum to each. Two crossings; rank 0 takes and sends W - 1 arrays."""
     post.begin()
     if post.rank:
@@ -81,7 +81,7 @@ def star(post: Post, host: HostArray) -> Finish:
     return finish
 
 
-def tree(post: Post, host: HostArray) -> Finish:
+def tree(post: PeerTransport, host: HostArray) -> Finish:
     """Terms go up a binomial tree to rank 0, which adds, and the sum goes down it.
 
     Rank 0 takes W - 1 arrays in log2 W messages and sends log2 W; a message waits for at most log2 W others on its way.
@@ -89,7 +89,7 @@ def tree(post: Post, host: HostArray) -> Finish:
     return lambda: _by_tree(post, host)
 
 
-def segments(post: Post, host: HostArray) -> Finish:
+def segments(post: PeerTransport, host: HostArray) -> Finish:
     """Each rank adds one segment of the array, of which all others push it their part, and pushes the sum to all.
 
     Two crossings; every rank sends and takes ``2 (W - 1) / W`` arrays, in 2 (W - 1) messages.
@@ -97,7 +97,7 @@ def segments(post: Post, host: HostArray) -> Finish:
     return lambda: _by_segments(post, host)
 
 
-def _by_tree(post: Post, host: HostArray) -> HostArray:
+def _by_tree(post: PeerTransport, host: HostArray) -> HostArray:
     post.begin()
     below, above = children(post.rank, post.size), parent(post.rank)
     # The ranks below one are those that follow it: (rank, rank + 1, ...) is the order in which they come.
@@ -116,7 +116,7 @@ def _by_tree(post: Post, host: HostArray) -> HostArray:
     return total
 
 
-def _by_segments(post: Post, host: HostArray) -> HostArray:
+def _by_segments(post: PeerTransport, host: HostArray) -> HostArray:
     flat = np.ravel(host)
     cuts = [flat.size * rank // post.size for rank in range(post.size + 1)]
     pieces = [flat[low:high] for low, high in pairwise(cuts)]
@@ -131,7 +131,7 @@ def _by_segments(post: Post, host: HostArray) -> HostArray:
     return np.concatenate(sums).reshape(host.shape)
 
 
-WAYS: dict[Way, Callable[[Post, HostArray], Finish]] = {
+WAYS: dict[Way, Callable[[PeerTransport, HostArray], Finish]] = {
     "alone": alone,
     "mutual": mutual,
     "star": star,
@@ -140,7 +140,7 @@ WAYS: dict[Way, Callable[[Post, HostArray], Finish]] = {
 }
 
 
-def add(post: Post, parts: Sequence[HostArray], mine: HostArray) -> HostArray:
+def add(post: PeerTransport, parts: Sequence[HostArray], mine: HostArray) -> HostArray:
     """Return the sum of `parts`, one of each rank, in rank order."""
     total = owned(parts[0])
     for source, part in enumerate(parts):
@@ -164,7 +164,7 @@ def children(rank: int, size: int) -> list[int]:
     return below
 
 
-def _same_terms(post: Post, child: int, stack: HostArray, mine: HostArray) -> None:
+def _same_terms(post: PeerTransport, child: int, stack: HostArray, mine: HostArray) -> None:
     span = min(child & -child, post.size - child)
     if stack.dtype != mine.dtype or stack.shape != (span, *mine.shape):
         post.refuse(_OPERATION, child, stack[0] if stack.ndim and len(stack) else stack, mine)

@@ -17,7 +17,7 @@ from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.allreduce import WAYS, Way, children, parent, way_of_sum
 from daskkern.cluster.collectives.mailbox import Mailbox
-from daskkern.cluster.collectives.transport import Post
+from daskkern.cluster.collectives.transport import PeerTransport
 from daskkern.cluster.collectives.wire import owned
 
 _LOG = logging.getLogger("daskkern.collectives")
@@ -31,9 +31,10 @@ class DaskCommunicator(Communicator):
     A message is pushed into the peer's mailbox and is not answered: an allreduce then costs one or two
     crossings of an event loop, and no handler anywhere waits for a peer.
 
-    A sum is taken in one of the ways of :mod:`daskkern.cluster.collectives.allreduce`, chosen by the numbers of ranks and hosts and the
-    size of the array, all with the same bits. The choice is logged to ``daskkern.collectives`` (debug) when it is first
-    made, and told in the timing breakdown of a fit. ``benchmarks/collectives.py`` measures them.
+    A sum is taken in one of the ways of :mod:`daskkern.cluster.collectives.allreduce`, chosen by the numbers of ranks
+    and hosts and the size of the array, all with the same bits. The choice is logged to ``daskkern.collectives``
+    (debug) when it is first made, and told in the timing breakdown of a fit. ``benchmarks/collectives.py`` measures
+    them.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class DaskCommunicator(Communicator):
         self.size = mailbox.membership.size
         self.timeout_s = timeout_s
         self.way = way
-        self._post = Post(worker, mailbox, timeout_s)
+        self._post = PeerTransport(worker, mailbox, timeout_s)
         self._mailbox = mailbox
         self._n_hosts = len({get_address_host(address) for address in mailbox.membership.addresses})
         self._ways: Counter[str] = Counter()

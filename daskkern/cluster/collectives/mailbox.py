@@ -11,7 +11,7 @@ from typing import Any
 
 from daskkern.arrays import HostArray
 from daskkern.cluster.collectives.wire import unpack
-from daskkern.cluster.gang.commit_cache import Vault
+from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.errors import CommunicatorClosedError
 
 
@@ -116,12 +116,12 @@ class Mailbox:
 
 
 @dataclass
-class Registry:
+class MailboxRegistry:
     """The mailboxes of one worker, one for each fit that has a rank here. Changed by the event loop only,
     except that a rank's thread looks up its own."""
 
     mailboxes: dict[str, Mailbox] = field(default_factory=dict)
-    vaults: dict[str, Vault] = field(default_factory=dict)
+    vaults: dict[str, CommitCache] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     """The latest epoch of each fit that is not over, also where no rank runs at the moment."""
 
@@ -130,7 +130,7 @@ class Registry:
         if self.epochs.get(membership.fit, -1) >= membership.epoch:
             return False
         self.epochs[membership.fit] = membership.epoch
-        self.vaults.setdefault(membership.fit, Vault()).epoch = membership.epoch
+        self.vaults.setdefault(membership.fit, CommitCache()).epoch = membership.epoch
         previous = self.mailboxes.get(membership.fit)
         mailbox = Mailbox(membership)
         if previous is not None:

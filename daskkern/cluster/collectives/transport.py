@@ -16,7 +16,7 @@ from daskkern.cluster.connect.protocol import handler
 from daskkern.errors import CommunicatorClosedError
 
 
-class Post:
+class PeerTransport:
     """One rank's outgoing messages and its mailbox, called from the rank's own thread.
 
     A message is pushed into the peer's mailbox and is not answered, and no handler anywhere waits for a peer. Every

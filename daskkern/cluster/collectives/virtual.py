@@ -27,7 +27,7 @@ def virtual_ranks(rank: int, size: int, virtual: int) -> range:
     return range(virtual * rank // size, virtual * (rank + 1) // size)
 
 
-class _Table:
+class _RankTable:
     """Where the virtual ranks of one real rank meet; the first of them talks to the other real ranks."""
 
     def __init__(self, comm: Communicator, virtual: int) -> None:
@@ -71,7 +71,7 @@ class _Table:
 class VirtualCommunicator(Communicator):
     """One virtual rank, called from a thread of its own. See :func:`run_virtual`."""
 
-    def __init__(self, table: _Table, place: int) -> None:
+    def __init__(self, table: _RankTable, place: int) -> None:
         self.rank = table.own[place]
         self.size = table.virtual
         self.timeout_s = table.comm.timeout_s
@@ -141,7 +141,7 @@ def run_virtual(comm: Communicator, virtual: int, work: Callable[[Communicator, 
     and on the other ranks, and is raised. A collective: every rank of `comm` calls it, and there are no more of them
     than virtual ranks.
     """
-    table = _Table(comm, virtual)
+    table = _RankTable(comm, virtual)
 
     def guarded(place: int) -> Result:
         mine = VirtualCommunicator(table, place)

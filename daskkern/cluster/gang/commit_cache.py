@@ -7,7 +7,7 @@ from daskkern.arrays import HostArray
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class CachedCommit:
     """A commit as bytes (uint8), how many steps it is the state after, and the epoch of the gang that made it."""
 
     steps: int
@@ -15,18 +15,18 @@ class Kept:
     epoch: int
 
 
-class Vault:
+class CommitCache:
     """Holds one commit, the latest. Thread-safe. `epoch` is that of the gang that runs."""
 
     def __init__(self) -> None:
         self.epoch = 0
         self._lock = threading.Lock()
-        self._kept: Kept | None = None
+        self._kept: CachedCommit | None = None
         self.committed = -1
         """Epoch of the gang that made the last commit, wherever it is kept; -1 for none."""
 
     @property
-    def latest(self) -> Kept | None:
+    def latest(self) -> CachedCommit | None:
         """The commit after the most steps, or None."""
         return self._kept
 
@@ -38,5 +38,5 @@ class Vault:
         """Keep a commit, unless a later one is here."""
         with self._lock:
             if self._kept is None or self._kept.steps <= steps:
-                self._kept = Kept(steps, data, self.epoch)
+                self._kept = CachedCommit(steps, data, self.epoch)
                 self.mark()

@@ -11,7 +11,7 @@ from typing import Any
 from distributed import Client
 
 from daskkern.cluster.connect.preflight import choose_workers
-from daskkern.cluster.gang.gang_client import Attendance
+from daskkern.cluster.gang.gang_client import GangClient
 from daskkern.cluster.gang.generation import GangOrder
 from daskkern.cluster.gang.hanging_workers import usable_workers
 from daskkern.cluster.gang.rank import RankMain
@@ -75,7 +75,7 @@ def run_gang(
             raise SpecError(str(error)) from None
         install(client)
         order = _order(lease, name, settings, settings.elastic and not isinstance(payload, PerRank))
-        attendance = Attendance(client, order, settings, listener)
+        attendance = GangClient(client, order, settings, listener)
         try:
             attendance.begin(rank_main, payload, reform)
             report = attendance.wait()

@@ -14,7 +14,7 @@ from distributed import Client, Future, KilledWorker
 
 from daskkern.cluster.connect.membership import ask_scheduler, live_workers, tell_workers
 from daskkern.cluster.gang.generation import GangOrder
-from daskkern.cluster.gang.members import Pulse
+from daskkern.cluster.gang.members import HeartbeatMonitor
 from daskkern.cluster.gang.rank import RankMain
 from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.gang.supervisor import STARTED, GangReport, Reform, supervise
@@ -29,7 +29,7 @@ _LOOK_S = 0.5
 _PRIORITY = 10
 
 
-class Attendance:
+class GangClient:
     """The client's side of one gang: its events, its interrupts, and its end."""
 
     def __init__(self, client: Client, order: GangOrder, settings: GangSettings, listener: Listener) -> None:
@@ -44,7 +44,7 @@ class Attendance:
         self._supervisors = 0
         self._farthest = self._farthest_then = (0, 0)
         """Epoch and batch: of all that was heard, and of what was heard when all workers had died."""
-        self._pulse = Pulse(2 * settings.silence_s, "")  # the supervisor sees a silent worker first
+        self._pulse = HeartbeatMonitor(2 * settings.silence_s, "")  # the supervisor sees a silent worker first
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
         self._stop_deadline: float | None = None
 

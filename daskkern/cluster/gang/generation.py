@@ -81,7 +81,7 @@ class Outcome:
 
 
 @dataclass
-class Epoch:
+class Generation:
     """One formation of the gang, from the opening of its mailboxes to their closing. Every message is fenced."""
 
     worker: Worker

@@ -28,7 +28,7 @@ class Standing:
 
 
 @dataclass
-class Pulse:
+class HeartbeatMonitor:
     """Tells which workers have been silent for long, by what the scheduler last heard of each.
 
     Only changes count, measured on this process's own clock: the scheduler's may be another one. While nothing is
@@ -80,7 +80,7 @@ class Members:
     fit: str
     allowed: tuple[str, ...] | None
     most: int | None
-    pulse: Pulse
+    pulse: HeartbeatMonitor
     rejected: set[str] = field(default_factory=set)
     """Workers that joined but cannot be used."""
 

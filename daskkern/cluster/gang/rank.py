@@ -18,12 +18,12 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import SharedThreadLimit
 from daskkern.cluster.collectives.communicator import DaskCommunicator
 from daskkern.cluster.collectives.mailbox import Mailbox
-from daskkern.cluster.gang.rank_context import Desk
+from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.cluster.gang.worker_plugin import registry_of
 from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
 from daskkern.events import BatchFinished, Event, silent, to_message
 
-RankMain: TypeAlias = Callable[[Communicator, Any, Desk], Any]
+RankMain: TypeAlias = Callable[[Communicator, Any, RankContext], Any]
 """``rank_main(communicator, payload, desk) -> result``, a function that workers can import."""
 
 _BATCH_INTERVAL_S = 0.5
@@ -73,7 +73,7 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
         )
     communicator = DaskCommunicator(worker, mailbox, order.collective_timeout_s)
     sender = _EventSender(worker, order.topic)
-    desk = Desk(
+    desk = RankContext(
         emit=sender if order.rank == 0 else silent,
         should_stop=lambda: mailbox.stop_requested or mailbox.reason is not None,
         should_regroup=lambda: mailbox.regroup_requested,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from daskkern.cluster.gang.commit_cache import Vault
+from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.events import Listener, silent
 
 
@@ -12,7 +12,7 @@ def _never() -> bool:
 
 
 @dataclass(frozen=True)
-class Desk:
+class RankContext:
     """Where a rank's events go, whom it listens to, and where it leaves what shall outlive it.
 
     Attributes
@@ -34,7 +34,7 @@ class Desk:
     emit: Listener = silent
     should_stop: Callable[[], bool] = _never
     should_regroup: Callable[[], bool] = _never
-    vault: Vault = field(default_factory=Vault)
+    vault: CommitCache = field(default_factory=CommitCache)
     report: Listener = silent
     worker: str = "this process"
 

@@ -17,8 +17,8 @@ from distributed import Client, Worker, get_client, get_worker, secede
 
 from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_left
-from daskkern.cluster.gang.generation import Epoch, GangOrder, Outcome
-from daskkern.cluster.gang.members import Members, Pulse
+from daskkern.cluster.gang.generation import GangOrder, Generation, Outcome
+from daskkern.cluster.gang.members import HeartbeatMonitor, Members
 from daskkern.cluster.gang.rank import RankMain
 from daskkern.errors import ClusterError, DaskkernError, MemoryBudgetError
 from daskkern.events import Event, WorkersJoined, WorkersLost, to_message
@@ -59,8 +59,10 @@ def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Refor
     """Run a fit to its end. The body of the supervisor's task."""
     secede()
     worker, client = get_worker(), connected(get_client)
-    members = Members(worker, client, order.fit, order.allowed, order.most, Pulse(order.silence_s, worker.address))
-    watch = _Watch(worker, client, order, members, rank_main, payload, reform)
+    members = Members(
+        worker, client, order.fit, order.allowed, order.most, HeartbeatMonitor(order.silence_s, worker.address)
+    )
+    watch = _Supervision(worker, client, order, members, rank_main, payload, reform)
     try:
         return watch.run()
     except DaskkernError as error:
@@ -71,7 +73,7 @@ def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Refor
         raise
 
 
-class _Watch:
+class _Supervision:
     """One supervisor: epoch after epoch."""
 
     def __init__(
@@ -123,7 +125,7 @@ class _Watch:
     def _one(self, number: int, addresses: tuple[str, ...]) -> tuple[Outcome, bool]:
         """Run one epoch; return its outcome, and whether anybody still waits for this supervisor."""
         payloads = payloads_for(self._payload, len(addresses))
-        epoch = Epoch(self._worker, self._client, self._order, self._members, addresses, number)
+        epoch = Generation(self._worker, self._client, self._order, self._members, addresses, number)
         try:
             outcome = epoch.start(self._rank_main, payloads)
             if outcome is None:

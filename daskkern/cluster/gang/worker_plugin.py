@@ -12,7 +12,7 @@ from typing import Any
 from distributed import Client, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from daskkern.cluster.collectives.mailbox import Membership, Registry
+from daskkern.cluster.collectives.mailbox import MailboxRegistry, Membership
 from daskkern.cluster.connect.protocol import PROTOCOL, handler
 from daskkern.errors import ClusterError
 
@@ -36,7 +36,7 @@ class CollectivesPlugin(WorkerPlugin):
         self.protocol = PROTOCOL
 
     def setup(self, worker: Worker) -> None:
-        self.registry = Registry()
+        self.registry = MailboxRegistry()
         if self.protocol != PROTOCOL:
             raise ClusterError(
                 f"worker {worker.address} speaks version {PROTOCOL} of daskkern's messages and this client version "
@@ -147,7 +147,7 @@ def install(client: Client, timeout_s: float = 30.0) -> bool:
     return True
 
 
-def registry_of(worker: Worker) -> Registry:
+def registry_of(worker: Worker) -> MailboxRegistry:
     """Return the mailboxes of `worker`."""
     plugin = worker.plugins.get(PLUGIN_NAME)
     if not isinstance(plugin, CollectivesPlugin) or plugin.protocol != PROTOCOL:  # Dask keeps what has refused

@@ -18,7 +18,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Wish:
+class WorkerRequest:
     """What a fit asks for.
 
     Attributes
@@ -58,19 +58,19 @@ class Verdict:
 class Admission:
     """Who holds which workers, and who waits."""
 
-    waiting: dict[str, Wish] = field(default_factory=dict)
-    granted: dict[str, Wish] = field(default_factory=dict)
+    waiting: dict[str, WorkerRequest] = field(default_factory=dict)
+    granted: dict[str, WorkerRequest] = field(default_factory=dict)
     held: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of the workers of each fit that runs, in rank order."""
 
-    def ask(self, wish: Wish, places: Sequence[Place]) -> Verdict:
+    def ask(self, wish: WorkerRequest, places: Sequence[Place]) -> Verdict:
         """Ask, or ask again. A fit that was granted workers keeps them, whatever it asks."""
         if wish.fit not in self.held:
             self.waiting[wish.fit] = wish
             self._grant(places)
         return self.look(wish, places)
 
-    def look(self, wish: Wish, places: Sequence[Place]) -> Verdict:
+    def look(self, wish: WorkerRequest, places: Sequence[Place]) -> Verdict:
         """Return what a fit holds or waits for. Nothing changes."""
         if wish.fit in self.held:
             return Verdict(self.held[wish.fit])
@@ -126,7 +126,7 @@ class Admission:
             self.held[wish.fit] = tuple(free[:size])
             self.granted[wish.fit] = self.waiting.pop(wish.fit)
 
-    def _free(self, place: Place, wish: Wish) -> bool:
+    def _free(self, place: Place, wish: WorkerRequest) -> bool:
         """Return whether `wish` may use `place`, besides the fits that do."""
         others = [self.granted[fit] for fit, names in self.held.items() if fit != wish.fit and place.name in names]
         if not others:
@@ -136,7 +136,7 @@ class Admission:
         declared = wish.memory + sum(other.memory or 0 for other in others)
         return not place.memory_limit or declared <= place.memory_limit
 
-    def _ahead(self, wish: Wish, wanted: set[str], places: Sequence[Place]) -> Iterable[str]:
+    def _ahead(self, wish: WorkerRequest, wanted: set[str], places: Sequence[Place]) -> Iterable[str]:
         known: Mapping[str, Place] = {place.name: place for place in places}
         for fit, names in self.held.items():
             if any(name in wanted and not self._free(known[name], wish) for name in names if name in known):
@@ -147,12 +147,12 @@ class Admission:
                 yield other.fit
 
 
-def _candidates(wish: Wish, places: Sequence[Place]) -> list[Place]:
+def _candidates(wish: WorkerRequest, places: Sequence[Place]) -> list[Place]:
     if wish.allowed is None:
         return list(places)
     known = {place.name: place for place in places}
     return [known[name] for name in wish.allowed if name in known]
 
 
-def _missing(wish: Wish, places: Sequence[Place]) -> int:
+def _missing(wish: WorkerRequest, places: Sequence[Place]) -> int:
     return max(0, (wish.n_ranks or 1) - len(_candidates(wish, places)))

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 Point: TypeAlias = tuple[Any, ...]
 
 
-class Thinned:
+class Downsampled:
     """At most `most` of the points that were added, evenly chosen, and always the last one."""
 
     def __init__(self, most: int) -> None:

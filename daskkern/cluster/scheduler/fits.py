@@ -31,7 +31,7 @@ _MOST_EPOCHS = 2**53
 
 
 @dataclass(frozen=True)
-class FitCard:
+class FitMetadata:
     """How a fit introduces itself.
 
     Attributes
@@ -70,9 +70,9 @@ class FitCard:
             raise SpecError("detached of a fit is True or False")
 
 
-def new_card(name: str) -> FitCard:
+def new_card(name: str) -> FitMetadata:
     """Return the card of a new fit of this process."""
-    return FitCard(uuid.uuid4().hex[:12], name, owner())
+    return FitMetadata(uuid.uuid4().hex[:12], name, owner())
 
 
 def owner() -> str:
@@ -115,7 +115,7 @@ class FitStatus:
         Of the last epoch: the share of each of :data:`daskkern.events.PARTS_OF_TIME`; empty before.
     """
 
-    card: FitCard
+    card: FitMetadata
     state: str = SUBMITTED
     submitted: float = 0.0
     started: float = 0.0
@@ -148,7 +148,7 @@ class FitStatus:
         """Rebuild it from :meth:`to_message`. Raises ClusterError for what another version sent."""
         values = dict(message)
         try:
-            card = FitCard(**values.pop("card"))
+            card = FitMetadata(**values.pop("card"))
             known = {f.name for f in fields(cls)}
             listed = {"workers", "ahead"}
             taken: dict[str, Any] = {k: tuple(v) if k in listed else v for k, v in values.items() if k in known}
@@ -164,7 +164,7 @@ class FitStatus:
 class FitRecord:
     """The scheduler's record of one fit. Changed by its event loop only."""
 
-    card: FitCard
+    card: FitMetadata
     state: str = SUBMITTED
     submitted: float = field(default_factory=time.time)
     started: float = 0.0

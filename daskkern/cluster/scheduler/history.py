@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from daskkern.cluster.scheduler.downsampling import Thinned
+from daskkern.cluster.scheduler.downsampling import Downsampled
 from daskkern.events import PARTS_OF_TIME
 
 _EPOCHS = 10_000
@@ -33,7 +33,7 @@ class FitHistory:
         self.version = 0
         self.losses: Counter[str] = Counter()
         """How often each worker was lost while the fit held it, by its name."""
-        self._batches = Thinned(_BATCHES)
+        self._batches = Downsampled(_BATCHES)
         self._epochs: dict[tuple[str, int], dict[str, Any]] = {}
         self._notices: list[dict[str, Any]] = []
         self._dropped = 0

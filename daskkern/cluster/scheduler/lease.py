@@ -15,30 +15,30 @@ from daskkern.cluster.connect.membership import live_workers
 from daskkern.cluster.gang.hanging_workers import equip
 from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.scheduler.client import ask_fits, install_fits
-from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitCard, FitStatus
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, FitStatus
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError
 from daskkern.events import FitQueued, Listener
 
 _POLL_S = 0.25
 
 
-Wish: TypeAlias = tuple[int | None, tuple[str, ...] | None, int | None]
+WorkerRequest: TypeAlias = tuple[int | None, tuple[str, ...] | None, int | None]
 
 
 @dataclass(frozen=True)
 class Lease:
     """The workers that a fit was given, in rank order. It holds them until it ends or its client goes."""
 
-    card: FitCard
+    card: FitMetadata
     addresses: tuple[str, ...]
-    wish: Wish
+    wish: WorkerRequest
     """How many workers it asked for, their names, and the bytes that each rank may use; None as in GangSettings."""
     most: int | None = None
     """How many of them it uses at most; None is all."""
 
 
 @contextmanager
-def admitted(client: Client, card: FitCard, settings: GangSettings, listener: Listener) -> Iterator[Lease]:
+def admitted(client: Client, card: FitMetadata, settings: GangSettings, listener: Listener) -> Iterator[Lease]:
     """Wait until the scheduler gives `card`'s fit its workers, and give them back at the end.
 
     Parameters
@@ -66,14 +66,14 @@ def admitted(client: Client, card: FitCard, settings: GangSettings, listener: Li
 
 
 @contextmanager
-def concluded(client: Client | None, card: FitCard) -> Iterator[None]:
+def concluded(client: Client | None, card: FitMetadata) -> Iterator[None]:
     """Fit and write the model inside: only then the list of fits says that it has finished, or how it ended instead."""
     with nullcontext() if client is None else _end_told(client, card, FINISHED):
         yield
 
 
 @contextmanager
-def _end_told(client: Client, card: FitCard, finished: str) -> Iterator[None]:
+def _end_told(client: Client, card: FitMetadata, finished: str) -> Iterator[None]:
     """Tell the scheduler how what is inside ended: as `finished`, cancelled or failed."""
     state, problem = finished, ""
     try:
@@ -115,7 +115,7 @@ def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
         time.sleep(_POLL_S)
 
 
-def check_alone(client: Client, card: FitCard) -> None:
+def check_alone(client: Client, card: FitMetadata) -> None:
     """Refuse a fit that writes where another does, before anything that is there is touched. Raises ClusterError."""
     install_fits(client)
     for message in ask_fits(client, "fits"):
@@ -128,7 +128,7 @@ def _rival(fit: str, out: str) -> str:
     return f"fit {fit} is active and writes to {out}; wait for it, cancel it, or write elsewhere"
 
 
-def _ask(client: Client, card: FitCard, wish: Wish) -> dict[str, Any]:
+def _ask(client: Client, card: FitMetadata, wish: WorkerRequest) -> dict[str, Any]:
     """Ask for workers, and return what the scheduler says. Raises when it says that the fit shall not be."""
     words = dict(zip(("n_ranks", "allowed", "memory"), wish, strict=True))
     answer: dict[str, Any] = ask_fits(client, "ask", card=asdict(card), wish=words, asker=client.id)
@@ -139,7 +139,9 @@ def _ask(client: Client, card: FitCard, wish: Wish) -> dict[str, Any]:
     return answer
 
 
-def _wait(client: Client, card: FitCard, wish: Wish, settings: GangSettings, listener: Listener) -> tuple[str, ...]:
+def _wait(
+    client: Client, card: FitMetadata, wish: WorkerRequest, settings: GangSettings, listener: Listener
+) -> tuple[str, ...]:
     said, begun = "", time.monotonic()
     enough_at = begun
     while True:

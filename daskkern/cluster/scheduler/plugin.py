@@ -16,8 +16,8 @@ from tornado.ioloop import PeriodicCallback
 
 from daskkern.cluster.connect.protocol import PROTOCOL
 from daskkern.cluster.scheduler.admission import Place
-from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitCard, FitRecord, checked
-from daskkern.cluster.scheduler.registry import FitBook
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, FitRecord, checked
+from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.silent_workers import TICK_MS, SilentWorkers
 from daskkern.errors import ClusterError
 
@@ -66,7 +66,7 @@ class FitsPlugin(SchedulerPlugin):
                 "scheduler's here"
             )
         self._scheduler = scheduler
-        self._book = FitBook()
+        self._book = FitRegistry()
         self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
         self._conductors: dict[str, str] = {}
         self._silent = SilentWorkers(scheduler)
@@ -150,7 +150,7 @@ class FitsPlugin(SchedulerPlugin):
     # -- what clients and supervisors ask
 
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
-        asks = FitCard(**card)
+        asks = FitMetadata(**card)
         if self._book.holder(asks.fit) not in ("", asker):  # conducted anew: what the one before had ends
             self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != asks.fit}
         answer = self._book.ask(asks, wish, str(asker), self._places())
@@ -226,7 +226,7 @@ class FitsPlugin(SchedulerPlugin):
 
     async def _hold(self, card: dict[str, Any], task: str) -> str:
         """Keep the task of a detached fit, so that whoever submitted it may leave. Returns why not."""
-        rival = self._book.rival(FitCard(**card))
+        rival = self._book.rival(FitMetadata(**card))
         if rival:
             return f"fit {rival} is active and writes to {card['out']}; wait for it, cancel it, or write elsewhere"
         deadline = time.monotonic() + _HOLD_S
@@ -234,7 +234,7 @@ class FitsPlugin(SchedulerPlugin):
             if time.monotonic() > deadline:
                 return f"the scheduler did not take the fit in {_HOLD_S:g} s; see its log, and fit again"
             await asyncio.sleep(0.01)
-        record = self._book.record(FitCard(**card))
+        record = self._book.record(FitMetadata(**card))
         record.task = task
         self._conductors[task] = record.card.fit
         self._scheduler.client_desires_keys([task], _KEEPER)

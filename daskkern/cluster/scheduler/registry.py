@@ -7,20 +7,20 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daskkern.cluster.scheduler.admission import Admission, Place, Wish
-from daskkern.cluster.scheduler.fits import LOST, PREPARING, QUEUED, RECOVERING, FitCard, FitRecord
+from daskkern.cluster.scheduler.admission import Admission, Place, WorkerRequest
+from daskkern.cluster.scheduler.fits import LOST, PREPARING, QUEUED, RECOVERING, FitMetadata, FitRecord
 
 _ENDED_KEPT = 200
 
 
-class FitBook:
+class FitRegistry:
     """Records of fits, by their identifiers, and their admission."""
 
     def __init__(self) -> None:
         self.admission = Admission()
         self.records: dict[str, FitRecord] = {}
 
-    def record(self, card: FitCard) -> FitRecord:
+    def record(self, card: FitMetadata) -> FitRecord:
         """Return the record of a fit, new where there is none. Of those that have ended, the last are kept."""
         if card.fit not in self.records:
             self.records[card.fit] = FitRecord(card)
@@ -33,14 +33,14 @@ class FitBook:
         """Return the client that holds `fit`, or "" for none."""
         return self.records[fit].client if fit in self.records else ""
 
-    def rival(self, card: FitCard) -> str:
+    def rival(self, card: FitMetadata) -> str:
         """Return the active fit that writes to the same place as `card`, or "" for none."""
         for fit, record in self.records.items():
             if fit != card.fit and record.active and card.out and record.card.out == card.out:
                 return fit
         return ""
 
-    def ask(self, card: FitCard, wish: Mapping[str, Any], asker: str, places: Sequence[Place]) -> dict[str, Any]:
+    def ask(self, card: FitMetadata, wish: Mapping[str, Any], asker: str, places: Sequence[Place]) -> dict[str, Any]:
         """Ask for workers: their names, or what the fit waits for, or that it was stopped.
 
         `asker` is the client that holds the fit from now on.
@@ -56,7 +56,7 @@ class FitBook:
         allowed = wish.get("allowed")
         names = None if allowed is None else tuple(str(name) for name in allowed)
         n_ranks, memory = (None if wish.get(key) is None else int(wish[key]) for key in ("n_ranks", "memory"))
-        asked = Wish(card.fit, record.submitted, n_ranks, names, memory)
+        asked = WorkerRequest(card.fit, record.submitted, n_ranks, names, memory)
         verdict = self.admission.ask(asked, places)
         for fit in self.admission.held:  # others may have had their turn, too
             if self.records[fit].state == QUEUED:

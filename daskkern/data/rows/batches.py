@@ -15,13 +15,13 @@ from daskkern.data.rows.batch_plan import BatchPlan, window_positions
 from daskkern.data.rows.rows import ALL, Fields, Gathering, RowBlock, Rows
 from daskkern.errors import SpecError
 
-__all__ = ["Batch", "BatchPlan", "iter_batches"]
+__all__ = ["BatchPlan", "RowBatch", "iter_batches"]
 
 _THREADS = 2  # measured: two hide the decoding of compressed chunks behind the step, more gain nothing
 
 
 @dataclass(frozen=True)
-class Batch:
+class RowBatch:
     """One batch: its number in the plan, the global positions of its rows, and the rows, in that order.
 
     A dense block is a view of its window: keep a copy, not the view, to keep a few rows for long.
@@ -51,7 +51,7 @@ def iter_batches(
     prefetch: int = 2,
     start: int = 0,
     wanted_X: Callable[[int], bool] | None = None,
-) -> Iterator[Batch]:
+) -> Iterator[RowBatch]:
     """Yield the batches of one epoch, in the order of ``plan.order(epoch)``.
 
     Parameters
@@ -89,13 +89,13 @@ def iter_batches(
     return _serial(rows, plan, visits(), fields) if prefetch == 0 else _ahead(rows, plan, visits(), fields, prefetch)
 
 
-def _serial(rows: Rows, plan: BatchPlan, visits: Iterator[_Visit], fields: Fields) -> Iterator[Batch]:
+def _serial(rows: Rows, plan: BatchPlan, visits: Iterator[_Visit], fields: Fields) -> Iterator[RowBatch]:
     running = threading.Event()
     for visit in visits:
         yield from _cut(plan, visit, _load(rows, plan, visit, fields, running))
 
 
-def _ahead(rows: Rows, plan: BatchPlan, visits: Iterator[_Visit], fields: Fields, prefetch: int) -> Iterator[Batch]:
+def _ahead(rows: Rows, plan: BatchPlan, visits: Iterator[_Visit], fields: Fields, prefetch: int) -> Iterator[RowBatch]:
     stop = threading.Event()
     pending: deque[tuple[_Visit, Future[RowBlock]]] = deque()
     pool = ThreadPoolExecutor(min(prefetch, _THREADS), thread_name_prefix="daskkern-read")
@@ -145,11 +145,11 @@ def _chunks(rows: Rows, plan: BatchPlan, visit: _Visit, fields: Fields) -> Itera
         done += last - first
 
 
-def _cut(plan: BatchPlan, visit: _Visit, block: RowBlock) -> Iterator[Batch]:
+def _cut(plan: BatchPlan, visit: _Visit, block: RowBlock) -> Iterator[RowBatch]:
     positions = window_positions(plan, visit.window, visit.epoch)
     for batch in visit.batches:
         part = plan.slice_in_window(batch)
-        yield Batch(
+        yield RowBatch(
             index=batch,
             positions=positions[part],
             block=RowBlock(

@@ -18,7 +18,9 @@ from daskkern.errors import SpecError
 ScalingKind: TypeAlias = Literal["standard", "minmax", "maxabs", "unit_variance", "none", "auto", "robust"]
 SCALING_KINDS: tuple[ScalingKind, ...] = ("standard", "minmax", "maxabs", "unit_variance", "none")
 RECORDED_KINDS: tuple[ScalingKind, ...] = (*SCALING_KINDS, "auto", "robust")
-"""Also those that a fit learns, which need more than moments and range; see :mod:`daskkern.data.schema.learned_scaling`."""
+"""Also those that a fit learns, which need more than moments and range; see
+:mod:`daskkern.data.schema.learned_scaling`.
+"""
 SPARSE_SCALINGS: tuple[ScalingKind, ...] = ("maxabs", "unit_variance", "none")
 """Those that shift nothing, so that zeros stay zeros and sparse rows sparse."""
 

@@ -125,7 +125,7 @@ class StoreInfo:
             A sentence that names the first thing that is wrong.
         """
         check_format(attributes, FORMAT, VERSION, where)
-        return _Reader(attributes, where, statistics).info()
+        return _AttributeReader(attributes, where, statistics).info()
 
 
 def check_format(attributes: Mapping[str, Any], kind: str, version: int, where: str) -> None:
@@ -147,7 +147,7 @@ def check_format(attributes: Mapping[str, Any], kind: str, version: int, where: 
         )
 
 
-class _Reader(Attributes):
+class _AttributeReader(Attributes):
     """Takes what makes a :class:`StoreInfo`, and checks that its parts go together."""
 
     def __init__(self, attributes: Mapping[str, Any], where: str, statistics: FloatArray | None) -> None:

@@ -8,7 +8,7 @@ from daskkern.data.schema.schema import ClassLabel, StoreInfo, Task
 
 
 @dataclass(frozen=True)
-class Likeness:
+class TableSchema:
     """Columns, encoding, scaling and targets that rows get.
 
     Attributes
@@ -35,7 +35,7 @@ class Likeness:
     classes: tuple[ClassLabel, ...] | None
 
     @classmethod
-    def of(cls, info: StoreInfo) -> "Likeness":
+    def of(cls, info: StoreInfo) -> "TableSchema":
         """Return what rows must have to be like those of a store."""
         return cls(
             info.n_features,

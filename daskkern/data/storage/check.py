@@ -12,7 +12,7 @@ from zarr.core.sync import sync
 from zarr.storage import StorePath
 
 from daskkern.arrays import HostArray
-from daskkern.data.storage.check_contents import Finding, contradictions
+from daskkern.data.storage.check_contents import StoreFinding, contradictions
 from daskkern.data.storage.checksums import combine
 from daskkern.data.storage.records import RECORDS, Records, attribute_sum, metadata_sum, read_records, records_sum
 from daskkern.data.storage.store import Store, StoreSource, ZarrArray, open_store
@@ -29,7 +29,7 @@ class CheckReport:
     n_chunks: int
     n_bytes: int
     seconds: float
-    findings: tuple[Finding, ...]
+    findings: tuple[StoreFinding, ...]
 
     @property
     def is_whole(self) -> bool:
@@ -78,30 +78,30 @@ def check_store(source: StoreSource, *, progress: Progress | None = None) -> Che
     return CheckReport(store.path, n_chunks, n_bytes, time.perf_counter() - begun, tuple(findings))
 
 
-def _changed_keys(store: Store, records: Records | None) -> Iterator[Finding]:
+def _changed_keys(store: Store, records: Records | None) -> Iterator[StoreFinding]:
     attributes = store.group.attrs.asdict()
     if records is None:
         if "records" in attributes:
-            yield Finding(RECORDS, f"the checksums of the chunks ({RECORDS!r}) are missing; copy the store again")
+            yield StoreFinding(RECORDS, f"the checksums of the chunks ({RECORDS!r}) are missing; copy the store again")
         return
     if attributes.get("records") != records_sum(store.group, store.array_names()):
-        yield Finding(RECORDS, f"the recorded checksums ({RECORDS!r}) were changed; copy the store again")
+        yield StoreFinding(RECORDS, f"the recorded checksums ({RECORDS!r}) were changed; copy the store again")
     for key, expected in records.attributes.items():
         if key not in attributes or attribute_sum(attributes[key]) != expected:
-            yield Finding(key, f"attribute {key!r} was changed after it was written; copy the store again")
+            yield StoreFinding(key, f"attribute {key!r} was changed after it was written; copy the store again")
     for name, expected in records.metadata.items():
         if metadata_sum(store.group, name) != expected:
             key = f"{name}/zarr.json"
-            yield Finding(key, f"the metadata {key} were changed after they were written; copy the store again")
+            yield StoreFinding(key, f"the metadata {key} were changed after they were written; copy the store again")
     for name in set(store.array_names()) - set(records.chunks):
-        yield Finding(f"{RECORDS}/{name}", f"the checksums {RECORDS}/{name} are missing; copy the store again")
+        yield StoreFinding(f"{RECORDS}/{name}", f"the checksums {RECORDS}/{name} are missing; copy the store again")
 
 
 class _ArrayCheck:
     """Reads one array chunk by chunk and keeps what is wrong in `findings`."""
 
     def __init__(self, store: Store, name: str, records: Records | None) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[StoreFinding] = []
         self._array: ZarrArray = store.array(name)
         self._name = name
         self._sums = None if records is None else records.chunks.get(name)
@@ -154,4 +154,4 @@ class _ArrayCheck:
 
     def _find(self, key: str, what: str) -> None:
         kind = "array" if key == self._name else "chunk"
-        self.findings.append(Finding(key, f"{kind} {key} {what}; copy the store again or ingest the data again"))
+        self.findings.append(StoreFinding(key, f"{kind} {key} {what}; copy the store again or ingest the data again"))

@@ -15,14 +15,14 @@ _BLOCK_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
-class Finding:
+class StoreFinding:
     """One thing that is wrong: the array, chunk or attribute it is in, and a sentence about it."""
 
     key: str
     sentence: str
 
 
-def contradictions(store: Store) -> list[Finding]:
+def contradictions(store: Store) -> list[StoreFinding]:
     """Return what the rows say against the attributes, or the first unusable value."""
     rows, contents = StoredRows(store), _Contents(store)
     if store.info.is_sparse:
@@ -31,7 +31,9 @@ def contradictions(store: Store) -> list[Finding]:
         first, last = int(read_array(pointers, 0, 1)[0]), int(read_array(pointers, n, n + 1)[0])
         if (first, last) != (0, n_stored):
             return [
-                Finding("X/indptr", f"array X/indptr leads from {first} to {last}, but there are {n_stored} entries")
+                StoreFinding(
+                    "X/indptr", f"array X/indptr leads from {first} to {last}, but there are {n_stored} entries"
+                )
             ]
     try:
         for start, block in rows.blocks(_BLOCK_BYTES):
@@ -39,7 +41,7 @@ def contradictions(store: Store) -> list[Finding]:
             if finding is not None:
                 return [finding]
     except DataError as error:
-        return [Finding("X", str(error))]
+        return [StoreFinding("X", str(error))]
     return list(contents.compare())
 
 
@@ -52,25 +54,27 @@ class _Contents:
         self._features = Moments(self._info.n_features)
         self._targets = Moments(self._info.n_targets) if self._info.task == "regression" else None
 
-    def observe(self, block: StoredBlock, where: str) -> Finding | None:
+    def observe(self, block: StoredBlock, where: str) -> StoreFinding | None:
         """Add rows; return a finding about the first of their parts that cannot be used."""
         if not self._features.update(block.X):
-            return Finding("X", f"array X holds a value that is not finite in {where}; ingest the data again")
+            return StoreFinding("X", f"array X holds a value that is not finite in {where}; ingest the data again")
         if block.weight is not None and not (np.isfinite(block.weight) & (block.weight >= 0)).all():
-            return Finding("weight", f"array weight holds an unusable weight in {where}; ingest the data again")
+            return StoreFinding("weight", f"array weight holds an unusable weight in {where}; ingest the data again")
         return None if block.y is None else self._observe_targets(block.y, where)
 
-    def _observe_targets(self, y: HostArray, where: str) -> Finding | None:
+    def _observe_targets(self, y: HostArray, where: str) -> StoreFinding | None:
         if self._targets is not None:
             if self._targets.update(y):
                 return None
-            return Finding("y", f"array y holds a value that is not finite in {where}; ingest the data again")
+            return StoreFinding("y", f"array y holds a value that is not finite in {where}; ingest the data again")
         if not 0 <= y.min() <= y.max() < len(self._counts):
-            return Finding("y", f"array y holds codes beyond the {len(self._counts)} classes in {where}; ingest again")
+            return StoreFinding(
+                "y", f"array y holds codes beyond the {len(self._counts)} classes in {where}; ingest again"
+            )
         self._counts += np.bincount(y, minlength=len(self._counts))
         return None
 
-    def compare(self) -> Iterator[Finding]:
+    def compare(self) -> Iterator[StoreFinding]:
         """Yield the attributes that do not agree with the rows."""
         info = self._info
         if info.class_counts is not None and tuple(self._counts.tolist()) != info.class_counts:
@@ -82,8 +86,8 @@ class _Contents:
             yield _differs("target_statistics", "y")
 
 
-def _differs(attribute: str, array: str) -> Finding:
-    return Finding(attribute, f"attribute {attribute!r} does not agree with array {array}; ingest the data again")
+def _differs(attribute: str, array: str) -> StoreFinding:
+    return StoreFinding(attribute, f"attribute {attribute!r} does not agree with array {array}; ingest the data again")
 
 
 def _agree(recorded: ColumnStatistics, found: ColumnStatistics) -> bool:

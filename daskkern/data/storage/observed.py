@@ -11,7 +11,7 @@ from daskkern.data.storage.csr_store import State
 from daskkern.errors import DataError
 
 
-class Observed:
+class RowStatistics:
     """Moments of features and targets, and whether any row weighs something.
 
     Parameters

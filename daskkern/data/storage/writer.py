@@ -23,7 +23,7 @@ from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.chunked import ChunkedArrays
 from daskkern.data.storage.csr_store import CsrWriter, State, part_of
 from daskkern.data.storage.incoming import Incoming
-from daskkern.data.storage.observed import Observed
+from daskkern.data.storage.observed import RowStatistics
 from daskkern.data.storage.records import write_records
 from daskkern.data.transactions.resumable import Partial, resumable_group
 from daskkern.errors import DataError, StoreError
@@ -47,8 +47,8 @@ class StoreWriter:
     classes : sequence or None
         Labels by code. May be given later to :meth:`set_classes`, when only then they are known.
     scale : str
-        The scaling to compute from the rows and record: see :meth:`daskkern.data.schema.column_statistics.Scaling.of`. Sparse rows
-        allow those that shift nothing.
+        The scaling to compute from the rows and record: see :meth:`daskkern.data.schema.column_statistics.Scaling.of`.
+        Sparse rows allow those that shift nothing.
     chunk_rows : int or None
         Rows of a chunk; None for :func:`default_chunk_rows`, of sparse rows for 4096 or what the first rows suggest.
     sparse : bool
@@ -102,7 +102,7 @@ class StoreWriter:
         self.partial: Partial | None = None
         """The folder being written, and whether it was found half-written with this resume key."""
         self._chunk_rows = chunk_rows or (0 if sparse else default_chunk_rows(n_features, self._incoming.dtype))
-        self._observed = Observed(n_features, n_targets if task == "regression" else 0)
+        self._observed = RowStatistics(n_features, n_targets if task == "regression" else 0)
         self._csr: CsrWriter | None = None
         self._provenance: Provenance = {}
         self._stack = ExitStack()

@@ -11,7 +11,7 @@ REPORT_MARK = '<meta name="generator" content="daskkern report">'
 _HEAD_BYTES = 1 << 16
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """What a file is, and what stands near its beginning."""
 
     REPORT = ("report of daskkern", REPORT_MARK.encode())
@@ -20,7 +20,7 @@ class Kind(Enum):
     COMPARISON = ("comparison of daskkern", b'{\n  "store": ')
 
 
-def check_file(path: str | os.PathLike[str], kind: Kind, *, overwrite: bool = False, option: str = "") -> Path:
+def check_file(path: str | os.PathLike[str], kind: FileKind, *, overwrite: bool = False, option: str = "") -> Path:
     """Return the path of a local file that may be written, as one of `kind`.
 
     Parameters

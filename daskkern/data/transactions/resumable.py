@@ -1,7 +1,7 @@
 """Groups whose writing can be taken up again after the process that wrote them was killed.
 
-As in :mod:`daskkern.data.transactions.atomic` a group is written under a hidden sibling name. Here that folder also says who
-writes it and what (``owner.json``), so that the next process can tell work that goes on from work left behind.
+As in :mod:`daskkern.data.transactions.atomic` a group is written under a hidden sibling name. Here that folder also
+says who writes it and what (``owner.json``), so that the next process can tell work that goes on from work left behind.
 """
 
 import hashlib

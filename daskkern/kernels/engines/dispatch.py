@@ -83,7 +83,7 @@ class Compiled:
     """Compiled products; many outputs at once go through compiled tiles and BLAS. `symmetric`: both sides are equal."""
 
     what: Program
-    left: native.Rows
+    left: native.LeftRows
     right: native.Packed
     tiles: Tiled
     symmetric: bool

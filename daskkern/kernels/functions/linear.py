@@ -8,7 +8,7 @@ from daskkern.kernels.formula import Expression, Pair
 
 
 @dataclass(frozen=True)
-class Linear(Kernel):
+class LinearKernel(Kernel):
     """``k(x, z) = x.z``."""
 
     name: ClassVar[str] = "linear"

@@ -39,7 +39,7 @@ from daskkern.solvers.eigenpro.feature_steps import FeatureSetup, feature_direct
 from daskkern.solvers.eigenpro.steps import (
     EigenProRun,
     EigenProSetup,
-    Iterate,
+    MomentumIterate,
     Projected,
     Temporary,
     project,
@@ -132,7 +132,7 @@ class EigenPro(Solver[EigenProRun]):
                 f"EigenPro was asked with momentum={self.momentum} and projections every {setup.window} batches; "
                 "momentum over landmarks needs window=1"
             )
-        slow = Iterate(zero, at_S) if self.momentum else None
+        slow = MomentumIterate(zero, at_S) if self.momentum else None
         return EigenProRun(zero, 1.0, zero, zero, at_S, Temporary(), 0, 0, TailAverage(max(start, 1)), slow)
 
     def step(self, problem: Problem, state: EigenProRun, batch: Batch, comm: Communicator) -> tuple[EigenProRun, float]:
@@ -204,7 +204,7 @@ class EigenPro(Solver[EigenProRun]):
         working, at_S = (xp.asarray(saved.rows(name, own)) for name, own in (("working", ids), ("at_S", head)))
         slow = fresh.slow
         if slow is not None:
-            slow = Iterate(xp.asarray(saved.rows("slow", ids)), xp.asarray(saved.rows("slow_at_S", head)))
+            slow = MomentumIterate(xp.asarray(saved.rows("slow", ids)), xp.asarray(saved.rows("slow_at_S", head)))
         average = fresh.average.restored(saved, ids, xp)
         return replace(
             fresh, a=working, working=working, at_S=at_S, step=int(saved.numbers["step"]), average=average, slow=slow

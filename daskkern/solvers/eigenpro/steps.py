@@ -1,4 +1,6 @@
-"""The steps of EigenPro over kernel columns, and the state that they change; see :mod:`daskkern.solvers.eigenpro.solver`."""
+"""The steps of EigenPro over kernel columns, and the state that they change; see
+:mod:`daskkern.solvers.eigenpro.solver`.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -101,7 +103,7 @@ class Temporary:
 
 
 @dataclass(frozen=True)
-class Iterate:
+class MomentumIterate:
     """With momentum: the last iterate (p_r, c), the model, and its values at the rank's members of S (s_r, c)."""
 
     a: Array
@@ -141,7 +143,7 @@ class EigenProRun:
     in_window: int
     step: int
     average: TailAverage
-    slow: Iterate | None = None
+    slow: MomentumIterate | None = None
     projected: Projected = Projected()
 
 
@@ -155,7 +157,7 @@ def push(after: EigenProRun, before: EigenProRun, gamma: float, compensation: fl
     back = (1 + gamma) / 2 * compensation
     beyond = (1 + gamma) * after.working - gamma * slow.a + back * (before.working - after.working)
     at_S = (1 + gamma) * after.at_S - gamma * slow.at_S + back * (before.at_S - after.at_S)
-    return replace(after, a=beyond, working=beyond, at_S=at_S, slow=Iterate(after.working, after.at_S))
+    return replace(after, a=beyond, working=beyond, at_S=at_S, slow=MomentumIterate(after.working, after.at_S))
 
 
 def step_all_rows(

@@ -23,7 +23,7 @@ from daskkern.linalg import LowerFactor
 from daskkern.losses import Curved
 from daskkern.solvers.base import Batch, Problem, smoothness_of
 from daskkern.solvers.falkon.setup import FalkonSetup
-from daskkern.solvers.kernel_ridge.cg import System
+from daskkern.solvers.kernel_ridge.cg import LinearSystem
 from daskkern.solvers.rows import double_product, gradient_of_rows
 from daskkern.solvers.snapshot import Snapshot
 
@@ -37,7 +37,7 @@ class Newton:
 
     inner: LowerFactor
     mu: float
-    system: System
+    system: LinearSystem
 
     @property
     def direction(self) -> Array:
@@ -145,7 +145,7 @@ def _begin_pass(problem: Problem, state: NewtonRun, comm: Communicator, path_sta
     if state.step is None:
         mu = _penalty(problem, state, path_start)
         inner = setup.part.inner(_curvature(problem, setup, state.u), mu, comm)
-        system = System.begin(-inner.solve(state.gradient + mu * state.u))
+        system = LinearSystem.begin(-inner.solve(state.gradient + mu * state.u))
         state = replace(state, step=Newton(inner, mu, system), scores=())
     assert state.step is not None
     w = state.step.inner.solve_transposed(state.step.system.d)

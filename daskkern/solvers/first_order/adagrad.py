@@ -6,8 +6,8 @@ Over explicit features, with g the gradient of a batch and of the ridge penalty 
 
 ``soft(x, t) = sign(x) max(|x| - t, 0)``. It minimises ``(1/n) sum w loss + (alpha/2) |w|^2 + l1 sum_j |w_j|``. Features
 that are seldom met keep long steps, and steps shrink like 1 / t^(1/2) by themselves. eta is the constant step of SGD
-(:mod:`daskkern.solvers.first_order.sgd`) and r the root mean square of the first gradient where it is not 0, so that the first
-change is as long as SGD's whatever the scale of features and targets.
+(:mod:`daskkern.solvers.first_order.sgd`) and r the root mean square of the first gradient where it is not 0, so that
+the first change is as long as SGD's whatever the scale of features and targets.
 
 Distributed by columns: one allreduce of (m, c) numbers a step, and one number once.
 

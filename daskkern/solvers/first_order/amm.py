@@ -8,7 +8,8 @@ one more hyperplane when it wins. At the end of an epoch the smallest weights ar
 together stay below ``prune / (alpha t)``.
 
 Distributed by columns: the rows of a batch are treated one after the other on their scores and inner products, the
-same on all ranks (see :mod:`daskkern.solvers.first_order.row_by_row`); an epoch ends with one allreduce of a number a hyperplane.
+same on all ranks (see :mod:`daskkern.solvers.first_order.row_by_row`); an epoch ends with one allreduce of a number a
+hyperplane.
 
 References
 ----------

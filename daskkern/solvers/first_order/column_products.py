@@ -15,7 +15,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed
-from daskkern.preconditioners import ColumnStatistics
+from daskkern.preconditioners import StepStatistics
 from daskkern.solvers.base import Batch, Problem
 
 
@@ -75,7 +75,7 @@ class ColumnSetup:
     """
 
     n_rows: int
-    statistics: ColumnStatistics
+    statistics: StepStatistics
     rows: RowShare
     all_rows: bool
     seed: int

@@ -9,8 +9,8 @@ Each row's part of the objective, the penalty included, is so replaced by a para
 parabolas is minimised anew after every row: w is where it is least. For linear models the n points of the paper are
 multiples of the rows, so that a number a row and output is all that is kept.
 
-Distributed and exact as :mod:`daskkern.solvers.first_order.sdca`, of which this is the form for smooth losses: a step needs their
-slope alone. Where the conjugate is known the duality gap is taken, too.
+Distributed and exact as :mod:`daskkern.solvers.first_order.sdca`, of which this is the form for smooth losses: a step
+needs their slope alone. Where the conjugate is known the duality gap is taken, too.
 
 References
 ----------

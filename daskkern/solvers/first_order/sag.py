@@ -9,8 +9,8 @@ with ``kappa = 1 / n`` for SAG and, without bias, ``kappa = 1 / (n p_i)`` for SA
 row. The penalty is not in the memory: its gradient is exact. In the first epoch SAG divides by the rows seen so far.
 
 Distributed by columns and exact: the rows of a batch are treated one after the other on (m, c) numbers that every rank
-has (see :mod:`daskkern.solvers.first_order.row_memory`): within a batch w is a combination of the w and D that it began with and of
-the batch's rows, so its scores follow from theirs. It costs an allreduce of m^2 + 3 m c numbers a batch.
+has (see :mod:`daskkern.solvers.first_order.row_memory`): within a batch w is a combination of the w and D that it began
+with and of the batch's rows, so its scores follow from theirs. It costs an allreduce of m^2 + 3 m c numbers a batch.
 
 References
 ----------

@@ -9,8 +9,8 @@ The duality gap is ``(1/n) sum_i w_i (loss(z_i) + loss*(-u_i) + <u_i, z_i>)``, a
 bounds how far the objective is above its least value. It takes a pass over the rows, in which scores alone are needed.
 
 Distributed by columns and exact: the rows of a batch are treated one after the other on (m, c) numbers that every rank
-has (see :mod:`daskkern.solvers.first_order.row_memory`), so the iterates do not depend on the number of ranks, and there are no
-local subproblems to reconcile as in CoCoA. It costs an allreduce of m^2 + 2 m c numbers a batch.
+has (see :mod:`daskkern.solvers.first_order.row_memory`), so the iterates do not depend on the number of ranks, and
+there are no local subproblems to reconcile as in CoCoA. It costs an allreduce of m^2 + 2 m c numbers a batch.
 
 References
 ----------

@@ -35,7 +35,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.losses import Squared
 from daskkern.solvers.base import Batch, Problem, Solver, is_whole
 from daskkern.solvers.first_order.column_products import ColumnSetup
-from daskkern.solvers.kernel_ridge.blocks import Block, add_block, block_at, check_ridge, threads_for
+from daskkern.solvers.kernel_ridge.blocks import CoordinateBlock, add_block, block_at, check_ridge, threads_for
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 _STREAM = 72
@@ -119,7 +119,7 @@ class ASkotch(Solver[ASkotchRun]):
         return ASkotchRun(w, v, int(saved.numbers["step"]))
 
 
-def projected_step(block: Block, rank: int, seed: int, step: int) -> FloatArray:
+def projected_step(block: CoordinateBlock, rank: int, seed: int, step: int) -> FloatArray:
     """Return ``eta P^-1 residual`` (m, c) for a block."""
     rng, m = generator(seed, _STREAM, step), len(block.gram)
     U, S = nystrom_approximation(block.gram, min(rank, m), rng)

@@ -24,7 +24,7 @@ _WORTH_THREADS = 512
 
 
 @dataclass(frozen=True)
-class Block:
+class CoordinateBlock:
     """A batch as a block of coordinates, on the host in float64; the same on all ranks.
 
     Attributes
@@ -47,7 +47,7 @@ class Block:
     loss: float
 
 
-def block_at(problem: Problem, batch: Batch, a: Array, comm: Communicator) -> Block:
+def block_at(problem: Problem, batch: Batch, a: Array, comm: Communicator) -> CoordinateBlock:
     """Return the block of a batch at coefficients `a` (p_r, c). One allreduce of (m, 2 c + m) numbers."""
     setup: ColumnSetup = problem.extra
     xp, c = namespace_of(a), problem.n_outputs
@@ -59,10 +59,10 @@ def block_at(problem: Problem, batch: Batch, a: Array, comm: Communicator) -> Bl
     b = np.divide(own, root, out=np.zeros_like(own), where=root > 0)
     shift = setup.n_rows * problem.alpha
     residual = root * (to_host(batch.y) - scores) - shift * b
-    return Block(gram * root * root.T, shift, residual, root, loss)
+    return CoordinateBlock(gram * root * root.T, shift, residual, root, loss)
 
 
-def add_block(problem: Problem, batch: Batch, block: Block, a: Array, change: FloatArray) -> Array:
+def add_block(problem: Problem, batch: Batch, block: CoordinateBlock, a: Array, change: FloatArray) -> Array:
     """Return coefficients (p_r, c) after ``b_B += change`` (m, c)."""
     setup: ColumnSetup = problem.extra
     local, here = setup.rows.find(batch.positions)

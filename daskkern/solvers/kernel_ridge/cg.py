@@ -11,7 +11,7 @@ _PREFIX = "cg_"
 
 
 @dataclass(frozen=True)
-class System:
+class LinearSystem:
     """``H x = b``, H symmetric positive definite, from x = 0. Arrays (p, c) float64, columns are systems.
 
     Attributes
@@ -26,11 +26,11 @@ class System:
     d: Array
 
     @classmethod
-    def begin(cls, b: Array) -> "System":
+    def begin(cls, b: Array) -> "LinearSystem":
         """Return the system before its first iteration."""
         return cls(b, namespace_of(b).zeros_like(b), b, b)
 
-    def iterate(self, Hd: Array, *, joint: bool = False) -> "System":
+    def iterate(self, Hd: Array, *, joint: bool = False) -> "LinearSystem":
         """Return the system after an iteration, for the product ``H d``.
 
         With `joint`, H couples the columns: they make one system. A column that is solved stays as it is.
@@ -47,7 +47,7 @@ class System:
         square = dot(self.r, self.r)
         length = ratio(square, dot(self.d, Hd))
         r = self.r - length * Hd
-        return System(self.b, self.x + length * self.d, r, r + ratio(dot(r, r), square) * self.d)
+        return LinearSystem(self.b, self.x + length * self.d, r, r + ratio(dot(r, r), square) * self.d)
 
     def decrease(self) -> float:
         """Return ``x^T H x / 2 - b^T x``, the change of the quadratic from 0 to x."""
@@ -63,6 +63,6 @@ class System:
         return f"{_PREFIX}b" in arrays
 
     @classmethod
-    def of(cls, arrays: Mapping[str, Array], xp: ModuleType) -> "System":
+    def of(cls, arrays: Mapping[str, Array], xp: ModuleType) -> "LinearSystem":
         """Return the system of a snapshot."""
         return cls(*(xp.asarray(arrays[f"{_PREFIX}{name}"]) for name in ("b", "x", "r", "d")))

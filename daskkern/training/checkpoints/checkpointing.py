@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from daskkern.arrays import HostArray
-from daskkern.cluster.gang.commit_cache import Vault
+from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Listener, StageFinished, silent
 from daskkern.training.checkpoints.checkpoint import CheckpointWriter, check_fingerprint, read_checkpoint
@@ -25,7 +25,7 @@ class Saved:
 
 
 @dataclass(frozen=True, eq=False)
-class Safety:
+class CheckpointPolicy:
     """What is kept of a fit that runs.
 
     Attributes
@@ -94,10 +94,12 @@ def _of_another_run(commit: Commit) -> Commit:
     return replace(commit, position=replace(commit.position, seconds=0.0))
 
 
-class Keeper:
-    """Keeps the commits of one rank; see :class:`Safety`."""
+class Checkpointing:
+    """Keeps the commits of one rank; see :class:`CheckpointPolicy`."""
 
-    def __init__(self, safety: Safety, vault: Vault, writer: CheckpointWriter | None, emit: Listener = silent) -> None:
+    def __init__(
+        self, safety: CheckpointPolicy, vault: CommitCache, writer: CheckpointWriter | None, emit: Listener = silent
+    ) -> None:
         self._hand_back = safety.hand_back or safety.carry
         self.wanted = safety.in_memory or safety.checkpoint is not None or self._hand_back
         self.outlives = safety.in_memory or safety.checkpoint is not None
@@ -134,13 +136,13 @@ class Keeper:
 
 
 @contextmanager
-def open_keeper(safety: Safety, vault: Vault, rank: int, emit: Listener) -> Iterator[Keeper]:
+def open_keeper(safety: CheckpointPolicy, vault: CommitCache, rank: int, emit: Listener) -> Iterator[Checkpointing]:
     """Yield the keeper of a rank. The first one writes the checkpoint, waits for it, and says what went wrong."""
     if safety.checkpoint is None or rank != 0:
-        yield Keeper(safety, vault, None)
+        yield Checkpointing(safety, vault, None)
         return
     with CheckpointWriter(safety.checkpoint, safety.run, safety.fingerprint, safety.checkpoint_s) as writer:
-        keeper = Keeper(safety, vault, writer, emit)
+        keeper = Checkpointing(safety, vault, writer, emit)
         yield keeper
     keeper.tell()
     if writer.problem:

@@ -12,7 +12,7 @@ from daskkern.solvers import NystromSGD, Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Saved
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.checkpoints.resuming import basis_summary
-from daskkern.training.feeding.sources import Source, SourceInfo
+from daskkern.training.feeding.sources import RowSource, SourceInfo
 from daskkern.training.feeding.targets import check_targets
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.settings import FitSettings
@@ -25,7 +25,7 @@ _NEVER = 1 << 40  # a step that no run reaches
 
 
 @dataclass(frozen=True, eq=False)
-class Carried:
+class PartialFitState:
     """What a run leaves for one on other rows.
 
     Attributes
@@ -61,7 +61,7 @@ def why_not(solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classe
     return ""
 
 
-def next_run(earlier: Carried, source: Source, settings: FitSettings) -> tuple[Saved, FitSettings]:
+def next_run(earlier: PartialFitState, source: RowSource, settings: FitSettings) -> tuple[Saved, FitSettings]:
     """Return where one more epoch, on the rows of `source`, begins, and its settings.
 
     Raises

@@ -22,15 +22,17 @@ from daskkern.errors import StoreError
 from daskkern.kernels import Kernel
 from daskkern.models.store import FORMAT
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, remove_checkpoint
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.batch_composition import draws_anew
-from daskkern.training.feeding.sources import ArraySource, BlockSource, Source, SourceInfo, StoreSource
+from daskkern.training.feeding.sources import ArraySource, BlockSource, RowSource, SourceInfo, StoreSource
 from daskkern.training.run.settings import FitSettings
 
 _CHANGEABLE = ("max_epochs", "max_seconds")  # a run may go on for longer than it was meant to
 
 
-def named(safety: Safety, source: Source, settings: FitSettings, validation: Source | None) -> Safety:
+def named(
+    safety: CheckpointPolicy, source: RowSource, settings: FitSettings, validation: RowSource | None
+) -> CheckpointPolicy:
     """Return `safety` with the name of a new run and the fingerprint of the fit.
 
     A checkpoint of another fit is refused now, and so is one that would be overwritten unasked.
@@ -79,7 +81,7 @@ def check_model_place(out: str, checkpoint: str, *, overwrite: bool) -> None:
     check_destination(out, kind=FORMAT, overwrite=overwrite or is_checkpoint(checkpoint))
 
 
-def fingerprint(source: Source, settings: FitSettings, validation: Source | None) -> str:
+def fingerprint(source: RowSource, settings: FitSettings, validation: RowSource | None) -> str:
     """Return what decides the course of a fit, as JSON."""
     chosen = {key: value for key, value in settings.summary().items() if key not in _CHANGEABLE}
     chosen |= {"basis": basis_summary(settings.basis), "function": _function(settings.kernel)}
@@ -109,7 +111,7 @@ def _function(kernel: Kernel) -> int | None:
     return None if code is None else zlib.crc32(code.co_code + repr(code.co_consts).encode())
 
 
-def _data(source: Source) -> dict[str, Any]:
+def _data(source: RowSource) -> dict[str, Any]:
     info = source.info
     known: dict[str, Any] = {
         "n_samples": info.n_rows,

@@ -12,7 +12,7 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.namespace import to_host
-from daskkern.training.feeding.block_files import BlockFile, Moment, block_file
+from daskkern.training.feeding.block_files import BlockFile, TimedEvent, block_file
 from daskkern.training.feeding.scratch import scratch_folder
 from daskkern.training.planning.memory import IN_TRANSIT, MemoryPlan
 from daskkern.training.run.settings import FitSettings
@@ -20,7 +20,7 @@ from daskkern.training.run.settings import FitSettings
 _AHEAD = IN_TRANSIT - 1
 
 
-class KeptBlocks(ABC):
+class BlockCache(ABC):
     """Blocks by batch number. The numbers that come back are those that went in, bit for bit.
 
     In the first epoch: ``out = place(...)``, compute the block into it, ``put(index, out)``. Later: ``get(index)``. A
@@ -55,7 +55,7 @@ class KeptBlocks(ABC):
         """Give back what was taken."""
 
 
-class MemoryBlocks(KeptBlocks):
+class MemoryBlocks(BlockCache):
     """Blocks in memory, on the device where there is one, up to `budget` bytes.
 
     They share one array, taken at the first block: what is not used of it is never given by the system.
@@ -95,7 +95,7 @@ class MemoryBlocks(KeptBlocks):
         self._memory = None
 
 
-class DiskBlocks(KeptBlocks):
+class DiskBlocks(BlockCache):
     """Blocks in a scratch file.
 
     Blocks are written behind the first epoch and read ahead of the later ones, by one thread: at most three are in
@@ -121,7 +121,7 @@ class DiskBlocks(KeptBlocks):
         self._writes: deque[tuple[int, Array, Future[bool]]] = deque()
         self._coming: deque[int] = deque()
         self._reads: dict[int, Future[Array]] = {}
-        self._buffers: deque[tuple[Array, Moment]] = deque()
+        self._buffers: deque[tuple[Array, TimedEvent]] = deque()
         self._lent: Array | None = None
 
     def has(self, index: int) -> bool:
@@ -183,7 +183,7 @@ class DiskBlocks(KeptBlocks):
             self._buffers.append((self._lent, self._file.moment()))
             self._lent = None
 
-    def _buffer(self, size: int) -> tuple[Array, Moment]:
+    def _buffer(self, size: int) -> tuple[Array, TimedEvent]:
         """Return a buffer of at least `size` numbers, the one that was used longest ago, and when it is free."""
         while self._buffers:
             buffer, free = self._buffers.popleft()
@@ -215,11 +215,11 @@ class DiskBlocks(KeptBlocks):
                 del self._places[index]
                 self._room, self.failed = 0, self.failed + 1
 
-    def _write(self, at: int, block: Array, ready: Moment) -> bool:
+    def _write(self, at: int, block: Array, ready: TimedEvent) -> bool:
         ready()
         return self._file.write(at, block)
 
-    def _read(self, at: int, size: int, buffer: Array, free: Moment) -> Array:
+    def _read(self, at: int, size: int, buffer: Array, free: TimedEvent) -> Array:
         free()
         self._file.read(at, buffer[:size])
         return buffer
@@ -236,7 +236,7 @@ def new_memory(count: int, dtype: str) -> HostArray:
     return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype)
 
 
-def keep_blocks(plan: MemoryPlan, settings: FitSettings, xp: ModuleType) -> KeptBlocks:
+def keep_blocks(plan: MemoryPlan, settings: FitSettings, xp: ModuleType) -> BlockCache:
     """Return where this rank keeps its blocks, as planned."""
     if plan.disk:
         return DiskBlocks(plan.disk, block_file(scratch_folder(settings), settings.dtype, xp, plan.direct), xp)

@@ -12,7 +12,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.errors import SpecError, StoreError
 
-Moment: TypeAlias = Callable[[], None]
+TimedEvent: TypeAlias = Callable[[], None]
 """Returns when all that was given to the GPU before it was taken is done."""
 
 _PAGE = 4096  # of a GPU
@@ -37,7 +37,7 @@ class BlockFile(ABC):
         """Return room for `size` numbers."""
 
     @abstractmethod
-    def moment(self) -> Moment:
+    def moment(self) -> TimedEvent:
         """Return what waits until buffers may be touched by the thread of this file."""
 
     @abstractmethod
@@ -64,7 +64,7 @@ class HostFile(BlockFile):
     def buffer(self, size: int) -> HostArray:
         return np.empty(size, self.dtype)
 
-    def moment(self) -> Moment:
+    def moment(self) -> TimedEvent:
         return _at_once
 
     def write(self, at: int, block: HostArray) -> bool:
@@ -123,7 +123,7 @@ class DirectFile(BlockFile):
     def buffer(self, size: int) -> Array:
         return self._xp.empty(size, self.dtype)
 
-    def moment(self) -> Moment:
+    def moment(self) -> TimedEvent:
         event = self._xp.cuda.Event(block=True, disable_timing=True)  # who waits leaves the processor to others
         event.record(self._xp.cuda.get_current_stream())
 

@@ -15,7 +15,7 @@ from daskkern.data.rows.rows import Rows
 from daskkern.events import Listener, StageFinished
 from daskkern.solvers import Batch, NystromSGD, Problem
 from daskkern.training.feeding.block_cache import keep_blocks
-from daskkern.training.feeding.row_cache import KeptRows
+from daskkern.training.feeding.row_cache import RowCache
 from daskkern.training.feeding.sources import row_fields
 from daskkern.training.feeding.stored_features import FeatureRows
 from daskkern.training.planning.memory import MemoryPlan
@@ -78,7 +78,7 @@ class Feed:
         self._on_host = memory.rows_on_host
         keeps, anew = memory.keeps_rows and not self._stored, self.plan.anew
         self._batches: dict[int, Batch] | None = {} if keeps and not anew else None
-        self._kept_rows = KeptRows(self._rows) if keeps and anew else None
+        self._kept_rows = RowCache(self._rows) if keeps and anew else None
         self.extremes = Extremes(prepared.sizes)
         self._memory: Array | None = None
         self._told = False
@@ -152,7 +152,7 @@ class Feed:
         finally:
             close(stream)
 
-    def _timed(self, stream: Iterator[data_batches.Batch]) -> Iterator[data_batches.Batch]:
+    def _timed(self, stream: Iterator[data_batches.RowBatch]) -> Iterator[data_batches.RowBatch]:
         """Yield what the stream does; what it lets wait counts as reading."""
         while True:
             with self._reading():
@@ -162,7 +162,7 @@ class Feed:
             yield item
             del item
 
-    def _encode(self, item: data_batches.Batch) -> tuple[tuple[data_batches.Batch, float], Arrived]:
+    def _encode(self, item: data_batches.RowBatch) -> tuple[tuple[data_batches.RowBatch, float], Arrived]:
         """Return rows as read, what they add to those that steps are measured on, and their way to the device.
 
         They arrive in the form of the solver: X, targets and weights.
@@ -175,7 +175,7 @@ class Feed:
         excess = self.extremes.meet(item.index, rows, weight, item.positions if sampling is None else None)
         return (item, excess), self._uploads.begin(block.X, targets.encode(block.y), weight)
 
-    def _batch(self, item: data_batches.Batch, excess: float, arrived: Arrived, last: bool) -> Batch:
+    def _batch(self, item: data_batches.RowBatch, excess: float, arrived: Arrived, last: bool) -> Batch:
         """Return rows in the form of the solver, without a kernel block."""
         X, y, weight = arrived()
         return Batch(X=X, y=y, weight=weight, positions=item.positions, phi=None, last=last, excess=excess)

@@ -1,12 +1,12 @@
 """Rows kept in host memory from the first whole pass on, for batches that are dealt anew in every epoch."""
 
 from daskkern.data.rows.array_rows import ArrayRows
-from daskkern.data.rows.batches import Batch
+from daskkern.data.rows.batches import RowBatch
 from daskkern.data.rows.rows import Gathering, Rows
 from daskkern.training.feeding.sources import row_fields
 
 
-class KeptRows:
+class RowCache:
     """All rows in the order of their source, once a pass has brought them.
 
     Parameters
@@ -28,7 +28,7 @@ class KeptRows:
             self._gathering = Gathering(self._rows, self._rows.n_rows, row_fields(self._rows))
         return self._rows if self._kept is None else self._kept
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: RowBatch) -> None:
         """Keep the rows of a batch of the pass."""
         if self._gathering is None:
             return

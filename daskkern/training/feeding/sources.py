@@ -52,7 +52,7 @@ class SourceInfo:
     """How columns of the table that the rows were made from became features."""
 
 
-class Source(ABC):
+class RowSource(ABC):
     """Rows that can be opened, here or on a worker."""
 
     info: SourceInfo
@@ -62,7 +62,7 @@ class Source(ABC):
         """Return the rows, to be read in `dtype`."""
 
     @abstractmethod
-    def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
+    def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
         """Return a source that workers can open, and the futures that must be kept while they read it.
 
         Data of this process is scattered, block by block; dask arrays are computed where the cluster likes.
@@ -70,7 +70,7 @@ class Source(ABC):
 
 
 @dataclass(frozen=True)
-class StoreSource(Source):
+class StoreSource(RowSource):
     """A daskkern store."""
 
     location: StoreLocation
@@ -101,7 +101,7 @@ class StoreSource(Source):
     def open(self, dtype: str) -> Rows:
         return StoreRows(open_store(self.location), dtype, self.info.scaling)
 
-    def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
+    def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
         del client
         store = getattr(getattr(self.location, "store", None), "__class__", None)
         if store is not None and store.__name__ == "MemoryStore":
@@ -113,7 +113,7 @@ class StoreSource(Source):
 
 
 @dataclass(frozen=True, eq=False)
-class ArraySource(Source):
+class ArraySource(RowSource):
     """NumPy arrays of this process."""
 
     X: FeatureRows
@@ -133,7 +133,7 @@ class ArraySource(Source):
             scaling=info.scaling,
         )
 
-    def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
+    def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
         step = self._block_rows()
         parts = [slice(at, min(at + step, self.info.n_rows)) for at in range(0, self.info.n_rows, step)]
         named = {task_name("rows"): _triple(self, part) for part in parts}
@@ -207,7 +207,7 @@ Triple = tuple[FeatureRows, HostArray | None, HostArray | None]
 
 
 @dataclass(frozen=True, eq=False)
-class BlockSource(Source):
+class BlockSource(RowSource):
     """Blocks of rows on a cluster, or as thunks of this process: dask arrays, and arrays sent to a cluster.
 
     Attributes
@@ -226,7 +226,7 @@ class BlockSource(Source):
     def open(self, dtype: str) -> Rows:
         return BlockRows(self, dtype)
 
-    def for_cluster(self, client: Client) -> "tuple[Source, tuple[Future[Any], ...]]":
+    def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
         futures = client.compute([block.delayed() for block in self.blocks])
         with current(client):
             wait(futures)
@@ -291,14 +291,14 @@ class BlockRows(Rows):
         return triple
 
 
-def describe(source: Source) -> str:
+def describe(source: RowSource) -> str:
     """Return in a few words where the rows come from; of a URL nothing that may be secret."""
     if isinstance(source, StoreSource) and not isinstance(source.location, zarr.Group):
         return public(os.fspath(source.location))
     return f"{source.info.n_rows:,} rows x {source.info.n_features} features in memory"
 
 
-def data_card(source: Source) -> dict[str, Any]:
+def data_card(source: RowSource) -> dict[str, Any]:
     """Return what the rows are, as JSON values for the saved model: without folders and secrets."""
     info = source.info
     is_stored = isinstance(source, StoreSource) and not isinstance(source.location, zarr.Group)

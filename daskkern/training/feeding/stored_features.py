@@ -20,7 +20,7 @@ from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.errors import DataError, SpecError, StoreError
 from daskkern.preconditioners import NystromState
 from daskkern.solvers import NystromSGD
-from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.sources import RowSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared, training_rows
 
@@ -43,7 +43,7 @@ def is_stored(solver: NystromSGD, prepared: Prepared, settings: FitSettings) -> 
 
 
 @contextmanager
-def stored_features(source: Source, settings: FitSettings, prepared: Prepared) -> Iterator[str]:
+def stored_features(source: RowSource, settings: FitSettings, prepared: Prepared) -> Iterator[str]:
     """Write psi (n, r) to a scratch store, yield its path, and remove it at the end.
 
     One task a chunk of rows, run where Dask runs. Columns are chunked too, so that a rank reads only its own.
@@ -84,7 +84,7 @@ def _chunk_rows(prepared: Prepared) -> int:
     return min(_TASK_ROWS, prepared.plan.part_rows, prepared.plan.n_rows)
 
 
-def _landmark_rows(source: Source, settings: FitSettings, prepared: Prepared) -> HostArray:
+def _landmark_rows(source: RowSource, settings: FitSettings, prepared: Prepared) -> HostArray:
     if prepared.points is not None:
         return prepared.points
     assert prepared.indices is not None
@@ -94,7 +94,7 @@ def _landmark_rows(source: Source, settings: FitSettings, prepared: Prepared) ->
 
 
 def _write_chunk(
-    source: Source,
+    source: RowSource,
     dtype: str,
     validation: IntArray | None,
     shared: tuple[KernelBasis, HostArray, HostArray],
@@ -142,7 +142,7 @@ class FeatureRows(Rows):
 
 
 @contextmanager
-def features_for(source: Source, settings: FitSettings, prepared: Prepared) -> Iterator[str | None]:
+def features_for(source: RowSource, settings: FitSettings, prepared: Prepared) -> Iterator[str | None]:
     """Yield where the eigenfeatures of stored Nystrom-SGD are, or None for every other fit."""
     if isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings):
         with stored_features(source, settings, prepared) as path:

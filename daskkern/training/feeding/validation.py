@@ -14,7 +14,7 @@ from daskkern.data.rows.rows import Rows, take
 from daskkern.errors import DataError
 from daskkern.losses import best_of, decode
 from daskkern.solvers import Problem
-from daskkern.training.feeding.sources import Source, row_fields
+from daskkern.training.feeding.sources import RowSource, row_fields
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.best_epoch import BestEpoch
 from daskkern.training.run.settings import FitSettings
@@ -24,7 +24,7 @@ _BLOCK = 4096
 
 
 @dataclass(frozen=True)
-class Watched:
+class ValidationResult:
     """Mean loss, and accuracy or R2, on the validation rows."""
 
     loss: float
@@ -40,7 +40,7 @@ class Validation:
 
     @classmethod
     def open(
-        cls, validation: Source | None, source: Source, prepared: Prepared, settings: FitSettings
+        cls, validation: RowSource | None, source: RowSource, prepared: Prepared, settings: FitSettings
     ) -> "Validation | None":
         """Open the user's validation rows, or those that were held out, or return None."""
         if validation is not None:
@@ -56,7 +56,7 @@ class Validation:
         )
         return cls(held, prepared.targets)
 
-    def score(self, problem: Problem, coef: Array, comm: TimedCommunicator, xp: ModuleType) -> Watched:
+    def score(self, problem: Problem, coef: Array, comm: TimedCommunicator, xp: ModuleType) -> ValidationResult:
         """Return mean loss and score of the model with these coefficients; one allreduce a block of rows."""
         loss, right, weights = 0.0, 0.0, 0.0
         errors, first, second = 0.0, np.zeros(self.targets.n_outputs), np.zeros(self.targets.n_outputs)
@@ -79,12 +79,12 @@ class Validation:
         if not weights > 0:
             raise DataError("the validation rows all have weight 0; give other rows for validation")
         if self.targets.n_classes:
-            return Watched(loss / weights, right / weights)
+            return ValidationResult(loss / weights, right / weights)
         spread = float(np.sum(second - first**2 / weights))
-        return Watched(loss / weights, 1 - errors / spread if spread > 0 else float("nan"))
+        return ValidationResult(loss / weights, 1 - errors / spread if spread > 0 else float("nan"))
 
 
-def check_comparable(validation: Source, source: Source) -> None:
+def check_comparable(validation: RowSource, source: RowSource) -> None:
     """Raise DataError when validation rows do not fit the training rows."""
     theirs, ours = validation.info, source.info
     if theirs.n_features != ours.n_features:
@@ -111,7 +111,7 @@ class Patience(BestEpoch):
         super().__init__()
         self._patience, self._tol, self._on_loss = patience, tol, on_loss
 
-    def exhausted(self, watched: Watched, epoch: int, coef: Array, points: HostArray | None = None) -> bool:
+    def exhausted(self, watched: ValidationResult, epoch: int, coef: Array, points: HostArray | None = None) -> bool:
         """Take note of an epoch and return whether it was one too many without an improvement."""
         undefined = watched.score != watched.score  # R2 of equal targets
         score = -watched.loss if self._on_loss or undefined else watched.score

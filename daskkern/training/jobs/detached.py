@@ -20,14 +20,14 @@ from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_le
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.gang.hanging_workers import equip, usable_workers
 from daskkern.cluster.scheduler.client import ask_fits
-from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitCard, new_card
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, new_card
 from daskkern.cluster.scheduler.lease import check_alone
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.resuming import check_model_place, named
-from daskkern.training.feeding.sources import ArraySource, Source, describe
+from daskkern.training.feeding.sources import ArraySource, RowSource, describe
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.jobs.monitoring import show_fits
@@ -45,24 +45,24 @@ _PRIORITY = 20
 class Order:
     """What a conductor is told."""
 
-    card: FitCard
-    source: Source
+    card: FitMetadata
+    source: RowSource
     settings: FitSettings
-    validation: Source | None
+    validation: RowSource | None
     gang: GangSettings
-    safety: Safety
+    safety: CheckpointPolicy
     keeps_checkpoint: bool
 
 
 def submit(
-    source: Source,
+    source: RowSource,
     settings: FitSettings,
     client: Client,
     out: str,
     *,
-    validation: Source | None = None,
+    validation: RowSource | None = None,
     gang: GangSettings | None = None,
-    safety: Safety | None = None,
+    safety: CheckpointPolicy | None = None,
     name: str | None = None,
 ) -> FitHandle:
     """Submit a fit to a cluster and return at once. It goes on when this process leaves.
@@ -84,7 +84,7 @@ def submit(
     DaskkernError
         What can be seen to be wrong before the fit begins, in one sentence.
     """
-    gang, safety = gang or GangSettings(), safety or Safety()
+    gang, safety = gang or GangSettings(), safety or CheckpointPolicy()
     check(settings, source)
     within_shards(gang, settings, 0)
     if validation is not None:
@@ -184,7 +184,7 @@ def _is_done(order: Order) -> bool:
         return False
 
 
-def _check_size(source: Source | None) -> None:
+def _check_size(source: RowSource | None) -> None:
     """Refuse arrays that are too large to travel with a task."""
     if not isinstance(source, ArraySource):
         return

@@ -24,7 +24,7 @@ _CONNECT_S = 10.0
 
 
 @dataclass(frozen=True)
-class Moment:
+class TimedEvent:
     """An event, and when it happened in seconds since 1970; 0.0 for a batch, of which only the last is known."""
 
     time: float
@@ -112,7 +112,7 @@ class FitHandle:
         with self._connected() as client:
             return find_fit(client, self.fit)
 
-    def moments(self) -> tuple[Moment, ...]:
+    def moments(self) -> tuple[TimedEvent, ...]:
         """Return what happened until now, without single batches."""
         with self._connected() as client:
             return _moments(ask_fits(client, "fit_events", fit=self.fit)["events"])
@@ -178,5 +178,5 @@ class FitHandle:
         raise kind(f"fit {self.fit} has no model: {what}")
 
 
-def _moments(messages: list[Mapping[str, Any]]) -> tuple[Moment, ...]:
-    return tuple(Moment(float(message.get("time", 0.0)), event_of(message)) for message in messages)
+def _moments(messages: list[Mapping[str, Any]]) -> tuple[TimedEvent, ...]:
+    return tuple(TimedEvent(float(message.get("time", 0.0)), event_of(message)) for message in messages)

@@ -2,13 +2,13 @@
 
 from daskkern.basis import AllRows, Landmarks, NystromFeatures
 from daskkern.kernels import arithmetic_note, length_scale_note
-from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.sources import RowSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.scaling import scales_features
 from daskkern.training.setup.shared import some_rows
 
 
-def expected_arithmetic(source: Source, settings: FitSettings) -> tuple[bool, tuple[str, ...]]:
+def expected_arithmetic(source: RowSource, settings: FitSettings) -> tuple[bool, tuple[str, ...]]:
     """Return whether products of float32 rows will be made in float64 within, and lines that say why, from a sample.
 
     They say, too, where the length scale does not go with the rows. Nothing is said where the fit scales rows itself,

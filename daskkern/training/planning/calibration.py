@@ -18,9 +18,9 @@ from daskkern.linalg import block_width
 from daskkern.preconditioners import column_statistics, usable
 from daskkern.solvers import EigenPro, NystromSGD
 from daskkern.training.feeding.scratch import scratch_folder
-from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.sources import RowSource
 from daskkern.training.planning.disk_rates import DiskRates, measure_disk
-from daskkern.training.planning.sizes import Sizes
+from daskkern.training.planning.sizes import FitSizes
 from daskkern.training.planning.speeds import fresh_memory, speeds
 from daskkern.training.run.settings import FitSettings, batch_limit
 from daskkern.training.setup.explicit_columns import column_functions, drawn_columns
@@ -74,7 +74,7 @@ class Rates:
     seconds: float
 
 
-def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: int, with_disk: bool) -> Rates:
+def calibrate(source: RowSource, settings: FitSettings, sizes: FitSizes, ranks_here: int, with_disk: bool) -> Rates:
     """Measure in this process, on rows of `source` and on the device of the fit.
 
     Parameters
@@ -117,9 +117,9 @@ def calibrate(source: Source, settings: FitSettings, sizes: Sizes, ranks_here: i
 def calibrate_workers(
     client: Client,
     workers: Sequence[str],
-    source: Source,
+    source: RowSource,
     settings: FitSettings,
-    sizes: Sizes,
+    sizes: FitSizes,
     with_disk: bool,
     ranks_each: int = 1,
 ) -> Rates:
@@ -173,7 +173,7 @@ def worst(rates: list[Rates]) -> Rates:
     return Rates(**costs, **speeds, disk=slow)
 
 
-def _expected_batch(settings: FitSettings, kernel: Kernel, X: HostArray, sizes: Sizes) -> int:
+def _expected_batch(settings: FitSettings, kernel: Kernel, X: HostArray, sizes: FitSizes) -> int:
     """Return the rows of a batch that are expected, whatever the method."""
     if settings.solver.auto_batch is not None or kernel is not settings.kernel:
         return sizes.m
@@ -183,7 +183,7 @@ def _expected_batch(settings: FitSettings, kernel: Kernel, X: HostArray, sizes: 
     return int(min(sizes.m, max(1.0, column_statistics(kernel.block(S, S), None).critical_batch / 2)))
 
 
-def expected_batch(kernel: Kernel, X: HostArray, z: Sizes) -> int:
+def expected_batch(kernel: Kernel, X: HostArray, z: FitSizes) -> int:
     """Return about half the critical batch that the set-up will find, from the spectrum of a few rows.
 
     A sample as large as the set-up's is taken where that is small. The eigenvalues that only a larger one shows are

@@ -10,7 +10,7 @@ from daskkern.kernels.engines import native
 from daskkern.kernels.engines.block_products import SHORT
 from daskkern.kernels.points import BLOCK_COLUMNS
 from daskkern.linalg import block_width
-from daskkern.training.planning.sizes import Sizes
+from daskkern.training.planning.sizes import FitSizes
 
 Items = tuple[tuple[str, int], ...]
 
@@ -115,7 +115,7 @@ def read_bytes(rows: int, chunk_rows: int, d: int, itemsize: int) -> int:
     return (3 * rows * d + _READERS * 3 * chunk_rows * d) * itemsize
 
 
-def rank_items(z: Sizes) -> tuple[Items, Items]:
+def rank_items(z: FitSizes) -> tuple[Items, Items]:
     """Return the items in host memory and those on the device, which are none with device "cpu"."""
     host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * THREAD}
     device: dict[str, int] = {} if z.device == "gpu" else host
@@ -159,7 +159,7 @@ def rank_items(z: Sizes) -> tuple[Items, Items]:
 _PASSING = ("one batch", "temporary centres", "tiles")
 
 
-def _steps(z: Sizes) -> dict[str, int]:
+def _steps(z: FitSizes) -> dict[str, int]:
     """Return what steps need on the device: three items that pass, and what projections keep."""
     b, w, own = z.itemsize, z.within, z.own
     scores = 8 * z.m * padded(z.c) * 8
@@ -201,7 +201,7 @@ def _steps(z: Sizes) -> dict[str, int]:
     return items
 
 
-def _spectrum(z: Sizes) -> tuple[int, int]:
+def _spectrum(z: FitSizes) -> tuple[int, int]:
     """Return what is kept of the spectrum in host memory, and a rank's part of it on the device."""
     if z.nystrom:
         return z.p * z.p * z.itemsize, 0
@@ -210,7 +210,7 @@ def _spectrum(z: Sizes) -> tuple[int, int]:
     return z.s * z.q * 8 + z.s * z.d * z.itemsize, z.own_s * z.q * z.itemsize
 
 
-def _before_steps(z: Sizes) -> tuple[int, int]:
+def _before_steps(z: FitSizes) -> tuple[int, int]:
     """Return the most that the spectrum needs in host memory, and the set-up of the columns where they live."""
     b, w = z.itemsize, z.within
     chosen = 0 if z.all_rows else z.p * z.d * b

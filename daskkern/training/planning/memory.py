@@ -8,10 +8,10 @@ from daskkern.backend.namespace import free_on_device, namespace_for
 from daskkern.errors import MemoryBudgetError
 from daskkern.training.planning.footprint import Items
 from daskkern.training.planning.row_footprint import items_of
-from daskkern.training.planning.sizes import Sizes
+from daskkern.training.planning.sizes import FitSizes
 from daskkern.training.planning.suggestions import remedies, total
 
-__all__ = ["MemoryPlan", "Sizes", "available_memory", "device_memory", "format_bytes", "plan_memory"]
+__all__ = ["FitSizes", "MemoryPlan", "available_memory", "device_memory", "format_bytes", "plan_memory"]
 
 KEEP_SHARE = 0.5
 """Share of the budget that kept rows and kernel blocks may take together."""
@@ -67,7 +67,7 @@ class MemoryPlan:
     disk: int = 0
     note: str = ""
     keep: str = "auto"
-    sizes: Sizes | None = None
+    sizes: FitSizes | None = None
     rows_on_host: bool = False
     direct: bool = False
 
@@ -137,7 +137,7 @@ class MemoryPlan:
 
 
 def plan_memory(
-    sizes: Sizes,
+    sizes: FitSizes,
     budget: int,
     device_budget: int = 0,
     keep: str = "auto",
@@ -169,7 +169,7 @@ def plan_memory(
     return plan.with_rows() if same_batches and epochs > 1 else plan
 
 
-def row_bytes(sizes: Sizes) -> int:
+def row_bytes(sizes: FitSizes) -> int:
     """Return the bytes of all rows, or of a rank's own, as they are kept: features, targets, weight and position.
 
     Rows that are dealt to batches anew are kept with targets in float64, and sparse ones are put in order once more.

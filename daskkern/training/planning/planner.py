@@ -18,10 +18,10 @@ from daskkern.preconditioners import MOST_DIRECTIONS, CovarianceState, EigenProS
 from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD, Solver, check_fit
 from daskkern.training.feeding.batch_composition import draws_anew
 from daskkern.training.feeding.block_cache_policy import unkept
-from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.sources import RowSource
 from daskkern.training.feeding.stored_features import is_stored
 from daskkern.training.feeding.targets import check_loss
-from daskkern.training.planning.memory import LIMIT_SHARE, MemoryPlan, Sizes, available_memory, plan_memory
+from daskkern.training.planning.memory import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.eigenpro import default_subsample, projection_window
 from daskkern.training.setup.explicit_columns import covariance_rows
@@ -56,7 +56,7 @@ class PreparedSummary:
     anew: bool = False
 
 
-def check(settings: FitSettings, source: Source) -> None:
+def check(settings: FitSettings, source: RowSource) -> None:
     """Raise SpecError for settings that cannot fit this source, before anything is started."""
     if source.info.task is not None:
         check_loss(settings.loss, source.info.task)
@@ -84,13 +84,13 @@ def check(settings: FitSettings, source: Source) -> None:
         )
 
 
-def holds_out(settings: FitSettings, validation: Source | None) -> bool:
+def holds_out(settings: FitSettings, validation: RowSource | None) -> bool:
     """Return whether rows of the training source are set aside for validation."""
     return settings.early_stopping is not None and validation is None
 
 
 def outlook(
-    source: Source,
+    source: RowSource,
     settings: FitSettings,
     ranks: int,
     threads: int,
@@ -151,7 +151,7 @@ def outlook(
     return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
 
 
-def device_pool(source: Source, settings: FitSettings, devices: Sequence[int | str]) -> Pool:
+def device_pool(source: RowSource, settings: FitSettings, devices: Sequence[int | str]) -> Pool:
     """Return what the ranks of a worker on each of these GPUs of this machine will use of it, kept blocks included.
 
     An upper bound, and at most what ranks may plan with; the GPU with the least free memory counts. Nothing for a fit
@@ -177,7 +177,7 @@ def _most_directions(solver: Solver[Any], p: int, s: int, explicit: bool) -> int
     return min(most, s // 5, MOST_DIRECTIONS) if explicit else s // 5
 
 
-def _most_steps(source: Source, settings: FitSettings, n: int) -> int:
+def _most_steps(source: RowSource, settings: FitSettings, n: int) -> int:
     """Return the steps of the run; a few more where the batch is automatic."""
     automatic = isinstance(settings.batch_size, str)
     m = settings.solver.auto_batch or _LEAST_BATCH if automatic else int(settings.batch_size)
@@ -185,7 +185,7 @@ def _most_steps(source: Source, settings: FitSettings, n: int) -> int:
     return plan.n_batches * settings.max_epochs
 
 
-def _most_columns(source: Source, settings: FitSettings, n: int) -> int:
+def _most_columns(source: RowSource, settings: FitSettings, n: int) -> int:
     basis = settings.basis
     if isinstance(basis, AllRows):
         return n
@@ -198,7 +198,9 @@ def _most_columns(source: Source, settings: FitSettings, n: int) -> int:
     return basis.n if isinstance(basis, RandomFeatures) else min(n, basis.n)
 
 
-def check_before(source: Source, settings: FitSettings, held_out: bool, ranks: int, threads: int, budget: int) -> None:
+def check_before(
+    source: RowSource, settings: FitSettings, held_out: bool, ranks: int, threads: int, budget: int
+) -> None:
     """Refuse, before any work, a fit that does not fit with the smallest batch either. Raises MemoryBudgetError."""
     # Smaller batches are more steps, and with features that grow more columns.
     smaller = isinstance(settings.batch_size, str) and not isinstance(settings.basis, DoublyStochastic)
@@ -236,13 +238,13 @@ def _ways_to_keep(settings: FitSettings) -> str:
     return "never" if settings.keep_blocks == "auto" and settings.passes == 1 else settings.keep_blocks
 
 
-def entries_per_row(source: Source) -> int:
+def entries_per_row(source: RowSource) -> int:
     """Return the entries of a sparse row, on average and rounded up; 0 for dense rows."""
     info = source.info
     return 0 if info.n_stored is None else -(-info.n_stored // max(1, info.n_rows))
 
 
-def numbers_per_row(source: Source) -> int:
+def numbers_per_row(source: RowSource) -> int:
     """Return how many numbers of the working dtype a row takes: its features, or entries with their column numbers.
 
     A sparse entry is held as a value, a column number of 4 bytes, and one of 8 bytes for compiled products.
@@ -251,7 +253,7 @@ def numbers_per_row(source: Source) -> int:
     return 4 * entries + 4 if entries else source.info.n_features
 
 
-def _choosing_bytes(source: Source, settings: FitSettings, summary: PreparedSummary) -> int:
+def _choosing_bytes(source: RowSource, settings: FitSettings, summary: PreparedSummary) -> int:
     """Return the bytes that the choice of landmarks takes beside them."""
     basis = settings.basis
     if not isinstance(basis, Landmarks | NystromFeatures) or (
@@ -271,7 +273,7 @@ def most_window_rows(plan: BatchPlan | SweepPlan) -> int:
 
 def plan_for(
     summary: PreparedSummary,
-    source: Source,
+    source: RowSource,
     settings: FitSettings,
     ranks: int,
     threads: int,
@@ -283,7 +285,7 @@ def plan_for(
     all_rows = isinstance(settings.basis, AllRows)
     explicit = not isinstance(settings.basis, AllRows | Landmarks)
     sizes = with_factor(
-        Sizes(
+        FitSizes(
             n=summary.n,
             d=numbers_per_row(source),
             entries=entries_per_row(source),

@@ -14,7 +14,7 @@ from daskkern.training.planning.footprint import (
     read_bytes,
     workspace_bytes,
 )
-from daskkern.training.planning.sizes import Sizes
+from daskkern.training.planning.sizes import FitSizes
 
 _UNITS = 8  # partial sums of a double product
 _STRIPE = 8 << 20  # a stripe of K that a thread holds
@@ -24,12 +24,12 @@ _DOUBLE = 8
 _BESIDE = 2048  # columns of a dense matrix that its factorization holds beside it
 
 
-def items_of(z: Sizes) -> tuple[Items, Items]:
+def items_of(z: FitSizes) -> tuple[Items, Items]:
     """Return the items of a rank in host memory and on its device, whichever way its fit is distributed."""
     return row_items(z) if z.by_rows else rank_items(z)
 
 
-def row_items(z: Sizes) -> tuple[Items, Items]:
+def row_items(z: FitSizes) -> tuple[Items, Items]:
     """Return the items in host memory and those on the device, which are none with device "cpu"."""
     b, m = z.itemsize, -(-min(z.m, z.n) // z.ranks)
     host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * THREAD}
@@ -61,7 +61,7 @@ def row_items(z: Sizes) -> tuple[Items, Items]:
     return tuple(host.items()), () if device is host else tuple(device.items())
 
 
-def _factors(z: Sizes) -> int:
+def _factors(z: FitSizes) -> int:
     """Return the bytes of T in float64 and of A in the dtype of the fit, with the copy of T that A is made of."""
     outer, inner = (triangle_bytes(z.p, z.ranks, itemsize) for itemsize in (_DOUBLE, z.itemsize))
     return outer + (z.factors - 1) * inner * (1 + (z.itemsize < _DOUBLE))
@@ -72,7 +72,7 @@ def triangle_bytes(p: int, ranks: int, itemsize: int) -> int:
     return (p * p // 2 + 2 * p * block_width(p, ranks)) * itemsize
 
 
-def _batch(z: Sizes, m: int) -> int:
+def _batch(z: FitSizes, m: int) -> int:
     """Return what a step holds: its rows and scores, and partial sums of (p, c) numbers."""
     piece = -(-m * z.ranks // _PIECES)
     sums = (_UNITS + 3) * z.p * padded(z.c) * 8
@@ -82,7 +82,7 @@ def _batch(z: Sizes, m: int) -> int:
     return rows + left_bytes(piece, z.d, z.within) + 6 * m * padded(z.c) * 8 + sums
 
 
-def _setup(z: Sizes) -> int:
+def _setup(z: FitSizes) -> int:
     """Return what the factors take while they are made: own panels, one in the making, copies, one in transit."""
     width = block_width(z.p, z.ranks)
     own = (z.p * z.p // 2 // z.ranks + z.p * width) * _DOUBLE * (z.ranks > 1)

@@ -6,7 +6,7 @@ from daskkern.linalg import block_width
 
 
 @dataclass(frozen=True)
-class Sizes:
+class FitSizes:
     """What the bytes follow from.
 
     Attributes

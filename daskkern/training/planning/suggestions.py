@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from daskkern.training.planning.row_footprint import items_of
-from daskkern.training.planning.sizes import Sizes
+from daskkern.training.planning.sizes import FitSizes
 from daskkern.training.run.settings import batch_limit
 
 _WANTED = 3
@@ -14,7 +14,7 @@ _SUBSAMPLE = 2000
 _WIDE_AS_80 = 80.0
 
 
-def fits(sizes: Sizes, budget: int, device_budget: int) -> bool:
+def fits(sizes: FitSizes, budget: int, device_budget: int) -> bool:
     """Return whether a rank of these sizes stays within both budgets."""
     host, device = items_of(sizes)
     return total(host) <= budget and total(device) <= device_budget
@@ -25,10 +25,10 @@ def total(items: tuple[tuple[str, int], ...]) -> int:
     return sum(size for _, size in items)
 
 
-def remedies(sizes: Sizes, budget: int, device_budget: int) -> tuple[str, ...]:
+def remedies(sizes: FitSizes, budget: int, device_budget: int) -> tuple[str, ...]:
     """Return at most three ways to fit this data within the budgets, the least intrusive first; each was checked."""
 
-    def ok(changed: Sizes) -> bool:
+    def ok(changed: FitSizes) -> bool:
         return fits(changed, budget, device_budget)
 
     found = []
@@ -39,7 +39,7 @@ def remedies(sizes: Sizes, budget: int, device_budget: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _candidates(z: Sizes, ok: Callable[[Sizes], bool]) -> Iterator[str]:
+def _candidates(z: FitSizes, ok: Callable[[FitSizes], bool]) -> Iterator[str]:
     batch = largest_batch(z, ok)
     if batch:
         yield f"batch_size={batch} instead of {z.m}"
@@ -67,18 +67,18 @@ def _candidates(z: Sizes, ok: Callable[[Sizes], bool]) -> Iterator[str]:
         yield f"both {most} landmarks and batch_size={small.m}"
 
 
-def largest_batch(z: Sizes, ok: Callable[[Sizes], bool]) -> int:
+def largest_batch(z: FitSizes, ok: Callable[[FitSizes], bool]) -> int:
     """Return the rows of the largest batch that is smaller than that of `z` and ok, or 0."""
     return _largest(1, z.m - 1, lambda m: ok(with_batch(z, m)))
 
 
-def with_batch(z: Sizes, m: int) -> Sizes:
+def with_batch(z: FitSizes, m: int) -> FitSizes:
     """Return the sizes with batches of `m` rows, and a window of as many rows as before."""
     window = min(z.window * z.m, z.p)
     return replace(z, m=m, window=-(-window // m) if z.window > 1 else 1, auto_batch=False)
 
 
-def with_landmarks(z: Sizes, p: int) -> Sizes:
+def with_landmarks(z: FitSizes, p: int) -> FitSizes:
     """Return the sizes with `p` landmarks, with everything that follows from them at its default."""
     s = min(z.s or _SUBSAMPLE, _SUBSAMPLE, max(1, 4 * p // 5)) if not z.nystrom else 0
     m = min(z.n, batch_limit(p)) if z.auto_batch else z.m
@@ -89,12 +89,12 @@ def with_landmarks(z: Sizes, p: int) -> Sizes:
     return replace(z, p=p, s=s, q=min(z.q, s), m=m, window=window, span=span, all_rows=False, exact=exact)
 
 
-def with_subsample(z: Sizes, s: int) -> Sizes:
+def with_subsample(z: FitSizes, s: int) -> FitSizes:
     """Return the sizes with a subsample of `s` rows."""
     return replace(z, s=s, q=min(z.q, max(1, s // 5)))
 
 
-def _fewest_ranks(z: Sizes, ok: Callable[[Sizes], bool]) -> int | None:
+def _fewest_ranks(z: FitSizes, ok: Callable[[FitSizes], bool]) -> int | None:
     """Return the fewest ranks that fit. More of them never need more each."""
     high = z.ranks
     while not ok(replace(z, ranks=high)):

@@ -9,7 +9,7 @@ from daskkern.training.planning.disk_rates import DiskRates
 from daskkern.training.planning.footprint import HELD_OUT
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.planning.row_timing import newton_parts, setup_parts, sweep_parts
-from daskkern.training.planning.sizes import Sizes
+from daskkern.training.planning.sizes import FitSizes
 
 Parts = tuple[tuple[str, float], ...]
 
@@ -65,7 +65,7 @@ def estimate(
     return TimePlan((setup, first, later), total, z.m)
 
 
-def _by_rows(plan: MemoryPlan, z: Sizes, rates: Rates, epochs: int, sweeps: tuple[int, int]) -> TimePlan:
+def _by_rows(plan: MemoryPlan, z: FitSizes, rates: Rates, epochs: int, sweeps: tuple[int, int]) -> TimePlan:
     """Return the time of a fit whose rows are dealt."""
     keeps = bool(plan.kept or plan.disk)
     write = z.blocks_bytes / rates.disk.write if plan.disk and rates.disk is not None else 0.0
@@ -92,7 +92,7 @@ def _joined(name: str, stages: list[Stage]) -> Stage:
     return Stage(name, sum(stage.seconds for stage in stages), tuple(parts.items()))
 
 
-def disk_pays(z: Sizes, rates: Rates, epochs: int) -> bool:
+def disk_pays(z: FitSizes, rates: Rates, epochs: int) -> bool:
     """Return whether `epochs` epochs are shorter with blocks written to disk and read back than computed again.
 
     Rates that came from the system's cache prove nothing about the disk.
@@ -102,29 +102,29 @@ def disk_pays(z: Sizes, rates: Rates, epochs: int) -> bool:
     return disk_ns(z, rates.disk, epochs) < _GAIN * entry_ns(z, rates)
 
 
-def disk_ns(z: Sizes, disk: DiskRates, epochs: int) -> float:
+def disk_ns(z: FitSizes, disk: DiskRates, epochs: int) -> float:
     """Return what an entry on disk costs in each epoch after the first, its share of having been written included."""
     return 1e9 * z.itemsize * (1 / disk.read + 1 / disk.write / max(epochs - 1, 1))
 
 
-def memory_pays(z: Sizes, rates: Rates, epochs: int) -> bool:
+def memory_pays(z: FitSizes, rates: Rates, epochs: int) -> bool:
     """Return whether blocks kept in memory save more in `epochs` epochs than the first use of the memory costs."""
     return 1e9 * z.itemsize / rates.fresh < (epochs - 1) * entry_ns(z, rates)
 
 
-def entry_ns(z: Sizes, rates: Rates) -> float:
+def entry_ns(z: FitSizes, rates: Rates) -> float:
     """Return what a kept entry saves in each epoch."""
     return max(0.0, rates.matvec_ns - rates.product_ns / 2) if z.all_rows else rates.block_ns
 
 
-def _with_batch(z: Sizes, m: int) -> Sizes:
+def _with_batch(z: FitSizes, m: int) -> FitSizes:
     """Return the sizes with the expected batch, and a window of as many rows."""
     if z.all_rows or z.nystrom:
         return replace(z, m=m, window=1)
     return replace(z, m=m, window=max(1, -(-(z.span or z.window * z.m) // m)), span=0)
 
 
-def _setup(z: Sizes, rates: Rates, stored: bool) -> Stage:
+def _setup(z: FitSizes, rates: Rates, stored: bool) -> Stage:
     b = rates.block_ns * 1e-9
     if z.nystrom:
         eigen = 2 * (1.33 * z.p**3 / rates.memory + 4 * z.p**3 / rates.flops64)
@@ -149,14 +149,14 @@ def _setup(z: Sizes, rates: Rates, stored: bool) -> Stage:
     return _stage("set-up", parts)
 
 
-def _sample_s(z: Sizes, rates: Rates, k: int) -> float:
+def _sample_s(z: FitSizes, rates: Rates, k: int) -> float:
     """Return the seconds of reading `k` random rows: with all others, or by byte ranges where they lie far apart."""
     every = z.n * rates.row_s
     far_apart = not z.entries and z.n / k * z.d * z.itemsize > GAP
     return min(every, k * (rates.row_s + _REQUEST_S)) if far_apart else every
 
 
-def _epoch(name: str, z: Sizes, rates: Rates, *, fresh: bool, rows: bool, disk: float, stored: bool) -> Stage:
+def _epoch(name: str, z: FitSizes, rates: Rates, *, fresh: bool, rows: bool, disk: float, stored: bool) -> Stage:
     """Return one epoch: with blocks computed (`fresh`) or kept, rows read or not, `disk` seconds at the disk."""
     steps, ns = z.n / z.m, 1e-9
     entries = z.n * z.own
@@ -187,7 +187,7 @@ def _with_new_memory(stage: Stage, seconds: float) -> Stage:
     return Stage(stage.name, stage.seconds + seconds, parts)
 
 
-def _correction(z: Sizes, stored: bool) -> float:
+def _correction(z: FitSizes, stored: bool) -> float:
     """Return the numbers of the preconditioner that meet c columns in one step."""
     if z.nystrom:
         return 0.0 if stored else 2.0 * z.own * z.p

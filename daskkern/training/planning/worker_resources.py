@@ -9,14 +9,14 @@ from daskkern.backend.namespace import namespace_for
 from daskkern.cluster.connect.membership import live_workers, run_on
 from daskkern.errors import ClusterError
 from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates, with_blocks
-from daskkern.training.feeding.sources import Source, StoreSource
+from daskkern.training.feeding.sources import RowSource, StoreSource
 from daskkern.training.planning.calibration import calibrate_workers
 from daskkern.training.planning.memory import LIMIT_SHARE, MemoryPlan, available_memory, device_memory
 from daskkern.training.planning.planner import PreparedSummary, check_before, plan_for
 from daskkern.training.run.settings import FitSettings
 
 
-def check_reach(client: Client, sources: Sequence[Source], settings: FitSettings, workers: Sequence[str]) -> None:
+def check_reach(client: Client, sources: Sequence[RowSource], settings: FitSettings, workers: Sequence[str]) -> None:
     """Refuse a source that a worker cannot open, and a device that it does not have, naming the worker."""
     for source in sources:
         for worker, problem in run_on(client, workers, _probe, source, settings).items():
@@ -27,7 +27,7 @@ def check_reach(client: Client, sources: Sequence[Source], settings: FitSettings
                 )
 
 
-def _probe(source: Source, settings: FitSettings) -> str | None:
+def _probe(source: RowSource, settings: FitSettings) -> str | None:
     try:
         namespace_for(settings.device)
         if isinstance(source, StoreSource):
@@ -38,7 +38,7 @@ def _probe(source: Source, settings: FitSettings) -> str | None:
 
 
 @dataclass(frozen=True)
-class Room:
+class WorkerResources:
     """What one worker may plan with."""
 
     threads: int
@@ -46,13 +46,15 @@ class Room:
     device_budget: int | None
     disk: int
 
-    def shared_by(self, shards: int) -> "Room":
+    def shared_by(self, shards: int) -> "WorkerResources":
         """Return what each of `shards` virtual ranks of this worker may plan with."""
         device = None if self.device_budget is None else self.device_budget // shards
-        return Room(max(1, self.threads // shards), self.budget // shards, device, self.disk // shards)
+        return WorkerResources(max(1, self.threads // shards), self.budget // shards, device, self.disk // shards)
 
 
-def rooms_of(client: Client, settings: FitSettings, workers: Sequence[str], share_memory: int | None) -> list[Room]:
+def rooms_of(
+    client: Client, settings: FitSettings, workers: Sequence[str], share_memory: int | None
+) -> list[WorkerResources]:
     """Ask the workers for what each may plan with; those of one host share what is free there."""
     known = live_workers(client)
     gone = [worker for worker in workers if worker not in known]
@@ -68,13 +70,13 @@ def rooms_of(client: Client, settings: FitSettings, workers: Sequence[str], shar
         budget = settings.memory_budget or (min(int(LIMIT_SHARE * limit), share) if limit else share)
         budget = min(budget, share_memory or budget)
         threads = int(known[worker].get("nthreads", 1))
-        rooms.append(Room(threads, budget, devices[worker], 0))
+        rooms.append(WorkerResources(threads, budget, devices[worker], 0))
     disks = run_on(client, workers, disk_room, settings, max(hosts.count(host) for host in hosts))
     whole = [replace(room, disk=disks[worker]) for room, worker in zip(rooms, workers, strict=True)]
     return [room.shared_by(settings.shards_each(len(workers))) for room in whole]
 
 
-def check_rooms(source: Source, settings: FitSettings, held_out: bool, rooms: Sequence[Room]) -> None:
+def check_rooms(source: RowSource, settings: FitSettings, held_out: bool, rooms: Sequence[WorkerResources]) -> None:
     """Refuse a fit that cannot fit, before the set-up begins."""
     if all(room.device_budget is None for room in rooms):
         least = min(rooms, key=lambda room: room.budget)
@@ -84,10 +86,10 @@ def check_rooms(source: Source, settings: FitSettings, held_out: bool, rooms: Se
 def cluster_plan(
     client: Client,
     summary: PreparedSummary,
-    source: Source,
+    source: RowSource,
     settings: FitSettings,
     workers: Sequence[str],
-    rooms: Sequence[Room],
+    rooms: Sequence[WorkerResources],
 ) -> MemoryPlan:
     """Return the plan that every rank follows: the tightest of all workers'."""
     tightest = tightest_plan(summary, source, settings, settings.shards(len(workers)), rooms)
@@ -103,7 +105,7 @@ def cluster_plan(
 
 
 def tightest_plan(
-    summary: PreparedSummary, source: Source, settings: FitSettings, ranks: int, rooms: Sequence[Room]
+    summary: PreparedSummary, source: RowSource, settings: FitSettings, ranks: int, rooms: Sequence[WorkerResources]
 ) -> MemoryPlan:
     plans = [
         plan_for(summary, source, settings, ranks, room.threads, room.budget, room.device_budget) for room in rooms

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.backend.communicator import Communicator
-from daskkern.cluster.gang.rank_context import Desk
-from daskkern.training.checkpoints.checkpointing import Keeper
+from daskkern.cluster.gang.rank_context import RankContext
+from daskkern.training.checkpoints.checkpointing import Checkpointing
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ControlSignals:
     """Whether to `stop`, since it is `late` or at somebody's wish; to `commit`; and to `regroup` after that.
 
     `seconds` is what the first rank's clock says that the run has taken.
@@ -23,11 +23,13 @@ class Wishes:
     regroup: bool = False
 
 
-def agree(comm: Communicator, desk: Desk, keeper: Keeper, seconds: float, limit_s: float) -> Wishes:
+def agree(
+    comm: Communicator, desk: RankContext, keeper: Checkpointing, seconds: float, limit_s: float
+) -> ControlSignals:
     """Return what any rank wishes after `seconds`; commits and time are the first rank's matter. A collective."""
     first = comm.rank == 0
     mine = (desk.should_stop(), desk.should_regroup(), first and keeper.due(), seconds if first else 0.0)
     *wishes, seconds = comm.allreduce(np.array(mine, float)).tolist()
     stop, regroup, due = (count > 0 for count in wishes)
     late, regroup = seconds > limit_s, regroup and keeper.outlives
-    return Wishes(seconds, stop or late, late, regroup or due, regroup)
+    return ControlSignals(seconds, stop or late, late, regroup or due, regroup)

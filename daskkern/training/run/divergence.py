@@ -14,7 +14,7 @@ from daskkern.arrays import Array, FloatArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
-from daskkern.cluster.gang.rank_context import Desk
+from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.data.rows.rows import Rows
 from daskkern.errors import DivergenceError
 from daskkern.events import StageFinished
@@ -23,7 +23,7 @@ from daskkern.solvers import Problem
 from daskkern.training.checkpoints.commits import Commit
 from daskkern.training.run.epochs import STOPPED, Ended, with_points
 from daskkern.training.run.held_sample import HeldSample
-from daskkern.training.run.objective import Penalty
+from daskkern.training.run.objective import ModelPenalty
 from daskkern.training.run.settings import FitSettings
 
 _BLOCK = 1024
@@ -151,7 +151,9 @@ class Judged:
     note: str = ""
 
 
-def judge(reference: Reference | None, ended: Ended, penalty: Penalty, descends: bool, desk: Desk) -> Judged:
+def judge(
+    reference: Reference | None, ended: Ended, penalty: ModelPenalty, descends: bool, desk: RankContext
+) -> Judged:
     """Return the model of the best epoch where the last one is worse, and refuse one that is worse than none.
 
     A collective. Where the fit was ended before its time, or the model may still be of use, that it is worse than none
@@ -184,7 +186,7 @@ def judge(reference: Reference | None, ended: Ended, penalty: Penalty, descends:
     )
 
 
-def _best_of(reference: Reference, ended: Ended, last: Sampled, penalty: Penalty) -> tuple[Ended, Sampled, str]:
+def _best_of(reference: Reference, ended: Ended, last: Sampled, penalty: ModelPenalty) -> tuple[Ended, Sampled, str]:
     """Return how the fit ended, what its model has on the sample, and a sentence where that is an earlier epoch's.
 
     The earlier model is measured where the last one has more loss than there was on average in the epoch after it.

@@ -12,17 +12,17 @@ from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import is_sparse, to_device
 from daskkern.basis import DoublyStochastic
 from daskkern.cluster.collectives.timed import TimedCommunicator
-from daskkern.cluster.gang.rank_context import Desk
+from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
 from daskkern.solvers import Problem, Shard, Snapshot, Solver
-from daskkern.training.checkpoints.checkpointing import Keeper
+from daskkern.training.checkpoints.checkpointing import Checkpointing
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.feeding.feed import Feed, close
 from daskkern.training.feeding.row_feed import RowFeed
-from daskkern.training.feeding.validation import Patience, Validation, Watched
+from daskkern.training.feeding.validation import Patience, Validation, ValidationResult
 from daskkern.training.run.best_epoch import BestEpoch, LeastLoss, Model
-from daskkern.training.run.control_signals import Wishes, agree
+from daskkern.training.run.control_signals import ControlSignals, agree
 from daskkern.training.run.rank_state import RankReporter
 from daskkern.training.run.settings import FitSettings
 
@@ -65,8 +65,8 @@ class Epochs:
     problem: Problem
     feed: Feed | RowFeed
     validation: Validation | None
-    desk: Desk
-    keeper: Keeper
+    desk: RankContext
+    keeper: Checkpointing
     xp: ModuleType
     report: RankReporter
     limit_s: float = math.inf
@@ -75,7 +75,7 @@ class Epochs:
     keeps_best: bool = False
     """Without early stopping, keep the model of the epoch with the least training loss."""
     _best: BestEpoch | None = None
-    _wished: Wishes = field(default_factory=Wishes)
+    _wished: ControlSignals = field(default_factory=ControlSignals)
     _regroup: bool = False
     _taken_before: float = 0.0
     _epoch_at: float = 0.0
@@ -141,7 +141,7 @@ class Epochs:
         state, position = self._batches(state, position, begun)
         if self._regroup:
             return state, position
-        watched = Watched(float("nan"), float("nan"))
+        watched = ValidationResult(float("nan"), float("nan"))
         if self.validation is not None and not self._wished.stop:
             coef, points = self._model(state)
             watched = self.validation.score(with_points(self.problem, points, self.xp), coef, self.comm, self.xp)

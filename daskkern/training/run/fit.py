@@ -17,8 +17,8 @@ from daskkern.backend.concurrency import compute_threads, cpu_count
 from daskkern.backend.namespace import namespace_for
 from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.cluster.gang.gang import GangSettings
-from daskkern.cluster.gang.rank_context import Desk
-from daskkern.cluster.scheduler.fits import FitCard, new_card
+from daskkern.cluster.gang.rank_context import RankContext
+from daskkern.cluster.scheduler.fits import FitMetadata, new_card
 from daskkern.cluster.scheduler.lease import check_alone
 from daskkern.data.rows.csr import gather
 from daskkern.events import INTERRUPTED, EpochFinished, EpochTimed, FitFinished, Listener, one_at_a_time, silent
@@ -27,18 +27,18 @@ from daskkern.models import KernelModel
 from daskkern.monitor.environment import environment
 from daskkern.monitor.history import History
 from daskkern.monitor.recorder import Recorder
-from daskkern.training.checkpoints.checkpointing import Safety, Saved
-from daskkern.training.checkpoints.partial_fit import Carried, can_go_on, next_run
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, Saved
+from daskkern.training.checkpoints.partial_fit import PartialFitState, can_go_on, next_run
 from daskkern.training.checkpoints.resuming import named
 from daskkern.training.feeding.block_cache_policy import can_keep, disk_room, needs_rates, with_blocks
-from daskkern.training.feeding.sources import Source, data_card, describe
+from daskkern.training.feeding.sources import RowSource, data_card, describe
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.planning.calibration import calibrate
 from daskkern.training.planning.memory import available_memory, device_memory
 from daskkern.training.planning.planner import check, check_before, holds_out, plan_for, summarise
 from daskkern.training.run.on_cluster import fit_on
-from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
 from daskkern.training.setup.prepared import Prepared
@@ -51,9 +51,9 @@ _TELL_S = 5.0
 class FitResult:
     """A fitted model, the rows that its points are (None: the user's own), epoch by epoch, and why it ended.
 
-    `saved` is what another fit can go on from, where :class:`Safety` asked for it, and `carried` one with other rows,
-    where there can be one. `times` says where the time of each epoch went. `history` is all of that as a table, which
-    the model keeps.
+    `saved` is what another fit can go on from, where :class:`CheckpointPolicy` asked for it, and `carried` one with
+    other rows, where there can be one. `times` says where the time of each epoch went. `history` is all of that as a
+    table, which the model keeps.
     """
 
     model: KernelModel
@@ -62,21 +62,21 @@ class FitResult:
     finished: FitFinished
     saved: Saved | None = None
     times: tuple[EpochTimed, ...] = ()
-    carried: Carried | None = None
+    carried: PartialFitState | None = None
     history: History = field(default_factory=History)
 
 
 def fit(
-    source: Source,
+    source: RowSource,
     settings: FitSettings,
     *,
     client: ClusterLike = None,
-    validation: Source | None = None,
+    validation: RowSource | None = None,
     listener: Listener = silent,
     gang: GangSettings | None = None,
-    safety: Safety | None = None,
-    card: FitCard | None = None,
-    earlier: Carried | None = None,
+    safety: CheckpointPolicy | None = None,
+    card: FitMetadata | None = None,
+    earlier: PartialFitState | None = None,
 ) -> FitResult:
     """Fit a model to `source`.
 
@@ -85,8 +85,8 @@ def fit(
     source, settings
         What to fit to, and how.
     client : Client, address, path, cluster or None
-        The cluster whose workers hold the model, one rank each, as :func:`daskkern.cluster.connect.clients.client_of` takes
-        it; None runs in this process on all its cores.
+        The cluster whose workers hold the model, one rank each, as :func:`daskkern.cluster.connect.clients.client_of`
+        takes it; None runs in this process on all its cores.
     validation : Source or None
         Rows to watch, and for early stopping; must share classes and scaling with `source`.
     listener : callable
@@ -110,7 +110,7 @@ def fit(
     check(settings, source)
     if validation is not None:
         check_comparable(validation, source)
-    asked, safety, before = settings, safety or Safety(), None
+    asked, safety, before = settings, safety or CheckpointPolicy(), None
     if earlier is not None:
         saved_before, settings = next_run(earlier, source, settings)
         safety, before = replace(safety, earlier=saved_before, resume=True), earlier.prepared
@@ -142,18 +142,18 @@ def fit(
     onwards = None
     if saved is not None and safety.carry and can_go_on(asked):
         points = _points(results) if isinstance(prepared.basis.kernel, Mapped) else model.points
-        onwards = Carried(_onwards(prepared, before, points), saved.data, source.info, asked)
+        onwards = PartialFitState(_onwards(prepared, before, points), saved.data, source.info, asked)
     return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept)
 
 
 def _local(
-    source: Source,
+    source: RowSource,
     settings: FitSettings,
-    validation: Source | None,
+    validation: RowSource | None,
     listener: Listener,
-    safety: Safety,
+    safety: CheckpointPolicy,
     before: Prepared | None,
-) -> tuple[list[RankResult], Prepared]:
+) -> tuple[list[FitRankResult], Prepared]:
     namespace_for(settings.device)  # a device that is not there is refused before the work
     shards = settings.shards(1)
     threads, budget = cpu_count(), (settings.memory_budget or available_memory()) // shards
@@ -181,8 +181,8 @@ def _local(
         _interrupts(listener) as pressed,
     ):
         task = RankTask(source, settings, prepared, validation, plan, threads, features, safety)
-        result = run_rank(SerialCommunicator(), task, Desk(listener, pressed, report=listener))
-    assert isinstance(result, RankResult)  # nobody asked it to regroup
+        result = run_rank(SerialCommunicator(), task, RankContext(listener, pressed, report=listener))
+    assert isinstance(result, FitRankResult)  # nobody asked it to regroup
     return [result], prepared
 
 
@@ -218,7 +218,7 @@ def _tell(listener: Listener) -> None:
         listener(INTERRUPTED)
 
 
-def _points(results: Sequence[RankResult]) -> Any:
+def _points(results: Sequence[FitRankResult]) -> Any:
     return gather([result.points for result in results], [result.ids for result in results])
 
 
@@ -228,7 +228,7 @@ def _onwards(prepared: Prepared, before: Prepared | None, points: Any) -> Prepar
 
 
 def _model(
-    source: Source, settings: FitSettings, results: Sequence[RankResult], prepared: Prepared, history: History
+    source: RowSource, settings: FitSettings, results: Sequence[FitRankResult], prepared: Prepared, history: History
 ) -> KernelModel:
     targets, info = prepared.targets, source.info
     p = prepared.basis.n_columns

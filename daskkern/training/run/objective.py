@@ -20,7 +20,7 @@ _STREAM = 58
 
 
 @dataclass(frozen=True, eq=False)
-class Penalty:
+class ModelPenalty:
     """``(alpha/2) |f|^2``, and for solvers with an L1 penalty that, too.
 
     Over kernel columns ``|f|^2 = sum_j a_j f(z_j)``, from at most 2,000 columns drawn at random: a pass over all pairs

@@ -19,28 +19,28 @@ from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, ask_scheduler, has_left, live_workers
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.gang.hanging_workers import usable_workers
-from daskkern.cluster.gang.rank_context import Desk, Regroup
+from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.cluster.scheduler.client import ask_fits
-from daskkern.cluster.scheduler.fits import FitCard
+from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed, renewed
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
-from daskkern.training.checkpoints.checkpointing import Safety
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.block_cache_policy import can_keep, with_blocks
-from daskkern.training.feeding.sources import RemoteValue, Source
+from daskkern.training.feeding.sources import RemoteValue, RowSource
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.jobs.monitoring import show_fits
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.planning.planner import holds_out, summarise
 from daskkern.training.planning.worker_resources import (
-    Room,
+    WorkerResources,
     check_reach,
     check_rooms,
     cluster_plan,
     rooms_of,
     tightest_plan,
 )
-from daskkern.training.run.rank import RankResult, RankTask, run_rank
+from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
 from daskkern.training.setup.prepared import Prepared
@@ -55,15 +55,15 @@ _AGAIN_S = 3600.0
 
 def fit_on(
     client: Client,
-    source: Source,
+    source: RowSource,
     settings: FitSettings,
-    validation: Source | None,
+    validation: RowSource | None,
     listener: Listener,
     gang: GangSettings,
-    safety: Safety,
-    card: FitCard,
+    safety: CheckpointPolicy,
+    card: FitMetadata,
     before: Prepared | None = None,
-) -> tuple[list[RankResult], Prepared]:
+) -> tuple[list[FitRankResult], Prepared]:
     """Fit on the workers of a cluster, one rank each, when it is this fit's turn. See
     :func:`daskkern.training.run.fit.fit`."""
     if settings.solver.is_serial:
@@ -93,7 +93,7 @@ def within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> Gan
 
 
 @contextmanager
-def _spanned(card: FitCard) -> Iterator[None]:
+def _spanned(card: FitMetadata) -> Iterator[None]:
     """Put the tasks of a fit into a span of Dask's, by which its pages can show them alone; once for a fit."""
     if _SPAN in (get_annotations().get("span") or {}).get("name", ()):  # that of the conductor
         yield
@@ -121,19 +121,19 @@ def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[
 
 def _fit_admitted(
     client: Client,
-    source: Source,
+    source: RowSource,
     settings: FitSettings,
-    validation: Source | None,
+    validation: RowSource | None,
     listener: Listener,
     gang: GangSettings,
-    safety: Safety,
+    safety: CheckpointPolicy,
     lease: Lease,
     before: Prepared | None,
-) -> tuple[list[RankResult], Prepared]:
+) -> tuple[list[FitRankResult], Prepared]:
     source, keep = source.for_cluster(client)
     validation, keep_too = (None, ()) if validation is None else validation.for_cluster(client)
 
-    def look(lease: Lease) -> list[Room]:
+    def look(lease: Lease) -> list[WorkerResources]:
         sources = [source, *([] if validation is None else [validation])]
         check_reach(client, sources, settings, lease.addresses)
         rooms = rooms_of(client, settings, lease.addresses, gang.share_memory)
@@ -187,7 +187,7 @@ def _fit_admitted(
     return results, prepared
 
 
-def _prepare_on_cluster(source: Source, settings: FitSettings, held_out: bool, before: Prepared | None) -> Any:
+def _prepare_on_cluster(source: RowSource, settings: FitSettings, held_out: bool, before: Prepared | None) -> Any:
     """Run :func:`prepare` in a task that left the worker's pool, with Dask arrays computed by the whole cluster.
 
     Not ``worker_client``, which rejoins the pool at its end and waits for a free thread.
@@ -209,7 +209,7 @@ def _unwrap(outcome: Any) -> Any:
     return outcome
 
 
-def _outcome(client: Client, future: Any, card: FitCard, idle_s: float) -> Any:
+def _outcome(client: Client, future: Any, card: FitMetadata, idle_s: float) -> Any:
     """Return what the set-up gave, unless somebody cancels the fit before."""
     there = time.monotonic()
     try:
@@ -233,7 +233,7 @@ def _outcome(client: Client, future: Any, card: FitCard, idle_s: float) -> Any:
         future.release()
 
 
-def rank_main(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Regroup:
+def rank_main(comm: Communicator, task: RankTask, desk: RankContext) -> FitRankResult | Regroup:
     """Run a rank on a worker, on the worker's threads."""
     threads = max(1, get_worker().state.nthreads)
     with compute_threads(threads):

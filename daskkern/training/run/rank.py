@@ -17,24 +17,24 @@ from daskkern.basis import Columns, DoublyStochastic, KernelPart, Landmarks, Lin
 from daskkern.cluster.collectives.gpus import gpu_collectives
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.collectives.virtual import run_virtual, virtual_ranks
-from daskkern.cluster.gang.rank_context import Desk, Regroup
+from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.data.rows.csr import stack_rows
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
-from daskkern.preconditioners import ColumnStatistics
+from daskkern.preconditioners import StepStatistics
 from daskkern.solvers import NYTRO, PCG, Direct, Falkon, Problem
-from daskkern.training.checkpoints.checkpointing import Safety, open_keeper
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, open_keeper
 from daskkern.training.checkpoints.commits import Commit, latest_of_all
 from daskkern.training.feeding.feed import Feed
 from daskkern.training.feeding.row_feed import RowFeed
-from daskkern.training.feeding.sources import RemoteValue, Source
+from daskkern.training.feeding.sources import RemoteValue, RowSource
 from daskkern.training.feeding.validation import Validation
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.planning.planner import PreparedSummary
 from daskkern.training.run.divergence import judge, reference_of
 from daskkern.training.run.epochs import REGROUPING, Epochs
-from daskkern.training.run.objective import Penalty
+from daskkern.training.run.objective import ModelPenalty
 from daskkern.training.run.optimality_notes import closing_note
 from daskkern.training.run.rank_state import RankReporter
 from daskkern.training.run.settings import FitSettings
@@ -67,19 +67,19 @@ class RankTask:
         What plans for other ranks are made from.
     """
 
-    source: Source
+    source: RowSource
     settings: FitSettings
     prepared: Prepared | RemoteValue
-    validation: Source | None
+    validation: RowSource | None
     memory: MemoryPlan
     threads: int
     features: str | None = None
-    safety: Safety = field(default_factory=Safety)
+    safety: CheckpointPolicy = field(default_factory=CheckpointPolicy)
     summary: PreparedSummary | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class RankResult:
+class FitRankResult:
     """What a rank gives back: its columns' numbers, points and coefficients, and how the fit ended."""
 
     ids: IntArray
@@ -97,7 +97,7 @@ class RankResult:
     """What the user should know of how it ended."""
 
 
-def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Regroup:
+def run_rank(comm: Communicator, task: RankTask, desk: RankContext) -> FitRankResult | Regroup:
     """Run one rank to the end, or to where the gang is formed anew. Every rank calls it with the same task."""
     xp = namespace_for(task.settings.device)
     with gpu_collectives(comm, xp) as (exchange, note):
@@ -108,7 +108,9 @@ def run_rank(comm: Communicator, task: RankTask, desk: Desk) -> RankResult | Reg
         return _run_shards(exchange, task.settings.virtual_shards, task, desk, xp)
 
 
-def _run_shards(comm: Communicator, shards: int, task: RankTask, desk: Desk, xp: ModuleType) -> RankResult | Regroup:
+def _run_shards(
+    comm: Communicator, shards: int, task: RankTask, desk: RankContext, xp: ModuleType
+) -> FitRankResult | Regroup:
     """Run this rank's virtual ranks, and return what they give back as that of one."""
     if isinstance(task.prepared, RemoteValue):
         task = replace(task, prepared=task.prepared.fetch())
@@ -117,14 +119,14 @@ def _run_shards(comm: Communicator, shards: int, task: RankTask, desk: Desk, xp:
     own = len(virtual_ranks(comm.rank, comm.size, shards))
     device = None if xp is np else xp.cuda.runtime.getDevice()
 
-    def run(virtual: Communicator, place: int) -> RankResult | Regroup:
+    def run(virtual: Communicator, place: int) -> FitRankResult | Regroup:
         if device is not None:
             xp.cuda.runtime.setDevice(device)  # of this thread: threads begin with the first one
         with compute_threads(task.threads):
             return _run(TimedCommunicator(virtual), task, desk_of_shard(desk, comm, place, own), xp)
 
     results = run_virtual(comm, shards, run)
-    parts = [result for result in results if isinstance(result, RankResult)]
+    parts = [result for result in results if isinstance(result, FitRankResult)]
     if len(parts) < len(results):
         return Regroup()
     points = [part.points for part in parts]
@@ -136,7 +138,7 @@ def _run_shards(comm: Communicator, shards: int, task: RankTask, desk: Desk, xp:
     )
 
 
-def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) -> RankResult | Regroup:
+def _run(comm: TimedCommunicator, task: RankTask, desk: RankContext, xp: ModuleType) -> FitRankResult | Regroup:
     prepared: Prepared = task.prepared.fetch() if isinstance(task.prepared, RemoteValue) else task.prepared
     if task.settings.chooses_alpha:
         task = replace(task, settings=replace(task.settings, alpha=prepared.alpha))
@@ -180,7 +182,7 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
         return Regroup()
     if reference is not None and isinstance(feed, Feed):
         reference = reference.certain_of(rows, feed.extremes.rows)
-    penalty = Penalty(settings, problem, points, comm, xp)
+    penalty = ModelPenalty(settings, problem, points, comm, xp)
     judged = judge(reference, ended, penalty, settings.solver.descends, desk)
     ended = judged.ended
     # One that goes on from other rows has losses of those rows behind it, and ends with every call.
@@ -190,7 +192,7 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: Desk, xp: ModuleType) ->
     history = ended.history if comm.rank == 0 else ()
     points = points if ended.points is None else ended.points
     coef = to_host(ended.coef)
-    return RankResult(
+    return FitRankResult(
         columns.ids, points, coef, ended.epochs, ended.reason, saved_bytes, history, ended.best_epoch, note
     )
 
@@ -225,7 +227,7 @@ def _setup(
         return direct_setup(task, prepared, part, to_device(points, xp))
     if isinstance(task.settings.solver, PCG):
         return pcg_setup(task, prepared, rows, columns, points, comm, xp)
-    if isinstance(prepared.state, ColumnStatistics):
+    if isinstance(prepared.state, StepStatistics):
         return column_setup(task, prepared, prepared.state, columns, comm)
     return solver_setup(task, prepared, rows, columns, part, points, comm, xp)
 
@@ -236,7 +238,7 @@ def _feed(
     rows: Rows,
     problem: Problem,
     comm: TimedCommunicator,
-    desk: Desk,
+    desk: RankContext,
     xp: ModuleType,
 ) -> Feed | RowFeed:
     """Return what the solver is fed with: all rows, or the rank's."""
@@ -247,7 +249,7 @@ def _feed(
     return RowFeed(task.memory, prepared.plan, prepared.targets, task.settings, rows, whole, comm, desk.emit, xp)
 
 
-def _last_commit(comm: Communicator, task: RankTask, desk: Desk) -> Commit | None:
+def _last_commit(comm: Communicator, task: RankTask, desk: RankContext) -> Commit | None:
     """Return the latest commit that any rank's worker keeps, else that of the checkpoint; the same on all ranks."""
     kept = desk.vault.latest
     data, steps = (None, 0) if kept is None else (kept.data, kept.steps)
@@ -271,7 +273,7 @@ def _shared(prepared: Prepared, settings: FitSettings, memory: MemoryPlan, comm:
     return f"columns dealt to {ranks}{projections}"
 
 
-def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator, desk: Desk) -> None:
+def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator, desk: RankContext) -> None:
     desk.emit(
         FitStarted(
             task.settings.solver.name,

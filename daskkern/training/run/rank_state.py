@@ -7,7 +7,7 @@ from types import ModuleType
 import psutil
 
 from daskkern.cluster.collectives.gpus import device_name, gpu_use
-from daskkern.cluster.gang.rank_context import Desk
+from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.events import RankReported
 from daskkern.training.planning.memory import MemoryPlan
 
@@ -20,7 +20,7 @@ class RankReporter:
     A report takes some 30 microseconds on a CPU; a call between reports looks at a clock.
     """
 
-    def __init__(self, desk: Desk, rank: int, plan: MemoryPlan, threads: int, xp: ModuleType) -> None:
+    def __init__(self, desk: RankContext, rank: int, plan: MemoryPlan, threads: int, xp: ModuleType) -> None:
         self._desk, self._rank, self._xp = desk, rank, xp
         self._on_gpu = hasattr(xp, "cuda")
         self._device = device_name(xp) if self._on_gpu else f"CPU, {threads} thread{'s' * (threads != 1)}"

@@ -84,7 +84,8 @@ class FitSettings:
     early_stopping : EarlyStopping or None
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         The scaling of the features that the fit learns and the model records, where ingestion recorded none; None
-        takes them as they are. See :func:`daskkern.training.setup.scaling.scales_features` for what "auto" leaves alone.
+        takes them as they are. See :func:`daskkern.training.setup.scaling.scales_features` for what "auto" leaves
+        alone.
     fit_intercept : bool
         Regression: train on targets minus their mean, and add it again.
     class_intercept : bool

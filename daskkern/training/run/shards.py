@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from daskkern.backend.communicator import Communicator
-from daskkern.cluster.gang.rank_context import Desk
+from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.events import Event, FitResumed, FitStarted, Listener, RankReported, silent
 
 
-def desk_of_shard(desk: Desk, comm: Communicator, place: int, count: int) -> Desk:
+def desk_of_shard(desk: RankContext, comm: Communicator, place: int, count: int) -> RankContext:
     """Return the desk of the virtual rank at `place` of this real rank's `count`: the first speaks for all of them.
 
     Its events are about the real ranks: what is planned is the memory of all `count`, as what is used is.

@@ -13,7 +13,7 @@ from daskkern.data.schema.column_statistics import Scaling
 from daskkern.errors import DataError
 from daskkern.kernels import Laplacian
 from daskkern.losses import Squared, encode
-from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.sources import RowSource
 from daskkern.training.setup.penalty import least_error
 
 _SAMPLE = 400  # two eigendecompositions of as many rows: about 0.1 s
@@ -22,7 +22,7 @@ _FLOOR = 1e-7
 _DRAW = 61
 
 
-def fits_as_well(bent: Scaling, plain: Scaling, source: Source, rows: Rows, seed: int) -> bool:
+def fits_as_well(bent: Scaling, plain: Scaling, source: RowSource, rows: Rows, seed: int) -> bool:
     """Return whether the leave-one-out error with `bent` is at most a twentieth above that with `plain`.
 
     Parameters
@@ -52,7 +52,7 @@ def _error(X: HostArray, y: FloatArray) -> float | None:
     return least_error(gram, y, None, _FLOOR) if np.isfinite(gram).all() else None
 
 
-def _encoded(source: Source, y: HostArray) -> FloatArray:
+def _encoded(source: RowSource, y: HostArray) -> FloatArray:
     """Return targets (s, c) of ridge regression: -1 and 1 of classes, quantities without their mean and size."""
     classes = source.info.classes
     if classes is not None:

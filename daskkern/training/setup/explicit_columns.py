@@ -27,8 +27,8 @@ from daskkern.kernels.points import squared_norms
 from daskkern.kernels.rows import as_rows
 from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
 from daskkern.preconditioners import (
-    ColumnStatistics,
     CovarianceState,
+    StepStatistics,
     column_statistics,
     covariance_state,
     gram_of,
@@ -83,7 +83,7 @@ def prepare_columns(
         f"all {p} rows" if everything else f"{p} {settings.basis.name}{fewer_columns(settings.basis, rows.n_rows, p)}",
     )
     solver = settings.solver
-    state: ColumnStatistics | CovarianceState
+    state: StepStatistics | CovarianceState
     sizes: RowSizes | None = None
     if isinstance(solver, EigenPro):
         state, sizes = prepare_covariance(rows, settings, solver, targets, kernel, points, sampling)
@@ -176,7 +176,7 @@ def _nystrom_columns(chosen: LandmarkSet, settings: FitSettings) -> tuple[Kernel
 
 def sampled_statistics(
     X: FeatureRows, weight: HostArray | None, kernel: Kernel, points: HostArray, everything: bool, device: str = "cpu"
-) -> ColumnStatistics:
+) -> StepStatistics:
     """Return the sizes of rows X (s, d) that count `weight` (s,) in the columns' coordinates."""
     return column_statistics(_gram(kernel, points, everything, device, X), weight)
 

@@ -1,8 +1,8 @@
 """The kernel of a fit, where its rows choose it: that of the least leave-one-out error of ridge regression on a sample.
 
-Each candidate has the penalty that is best for it (:func:`daskkern.training.setup.penalty.least_error`), as far as a fit gets
-there: t epochs over n rows leave what belongs to eigenvalues of K below about k(x, x)/t as they found it, as a penalty
-of k(x, x)/t would (Yao, Rosasco and Caponnetto, "On early stopping in gradient descent learning", 2007).
+Each candidate has the penalty that is best for it (:func:`daskkern.training.setup.penalty.least_error`), as far as a
+fit gets there: t epochs over n rows leave what belongs to eigenvalues of K below about k(x, x)/t as they found it, as a
+penalty of k(x, x)/t would (Yao, Rosasco and Caponnetto, "On early stopping in gradient descent learning", 2007).
 Smooth kernels have many such eigenvalues. A tenth, for the usual ten epochs, is therefore added to the diagonal; it
 depends on no setting, because a run may go on for longer than it was meant to. Few rows favour smooth kernels more than
 many rows do, and errors differ by chance: another kernel than the usual one is taken where its error is lower by 3%.

@@ -16,7 +16,7 @@ from daskkern.landmarks import LandmarkSet
 from daskkern.preconditioners import nystrom_state
 from daskkern.solvers import NystromSGD
 from daskkern.training.feeding.sampling import Sampling
-from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.sources import RowSource
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Clock, Prepared, training_rows
@@ -29,7 +29,7 @@ _GRAM_TIMES = 2
 
 
 def prepare_nystrom(
-    source: Source,
+    source: RowSource,
     rows: Rows,
     settings: FitSettings,
     targets: Targets,
@@ -96,7 +96,7 @@ class _GramShare:
     sum hardly depends on how many shares there are. With virtual shards there are as many as those.
     """
 
-    source: Source
+    source: RowSource
     dtype: str
     validation: IntArray | None
     kernel: Kernel

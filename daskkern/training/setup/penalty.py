@@ -27,7 +27,7 @@ from daskkern.linalg.symmetric import symmetric_eigen
 from daskkern.losses import Squared, encode
 from daskkern.preconditioners import gram_of
 from daskkern.solvers.base import smoothness_of
-from daskkern.training.feeding.sources import Source, SourceInfo
+from daskkern.training.feeding.sources import RowSource, SourceInfo
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.feature_blocks import blocks_of
@@ -57,7 +57,7 @@ class Penalty:
     how: str
 
 
-def with_penalty(prepared: Prepared, source: Source, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:
+def with_penalty(prepared: Prepared, source: RowSource, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:
     """Return `prepared` with the penalty of `settings`, which is chosen from `rows` here where it is "auto"."""
     if not settings.chooses_alpha:
         return replace(prepared, alpha=settings.ridge)

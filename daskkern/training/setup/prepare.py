@@ -14,7 +14,7 @@ from daskkern.landmarks import LandmarkSet
 from daskkern.solvers import PCG, EigenPro, NystromSGD
 from daskkern.training.checkpoints.partial_fit import prepare_next
 from daskkern.training.feeding.sampling import learn_sampling
-from daskkern.training.feeding.sources import Source
+from daskkern.training.feeding.sources import RowSource
 from daskkern.training.feeding.targets import Targets, learn_targets
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.settings import FitSettings
@@ -32,7 +32,7 @@ _VALIDATION_ROWS = 20_000
 _VALID = 53
 
 
-def prepare(source: Source, settings: FitSettings, held_out: bool, earlier: Prepared | None = None) -> Prepared:
+def prepare(source: RowSource, settings: FitSettings, held_out: bool, earlier: Prepared | None = None) -> Prepared:
     """Compute what the ranks need. With `held_out`, rows for validation are set aside first.
 
     All but the batches is that of `earlier`, where there is one. Dask arrays inside are computed by the active client,
@@ -46,7 +46,7 @@ def prepare(source: Source, settings: FitSettings, held_out: bool, earlier: Prep
         give_back_memory(namespace_with(settings.device, 0))
 
 
-def _prepared(source: Source, settings: FitSettings, held_out: bool, earlier: Prepared | None) -> Prepared:
+def _prepared(source: RowSource, settings: FitSettings, held_out: bool, earlier: Prepared | None) -> Prepared:
     clock = Clock()
     rows: Rows = source.open(settings.dtype)
     if earlier is not None:
@@ -64,7 +64,7 @@ def _prepared(source: Source, settings: FitSettings, held_out: bool, earlier: Pr
 
 
 def _set_up(
-    source: Source, rows: Rows, settings: FitSettings, targets: Targets, validation: IntArray | None, clock: Clock
+    source: RowSource, rows: Rows, settings: FitSettings, targets: Targets, validation: IntArray | None, clock: Clock
 ) -> Prepared:
     """Return the columns and the solver's own set-up."""
     if _is_by_columns(settings):

@@ -11,7 +11,7 @@ from daskkern.data.rows.subset import RowsWithout, original_numbers
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.data.schema.column_statistics import Scaling
 from daskkern.events import StageFinished
-from daskkern.preconditioners import ColumnStatistics, CovarianceState, EigenProState, NystromState
+from daskkern.preconditioners import CovarianceState, EigenProState, NystromState, StepStatistics
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.held_sample import HeldSample
@@ -59,7 +59,7 @@ class Prepared:
     indices: IntArray | None
     points: HostArray | None
     subsample: HostArray
-    state: EigenProState | NystromState | CovarianceState | ColumnStatistics | None
+    state: EigenProState | NystromState | CovarianceState | StepStatistics | None
     targets: Targets
     plan: BatchPlan | SweepPlan
     window: int

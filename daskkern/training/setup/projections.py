@@ -5,13 +5,13 @@ from typing import Any
 
 from daskkern.solvers import EigenPro, Solver
 from daskkern.training.planning.memory import MemoryPlan
-from daskkern.training.planning.sizes import Sizes
+from daskkern.training.planning.sizes import FitSizes
 from daskkern.training.planning.suggestions import fits
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
 
 
-def with_factor(sizes: Sizes, solver: Solver[Any], budget: int, device_budget: int) -> Sizes:
+def with_factor(sizes: FitSizes, solver: Solver[Any], budget: int, device_budget: int) -> FitSizes:
     """Return the sizes of a fit with landmarks (``sizes.exact``) with or without a factor for projections.
 
     As asked; projections "auto" have one where it fits the memory that holds the columns: the device's, with one.

@@ -13,8 +13,8 @@ from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.errors import DataError
 from daskkern.kernels import diagnose
-from daskkern.linalg import DealtFactor, NotPositiveDefiniteError, column_blocks, dealt_factor
-from daskkern.preconditioners import ColumnStatistics, CovarianceState, EigenProState, NystromState
+from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, column_blocks, dealt_factor
+from daskkern.preconditioners import CovarianceState, EigenProState, NystromState, StepStatistics
 from daskkern.solvers import EigenPro
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDirections
@@ -92,7 +92,7 @@ def solver_setup(
 
 
 def column_setup(
-    task: Any, prepared: Prepared, statistics: ColumnStatistics, columns: Columns, comm: Communicator
+    task: Any, prepared: Prepared, statistics: StepStatistics, columns: Columns, comm: Communicator
 ) -> ColumnSetup:
     """Return what a first-order method needs on this rank."""
     n = prepared.plan.n_rows
@@ -144,7 +144,7 @@ def _eigenpro_setup(
     return EigenProSetup(state, preconditioner, damped, projector, prepared.window, heads)
 
 
-def _exact(prepared: Prepared, points: HostArray, comm: Communicator, xp: ModuleType, task: Any) -> DealtFactor:
+def _exact(prepared: Prepared, points: HostArray, comm: Communicator, xp: ModuleType, task: Any) -> BlockCyclicFactor:
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis = prepared.basis
     Z = every_point(points, prepared, comm, xp)

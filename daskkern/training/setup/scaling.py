@@ -7,19 +7,19 @@ import numpy as np
 
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.basis import BasisSpec, Landmarks, Linear, uses_kernel
+from daskkern.basis import BasisSpec, Landmarks, uses_kernel
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.schema.column_statistics import SPARSE_SCALINGS, ColumnStatistics, Moments, Scaling
 from daskkern.data.schema.learned_scaling import LEARNED_KINDS, learned_scaling
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel
-from daskkern.kernels import Linear as LinearKernel
-from daskkern.training.feeding.sources import Source, StoreSource
+from daskkern.kernels import LinearKernel as LinearKernel
+from daskkern.training.feeding.sources import RowSource, StoreSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.bending import fits_as_well
 
-AnySource = TypeVar("AnySource", bound=Source)
+AnySource = TypeVar("AnySource", bound=RowSource)
 _LEARNED = ("auto", "always")
 _SAMPLE = 2000
 _MOST_ROWS = 1 << 20
@@ -27,7 +27,7 @@ _PIECES = 64
 _DRAW = 59
 
 
-def scales_features(settings: FitSettings, source: Source) -> bool:
+def scales_features(settings: FitSettings, source: RowSource) -> bool:
     """Return whether a fit with these settings learns a scaling from the rows of `source`.
 
     "auto" leaves alone rows that were scaled at ingestion, and all rows where the kernel has parameters in the units
@@ -60,7 +60,7 @@ def _has_units(kernel: Kernel, basis: BasisSpec) -> bool:
     return uses_kernel(basis) and kernel.has_units
 
 
-def learn_scaling(source: Source, settings: FitSettings) -> Scaling:
+def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
     """Return the scaling that a fit to `source` applies: the one that its rows have, or one learned in a pass.
 
     Features are bent (:mod:`daskkern.data.schema.learned_scaling`) where a model of sampled rows is then as good.
@@ -92,7 +92,7 @@ def learn_scaling(source: Source, settings: FitSettings) -> Scaling:
 
 def _may_bend(settings: FitSettings) -> bool:
     """Return whether features may be bent: not those of a linear model, which would be linear in them no longer."""
-    return not isinstance(settings.basis, Linear) and not isinstance(settings.kernel, LinearKernel)
+    return not isinstance(settings.basis, LinearKernel) and not isinstance(settings.kernel, LinearKernel)
 
 
 def _measured(rows: Rows) -> ColumnStatistics:
@@ -124,7 +124,7 @@ def with_scaling(source: AnySource, scaling: Scaling) -> AnySource:
     return made
 
 
-def scaled_points(basis: BasisSpec, source: Source, scaling: Scaling) -> BasisSpec:
+def scaled_points(basis: BasisSpec, source: RowSource, scaling: Scaling) -> BasisSpec:
     """Return `basis` with the user's own landmarks, which are like the rows of `source`, scaled like these."""
     if not isinstance(basis, Landmarks) or basis.points is None or scaling == source.info.scaling:
         return basis

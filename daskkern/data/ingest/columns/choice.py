@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daskkern.data.ingest.readers.tables import Request
-from daskkern.data.schema.table_schema import Likeness
+from daskkern.data.schema.table_schema import TableSchema
 from daskkern.errors import DataError
 
 _SHOWN = 12  # column names listed in a message
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnRoles:
     """Columns by role, features in the order of the file."""
 
     features: tuple[str, ...]
@@ -25,7 +25,7 @@ class Columns:
         return [*self.features, *self.targets, *([self.weight] if self.weight else [])]
 
 
-def choose_columns(names: Sequence[str], request: Request, source: str) -> Columns:
+def choose_columns(names: Sequence[str], request: Request, source: str) -> ColumnRoles:
     """Deal the columns of `source` to their roles.
 
     Raises
@@ -54,17 +54,17 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
     features = tuple(name for name in names if name not in roles)
     if not features:
         raise DataError(f"no column of {source} is left as a feature; drop fewer columns")
-    return Columns(features, request.target, request.weight)
+    return ColumnRoles(features, request.target, request.weight)
 
 
-def source_columns(like: Likeness) -> tuple[str, ...]:
+def source_columns(like: TableSchema) -> tuple[str, ...]:
     """Return the columns of the source that a store was made from; empty when they had no names."""
     if like.encoding is not None:
         return tuple(column.name for column in like.encoding)
     return like.feature_names or ()
 
 
-def _choose_like(names: Sequence[str], request: Request, like: Likeness, source: str) -> Columns:
+def _choose_like(names: Sequence[str], request: Request, like: TableSchema, source: str) -> ColumnRoles:
     """Return the columns by the roles that they had for another store; further columns are left out."""
     features = source_columns(like)
     if not features:
@@ -80,7 +80,7 @@ def _choose_like(names: Sequence[str], request: Request, like: Likeness, source:
             raise DataError(
                 f"{source} has no column {name!r}, which the store to be like was made with{_meant(name, names)}"
             )
-    return Columns(features, target, request.weight)
+    return ColumnRoles(features, target, request.weight)
 
 
 def check_same_columns(first: Sequence[str], names: Sequence[str], source: str, first_source: str) -> None:

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 from daskkern.data.ingest.columns.targets import Decision
 from daskkern.data.ingest.readers.tables import Table
-from daskkern.data.schema.table_schema import Likeness
+from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
 
 
 def like_of(
-    like: str | os.PathLike[str] | Likeness, scale: str, categorical: str, missing: str, drop: Sequence[str]
-) -> Likeness:
+    like: str | os.PathLike[str] | TableSchema, scale: str, categorical: str, missing: str, drop: Sequence[str]
+) -> TableSchema:
     """Return what rows must have to be like a store, after checking that nothing else was asked that it decides."""
-    path = "the model" if isinstance(like, Likeness) else os.fspath(like)
+    path = "the model" if isinstance(like, TableSchema) else os.fspath(like)
     for option, asked, default in (
         ("scale", scale, "none"),
         ("categorical", categorical, "auto"),
@@ -28,10 +28,10 @@ def like_of(
         raise SpecError(
             "--drop was given beside --like, which takes exactly the columns of its store; leave out --drop"
         )
-    return like if isinstance(like, Likeness) else Likeness.of(open_store(like).info)
+    return like if isinstance(like, TableSchema) else TableSchema.of(open_store(like).info)
 
 
-def decide_like(table: Table, like: Likeness) -> Decision:
+def decide_like(table: Table, like: TableSchema) -> Decision:
     """Return what the targets of `table` are: those of the store, or none. Checks that both fit together."""
     if table.n_features != like.n_features:
         raise DataError(

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from daskkern.data.ingest.pipeline.sources import Source
+from daskkern.data.ingest.pipeline.sources import IngestSource
 from daskkern.data.ingest.pipeline.split import TEST, TRAIN, VALIDATION
 from daskkern.data.ingest.pipeline.split_and_shuffle import SORTED_NOTE
 from daskkern.data.ingest.readers.tables import Parts, Table
@@ -44,7 +44,7 @@ class IngestReport:
 
 
 def report(
-    source: Source, outputs: Mapping[int, PathLike], task_reason: str, *, shuffled: bool, asked: bool | None
+    source: IngestSource, outputs: Mapping[int, PathLike], task_reason: str, *, shuffled: bool, asked: bool | None
 ) -> IngestReport:
     """Return what the stores at `outputs` hold; `asked` is what was said of shuffling, None for nothing."""
     info = open_store(outputs[TRAIN]).info

@@ -23,14 +23,14 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
-class Kept:
+class ResumedIngest:
     """Rows of the source that are in the store, and the labels by code that they have."""
 
     n_rows: int
     labels: tuple[ClassLabel, ...]
 
 
-class Keeper:
+class IngestCheckpoint:
     """Records the state of a writer, and takes it up again. Without a resume key it does nothing.
 
     Parameters
@@ -44,7 +44,7 @@ class Keeper:
         self._path = None if writer.partial is None or writer.resume_key is None else writer.partial.progress
         self._last = time.monotonic()
 
-    def take_up(self) -> Kept | None:
+    def take_up(self) -> ResumedIngest | None:
         """Return what an earlier process kept, after restoring the writer; None when there is nothing to go on from."""
         partial = self._writer.partial
         if partial is None or self._path is None or not partial.found:
@@ -53,7 +53,7 @@ class Keeper:
             state = {name: file[name] for name in file.files}
         kept = json.loads(str(state.pop("kept")))
         self._writer.restore(state)
-        return Kept(int(kept["n_rows"]), tuple(kept["labels"]))
+        return ResumedIngest(int(kept["n_rows"]), tuple(kept["labels"]))
 
     def keep(self, n_rows: int, labels: Sequence[ClassLabel]) -> None:
         """Record the state, unless that was done a few seconds ago."""

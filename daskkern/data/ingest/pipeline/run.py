@@ -11,15 +11,15 @@ from daskkern.data.ingest.columns.targets import Decision, check_task, decide
 from daskkern.data.ingest.pipeline.outputs import check_begun, check_outputs, check_split, is_begun
 from daskkern.data.ingest.pipeline.parallel import check_parallel
 from daskkern.data.ingest.pipeline.report import IngestReport, report
-from daskkern.data.ingest.pipeline.sources import Source, Sources, open_source
+from daskkern.data.ingest.pipeline.sources import IngestSource, Sources, open_source
 from daskkern.data.ingest.pipeline.split import TEST, TRAIN, VALIDATION, SplitSettings
-from daskkern.data.ingest.pipeline.staging import Making
+from daskkern.data.ingest.pipeline.staging import Staging
 from daskkern.data.ingest.pipeline.stream import Progress
 from daskkern.data.ingest.readers.tables import Request, Table
 from daskkern.data.schema.column_statistics import check_scaling_kind
 from daskkern.data.schema.encoding import check_choices
 from daskkern.data.schema.provenance import made_now
-from daskkern.data.schema.table_schema import Likeness
+from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.transactions.atomic import working_place
 from daskkern.data.transactions.resumable import work_key
 from daskkern.errors import DataError, SpecError
@@ -50,7 +50,7 @@ def ingest(
     index_base: int | None = None,
     categorical: str = "auto",
     missing: str = "auto",
-    like: PathLike | Likeness | None = None,
+    like: PathLike | TableSchema | None = None,
     client: Client | None = None,
 ) -> IngestReport:
     """Turn files into a store, in bounded memory. Either everything is written, or nothing remains.
@@ -58,9 +58,9 @@ def ingest(
     Parameters
     ----------
     sources : path, sequence of paths, DaskArrays or dask dataframe
-        Files or patterns of one format, see :mod:`daskkern.data.ingest.readers.formats`; a folder stands for the Parquet files
-        in it. Several are concatenated. An ingestion that was killed is taken up when it is called alike again.
-        Dask collections are computed a block at a time, where the active Dask client likes.
+        Files or patterns of one format, see :mod:`daskkern.data.ingest.readers.formats`; a folder stands for the
+        Parquet files in it. Several are concatenated. An ingestion that was killed is taken up when it is called alike
+        again. Dask collections are computed a block at a time, where the active Dask client likes.
     out : path or URL
         The store to write. For a URL, rows are first stored among the temporary files of this machine (``TMPDIR``).
     target : str or sequence of str, optional
@@ -147,7 +147,7 @@ def ingest(
     key = source.key and work_key([source.key, repr(split_settings), shuffle, seed, sorted(map(str, outputs.values()))])
     if begun:
         check_begun(outputs, key)
-    making = Making(
+    making = Staging(
         source=source,
         decision=decision,
         test=test,
@@ -172,7 +172,7 @@ def _silent(done: int, total: int | None) -> None:
     del done, total
 
 
-def _check_cluster(source: Source, test: Table | None) -> None:
+def _check_cluster(source: IngestSource, test: Table | None) -> None:
     """Refuse what workers cannot ingest in parallel."""
     check_parallel(source.parts.train)
     if test is not None or source.key is None:

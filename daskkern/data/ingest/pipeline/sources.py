@@ -21,7 +21,7 @@ Sources: TypeAlias = PathLike | Sequence[PathLike] | DaskArrays | Any
 
 
 @dataclass(frozen=True)
-class Source:
+class IngestSource:
     """Rows to ingest, and `names`, what the user called them.
 
     `key` tells them and how they are wanted from others; None when that cannot be known.
@@ -34,19 +34,19 @@ class Source:
     names: tuple[str, ...]
 
 
-def open_source(sources: Sources, request: Request, settings: tuple[object, ...]) -> Source:
+def open_source(sources: Sources, request: Request, settings: tuple[object, ...]) -> IngestSource:
     """Return the rows of files or dask collections; `settings` are those of the store that the digest must cover."""
     if isinstance(sources, DaskArrays) or is_dask_collection(sources):
         lazy = open_arrays(sources, request) if isinstance(sources, DaskArrays) else open_frame(sources, request)
         _check_options(request, "dask")
-        return Source("dask", 1, _filled(lazy, request), None, ("dask",))
+        return IngestSource("dask", 1, _filled(lazy, request), None, ("dask",))
     found, files = find_files(sources)
     if request.count:  # workers may run elsewhere, with another current folder
         files = [Path(os.path.abspath(file)) for file in files]
     named = tuple(str(name) for name in ([sources] if isinstance(sources, str | os.PathLike) else sources))
     _check_options(request, found.name)
     key = key_of(files, {"request": repr(request), "settings": settings})
-    return Source(found.name, len(files), _filled(found.open(files, request), request), key, named)
+    return IngestSource(found.name, len(files), _filled(found.open(files, request), request), key, named)
 
 
 def _check_options(request: Request, name: str) -> None:

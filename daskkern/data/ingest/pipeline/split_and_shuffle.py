@@ -47,7 +47,7 @@ def wants_shuffle(asked: bool | None, staged: Store) -> bool:
 
 
 @dataclass(frozen=True)
-class Placing:
+class SplitAndShuffle:
     """How the rows of a staged store reach their stores.
 
     Attributes

@@ -12,14 +12,14 @@ from distributed import Client
 from daskkern.data.ingest.columns.targets import Decision
 from daskkern.data.ingest.pipeline.parallel import ingest_parts
 from daskkern.data.ingest.pipeline.resume import is_written
-from daskkern.data.ingest.pipeline.sources import Source
+from daskkern.data.ingest.pipeline.sources import IngestSource
 from daskkern.data.ingest.pipeline.split import TEST, TRAIN, SplitSettings
-from daskkern.data.ingest.pipeline.split_and_shuffle import Placing, staging, wants_shuffle
-from daskkern.data.ingest.pipeline.stream import Progress, Stream
+from daskkern.data.ingest.pipeline.split_and_shuffle import SplitAndShuffle, staging, wants_shuffle
+from daskkern.data.ingest.pipeline.stream import IngestStream, Progress
 from daskkern.data.ingest.readers.tables import Table
 from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.provenance import Provenance
-from daskkern.data.schema.table_schema import Likeness
+from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.shared_writer import SharedWriter
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.storage.writer import StoreWriter
@@ -30,7 +30,7 @@ Writer = TypeVar("Writer", bound=StoreWriter)
 
 
 @dataclass(frozen=True, eq=False)
-class Making:
+class Staging:
     """An ingestion whose settings were checked and whose sources are open.
 
     Attributes
@@ -55,10 +55,10 @@ class Making:
     progress : callable
     """
 
-    source: Source
+    source: IngestSource
     decision: Decision
     test: Table | None
-    like: Likeness | None
+    like: TableSchema | None
     outputs: Mapping[int, PathLike]
     split: SplitSettings
     shuffle: bool | None
@@ -102,7 +102,7 @@ class Making:
                 ingest_parts(self.client, shared, self.train, self.decision, classes, self.progress)
             return
         with self._writer(StoreWriter, staged, self.train, self.scale, overwrite=True, key=self.source.key) as writer:
-            Stream(self.train, self.test, self.decision, self.progress, classes).run(writer, test)
+            IngestStream(self.train, self.test, self.decision, self.progress, classes).run(writer, test)
 
     def _place(self, staged: Path, others: Mapping[int, StoreWriter]) -> bool:
         """Bring staged rows to where they belong; return whether those of training were shuffled."""
@@ -113,7 +113,7 @@ class Making:
             put_in_place(staged, out, overwrite=self.overwrite)
             return shuffled
         from_train = {part: other for part, other in others.items() if part != TEST or self.test is None}
-        placing = Placing(whole, self.split, self.seed if shuffled else None)
+        placing = SplitAndShuffle(whole, self.split, self.seed if shuffled else None)
         with work_folder(out) as folder:
             place = out if is_url(out) else folder / "store"
             with self._writer(StoreWriter, place, self.train, self.scale, self.overwrite, self.key) as train:

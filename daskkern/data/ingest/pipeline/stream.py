@@ -8,7 +8,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.data.ingest.columns.labels import AUTO_LIMIT, KnownLabels, LabelCoder, no_classes, too_many
 from daskkern.data.ingest.columns.targets import Decision
 from daskkern.data.ingest.columns.values import features_of, labels_of, quantities_of, weights_of
-from daskkern.data.ingest.pipeline.resume import Keeper
+from daskkern.data.ingest.pipeline.resume import IngestCheckpoint
 from daskkern.data.ingest.readers.tables import Table
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.schema.schema import ClassLabel
@@ -28,23 +28,23 @@ class LabelEncoder(Protocol):
 
 
 @dataclass(frozen=True)
-class Block:
+class IngestBlock:
     """Checked rows, classes coded."""
 
     X: FeatureRows
     y: HostArray | None
     weight: HostArray | None
 
-    def first(self, rows: int) -> "Block":
+    def first(self, rows: int) -> "IngestBlock":
         """Return the first `rows` rows."""
         y = None if self.y is None else self.y[:rows]
-        return Block(self.X[:rows], y, None if self.weight is None else self.weight[:rows])
+        return IngestBlock(self.X[:rows], y, None if self.weight is None else self.weight[:rows])
 
     def append_to(self, writer: StoreWriter) -> None:
         writer.append(self.X, self.y, self.weight)
 
 
-def checked_blocks(table: Table, decision: Decision, encoder: LabelEncoder, start: int = 0) -> Iterator[Block]:
+def checked_blocks(table: Table, decision: Decision, encoder: LabelEncoder, start: int = 0) -> Iterator[IngestBlock]:
     """Yield the rows of a table from `start` on, their values checked and their labels coded."""
     for piece in table.rows_from(start):
         y: HostArray | None = None
@@ -52,10 +52,10 @@ def checked_blocks(table: Table, decision: Decision, encoder: LabelEncoder, star
             y = encoder.encode(labels_of(piece, table))
         elif decision.task == "regression":
             y = quantities_of(piece, table)
-        yield Block(features_of(piece, table), y, weights_of(piece))
+        yield IngestBlock(features_of(piece, table), y, weights_of(piece))
 
 
-class Stream:
+class IngestStream:
     """The rows of a source on their way into a training store and, when there is a test table, a test store.
 
     With `classes`, labels are coded by them and none else may come.
@@ -79,7 +79,7 @@ class Stream:
         """Write everything but what the writers do on leaving."""
         fresh = LabelCoder(AUTO_LIMIT if self._decision.guessed else None)
         coder: LabelEncoder = fresh if self._classes is None else KnownLabels(self._classes)
-        keeper = Keeper(train)
+        keeper = IngestCheckpoint(train)
         kept = keeper.take_up()
         if kept is not None:
             coder.go_on(kept.labels)

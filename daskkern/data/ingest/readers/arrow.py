@@ -5,14 +5,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
-from daskkern.data.ingest.columns.choice import Columns
+from daskkern.data.ingest.columns.choice import ColumnRoles
 from daskkern.data.ingest.readers.tables import Piece
 from daskkern.errors import DataError
 
 _LABEL_LENGTH = 256  # a longer text is no class label, and NumPy would pad every label to its length
 
 
-def piece_of(batch: pa.RecordBatch, X: HostArray, columns: Columns, source: str, first: int) -> Piece:
+def piece_of(batch: pa.RecordBatch, X: HostArray, columns: ColumnRoles, source: str, first: int) -> Piece:
     """Return the rows of a batch, whose first row is row `first` of `source` and whose features `X` are (m, d)."""
     for name in columns.all[len(columns.features) :]:
         refuse_missing(batch.column(name), name, source, first)

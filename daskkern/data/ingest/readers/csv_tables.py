@@ -24,7 +24,7 @@ from daskkern.data.ingest.columns.categories import (
     plain_encoding,
     survey_categories,
 )
-from daskkern.data.ingest.columns.choice import Columns, check_same_columns, choose_columns
+from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
 from daskkern.data.ingest.readers.arrow import piece_of
 from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, TargetKind, block_rows, concatenate
 from daskkern.errors import DataError
@@ -56,7 +56,7 @@ def open_csv(paths: Sequence[Path], request: Request) -> Parts:
     return Parts(concatenate(tables), notes=notes, missing=encoder.missing)
 
 
-def _encoder(files: Sequence["_File"], columns: Columns, request: Request) -> tuple[Encoder, tuple[str, ...]]:
+def _encoder(files: Sequence["_File"], columns: ColumnRoles, request: Request) -> tuple[Encoder, tuple[str, ...]]:
     """Return what makes the columns into features, and remarks for the user."""
     absent = tuple(_MISSING)
     if request.like is not None:
@@ -75,7 +75,7 @@ def _encoder(files: Sequence["_File"], columns: Columns, request: Request) -> tu
     return Encoder(plain_encoding(columns.features, known), missing, absent), note_on_texts(request.categorical, known)
 
 
-def _feature_surveys(files: Sequence["_File"], columns: Columns) -> dict[str, "_KindSurvey"]:
+def _feature_surveys(files: Sequence["_File"], columns: ColumnRoles) -> dict[str, "_KindSurvey"]:
     """Return which kinds of values the feature columns hold, and how many they miss."""
     surveys = {name: _KindSurvey() for name in columns.features}
     for file in files:
@@ -86,7 +86,7 @@ def _feature_surveys(files: Sequence["_File"], columns: Columns) -> dict[str, "_
 
 
 def _survey(
-    files: Sequence["_File"], columns: Columns, request: Request
+    files: Sequence["_File"], columns: ColumnRoles, request: Request
 ) -> tuple[tuple[TargetKind, ...], list[int | None]]:
     """Return the kind of each target, and the rows of each file as far as the survey had to read."""
     quantity: TargetKind = "float"
@@ -153,7 +153,7 @@ class _File:
     path: Path
     names: tuple[str, ...]
 
-    def table(self, columns: Columns, kinds: tuple[TargetKind, ...], encoder: Encoder, n_rows: int | None) -> Table:
+    def table(self, columns: ColumnRoles, kinds: tuple[TargetKind, ...], encoder: Encoder, n_rows: int | None) -> Table:
         mixed: TargetKind = "text" if "text" in kinds else "float"
         return Table(
             source=str(self.path),
@@ -171,7 +171,7 @@ class _File:
             targets=(lambda: self._target(columns.targets[0])) if kinds == ("float",) else None,
         )
 
-    def _pieces(self, columns: Columns, kinds: tuple[TargetKind, ...], encoder: Encoder) -> Iterator[Piece]:
+    def _pieces(self, columns: ColumnRoles, kinds: tuple[TargetKind, ...], encoder: Encoder) -> Iterator[Piece]:
         types = dict.fromkeys(columns.all, pa.float64())
         types.update({column.name: pa.string() for column in encoder.encoding if column.kind != "number"})
         types.update({name: _TYPES[kind] for name, kind in zip(columns.targets, kinds, strict=True)})

@@ -59,7 +59,7 @@ def open_svm(paths: Sequence[Path], request: Request) -> Parts:
             target_kind=("integer" if integers else "float") if has_target else None,
             n_targets=int(has_target),
             has_weight=False,
-            pieces=_Reader(path, n_features, base, integers, has_target).pieces,
+            pieces=_SvmReader(path, n_features, base, integers, has_target).pieces,
             is_sparse=True,
         )
         for path, survey in zip(paths, surveys, strict=True)
@@ -112,7 +112,7 @@ def _base(surveys: Sequence[_Survey], asked: int | None) -> int:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _SvmReader:
     path: Path
     n_features: int
     base: int

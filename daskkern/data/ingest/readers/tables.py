@@ -10,7 +10,7 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.schema.encoding import CategoricalChoice, Encoding, MissingChoice
-from daskkern.data.schema.table_schema import Likeness
+from daskkern.data.schema.table_schema import TableSchema
 from daskkern.errors import DataError
 
 BLOCK_BYTES = 8 << 20
@@ -39,7 +39,7 @@ class Request:
     index_base: int | None = None
     categorical: CategoricalChoice = "auto"
     missing: MissingChoice = "auto"
-    like: Likeness | None = None
+    like: TableSchema | None = None
 
 
 @dataclass(frozen=True)

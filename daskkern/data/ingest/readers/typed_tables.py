@@ -16,7 +16,7 @@ from daskkern.data.ingest.columns.categories import (
     plain_encoding,
     survey_categories,
 )
-from daskkern.data.ingest.columns.choice import Columns, check_same_columns, choose_columns
+from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
 from daskkern.data.ingest.readers.arrow import is_number, is_text, piece_of
 from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, TargetKind, block_rows, concatenate
 from daskkern.data.schema.layout import stored_dtype
@@ -63,11 +63,11 @@ def open_typed(files: Sequence[TypedFile], request: Request) -> Parts:
     encoder, notes = _encoder(files, columns, request)
     indexes = tuple(dict.fromkeys(name for file in files for name in file.index))
     note = (f"the index that pandas wrote was left out: {', '.join(indexes)}",) if indexes else ()
-    tables = [_Reader(file, columns, encoder).table() for file in files]
+    tables = [_TypedReader(file, columns, encoder).table() for file in files]
     return Parts(concatenate(tables), notes=(*note, *notes), missing=encoder.missing)
 
 
-def _encoder(files: Sequence[TypedFile], columns: Columns, request: Request) -> tuple[Encoder, tuple[str, ...]]:
+def _encoder(files: Sequence[TypedFile], columns: ColumnRoles, request: Request) -> tuple[Encoder, tuple[str, ...]]:
     """Return what makes the columns into features, and remarks for the user."""
     like = request.like
     if like is not None:
@@ -100,9 +100,9 @@ def _misses(column: pa.Array) -> bool:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _TypedReader:
     file: TypedFile
-    columns: Columns
+    columns: ColumnRoles
     encoder: Encoder
 
     def table(self) -> Table:

@@ -15,8 +15,8 @@ from daskkern.kernels.engines.cuda.source import (
     SCORE_THREADS,
     SUM_LINES,
     SUM_THREADS,
+    KernelSizes,
     Name,
-    Sizes,
     constants,
     source,
     sums_source,
@@ -46,7 +46,7 @@ def scores(device: Device, what: Program, rows: Side, columns: Side, table: Arra
     if not (m and c and n_blocks):
         return xp.zeros((m, c), np.float64)
     factor = xp.ascontiguousarray(factor)
-    tile = SCORE_THREADS * Sizes(factor.itemsize, d).rows_per_thread
+    tile = SCORE_THREADS * KernelSizes(factor.itemsize, d).rows_per_thread
     each, groups = blocks_per_group(-(-m // tile), n_blocks)
     partial = xp.zeros((groups, m, c), np.float64)
     for part in balanced(c, OUTPUTS_PER_PASS):
@@ -55,7 +55,7 @@ def scores(device: Device, what: Program, rows: Side, columns: Side, table: Arra
             table, np.int64(n_blocks), np.int64(each),
             factor[:, part], np.int64(c), partial[:, :, part], np.int64(c),
         ]  # fmt: skip
-        sizes = Sizes(factor.itemsize, d, part.stop - part.start)
+        sizes = KernelSizes(factor.itemsize, d, part.stop - part.start)
         _launch(device, "scores", what, sizes, (-(-m // tile), groups), SCORE_THREADS, arguments)
     for later in range(1, groups):
         partial[0] += partial[later]  # in this order, whichever group was ready first
@@ -81,7 +81,7 @@ def write_block(device: Device, what: Program, rows: Side, columns: Side, out: A
     stride = np.int64(_stride(out))
     arguments = [*_side(xp, rows), np.int64(m), *_side(xp, columns), np.int64(p), out, stride]
     grid = (-(-m // BLOCK_TILE), min(-(-p // BLOCK_TILE), _MOST_ACROSS))
-    _launch(device, "block", what, Sizes(out.itemsize, rows.rows.shape[1]), grid, BLOCK_THREADS, arguments)
+    _launch(device, "block", what, KernelSizes(out.itemsize, rows.rows.shape[1]), grid, BLOCK_THREADS, arguments)
 
 
 def apply_profile(device: Device, what: Program, rows: Side, columns: Side, tile: Array) -> None:
@@ -92,7 +92,7 @@ def apply_profile(device: Device, what: Program, rows: Side, columns: Side, tile
     stats = [*_stats(rows, tile), *_stats(columns, tile)]
     arguments = [tile, np.int64(m), np.int64(p), np.int64(_stride(tile)), *stats]
     grid = (-(-p // SCORE_THREADS), min(m, _PROFILE_LINES))
-    _launch(device, "profile", what, Sizes(tile.itemsize), grid, SCORE_THREADS, arguments)
+    _launch(device, "profile", what, KernelSizes(tile.itemsize), grid, SCORE_THREADS, arguments)
 
 
 def block_sums(device: Device, left: Array, right: Array, table: Array, *, turned: bool) -> Array:
@@ -122,7 +122,13 @@ def block_sums(device: Device, left: Array, right: Array, table: Array, *, turne
 
 
 def _launch(
-    device: Device, name: Name, what: Program, sizes: Sizes, grid: tuple[int, int], threads: int, args: Sequence[Any]
+    device: Device,
+    name: Name,
+    what: Program,
+    sizes: KernelSizes,
+    grid: tuple[int, int],
+    threads: int,
+    args: Sequence[Any],
 ) -> None:
     text = source(name, what.instructions, sizes)
     numbers = constants(what, np.dtype(f"f{sizes.itemsize}"))

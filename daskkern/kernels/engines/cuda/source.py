@@ -44,7 +44,7 @@ _SQUARED = "larger(fma(inner, real(-2), row.squared + column.squared), real(0))"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class KernelSizes:
     """What is known when a kernel is compiled: element size, features and outputs (1 where it has none)."""
 
     itemsize: int
@@ -58,7 +58,7 @@ class Sizes:
 
 
 @cache
-def source(name: Name, instructions: tuple[Instruction, ...], sizes: Sizes) -> str:
+def source(name: Name, instructions: tuple[Instruction, ...], sizes: KernelSizes) -> str:
     """Return the text of one kernel. The formula's constants are arguments: they are not in the text.
 
     Parameters
@@ -103,7 +103,7 @@ def value_function(instructions: tuple[Instruction, ...]) -> str:
     return "\n".join([head, "{", *(f"    {line}" for line in lines), "}"])
 
 
-def _prologue(instructions: tuple[Instruction, ...], sizes: Sizes) -> str:
+def _prologue(instructions: tuple[Instruction, ...], sizes: KernelSizes) -> str:
     symbols = {step.op for step in instructions}
     count = sum(step.op == "constant" for step in instructions)
     settings = {

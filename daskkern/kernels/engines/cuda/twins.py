@@ -12,7 +12,7 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import slices
 from daskkern.kernels.engines.cuda.launch import blocks_per_group
-from daskkern.kernels.engines.cuda.source import BLOCK_TILE, SCORE_THREADS, SUM_LINES, Sizes
+from daskkern.kernels.engines.cuda.source import BLOCK_TILE, SCORE_THREADS, SUM_LINES, KernelSizes
 from daskkern.kernels.formula import Program, evaluate
 from daskkern.kernels.points import Side
 
@@ -26,7 +26,7 @@ def scores(what: Program, rows: Side, columns: Side, blocks: Sequence[slice], fa
     total = xp.zeros((m, factor.shape[1]), np.float64)
     if not (m and blocks):
         return total
-    tile = SCORE_THREADS * Sizes(factor.itemsize, d).rows_per_thread
+    tile = SCORE_THREADS * KernelSizes(factor.itemsize, d).rows_per_thread
     each, groups = blocks_per_group(-(-m // tile), len(blocks))
     for group in range(groups):
         partial = xp.zeros_like(total)

@@ -1,7 +1,8 @@
 """The compiled CPU engine: products that never leave the cache, made for this processor when first needed.
 
 One loop nest (``products``) and one formula (``daskkern.kernels.formula``) become machine code through LLVM. Its
-plain twin, ``daskkern.kernels.engines.tiled``, gives the same numbers up to rounding, and serves where llvmlite is missing.
+plain twin, ``daskkern.kernels.engines.tiled``, gives the same numbers up to rounding, and serves where llvmlite is
+missing.
 """
 
 from daskkern.kernels.engines.native.engine import (
@@ -16,14 +17,14 @@ from daskkern.kernels.engines.native.engine import (
     symmetric_block,
     symmetric_matvec,
 )
-from daskkern.kernels.engines.native.invoke import Rows, is_supported, processor, workspace_bytes
+from daskkern.kernels.engines.native.invoke import LeftRows, is_supported, processor, workspace_bytes
 from daskkern.kernels.engines.native.packing import CSRParts, Packed, join_packed
 
 __all__ = [
     "MOST_OUTPUTS",
     "CSRParts",
+    "LeftRows",
     "Packed",
-    "Rows",
     "block",
     "block_all",
     "double_product",

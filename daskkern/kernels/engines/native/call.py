@@ -18,7 +18,7 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class CallKind:
     """Which function: what is made, from which rows and columns."""
 
     makes: str  # "block", "scores", "pull", "keep" (scores, and the block stays) or "stored" (pull from there)

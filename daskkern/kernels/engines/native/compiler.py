@@ -8,7 +8,7 @@ from functools import cache
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from daskkern.kernels.engines.native.call import Kind
+from daskkern.kernels.engines.native.call import CallKind
 from daskkern.kernels.engines.native.products import Nest
 from daskkern.kernels.engines.native.profiles import Lowered, is_expressible, lower
 from daskkern.kernels.engines.native.shape import Shape, shape_of
@@ -17,7 +17,7 @@ from daskkern.kernels.formula import Instruction, Program
 _VECTOR_WIDTH = ' nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
 _lock = threading.RLock()
 _engines: list[llvm.ExecutionEngine] = []  # compiled code lives as long as its engine
-_compiled: dict[tuple[tuple[Instruction, ...], Shape, Kind], Callable[[int], None]] = {}
+_compiled: dict[tuple[tuple[Instruction, ...], Shape, CallKind], Callable[[int], None]] = {}
 
 Function = Callable[[int], None]
 
@@ -69,7 +69,7 @@ def is_supported(what: Program, itemsize: int) -> bool:
     return itemsize in (4, 8) and register_bytes() > 0 and is_expressible(what, itemsize, symbols)
 
 
-def compiled(what: Lowered, shape: Shape, kind: Kind) -> Function:
+def compiled(what: Lowered, shape: Shape, kind: CallKind) -> Function:
     """Return the function, which takes a pointer to the words of ``products.FIELDS`` and releases the GIL."""
     key = (what.instructions, shape, kind)
     function = _compiled.get(key)
@@ -80,7 +80,7 @@ def compiled(what: Lowered, shape: Shape, kind: Kind) -> Function:
     return function
 
 
-def _compile(what: Lowered, shape: Shape, kind: Kind) -> Function:
+def _compile(what: Lowered, shape: Shape, kind: CallKind) -> Function:
     module = ir.Module("daskkern")
     Nest(module, shape, what, kind).emit()
     return machine_code(module, shape, kind.name)

@@ -12,7 +12,7 @@ from daskkern.kernels.engines.native.invoke import (
     LEAST_ROWS,
     MOST_ROWS,
     SPARSE_ROWS,
-    Rows,
+    LeftRows,
     run_unit,
     shape_for,
     tile_rows,
@@ -39,7 +39,7 @@ def prepare(
     return pack(rows, stats, blocks, shape_for(rows.dtype.itemsize).panel)
 
 
-def block(what: Program, left: Rows, right: Packed, part: slice, k: int, out: HostArray) -> None:
+def block(what: Program, left: LeftRows, right: Packed, part: slice, k: int, out: HostArray) -> None:
     """Write the kernel's values for the rows `part` and the columns of block `k` to `out`, without threads."""
     start = int(right.blocks[k, 2])
     lines = out if out.strides[1] == out.itemsize else np.empty(out.shape, out.dtype)
@@ -49,7 +49,7 @@ def block(what: Program, left: Rows, right: Packed, part: slice, k: int, out: Ho
         out[...] = lines
 
 
-def block_all(what: Program, left: Rows, right: Packed, out: HostArray) -> None:
+def block_all(what: Program, left: LeftRows, right: Packed, out: HostArray) -> None:
     """Write the whole block (m, p) to `out`, whose rows are contiguous."""
 
     def unit(work: tuple[slice, range]) -> None:
@@ -60,7 +60,7 @@ def block_all(what: Program, left: Rows, right: Packed, out: HostArray) -> None:
     for_each(list(itertools.product(*_units(left, right))), unit, _size(left, right))
 
 
-def matvec(what: Program, left: Rows, right: Packed, A: HostArray, head: HostArray | None) -> HostArray:
+def matvec(what: Program, left: LeftRows, right: Packed, A: HostArray, head: HostArray | None) -> HostArray:
     """Return ``K A`` (m, c) in float64; `head` receives the first columns of K."""
     c = A.shape[1]
     coefficients = _by_slot(right, A)
@@ -82,12 +82,12 @@ def matvec(what: Program, left: Rows, right: Packed, A: HostArray, head: HostArr
     return partial[0] if len(groups) == 1 else partial.sum(axis=0)  # in the order of the groups, whoever computed them
 
 
-def _size(left: Rows, right: Packed) -> float:
+def _size(left: LeftRows, right: Packed) -> float:
     """Return what the tile pool takes for a block: inner products, and a function of each worth 32 multiply-adds."""
     return float(left.shape[0]) * right.slots * (left.shape[1] + 32)
 
 
-def rmatvec(what: Program, left: Rows, right: Packed, G: HostArray) -> HostArray:
+def rmatvec(what: Program, left: LeftRows, right: Packed, G: HostArray) -> HostArray:
     """Return ``K^T G`` (p, c) in the dtype of `G`, summed over tiles of rows in float64."""
     c = G.shape[1]
     G = np.ascontiguousarray(G)
@@ -101,7 +101,7 @@ def rmatvec(what: Program, left: Rows, right: Packed, G: HostArray) -> HostArray
 
 
 def double_product(
-    what: Program, left: Rows, right: Packed, V: HostArray, between: Callable[[HostArray, slice], HostArray] | None
+    what: Program, left: LeftRows, right: Packed, V: HostArray, between: Callable[[HostArray, slice], HostArray] | None
 ) -> HostArray:
     """Return ``K^T op(K V)`` (p, c) in float64: stripes of K are made once, and used again while they are in cache."""
     m, c = left.shape[0], V.shape[1]
@@ -125,7 +125,7 @@ def double_product(
     return _by_column(right, partial.sum(axis=0))
 
 
-def symmetric_matvec(what: Program, left: Rows, right: Packed, A: HostArray) -> HostArray:
+def symmetric_matvec(what: Program, left: LeftRows, right: Packed, A: HostArray) -> HostArray:
     """Return ``K(X, X) A`` (n, c) in float64, for points that are the rows themselves.
 
     Each tile above the diagonal is made once and used on both sides: K_IJ A_J for its rows, K_IJ^T A_I for its columns.
@@ -154,7 +154,7 @@ def symmetric_matvec(what: Program, left: Rows, right: Packed, A: HostArray) -> 
     return out + _by_column(right, partial.sum(axis=0))
 
 
-def symmetric_block(what: Program, left: Rows, right: Packed, out: HostArray) -> None:
+def symmetric_block(what: Program, left: LeftRows, right: Packed, out: HostArray) -> None:
     """Write ``K(X, X)`` (n, n): the upper half is computed, the lower one copied."""
     parts, n_blocks = balanced(left.shape[0], _UNIT_ROWS), len(right.blocks)
 
@@ -175,7 +175,7 @@ def symmetric_block(what: Program, left: Rows, right: Packed, out: HostArray) ->
     for_each(parts, lower)
 
 
-def is_mirrored(left: Rows) -> bool:
+def is_mirrored(left: LeftRows) -> bool:
     """Return whether a symmetric product is worth its second use of each tile."""
     return left.shape[1] >= _MIRROR
 
@@ -214,7 +214,7 @@ def _by_slot(right: Packed, A: HostArray) -> HostArray:
     return out
 
 
-def _units(left: Rows, right: Packed) -> tuple[list[slice], list[range]]:
+def _units(left: LeftRows, right: Packed) -> tuple[list[slice], list[range]]:
     """Cut the rows, and the blocks where there are few rows and much to do.
 
     Operands alone decide, so that results do not vary.

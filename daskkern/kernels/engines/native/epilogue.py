@@ -12,7 +12,7 @@ from daskkern.kernels.engines.native.profiles import ColumnStats, RowStats, emit
 _SHARE = 3  # of a register tile's rows, a formula works on this part at a time: enough vectors to hide its latency
 
 
-class Using(Frame):
+class Epilogue(Frame):
     """Uses a chunk's buffer."""
 
     def _use(self, first: Value, rows: Value, groups: Value, chunk: Chunk) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from daskkern.kernels.engines.native.call import FIELDS, Kind
+from daskkern.kernels.engines.native.call import FIELDS, CallKind
 from daskkern.kernels.engines.native.emitter import F64, I64, Emitter, Value
 from daskkern.kernels.engines.native.profiles import Lowered
 from daskkern.kernels.engines.native.shape import Shape, chunk_panels
@@ -24,7 +24,7 @@ class Chunk:
 class Frame:
     """A function under construction: its emitter, its words as pointers (`p`) and numbers (`n`), its constants."""
 
-    def __init__(self, module: ir.Module, shape: Shape, what: Lowered, kind: Kind) -> None:
+    def __init__(self, module: ir.Module, shape: Shape, what: Lowered, kind: CallKind) -> None:
         self.kind, self.what, self.shape = kind, what, shape
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64.as_pointer()]), kind.name)
         function.attributes.add("nounwind")

@@ -12,7 +12,7 @@ DEPTH = 256
 _AHEAD = 16  # features that rows and panels are asked for before they are multiplied
 
 
-class Filling(Frame):
+class InnerProducts(Frame):
     """Fills a chunk's buffer."""
 
     def _pack(self, first: Value, rows: Value, groups: Value) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.kernels.engines.native.call import FIELDS, Kind
+from daskkern.kernels.engines.native.call import FIELDS, CallKind
 from daskkern.kernels.engines.native.packing import CSRParts, Packed, aligned
 from daskkern.kernels.engines.native.shape import CHUNK, WIDE, Shape, chunk_panels, shape_of
 from daskkern.kernels.formula import Program
@@ -36,7 +36,7 @@ _PLACES = {name: place for place, name in enumerate(FIELDS)}
 
 
 @dataclass(frozen=True)
-class Rows:
+class LeftRows:
     """The left side: dense rows with a stride, or CSR parts, and their statistics, each (m,) or None."""
 
     rows: HostArray | CSRParts
@@ -85,7 +85,7 @@ def tile_rows(n_features: int, shape: Shape, *, sparse: bool) -> int:
 def run_unit(
     makes: str,
     what: Program,
-    left: Rows,
+    left: LeftRows,
     right: Packed,
     part: slice,
     blocks: Sequence[int],
@@ -134,14 +134,14 @@ def run_unit(
     if sparse_rows and sparse_columns:
         slots = np.zeros(d + 3, np.int64)
         words["slots"] = slots.ctypes.data
-    function = compiler.compiled(program, shape, Kind(makes, sparse_rows, sparse_columns))
+    function = compiler.compiled(program, shape, CallKind(makes, sparse_rows, sparse_columns))
     call = _Call()
     for name, word in words.items():
         call[_PLACES[name]] = word
     function(ctypes.addressof(call))
 
 
-def _left_words(left: Rows, part: slice) -> dict[str, int]:
+def _left_words(left: LeftRows, part: slice) -> dict[str, int]:
     stats = {
         f"x_{name}": stat[part].ctypes.data
         for name, stat in (("squared", left.squared), ("norm", left.norm), ("inverse", left.inverse))

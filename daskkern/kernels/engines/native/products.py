@@ -14,12 +14,12 @@ and a chunk meet in a buffer that stays in the first- and second-level cache:
 from functools import partial
 
 from daskkern.kernels.engines.native.emitter import I64, Value
-from daskkern.kernels.engines.native.epilogue import Using
+from daskkern.kernels.engines.native.epilogue import Epilogue
 from daskkern.kernels.engines.native.frame import Chunk
-from daskkern.kernels.engines.native.inner_products import Filling
+from daskkern.kernels.engines.native.inner_products import InnerProducts
 
 
-class Nest(Filling, Using):
+class Nest(InnerProducts, Epilogue):
     """Emits the function of one kind for one formula and one register shape."""
 
     def emit(self) -> None:

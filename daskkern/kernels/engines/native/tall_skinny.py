@@ -76,7 +76,7 @@ def _function(makes: str, count: int, shape: Shape) -> Callable[[int], None]:
             if key not in _compiled:
                 module = ir.Module("daskkern_skinny")
                 name = f"{makes}_{count}"
-                _Skinny(module, shape, count, name).emit(makes)
+                _TallSkinny(module, shape, count, name).emit(makes)
                 _compiled[key] = compiler.machine_code(module, shape, name)
     return _compiled[key]
 
@@ -89,7 +89,7 @@ class _Tail:
     zeros: Value
 
 
-class _Skinny:
+class _TallSkinny:
     """Emits one product with `count` columns."""
 
     def __init__(self, module: ir.Module, shape: Shape, count: int, name: str) -> None:
