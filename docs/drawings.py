@@ -1,9 +1,10 @@
-"""Draw `floors.svg` and `data-way.svg`: ``python docs/drawings.py``.
+"""Draw `floors.svg` and `data-way.svg`, and write the table of floors in `design.md`: ``python docs/drawings.py``.
 
 The floors are those that tests/test_imports.py proves.
 """
 
 import ast
+import re
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -16,7 +17,9 @@ WHAT = {
     "systems": "published systems, sweeps",
     "estimators": "scikit-learn's conventions",
     "training": "where all parts meet: plan, ranks, checkpoints",
-    "solvers": "one file for each method",
+    "solvers": "one file or folder for each method",
+    "evaluation": "scores, predictions",
+    "doctor": "what a machine can do",
     "preconditioners": "spectra to steps",
     "models": "predict, save, load",
     "basis": "columns, and who holds them",
@@ -47,6 +50,17 @@ def floors() -> dict[int, list[str]]:
         if package not in ("testing", "__main__"):
             rows.setdefault(floor, []).append(package)
     return rows
+
+
+def with_floors(page: str) -> str:
+    """Return the page with its indented table of floors replaced by the one that the test has."""
+    rows = floors()
+    table = [
+        f"    {floor if name == rows[floor][0] else '':>2}  {name:<15} {WHAT.get(name, '')}".rstrip()
+        for floor in sorted(rows, reverse=True)
+        for name in rows[floor]
+    ]
+    return re.sub(r"(?<=\n\n)    \d+  cli .*?(?=\n\n    beside)", lambda _: "\n".join(table), page, flags=re.DOTALL)
 
 
 def svg(width: int, height: int, title: str, about: str, body: list[str]) -> str:
@@ -196,3 +210,5 @@ def draw_way() -> str:
 if __name__ == "__main__":
     (HERE / "floors.svg").write_text(draw_floors())
     (HERE / "data-way.svg").write_text(draw_way())
+    design = HERE / "design.md"
+    design.write_text(with_floors(design.read_text()))

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -19,7 +20,7 @@ FLOORS = {
     **dict.fromkeys(("landmarks", "features"), 4),
     "basis": 5,
     **dict.fromkeys(("preconditioners", "models"), 6),
-    "solvers": 7,
+    **dict.fromkeys(("solvers", "evaluation"), 7),
     "training": 8,
     "estimators": 9,
     **dict.fromkeys(("systems", "doctor"), 10),
@@ -95,6 +96,16 @@ def test_modules_import_from_lower_floors_only() -> None:
     across = [(module, name) for module, name in IMPORTS if _package(module) != _package(name)]
     assert len(across) > 100  # the walk has seen the package
     assert [pair for pair in across if FLOORS[_package(pair[0])] <= FLOORS[_package(pair[1])]] == []
+
+
+def test_no_folder_has_more_than_twenty_modules() -> None:
+    counts = Counter(path.parent for path in ROOT.rglob("*.py") if path.name != "__init__.py")
+    assert {str(folder): count for folder, count in counts.items() if count > 20} == {}
+
+
+def test_no_two_classes_share_a_name() -> None:
+    names = Counter(node.name for tree in MODULES.values() for node in tree.body if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_nobody_imports_the_test_kit() -> None:

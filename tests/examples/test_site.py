@@ -136,6 +136,9 @@ def test_the_drawings_are_those_that_the_script_makes() -> None:
     drawings = _module(DOCS / "drawings.py")
     assert (DOCS / "floors.svg").read_text() == drawings.draw_floors(), "run: python docs/drawings.py"
     assert (DOCS / "data-way.svg").read_text() == drawings.draw_way(), "run: python docs/drawings.py"
+    design = (DOCS / "design.md").read_text()
+    assert "  cli " in design
+    assert design == drawings.with_floors(design), "run: python docs/drawings.py"
 
 
 @pytest.mark.timeout(120)
