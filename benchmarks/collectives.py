@@ -1,7 +1,7 @@
 """How long a sum over the ranks takes, by number of ranks, size of the array and way.
 
-    python benchmarks/collectives.py --out benchmarks/results-collectives.json
-    python benchmarks/collectives.py --links 200 --out benchmarks/results-collectives-links.json
+    python -m benchmarks collectives --out benchmarks/results-collectives.json
+    python -m benchmarks collectives --links 200 --out benchmarks/results-collectives-links.json
 
 Workers run on the loopback interface; with ``--links`` each on a host of its own, a network namespace whose link
 carries so many megabits a second (as root on Linux). Sums follow each other without a pause; times are those of rank 0.
@@ -25,8 +25,8 @@ from daskkern.cluster.collectives.allreduce import Way, way_of_sum
 from daskkern.cluster.collectives.communicator import DaskCommunicator
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.gang.rank_context import RankContext
-from daskkern.testing.cluster import local_cluster
-from daskkern.testing.network import dask_commands, network
+from tests.support.cluster import local_cluster
+from tests.support.network import dask_commands, network
 
 SIZES = {"80 KB": 80_000, "1 MB": 1_000_000, "8 MB": 8_000_000}
 REPEATS = {"80 KB": 300, "1 MB": 100, "8 MB": 30}

@@ -1,6 +1,6 @@
 """Measure the error of every kernel in float32 against float64, in both CPU engines, on friendly and hostile rows.
 
-    python benchmarks/kernel_precision.py --out benchmarks/results-precision.json
+    python -m benchmarks kernel_precision --out benchmarks/results-precision.json
 
 prints the table of docs/precision.md. An error is relative to the value itself, over values of at least 1e-4 of the
 largest: smaller ones have the same absolute error.
@@ -29,7 +29,7 @@ from daskkern.kernels import (
     RationalQuadratic,
     plain_products,
 )
-from daskkern.testing import naive
+from tests.support import naive
 
 Rows = npt.NDArray[np.float32]
 Factory = Callable[[float, int], Kernel]

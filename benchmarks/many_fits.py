@@ -23,8 +23,8 @@ from figures import Run, add, today
 from products.machine import describe_machine, versions
 from soak import GANG, Ground, Record, one_fit, prepare
 
-from daskkern.testing.cluster import local_cluster
 from daskkern.training.jobs.handle import list_fits
+from tests.support.cluster import local_cluster
 
 PATIENT = replace(GANG, idle_s=600.0)
 _GRACE_S = 60.0

@@ -1,6 +1,6 @@
 """What two ranks cost over one process with two threads, and where the time of their epochs goes.
 
-    python benchmarks/overhead.py /path/to/fashion_mnist.npz --out benchmarks/results-overhead.json --check
+    python -m benchmarks overhead /path/to/fashion_mnist.npz --out benchmarks/results-overhead.json --check
 
 The cluster is started outside the times, and each side fits once before, so that its products are compiled. Sides take
 turns. Shares are from the fit's own breakdown (EpochTimed), of all epochs of all rounds.
@@ -29,10 +29,10 @@ from daskkern.basis import Landmarks
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
-from daskkern.testing.cluster import local_cluster
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.cluster import local_cluster
 
 ALLOWED_RATIO, ALLOWED_EXCHANGE = 1.10, 0.03
 

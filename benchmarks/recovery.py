@@ -1,6 +1,6 @@
 """Time from a fault to its notice and to the first step after it, and how much work is done again.
 
-    python benchmarks/recovery.py --out benchmarks/results-recovery.json
+    python -m benchmarks recovery --out benchmarks/results-recovery.json
 
 Each fault meets a fit of 1,000 landmarks on generated rows, on a local cluster.
 """
@@ -29,10 +29,10 @@ from daskkern.events import BatchFinished, Event, FitResumed, FitStarted, Worker
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
-from daskkern.testing.cluster import local_cluster, worker_pids
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.cluster import local_cluster, worker_pids
 
 GANG = GangSettings(silence_s=5.0)
 ROWS, FEATURES, EPOCHS = 40_000, 50, 12

@@ -1,6 +1,6 @@
 """Set-up, epochs and memory of a fit as rows, landmarks, features and processes grow, one at a time.
 
-    python benchmarks/scaling.py --out benchmarks/results-scaling.json
+    python -m benchmarks scaling --out benchmarks/results-scaling.json
 
 EigenPro with the squared hinge on made rows in a store, kernel blocks never kept, so that memory is that of the method.
 Each size is a process of its own, which compiles by a small fit first. Planned memory is what `daskkern plan` says of
@@ -31,12 +31,12 @@ from daskkern.basis import Landmarks
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
-from daskkern.testing.cluster import local_cluster
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.planning.memory import available_memory
 from daskkern.training.planning.planner import outlook
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.cluster import local_cluster
 
 
 @dataclass(frozen=True)

@@ -34,13 +34,13 @@ from daskkern.cluster.gang.gang import GangSettings
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD
-from daskkern.testing.cluster import local_cluster, worker_pids
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import list_fits
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.cluster import local_cluster, worker_pids
 
 GANG = GangSettings(silence_s=5.0, rejoin_s=20.0, idle_s=120.0, retries=20)
 SAFETY = CheckpointPolicy(commit_s=0.2, checkpoint_s=0.5)

@@ -39,7 +39,7 @@ WHAT = {
 
 
 def floors() -> dict[int, list[str]]:
-    """Return the packages of each floor, as the test has them, without the test kit."""
+    """Return the packages of each floor, as the test has them."""
     tree = ast.parse((HERE.parent / "tests" / "test_imports.py").read_text())
     value = next(
         node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FLOORS"
@@ -47,7 +47,7 @@ def floors() -> dict[int, list[str]]:
     table: dict[str, int] = eval(ast.unparse(value), {"__builtins__": {}, "dict": dict})
     rows: dict[int, list[str]] = {}
     for package, floor in table.items():
-        if package not in ("testing", "__main__"):
+        if package != "__main__":
             rows.setdefault(floor, []).append(package)
     return rows
 
@@ -60,7 +60,7 @@ def with_floors(page: str) -> str:
         for floor in sorted(rows, reverse=True)
         for name in rows[floor]
     ]
-    return re.sub(r"(?<=\n\n)    \d+  cli .*?(?=\n\n    beside)", lambda _: "\n".join(table), page, flags=re.DOTALL)
+    return re.sub(r"(?<=\n\n)    \d+  cli .*?(?=\n\n## )", lambda _: "\n".join(table), page, flags=re.DOTALL)
 
 
 def svg(width: int, height: int, title: str, about: str, body: list[str]) -> str:

@@ -26,7 +26,7 @@ from daskkern.cluster.gang.gang import GangSettings
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared, SquaredHinge
 from daskkern.solvers import EigenPro
-from daskkern.testing.browser import browser, missing, wait_for
+from tests.support.browser import browser, missing, wait_for
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy

@@ -8,8 +8,8 @@ import pytest
 from distributed import Client
 from hypothesis import settings
 
-from daskkern.testing.cluster import child_processes, local_cluster, wait_until
-from daskkern.testing.object_server import ObjectServer, object_server
+from tests.support.cluster import child_processes, local_cluster, wait_until
+from tests.support.object_server import ObjectServer, object_server
 
 # No deadline: a busy machine is no failure. Fixed examples: a clone's tests never fail by chance.
 settings.register_profile("fixed", deadline=None, derandomize=True)

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from daskkern.testing.covering import pairwise
+from tests.support.covering import pairwise
 
 
 @pytest.mark.parametrize("counts", [(2, 2), (2, 2, 2), (3, 4, 2, 5), (12, 2, 2, 4), (1, 6, 3)])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.backend.communicator import Communicator, SerialCommunicator
-from daskkern.backend.threads import ThreadedCommunicator, run_threads
 from daskkern.errors import CommunicatorClosedError
+from tests.support.threads import ThreadedCommunicator, run_threads
 
 each_size = pytest.mark.parametrize("size", [1, 2, 3])
 

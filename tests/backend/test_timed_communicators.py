@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from daskkern.backend.communicator import Communicator, SerialCommunicator
-from daskkern.backend.threads import run_threads
 from daskkern.cluster.collectives import timed
 from daskkern.cluster.collectives.timed import TimedCommunicator, Times
+from tests.support.threads import run_threads
 
 COST = 0.5
 _APART = 128.0

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from daskkern.backend.uploads import Uploads, begun_ahead
-from daskkern.testing.fake_arrays import FakeArray, on_device
-from daskkern.testing.fake_gpu import cuda_module
+from tests.support.fake_arrays import FakeArray, on_device
+from tests.support.fake_gpu import cuda_module
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from daskkern.testing.cluster import child_processes, wait_until
+from tests.support.cluster import child_processes, wait_until
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 

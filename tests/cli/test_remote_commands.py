@@ -13,7 +13,7 @@ from daskkern import KernelClassifier, Landmarks
 from daskkern.cli.main import main
 from daskkern.data.remote.stores import open_zarr
 from daskkern.models import load_model
-from daskkern.testing.object_server import ObjectServer
+from tests.support.object_server import ObjectServer
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -23,7 +23,7 @@ from daskkern.cluster.gang.hanging_workers import equip
 from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, CollectivesPlugin, install
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Event, StageFinished
-from daskkern.testing.cluster import local_cluster, wait_until, worker_pids
+from tests.support.cluster import local_cluster, wait_until, worker_pids
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 

@@ -6,7 +6,7 @@ import sys
 import psutil
 from distributed import Client
 
-from daskkern.testing.cluster import local_cluster, worker_pids
+from tests.support.cluster import local_cluster, worker_pids
 
 
 def _lost_worker(client: Client) -> subprocess.Popen[bytes]:

@@ -22,7 +22,7 @@ from daskkern.cluster.gang.gang import run_gang
 from daskkern.cluster.gang.worker_plugin import CollectivesPlugin
 from daskkern.errors import ClusterError, DaskkernError, SpecError
 from daskkern.kernels import Gaussian
-from daskkern.testing.cluster import local_cluster
+from tests.support.cluster import local_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

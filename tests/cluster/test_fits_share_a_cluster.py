@@ -20,8 +20,8 @@ from daskkern.cluster.scheduler.fits import new_card
 from daskkern.cluster.scheduler.lease import admitted
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError, SpecError
 from daskkern.events import Event, FitQueued, StopRequested, silent
-from daskkern.testing.cluster import local_cluster, wait_until
 from daskkern.training.jobs.handle import FitHandle, find_fit, list_fits
+from tests.support.cluster import local_cluster, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

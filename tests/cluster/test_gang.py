@@ -17,7 +17,7 @@ from daskkern.cluster.gang.gang import GangSettings, PerRank, run_gang
 from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, install, registry_of
 from daskkern.errors import ClusterError, DataError, SpecError
 from daskkern.events import BatchFinished, EpochFinished, Event, StageFinished
-from daskkern.testing.cluster import local_cluster, wait_until, worker_pids
+from tests.support.cluster import local_cluster, wait_until, worker_pids
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

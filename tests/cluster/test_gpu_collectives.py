@@ -17,11 +17,11 @@ import pytest
 from fake_cupy import Fake
 
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.threads import run_threads
 from daskkern.cluster.collectives import nccl
 from daskkern.cluster.collectives.gpus import gpu_collectives
 from daskkern.cluster.collectives.nccl import NcclCommunicator
 from daskkern.errors import CommunicatorClosedError
+from tests.support.threads import run_threads
 
 SHAPES = [(), (1,), (7,), (5, 3), (2, 3, 4), (0, 3)]
 

@@ -21,7 +21,7 @@ from daskkern.cluster.connect import local
 from daskkern.cluster.connect.local import connect
 from daskkern.cluster.gang.gang import run_gang
 from daskkern.errors import ClusterError, SpecError
-from daskkern.testing.cluster import child_processes, wait_until
+from tests.support.cluster import child_processes, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 

@@ -14,7 +14,7 @@ from test_gang import assert_nothing_left
 
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.errors import ClusterError
-from daskkern.testing.cluster import local_cluster, wait_until
+from tests.support.cluster import local_cluster, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
 

@@ -12,7 +12,7 @@ from daskkern.cluster.connect.membership import BrokenOffError, has_left, live_w
 from daskkern.cluster.gang.worker_plugin import install
 from daskkern.cluster.scheduler.fits import FAILED, FitMetadata, FitRecord
 from daskkern.cluster.scheduler.plugin import FitsPlugin
-from daskkern.testing.cluster import local_cluster
+from tests.support.cluster import local_cluster
 
 pytestmark = [pytest.mark.timeout(60)]
 

@@ -26,12 +26,12 @@ from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
-from daskkern.testing.cluster import wait_until
-from daskkern.testing.network import Host, Network, NoNetworkError, dask_commands, network
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.cluster import wait_until
+from tests.support.network import Host, Network, NoNetworkError, dask_commands, network
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

@@ -17,7 +17,7 @@ from test_gang import assert_nothing_left
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import BatchFinished, Event, FitResumed, WorkersJoined, WorkersLost
-from daskkern.testing.cluster import local_cluster, wait_until, worker_pids
+from tests.support.cluster import local_cluster, wait_until, worker_pids
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

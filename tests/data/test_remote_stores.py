@@ -35,8 +35,8 @@ from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import StoreError
 from daskkern.kernels import Gaussian
 from daskkern.models import KernelModel, load_model, save_model
-from daskkern.testing.object_server import ObjectServer
 from daskkern.training.feeding.sources import SourceInfo, StoreSource, data_card, describe
+from tests.support.object_server import ObjectServer
 
 Make = Callable[..., Store]
 

@@ -15,7 +15,7 @@ from distributed import Client
 import daskkern
 from daskkern.cli.main import main
 from daskkern.cluster.connect.clients import Certificates, client_at, scheduler_file_address
-from daskkern.testing.cluster import wait_until
+from tests.support.cluster import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -14,7 +14,7 @@ import pytest
 from deploy_files import DEPLOY
 
 import daskkern
-from daskkern.testing.cluster import wait_until
+from tests.support.cluster import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 

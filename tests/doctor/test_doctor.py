@@ -30,7 +30,7 @@ from daskkern.doctor import (
     judge_cluster,
 )
 from daskkern.doctor import cluster as asking
-from daskkern.testing.cluster import local_cluster
+from tests.support.cluster import local_cluster
 
 
 @pytest.fixture(scope="module")

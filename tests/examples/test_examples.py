@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from daskkern import KernelClassifier, KernelRegressor, Landmarks, load
 from daskkern.kernels import KERNELS
 from daskkern.losses import LOSSES
-from daskkern.testing.cluster import child_processes, wait_until
+from tests.support.cluster import child_processes, wait_until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -15,7 +15,6 @@ import zarr
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
-from daskkern.backend.threads import ThreadedCommunicator, run_threads
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, NystromFeatures, RandomFeatures
 from daskkern.cli.main import main
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
@@ -43,7 +42,6 @@ from daskkern.solvers import (
     NystromSGD,
     Solver,
 )
-from daskkern.testing.fake_gpu import FakeGpu
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.planning.memory import MemoryPlan
@@ -51,6 +49,8 @@ from daskkern.training.run.fit import fit
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping, FitSettings
 from daskkern.training.setup.prepare import prepare
+from tests.support.fake_gpu import FakeGpu
+from tests.support.threads import ThreadedCommunicator, run_threads
 
 N, D = 130, 4
 _GAUSSIAN = Gaussian(2.0)

@@ -10,9 +10,10 @@ from daskkern.backend import tiles
 from daskkern.backend.namespace import to_host
 from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian, plain_products
 from daskkern.kernels.engines import cuda as cuda_engine
-from daskkern.kernels.engines.cuda import engine, launch, twins
+from daskkern.kernels.engines.cuda import engine, launch
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import PRECISIONS, Precision, exact_precision
+from tests.support import cuda_twins as twins
 
 pytestmark = pytest.mark.gpu
 RESOLVED = [KERNELS[name].kernel().resolve(np.random.default_rng(9).standard_normal((40, 5))) for name in KERNELS]

@@ -16,8 +16,6 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.testing.fake_gpu import FakeGpu
-from daskkern.testing.fake_kvikio import SIGNATURES, FakeKvikio
 from daskkern.training.feeding import block_cache as kept
 from daskkern.training.feeding import block_files
 from daskkern.training.feeding.block_cache import DiskBlocks
@@ -26,6 +24,8 @@ from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.planning.memory import FitSizes, plan_memory
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.fake_gpu import FakeGpu
+from tests.support.fake_kvikio import SIGNATURES, FakeKvikio
 
 FLOAT = np.dtype("float32")
 

@@ -15,11 +15,11 @@ from daskkern.kernels.engines import block_products as products
 from daskkern.linalg import block_cyclic as deal
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
-from daskkern.testing.fake_arrays import launches_counted
-from daskkern.testing.fake_gpu import FakeGpu
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.fake_arrays import launches_counted
+from tests.support.fake_gpu import FakeGpu
 
 N, M, P = 320, 32, 240
 BLOCKS = 24  # of 240 columns

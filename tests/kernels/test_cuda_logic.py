@@ -13,11 +13,12 @@ from daskkern.arrays import Array, HostArray
 from daskkern.backend.tiles import multiply_blocks
 from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian, Points, plain_products
 from daskkern.kernels.engines import cuda as cuda_engine
-from daskkern.kernels.engines.cuda import Operands, block_table, engine, twins
+from daskkern.kernels.engines.cuda import Operands, block_table, engine
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import Precision
-from daskkern.testing import naive
-from daskkern.testing.cuda_on_host import HostDevice
+from tests.support import cuda_twins as twins
+from tests.support import naive
+from tests.support.cuda_on_host import HostDevice
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH; install a C++ compiler")
 RESOLVED = [KERNELS[name].kernel().resolve(np.random.default_rng(9).standard_normal((40, 5))) for name in KERNELS]

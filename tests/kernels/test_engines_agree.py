@@ -10,8 +10,8 @@ from scipy import sparse
 
 from daskkern.arrays import HostArray
 from daskkern.kernels import KERNELS, Kernel, plain_products
-from daskkern.testing import naive
-from daskkern.testing.covering import pairwise
+from tests.support import naive
+from tests.support.covering import pairwise
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((70, 6)) * (rng.uniform(size=(70, 6)) < 0.6)

@@ -31,8 +31,8 @@ from daskkern.kernels import (
     parse_kernel,
     plain_products,
 )
-from daskkern.testing import naive
-from daskkern.testing.covering import pairwise
+from tests.support import naive
+from tests.support.covering import pairwise
 
 SCALES = (0.5, 2.0, 1.0, 3.0)
 X = np.random.default_rng(0).standard_normal((60, 4))

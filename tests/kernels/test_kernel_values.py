@@ -28,7 +28,7 @@ from daskkern.kernels import (
     Polynomial,
     RationalQuadratic,
 )
-from daskkern.testing import naive
+from tests.support import naive
 
 DISTANCE_KERNELS = [
     Gaussian(2.0),

@@ -23,7 +23,7 @@ from daskkern.kernels import (
     from_spec,
     plain_products,
 )
-from daskkern.testing import naive
+from tests.support import naive
 
 RADIAL = [Gaussian, Laplacian, Cauchy, Matern, RationalQuadratic]
 each_class = pytest.mark.parametrize("kernel_class", RADIAL, ids=lambda kernel_class: kernel_class.__name__)

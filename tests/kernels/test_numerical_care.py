@@ -19,7 +19,7 @@ from daskkern.kernels import (
     RationalQuadratic,
     plain_products,
 )
-from daskkern.testing import naive
+from tests.support import naive
 
 RADIAL = [Gaussian(2.0), Laplacian(2.0), Cauchy(2.0), Matern(2.0, 1.5), Matern(2.0, 2.5), RationalQuadratic(2.0)]
 ANGULAR = [InversePolynomial(), ArcCosine(0), ArcCosine(1), NeuralTangent(1), NeuralTangent(3)]

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.threads import run_threads
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, block_width, column_blocks, dealt_factor
 from daskkern.linalg import block_cyclic as deal
 from daskkern.linalg.blas import subtract_product
+from tests.support.threads import run_threads
 
 each_size = pytest.mark.parametrize("size", [1, 2, 3])
 

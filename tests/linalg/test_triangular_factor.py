@@ -6,9 +6,9 @@ import scipy.linalg
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.threads import run_threads
 from daskkern.kernels import Laplacian
 from daskkern.linalg import LowerFactor, NotPositiveDefiniteError, cholesky, column_blocks
+from tests.support.threads import run_threads
 
 
 def _gram(p: int) -> HostArray:

@@ -31,7 +31,7 @@ from daskkern.losses import (
     parse_loss,
     require,
 )
-from daskkern.testing import naive
+from tests.support import naive
 
 EVERY = [
     *(loss() for loss in LOSSES.values()),

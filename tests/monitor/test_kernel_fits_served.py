@@ -25,9 +25,9 @@ from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.plugin import TOPIC, FitsPlugin
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import metric_names
-from daskkern.testing.browser import browser, missing, wait_for
-from daskkern.testing.cluster import wait_until
 from daskkern.training.jobs.monitoring import MonitorPlugin, hide_fits, show_fits
+from tests.support.browser import browser, missing, wait_for
+from tests.support.cluster import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

@@ -7,7 +7,7 @@ from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian, Laplacian, LinearKernel
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
-from daskkern.testing import naive
+from tests.support import naive
 
 KERNEL = Laplacian(3.0)
 S_ROWS, H_ROWS, DIRECTIONS = 80, 50, 8

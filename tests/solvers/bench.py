@@ -8,7 +8,6 @@ import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.threads import run_threads
 from daskkern.basis import KernelBasis
 from daskkern.kernels import Kernel, Laplacian
 from daskkern.linalg import column_blocks, dealt_factor
@@ -19,6 +18,7 @@ from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDire
 from daskkern.solvers.eigenpro.steps import EigenProSetup, Projector
 from daskkern.solvers.nystrom_sgd import NystromSetup
 from daskkern.training.setup.rank_columns import feature_columns
+from tests.support.threads import run_threads
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import scipy.sparse
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.threads import run_threads
 from daskkern.basis import KernelBasis
 from daskkern.kernels import Coordinate, Gaussian, Kernel
 from daskkern.losses import Hinge, Loss
 from daskkern.preconditioners import column_statistics
 from daskkern.solvers import Batch, Problem, Solver
 from daskkern.solvers.first_order.column_products import ColumnSetup, RowShare
+from tests.support.threads import run_threads
 
 GAUSSIAN = Gaussian(2.0)
 

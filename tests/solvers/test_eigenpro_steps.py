@@ -13,7 +13,7 @@ from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
 from daskkern.losses import LOSSES, Hinge, Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge
 from daskkern.solvers import SOLVERS, EigenPro, NystromSGD, parse_solver
-from daskkern.testing import naive
+from tests.support import naive
 
 LAST = EigenPro(averaging=0.0)
 SMOOTHNESS = {

@@ -11,7 +11,7 @@ from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
 from daskkern.losses import LOSSES, Logistic, Loss, Squared, SquaredHinge
 from daskkern.solvers import NystromSGD, nystrom_sgd
-from daskkern.testing import naive
+from tests.support import naive
 
 each_loss = pytest.mark.parametrize("loss", [loss() for loss in LOSSES.values()], ids=lambda loss: loss.name)
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.threads import run_threads
 from daskkern.basis import KernelBasis
 from daskkern.losses import Hinge, Logistic, Squared
 from daskkern.solvers import EigenPro
 from daskkern.solvers.base import TailAverage, decay, smoothness_of
 from daskkern.solvers.eigenpro.projectors import Projection
+from tests.support.threads import run_threads
 
 
 @pytest.fixture(scope="module")

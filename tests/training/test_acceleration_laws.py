@@ -16,9 +16,9 @@ from daskkern.events import EpochFinished, Event
 from daskkern.kernels import ArcCosine, Gaussian, InversePolynomial, Kernel
 from daskkern.losses import Hinge, Loss, Squared, SquaredHinge
 from daskkern.solvers import SGD, EigenPro, Solver
-from daskkern.testing import naive
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.run.settings import FitSettings
+from tests.support import naive
 
 N, D = 400, 5
 PLAIN, STEEP = SGD(averaging=0.0), EigenPro(averaging=0.0)

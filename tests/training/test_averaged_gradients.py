@@ -17,8 +17,8 @@ from daskkern.losses import Hinge, Logistic, Loss, Smooth, Squared, SquaredHinge
 from daskkern.solvers import SAG
 from daskkern.solvers.first_order.column_products import ColumnSetup, RowShare
 from daskkern.solvers.first_order.sag import SAGRun
-from daskkern.testing import naive
 from daskkern.training.run.settings import FitSettings
+from tests.support import naive
 
 ALPHA = 1e-2
 

@@ -16,8 +16,8 @@ from daskkern.losses import Logistic, Squared
 from daskkern.solvers import ASkotch, BlockCD, Solver, check_fit
 from daskkern.solvers.kernel_ridge.askotch import nystrom_approximation, projected_step
 from daskkern.solvers.kernel_ridge.blocks import CoordinateBlock
-from daskkern.testing import naive
 from daskkern.training.run.settings import FitSettings
+from tests.support import naive
 
 
 def _fit(solver: Solver[object], epochs: int, m: int, alpha: float = 1e-2, *, zero: bool = False) -> Fit:

@@ -11,7 +11,7 @@ from daskkern.kernels import Laplacian
 from daskkern.linalg import LowerFactor, cholesky
 from daskkern.solvers.falkon import FalkonSetup
 from daskkern.solvers.rows import double_product
-from daskkern.testing import naive
+from tests.support import naive
 
 ROWS, LANDMARKS = 200, 40
 

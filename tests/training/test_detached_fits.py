@@ -24,13 +24,13 @@ from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, Fi
 from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
-from daskkern.testing.cluster import local_cluster, wait_until, worker_pids
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import ArraySource, StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle, attach, list_fits
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.cluster import local_cluster, wait_until, worker_pids
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

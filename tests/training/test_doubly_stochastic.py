@@ -15,9 +15,9 @@ from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Drawn, Gaussian, Kernel
 from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
 from daskkern.solvers import SGD, DoublySGD
-from daskkern.testing import naive
 from daskkern.training.planning.planner import outlook
 from daskkern.training.run.settings import FitSettings
+from tests.support import naive
 
 ALPHA = 0.05
 

@@ -19,13 +19,13 @@ from daskkern.data.storage.writer import StoreWriter
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import SGD, SVRG, EigenPro, NystromSGD, Solver
-from daskkern.testing.cluster import local_cluster
 from daskkern.training.feeding.sources import ArraySource, SourceInfo, StoreSource
 from daskkern.training.feeding.targets import learn_targets
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.row_sizes import RowSizes
 from daskkern.training.setup.window_rows import likeness
+from tests.support.cluster import local_cluster
 
 N, D, TEST = 4000, 4, 500
 

@@ -22,8 +22,8 @@ from daskkern.monitor.lines import line_of
 from daskkern.solvers import MISO, SDCA
 from daskkern.solvers.first_order.row_memory import shuffled
 from daskkern.solvers.first_order.sdca import _STREAM
-from daskkern.testing import naive
 from daskkern.training.run.settings import FitSettings
+from tests.support import naive
 
 ALPHA = 1e-2
 

@@ -38,8 +38,8 @@ from daskkern.solvers import (
     Pegasos,
     Solver,
 )
-from daskkern.testing import naive
 from daskkern.training.run.settings import FitSettings
+from tests.support import naive
 
 ALPHA = 1e-2
 

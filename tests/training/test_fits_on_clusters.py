@@ -19,10 +19,10 @@ from daskkern.events import PARTS_OF_TIME, FitStarted
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import PCG, Direct, EigenPro, Falkon, NystromSGD
-from daskkern.testing.cluster import local_cluster
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.cluster import local_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

@@ -13,7 +13,6 @@ from test_ranks_of_a_fit import Fit, _settings, _source
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
@@ -29,6 +28,7 @@ from daskkern.training.feeding.stored_features import stored_features
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping
+from tests.support.threads import run_threads
 
 WAYS = {
     "all rows": (AllRows(), EigenPro(averaging=0.7)),

@@ -28,11 +28,11 @@ from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD, Solver
-from daskkern.testing.cluster import child_processes, local_cluster, wait_until, worker_pids
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.cluster import child_processes, local_cluster, wait_until, worker_pids
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

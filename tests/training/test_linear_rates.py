@@ -16,8 +16,8 @@ from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic, Loss, Smooth, Squared, SquaredHinge
 from daskkern.solvers import SAG, SARAH, SGD, SVRG, Solver
 from daskkern.solvers.first_order.full_gradients import FullGradients
-from daskkern.testing import naive
 from daskkern.training.run.settings import FitSettings
+from tests.support import naive
 
 ALPHA = 2e-2
 

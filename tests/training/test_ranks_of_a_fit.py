@@ -8,7 +8,6 @@ import pytest
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.data.schema.schema import Scaling
@@ -23,6 +22,7 @@ from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping, FitSettings
 from daskkern.training.setup.prepare import Prepared, prepare
+from tests.support.threads import run_threads
 
 N, D = 130, 4
 

@@ -19,11 +19,11 @@ from daskkern.events import BatchFinished, Event, FitResumed, WorkersLost
 from daskkern.kernels import Gaussian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD
-from daskkern.testing.cluster import local_cluster, worker_pids
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import RowSource, StoreSource
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.cluster import local_cluster, worker_pids
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

@@ -14,8 +14,8 @@ from daskkern.events import EpochFinished, Event, OptimalityMeasured
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import PCG, Falkon, Snapshot, Solver
-from daskkern.testing import naive
 from daskkern.training.run.settings import FitSettings
+from tests.support import naive
 
 ALPHA = 1e-2
 

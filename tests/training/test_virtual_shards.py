@@ -15,7 +15,6 @@ from test_ranks_of_a_fit import Fit, _settings, _source
 
 from daskkern import KernelClassifier
 from daskkern.backend.communicator import Communicator, SerialCommunicator
-from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks
 from daskkern.cluster.collectives.virtual import run_virtual, virtual_ranks
 from daskkern.cluster.gang.gang import GangSettings
@@ -25,7 +24,6 @@ from daskkern.events import BatchFinished, Event, FitResumed, FitStarted, RankRe
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import DoublySGD, EigenPro, Falkon, NystromSGD, Solver
-from daskkern.testing.cluster import local_cluster
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.jobs.detached import submit
@@ -35,6 +33,8 @@ from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.run.shards import desk_of_shard
 from daskkern.training.setup import nystrom_sgd as prepare_nystrom
+from tests.support.cluster import local_cluster
+from tests.support.threads import run_threads
 
 SHARDS = 6
 

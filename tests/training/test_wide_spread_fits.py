@@ -9,7 +9,6 @@ import daskkern
 from daskkern import KernelClassifier, KernelRegressor
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.threads import run_threads
 from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.data.schema.schema import Scaling
@@ -22,6 +21,7 @@ from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
+from tests.support.threads import run_threads
 
 rng = np.random.default_rng(0)
 N, D = 500, 6

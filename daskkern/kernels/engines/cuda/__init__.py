@@ -1,7 +1,8 @@
 """The CUDA engine: fused kernels, compiled for a formula and its sizes when first needed, and cuBLAS.
 
 The kernels are in the ``.cu`` files, where they compile as they are with the Gaussian. Their plain twins are in
-``twins``: the same tiles and the same order of sums in NumPy. Nothing here names CuPy: arrays bring their module.
+``tests/support/cuda_twins.py``: the same tiles and the same order of sums in NumPy. Nothing here names CuPy: arrays
+bring their module.
 """
 
 from daskkern.kernels.engines.cuda.device import Device, device_of

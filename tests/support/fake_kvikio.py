@@ -8,7 +8,7 @@ from types import ModuleType
 
 import numpy as np
 
-from daskkern.testing.fake_arrays import FakeArray
+from tests.support.fake_arrays import FakeArray
 
 SIGNATURES = {
     "CuFile": ("file", "flags"),
