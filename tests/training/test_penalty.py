@@ -228,6 +228,7 @@ def test_the_sample_takes_little_of_the_work_and_follows_no_machine() -> None:
     assert sample_rows(300, 300, 20, 1, settings) == 300
     assert sample_rows(1000, 20_000, 20_000, 1, replace(settings, basis=Linear())) == 300
     assert sample_rows(1000, 10, 1_000_000, 1, settings) == 0
+    assert sample_rows(1000, 1000, 20, 1, settings, n_grams=3) == 300
 
 
 @pytest.mark.parametrize("solver", [EigenPro(), SOLVERS["falkon"](), Direct()], ids=["eigenpro", "falkon", "direct"])

@@ -21,7 +21,7 @@ from daskkern.kernels import AutoKernel, Kernel
 from daskkern.training.feeding.sources import SourceInfo
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.penalty import encoded, least_error, sample_rows
+from daskkern.training.setup.penalty import encoded, least_error, row_width, sample_rows
 from daskkern.training.setup.prepared import Clock
 from daskkern.training.setup.shared import flat
 
@@ -62,7 +62,7 @@ def with_kernel(
 def kernel_rows(info: SourceInfo, n: int, c: int, n_candidates: int, settings: FitSettings) -> int:
     """Return how many of `n` rows a kernel is chosen on, for `c` outputs; 0 where that would cost too much."""
     p = min(n, int(getattr(settings.basis, "n", n)))
-    return min(_MOST_ROWS, sample_rows(n, p, info, c, settings, n_candidates))
+    return min(_MOST_ROWS, sample_rows(n, p, row_width(info), c, settings, n_candidates))
 
 
 def _least(

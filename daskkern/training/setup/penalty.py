@@ -62,20 +62,20 @@ def with_penalty(prepared: Prepared, source: RowSource, rows: Rows, settings: Fi
     if not settings.chooses_alpha:
         return replace(prepared, alpha=settings.ridge)
     outputs = prepared.targets.n_outputs
-    s = sample_rows(rows.n_rows, prepared.basis.n_columns, source.info, outputs, settings)
+    s = sample_rows(rows.n_rows, prepared.basis.n_columns, row_width(source.info), outputs, settings)
     found = choose_penalty(prepared, rows, settings, s)
     clock.stage("penalty", f"alpha {found.alpha:.2g} ({found.how})")
     return replace(prepared, alpha=found.alpha, stages=tuple(clock.stages))
 
 
-def sample_rows(n: int, p: int, info: SourceInfo, c: int, settings: FitSettings, n_grams: int = 1) -> int:
-    """Return how many of n rows errors are measured on, for p columns, c outputs and `n_grams` kernels; 0: none.
+def sample_rows(n: int, p: int, width: int, c: int, settings: FitSettings, n_grams: int = 1) -> int:
+    """Return how many of n rows errors are measured on, for p columns, rows of `width` numbers and c outputs; 0: none.
 
     The largest sample whose work is at most a twentieth of that of one pass over the rows, with the set-up that any fit
     has, or a small one whose work is at most a fifth of it. It depends neither on the machine nor on the epochs: a run
-    may go on for longer than it was meant to.
+    may go on for longer than it was meant to. `n_grams` kernels are looked at, each with a decomposition of its own.
     """
-    width, linear = _width(info), isinstance(settings.basis, Linear)
+    linear = isinstance(settings.basis, Linear)
     explicit = not isinstance(settings.basis, AllRows | Landmarks | DoublyStochastic)
     entry = 0.0 if linear else width + _ENTRY
     work = _ANY_FIT + float(n) * p * (_MEMORY_BOUND if linear else 1.0) * (entry + 2.0 * c)
@@ -93,11 +93,11 @@ def penalty_bytes(n: int, p: int, c: int, width: int, info: SourceInfo, settings
     Square matrices in float64, and sampled rows of `width` numbers.
     """
     chooses = settings.chooses_alpha or isinstance(settings.kernel, AutoKernel)
-    s = sample_rows(n, p, info, c, settings) if chooses else 0
+    s = sample_rows(n, p, row_width(info), c, settings) if chooses else 0
     return 8 * s * (_MATRICES * s + 5 * width + 4 * c)
 
 
-def _width(info: SourceInfo) -> int:
+def row_width(info: SourceInfo) -> int:
     """Return the numbers of a row, zeros of sparse rows left out."""
     return info.n_features if info.n_stored is None else -(-info.n_stored // max(1, info.n_rows))
 
