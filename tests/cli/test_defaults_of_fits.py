@@ -12,7 +12,7 @@ from daskkern.basis import AllRows, Landmarks
 from daskkern.cli.fit_options import FitRequest
 from daskkern.cli.main import cli
 from daskkern.errors import SpecError
-from daskkern.kernels import Laplacian
+from daskkern.kernels import AutoKernel
 
 X = np.random.default_rng(0).standard_normal((300, 4)) * [1.0, 1e3, 1e-3, 10.0] + [0.0, 5e3, 0.0, -1.0]
 Y = (X[:, 0] * X[:, 2] > 0).astype(int)
@@ -24,7 +24,7 @@ def _settings(n_rows: int, **values: Any) -> Any:
 
 def test_all_rows_are_centres_up_to_a_number_of_rows_and_where_nothing_forbids_it() -> None:
     assert isinstance(_settings(10_000).basis, AllRows)
-    assert _settings(10_000).kernel == Laplacian("median")
+    assert _settings(10_000).kernel == AutoKernel()
     for settings in (
         _settings(10_001),
         _settings(500, sampling="balanced"),

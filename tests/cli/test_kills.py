@@ -26,8 +26,9 @@ pytestmark = pytest.mark.timeout(600)
 _CHILD = """
 import os, signal, sys
 from daskkern.cli.main import main
-from daskkern.data.ingest import keeping, tables
-keeping.SECONDS = 0.0
+from daskkern.data.ingest.pipeline import resume
+from daskkern.data.ingest.readers import tables
+resume.SECONDS = 0.0
 tables.BLOCK_BYTES = 4000
 folder, last, words = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 count = 0

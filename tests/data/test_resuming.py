@@ -28,8 +28,10 @@ Left = Callable[[], list[str]]
 # Slow enough to be killed in the middle, and keeping its progress after every block.
 _CHILD = """
 import sys, time
-from daskkern.data.ingest import ingest, keeping, tables, svm_tables
-keeping.SECONDS = 0.0
+from daskkern.data.ingest import ingest
+from daskkern.data.ingest.pipeline import resume
+from daskkern.data.ingest.readers import svm_tables, tables
+resume.SECONDS = 0.0
 tables.BLOCK_BYTES = svm_tables.BLOCK_BYTES = 20_000
 def tell(done, total):
     print(done, flush=True)
