@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from daskkern import KernelClassifier, KernelRegressor, load
 from daskkern.arrays import HostArray
-from daskkern.basis import Landmarks
-from daskkern.basis import Linear as LinearBasis
+from daskkern.basis import Landmarks, Linear
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
-from daskkern.kernels import AutoKernel, Gaussian, Laplacian, Matern, from_spec, parse_kernel
-from daskkern.kernels import LinearKernel as LinearKernel
+from daskkern.kernels import AutoKernel, Gaussian, Laplacian, LinearKernel, Matern, from_spec, parse_kernel
 
 RNG = np.random.default_rng
 FIT: dict[str, Any] = {"max_epochs": 1, "device": "cpu"}
@@ -118,5 +116,5 @@ def test_where_bent_features_lose_they_stay_as_they_are() -> None:
 
 def test_a_linear_model_stays_linear_in_its_features() -> None:
     X, y = _tails(300)
-    for settings_ in ({"basis": LinearBasis(), "solver": "sgd"}, {"kernel": LinearKernel()}):
+    for settings_ in ({"basis": Linear(), "solver": "sgd"}, {"kernel": LinearKernel()}):
         assert KernelClassifier(**{**FIT, **settings_}).fit(X, y).model_.scaling.bend == ()

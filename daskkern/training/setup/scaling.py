@@ -7,14 +7,13 @@ import numpy as np
 
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.basis import BasisSpec, Landmarks, uses_kernel
+from daskkern.basis import BasisSpec, Landmarks, Linear, uses_kernel
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.schema.column_statistics import SPARSE_SCALINGS, ColumnStatistics, Moments, Scaling
 from daskkern.data.schema.learned_scaling import LEARNED_KINDS, learned_scaling
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
-from daskkern.kernels import Kernel
-from daskkern.kernels import LinearKernel as LinearKernel
+from daskkern.kernels import Kernel, LinearKernel
 from daskkern.training.feeding.sources import RowSource, StoreSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.bending import fits_as_well
@@ -92,7 +91,7 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
 
 def _may_bend(settings: FitSettings) -> bool:
     """Return whether features may be bent: not those of a linear model, which would be linear in them no longer."""
-    return not isinstance(settings.basis, LinearKernel) and not isinstance(settings.kernel, LinearKernel)
+    return not isinstance(settings.basis, Linear) and not isinstance(settings.kernel, LinearKernel)
 
 
 def _measured(rows: Rows) -> ColumnStatistics:
