@@ -158,6 +158,7 @@ def test_batches_are_nearly_equal_and_windows_are_visited_whole(plan: BatchPlan)
     assert 1 <= sizes.min() <= sizes.max() <= plan.batch_size
     windows = [plan.window_of(b) for b in plan.order(3)]
     assert len([w for w, v in pairwise(windows) if w != v]) == plan.n_windows - 1
+    assert list(dict.fromkeys(windows)) == plan.windows(3).tolist()
     for window in range(plan.n_windows):
         within = sizes[list(plan.batches_of(window))]
         assert within.max() - within.min() <= 1

@@ -126,6 +126,18 @@ def test_the_rows_of_narrow_windows_are_more_alike_in_an_order(monkeypatch: pyte
     assert found["sorted"] > 2
 
 
+def test_windows_of_a_long_store_are_found_without_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daskkern.training.setup.shared.DEFAULT_WINDOW_BYTES", 4 * D * 500)
+    monkeypatch.setattr(BatchPlan, "order", None)  # as many numbers as batches, and before steps are known, as rows
+    X = np.random.default_rng(0).standard_normal((N, D)).astype(np.float32)
+    y, kernel = np.sin(X[:, :1]), Gaussian(2.0)
+    settings = FitSettings(kernel, Squared(), Landmarks(10), EigenPro())
+    rows = ArrayRows(X, y, chunk_rows=500, dtype="float32")
+    sizes, _ = RowSizes.measured(settings, X, None)
+    targets = learn_targets(rows, settings)
+    assert likeness(rows, settings, targets, None, sizes, lambda X: kernel.block(X, X), 10) == 1.0
+
+
 def test_a_window_of_pieces_reads_its_own_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with StoreWriter(tmp_path / "s", n_features=2048, chunk_rows=512) as writer:
         writer.append(np.zeros((2048, 2048), np.float32))

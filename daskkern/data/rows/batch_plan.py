@@ -135,9 +135,13 @@ class BatchPlan:
 
     def order(self, epoch: int) -> IntArray:
         """Return the batch numbers of epoch `epoch`, from 0, in visiting order; those of a window are together."""
-        rank = np.argsort(_permutation(self.n_windows, self.seed, _WINDOWS, epoch))  # of each window
+        rank = np.argsort(self.windows(epoch))  # of each window
         keys = generator(self.seed, _BATCHES, epoch).bit_generator.random_raw(self.n_batches)
         return np.lexsort((keys, np.repeat(rank, np.diff(self._first_batch)))).astype(np.int64)
+
+    def windows(self, epoch: int) -> IntArray:
+        """Return the numbers of the windows (n_windows,) in the order in which epoch `epoch` visits them."""
+        return _permutation(self.n_windows, self.seed, _WINDOWS, epoch)
 
     def window_of(self, batch: int) -> int:
         """Return the window that batch number `batch` belongs to."""

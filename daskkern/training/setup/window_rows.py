@@ -57,8 +57,7 @@ def likeness(
 
 def _windows(plan: BatchPlan) -> list[HostArray]:
     """Return the numbers of rows of the first windows of the first epoch, as they come to be batches."""
-    visited = dict.fromkeys(plan.window_of(int(batch)) for batch in plan.order(1))
-    return [window_positions(plan, window, 1)[:_ROWS] for window in list(visited)[:_WINDOWS]]
+    return [window_positions(plan, int(window), 1)[:_ROWS] for window in plan.windows(1)[:_WINDOWS]]
 
 
 def _top(rows: Rows, targets: Targets, sizes: RowSizes, gram: Gram, at: HostArray, seed: int) -> float:
