@@ -1,6 +1,8 @@
 """A run that ends at a commit and goes on from it, on any number of ranks, is the run that was never interrupted."""
 
 import itertools
+import json
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,13 +11,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_ranks_of_a_fit import Fit, _settings, _source
+from test_ranks_of_a_fit import D, Fit, _settings, _source
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import StoreError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed, silent
 from daskkern.losses import Squared
@@ -23,7 +26,7 @@ from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, read_checkpoint, remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.commits import Commit, Position
-from daskkern.training.checkpoints.resuming import named
+from daskkern.training.checkpoints.resuming import fingerprint, named
 from daskkern.training.feeding.stored_features import stored_features
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
@@ -231,6 +234,20 @@ def test_what_is_not_this_fits_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is no checkpoint"):
         remove_checkpoint(str(place))
     assert (place / "mine.txt").exists()
+
+
+@pytest.mark.parametrize(("scale", "bends"), [(None, False), ("standard", False), ("always", True)])
+def test_checkpoints_of_before_bends_are_this_fits_where_it_has_none(scale: str | None, bends: bool) -> None:
+    settings, source = replace(_settings(Landmarks(40), EigenPro()), scale=scale), _source()
+    known = json.loads(fingerprint(source, settings, None))
+    assert known["data"]["scaling"] == zlib.crc32(b"Scaling(kind='none', shift=(), scale=())")
+    assert ("features" in known) == bends
+    scaled = replace(source, info=replace(source.info, scaling=Scaling("standard", (0.0,) * D, (1.0,) * D)))
+    bent = replace(source, info=replace(source.info, scaling=Scaling("auto", (0.0,) * D, (1.0,) * D, (1.0,) * D)))
+    sums = [
+        json.loads(fingerprint(each, replace(settings, scale=None), None))["data"]["scaling"] for each in (scaled, bent)
+    ]
+    assert len({known["data"]["scaling"], *sums}) == 3
 
 
 def test_an_unfinished_commit_does_not_count(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from daskkern.data.remote.stores import is_url
 from daskkern.data.rows.batch_plan import ORDER
 from daskkern.data.rows.csr import is_sparse
 from daskkern.data.rows.rows import mean_row_bytes
+from daskkern.data.schema.column_statistics import Scaling
 from daskkern.data.storage.store import open_store
 from daskkern.data.transactions.atomic import check_destination
 from daskkern.errors import StoreError
@@ -26,6 +27,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.batch_composition import draws_anew
 from daskkern.training.feeding.sources import ArraySource, BlockSource, RowSource, SourceInfo, StoreSource
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.scaling import may_bend
 
 _CHANGEABLE = ("max_epochs", "max_seconds")  # a run may go on for longer than it was meant to
 
@@ -91,6 +93,8 @@ def fingerprint(source: RowSource, settings: FitSettings, validation: RowSource 
         "data": _data(source),
         "validation": None if validation is None else _data(validation),
     }
+    if may_bend(settings, source):  # before there were bends, such a fit learned another scaling
+        record["features"] = "bent where rows allow it"
     return json.dumps(record, sort_keys=True, default=str)
 
 
@@ -119,7 +123,7 @@ def _data(source: RowSource) -> dict[str, Any]:
         "n_targets": info.n_targets,
         "task": info.task,
         "classes": None if info.classes is None else [str(label) for label in info.classes],
-        "scaling": None if info.scaling is None else zlib.crc32(repr(info.scaling).encode()),
+        "scaling": _scaling_sum(info.scaling),
     }
     if isinstance(source, StoreSource):
         known["checksums"] = dict(open_store(source.location).info.checksums)
@@ -128,6 +132,11 @@ def _data(source: RowSource) -> dict[str, Any]:
     elif isinstance(source, BlockSource):
         known["blocks"] = tokenize([getattr(block, "parts", block) for block in source.blocks])
     return known
+
+
+def _scaling_sum(scaling: Scaling | None) -> int | None:
+    """Return a checksum of a scaling; of one without bends it is that of checkpoints from before there were bends."""
+    return None if scaling is None else zlib.crc32(repr(scaling).replace(", bend=()", "").encode())
 
 
 def _sum(values: Any) -> int | None:

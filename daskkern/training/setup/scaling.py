@@ -81,7 +81,7 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
         sample = take(rows, np.sort(positions), Fields.X).X
         assert sample is not None
         plain = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse, bend=False)
-        if not _may_bend(settings):
+        if not may_bend(settings, source):
             return plain
         bent = learned_scaling(kind, statistics, sample, centre=not rows.is_sparse)
         return bent if bent.bend and fits_as_well(bent, plain, source, rows, settings.seed) else plain
@@ -89,9 +89,10 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
     return Scaling.of(kind, statistics)
 
 
-def _may_bend(settings: FitSettings) -> bool:
-    """Return whether features may be bent: not those of a linear model, which would be linear in them no longer."""
-    return not isinstance(settings.basis, Linear) and not isinstance(settings.kernel, LinearKernel)
+def may_bend(settings: FitSettings, source: RowSource) -> bool:
+    """Return whether a fit may bend features: not those of a linear model, which would be linear in them no longer."""
+    linear = isinstance(settings.basis, Linear) or isinstance(settings.kernel, LinearKernel)
+    return not linear and settings.scale in _LEARNED and scales_features(settings, source)
 
 
 def _measured(rows: Rows) -> ColumnStatistics:
