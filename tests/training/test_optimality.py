@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from test_ranks_of_a_fit import Fit
 
 from daskkern import KernelClassifier, KernelRegressor
@@ -88,6 +89,17 @@ def test_a_fit_of_two_epochs_says_that_it_has_not_converged(basis: BasisSpec) ->
     note = _fit(EigenPro(step_scale=0.01), basis, 3).results(1)[0].note
     assert note.startswith("the fit has not converged: the objective on 200 training rows can still fall by")
     assert note.endswith("raise max_epochs, or choose a solver that needs fewer epochs")
+
+
+@pytest.mark.parametrize("basis", BASES, ids=lambda basis: basis.name)
+def test_sparse_rows_are_measured_like_dense_ones(basis: BasisSpec, measured: list[Optimality]) -> None:
+    X = scipy.sparse.random_array((N, 20), density=0.2, format="csr", rng=np.random.default_rng(0))
+    y = np.asarray(X.sum(axis=1)).ravel()
+    settings: dict[str, Any] = {"alpha": ALPHA, "max_epochs": 2, "scale": None, "dtype": "float64", "device": "cpu"}
+    for rows in (X, X.toarray()):
+        KernelRegressor(Laplacian(3.0), basis=basis, solver="eigenpro", **settings).fit(rows, y)
+    assert measured[0].fall == pytest.approx(measured[1].fall, rel=1e-6)
+    assert measured[0].fall > 0
 
 
 @pytest.mark.parametrize("basis", BASES[:2], ids=lambda basis: basis.name)

@@ -148,7 +148,7 @@ def _centres(problem: Problem, ended: Ended, prepared: Prepared, rows: Rows, m: 
     kernel = problem.part.kernel
     points = prepared.points if ended.points is None else ended.points
     if isinstance(kernel, Mapped):
-        points, kernel = to_host(kernel.centres), kernel.kernel
+        points, kernel = kernel.centres, kernel.kernel  # on the host
     if points is not None:
         return kernel, points[_spread(points.shape[0], m)]
     assert prepared.indices is not None
