@@ -36,11 +36,13 @@ def error_label(measure: str) -> str:
 
 
 def draw_curves(axis: Any, curves: Iterable[tuple[str, Sequence[tuple[float, float]]]]) -> None:
-    """Draw named lines of (seconds, error) on matplotlib axes, both on a log scale."""
+    """Draw named lines of (seconds, error) on matplotlib axes, both on a log scale; errors that are all 0 are linear."""
+    curves = list(curves)
     for name, points in curves:
         axis.plot(*zip(*points, strict=True), marker=".", linewidth=1.2, label=literal(name))
     axis.set_xscale("log")
-    axis.set_yscale("log")
+    if any(error > 0 for _, points in curves for _, error in points):
+        axis.set_yscale("log")
     axis.set_xlabel("seconds, set-up included")
     axis.grid(True, which="both", alpha=0.25)
     axis.tick_params(axis="x", which="minor", labelbottom=False)  # which overlap where an axis is short
