@@ -1,9 +1,9 @@
-"""Memory that ranks use again and again, where Dask asks the allocator to give it back at once.
+"""Reuse of freed memory by ranks, where Dask has the allocator return it to the system at once.
 
-Dask starts workers with MALLOC_TRIM_THRESHOLD_, so that what a task freed does not stay with its worker. In glibc any
-such setting ends the thresholds' own growth: from then on every array of 128 kB or more is new memory from the system,
-whose pages are made at their first use. A rank makes arrays of that size for every sum and every batch; a sum of 1 MB
-over two ranks took three times as long for it.
+Dask starts workers with MALLOC_TRIM_THRESHOLD_, so that memory freed by a task is returned to the system. In glibc,
+any such setting disables the dynamic growth of the thresholds: from then on every array of 128 kB or more is newly
+mapped memory, whose pages fault on first use. A rank allocates arrays of that size for every sum and every batch; a sum
+of 1 MB over two ranks took three times as long because of it.
 """
 
 import ctypes
@@ -15,15 +15,15 @@ from contextlib import contextmanager
 _TRIM, _MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
 _USUAL_MMAP = 128 << 10
 KEPT, LARGEST = 4 << 20, 3 << 19
-"""Bytes: what a thread's heap keeps at its end unused, and the arrays that come from heaps."""
+"""Bytes of unused memory kept at the top of a thread's heap, and of the largest arrays allocated from heaps."""
 
 
 class ReusedMemory:
-    """Thresholds of the allocator, which are the whole process's: the first of overlapping uses raises them, the last
-    one puts them back and returns what is unused.
+    """Raised thresholds of the allocator, shared by the process: the first of overlapping uses raises them, the last
+    one restores them and returns unused memory.
 
-    Does nothing without glibc, where no MALLOC_TRIM_THRESHOLD_ is set (glibc's thresholds then grow by themselves), and
-    where the user has set MALLOC_MMAP_THRESHOLD_.
+    Does nothing without glibc, without MALLOC_TRIM_THRESHOLD_ (glibc's thresholds then grow by themselves), and when
+    the user has set MALLOC_MMAP_THRESHOLD_.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class ReusedMemory:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Within the context, let freed arrays of up to 1.5 MB be used again."""
+        """Within the context, let freed arrays of up to 1.5 MB be reused."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -60,7 +60,7 @@ def _put_back() -> None:
 
 
 def _glibc() -> ctypes.CDLL | None:
-    """Return glibc, where its thresholds are to be set."""
+    """Return glibc if its thresholds are to be set."""
     chosen = "MALLOC_MMAP_THRESHOLD_" in os.environ or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
     if chosen or not os.environ.get("MALLOC_TRIM_THRESHOLD_", "").isdigit():
         return None

@@ -1,4 +1,4 @@
-"""How the ranks of one fit talk: the contract, and its serial form.
+"""The interface of the collectives between the ranks of a fit, and its serial implementation.
 
 A solver is written once against :class:`Communicator`. With :class:`SerialCommunicator` it is an ordinary
 single-process program; threads, Dask's comms and NCCL give the same numbers from several processes.
@@ -14,9 +14,9 @@ from daskkern.backend.namespace import is_sparse, namespace_of
 
 
 class Communicator(ABC):
-    """Collectives over the `size` ranks of one fit. Every rank calls the same ones in the same order.
+    """Collectives over the `size` ranks of one fit. Every rank calls the same collectives in the same order.
 
-    Buffers only: arrays in, arrays out, never pickled objects. Inputs are not modified. Sums are taken in
+    They take and return arrays, never pickled objects. Inputs are not modified. Sums are taken in
     rank order, so every rank gets the same bits. A collective whose peer is gone, or whose deadline has
     passed, raises :class:`daskkern.errors.CommunicatorClosedError`; it never waits for ever.
     """
@@ -33,7 +33,7 @@ class Communicator(ABC):
 
     @property
     def ways(self) -> Mapping[str, int]:
-        """In which ways sums were taken so far, and how many each; empty where there is only one way."""
+        """Number of sums so far by algorithm; empty if there is only one algorithm."""
         return {}
 
     @abstractmethod
@@ -41,9 +41,10 @@ class Communicator(ABC):
         """Return the sum of `array` over all ranks: same shape and dtype everywhere."""
 
     def begin_allreduce(self, array: Array) -> Callable[[], Array]:
-        """Begin :meth:`allreduce`, and return what ends it: work may come between the two, other collectives not.
+        """Begin :meth:`allreduce`, and return the function that finishes it. Other work may come between, but no
+        collectives.
 
-        Where messages travel beside work they are under way meanwhile; elsewhere the sum is taken at once.
+        Where communication overlaps work, messages are in transit meanwhile; elsewhere the sum is taken at once.
         """
         total = self.allreduce(array)
         return lambda: total
@@ -53,7 +54,7 @@ class Communicator(ABC):
         """Return the arrays of all ranks, in rank order. Shapes may differ in the first axis."""
 
     sends_ahead: bool = False
-    """Whether the root of a broadcast goes on at once: it may then send what others will only take later."""
+    """Whether the root of a broadcast continues at once: it may then send what others only receive later."""
 
     @abstractmethod
     def broadcast(self, array: Array, root: int = 0) -> Array:
@@ -61,7 +62,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def barrier(self) -> None:
-        """Return when every rank has arrived."""
+        """Wait until every rank has arrived."""
 
     @abstractmethod
     def abort(self, reason: str) -> None:
@@ -91,7 +92,7 @@ class SerialCommunicator(Communicator):
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
         if root != 0:
-            raise ValueError(f"broadcast from rank {root} was asked, but there is only rank 0")
+            raise ValueError(f"got root={root} of a broadcast; expected 0, the only rank")
         return array
 
     def barrier(self) -> None:
@@ -105,7 +106,7 @@ class SerialCommunicator(Communicator):
 
 
 def allgather_rows(rows: Array, comm: Communicator) -> Array:
-    """Return the rows (m_r, d) of all ranks, dense or CSR, one rank's after the other's."""
+    """Return the rows (m_r, d) of all ranks, dense or CSR, concatenated in rank order."""
     if not is_sparse(rows):
         return namespace_of(rows).concatenate(list(comm.allgather(rows)))
     xp = namespace_of(rows.data)

@@ -1,4 +1,4 @@
-"""How many threads compute: one for BLAS and many tiles, or many for one factorisation."""
+"""Control of the number of threads: many tiles with single-threaded BLAS, or one factorization with many threads."""
 
 import os
 import sys
@@ -17,12 +17,12 @@ from daskkern.errors import SpecError
 __all__ = ["SharedThreadLimit", "compute_threads", "cpu_count", "library_threads", "product_threads"]
 
 _AS_IT_IS = nullcontext()
-_WORTH_THREADS = 16 * SMALL  # a few milliseconds; to start threads takes a third of one
+_WORTH_THREADS = 16 * SMALL  # a few milliseconds; starting threads takes a third of one
 
 
 class SharedThreadLimit:
-    """Threads of BLAS and LAPACK, whose number is the whole process's: of overlapping uses the first notes what was
-    before and the last restores it, and meanwhile the largest number holds."""
+    """A limit on the threads of BLAS and LAPACK, which is shared by the process: of overlapping uses, the first saves
+    the previous number and the last restores it; meanwhile the largest number applies."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,33 +65,33 @@ def compute_threads(n_threads: int) -> Iterator[None]:
 
 
 def product_threads(threads: int | None, size: float) -> AbstractContextManager[None]:
-    """Return a context that spreads the tiles of a product over threads, unless somebody has decided on them before.
+    """Return a context that spreads the tiles of a product over threads, unless an outer context has set them.
 
-    Tiles are the same for every number of threads, and so are the numbers.
+    Tiles, and therefore results, are the same for every number of threads.
 
     Parameters
     ----------
     threads : int or None
         None takes all processors that this process may use, but one thread inside a task of a Dask worker, which
-        counts on that. ``OMP_NUM_THREADS``, where it is set, is the most.
+        relies on that. ``OMP_NUM_THREADS``, if set, is the upper limit.
     size : float
-        About how many multiply-adds the product takes. A small one stays with this thread, whatever `threads` says.
+        Approximate number of multiply-adds. A small product stays on this thread, whatever `threads` says.
 
     Raises
     ------
     SpecError
-        For a number of threads that is no whole number, or less than 1.
+        For a number of threads that is not a whole number, or less than 1.
     """
-    asked = None if threads is None else _checked(threads)
+    requested = None if threads is None else _checked(threads)
     if size < _WORTH_THREADS or in_tile_pool():
         return _AS_IT_IS
-    return compute_threads(asked or _usual_threads())
+    return compute_threads(requested or _usual_threads())
 
 
 def _checked(threads: object) -> int:
     if isinstance(threads, bool) or not isinstance(threads, Integral) or threads < 1:
         raise SpecError(
-            f"threads={threads!r} was given; give a whole number of 1 or more, or None for all processors that this "
+            f"got threads={threads!r}; expected a whole number of 1 or more, or None for all processors that this "
             "process may use"
         )
     return int(threads)
@@ -109,7 +109,7 @@ def _usual_threads() -> int:
 def library_threads(n_threads: int) -> Iterator[None]:
     """Within the context, let BLAS and LAPACK use `n_threads` threads: for factorisations.
 
-    Where several threads of this process do so at once, the largest number is that of all.
+    When several threads of this process use it at once, the largest number applies to all.
     """
     with _FACTORING.limited_to(n_threads):
         yield

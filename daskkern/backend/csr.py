@@ -1,4 +1,4 @@
-"""CSR rows of NumPy or CuPy that compiled code may read: parts that go together, and each column once a row."""
+"""Validation and canonical form of CSR rows, so that compiled code may read them: each column once per row."""
 
 from typing import Any, TypeAlias
 
@@ -10,7 +10,7 @@ Rows: TypeAlias = Any
 
 
 def flaw(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> str | None:
-    """Return why parts make no CSR rows of `shape`, so that products would read outside of memory; None if they do.
+    """Return why the parts are not CSR rows of `shape`, so that products would read out of bounds; None if they are.
 
     `data` and `indices` may be longer than what `indptr` uses, as SciPy allows. Nothing is copied.
     """
@@ -26,10 +26,10 @@ def flaw(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> 
 
 
 def canonical(rows: Rows) -> Rows:
-    """Return CSR rows with sorted column numbers, each once a row: entries of one place are added, in a copy.
+    """Return CSR rows with sorted column numbers, each once per row: duplicate entries are added, in a copy.
 
-    The answer that a matrix remembers (``has_canonical_format``) is not asked, for it may be older than the
-    entries: its parts can be written to, and the flag can be set by hand. `rows` is never modified.
+    The cached flag of a matrix (``has_canonical_format``) is not used, because it may be older than the entries: its
+    parts can be written to, and the flag can be set by hand. `rows` is never modified.
     """
     fresh = type(rows)((rows.data, rows.indices, rows.indptr), shape=rows.shape)
     if fresh.has_canonical_format:

@@ -1,4 +1,4 @@
-"""The CUDA devices of this machine: what the driver shows, and what CuPy can use of it in this process."""
+"""The CUDA devices of this machine: those the driver shows, and those CuPy can use in this process."""
 
 import subprocess
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU of the machine as its driver shows it; `memory`, and what is `free` of it at this moment, in bytes."""
+    """One GPU of the machine as its driver shows it; `memory` and currently `free` memory in bytes."""
 
     name: str
     memory: int
@@ -23,12 +23,12 @@ class Gpu:
 
 @dataclass(frozen=True)
 class CupyDevices:
-    """What CuPy finds in this process.
+    """The devices and libraries that CuPy finds in this process.
 
     Attributes
     ----------
     usable : int
-        Devices that this process may use; fewer than the machine has where ``CUDA_VISIBLE_DEVICES`` says so.
+        Devices that this process may use; fewer than the machine has if ``CUDA_VISIBLE_DEVICES`` limits them.
     cuda : str
         Version of the CUDA libraries that CuPy uses, or "".
     driver_cuda : str
@@ -47,7 +47,7 @@ class CupyDevices:
 
 
 def gpus(query: tuple[str, ...] = _QUERY) -> tuple[Gpu, ...]:
-    """Return the GPUs of this machine by the driver's own tool; none where there is no driver."""
+    """Return the GPUs of this machine, from the driver's own tool; none without a driver."""
     try:
         asked = subprocess.run(query, capture_output=True, text=True, timeout=_QUERY_S, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -60,12 +60,12 @@ def gpus(query: tuple[str, ...] = _QUERY) -> tuple[Gpu, ...]:
 
 
 def _mebibytes(text: str) -> int:
-    """Return the bytes of a number of MiB; 0 for a word, such as that of a device which does not tell."""
+    """Return the bytes of a number of MiB; 0 for a word, such as that of a device that does not report it."""
     return int(text) * _MIB if text.strip().isdigit() else 0
 
 
 def cupy_devices() -> CupyDevices:
-    """Return what CuPy can use. Imports CuPy where it is installed, which takes seconds."""
+    """Return what CuPy can use. Imports CuPy if it is installed, which takes seconds."""
     try:
         import cupy  # optional package
 
@@ -80,15 +80,15 @@ def cupy_devices() -> CupyDevices:
 
 
 def cupy_problem() -> str:
-    """Return why CuPy can use no CUDA device in this process, and what to do; "" where it can use one."""
+    """Return why CuPy cannot use a CUDA device in this process, and what to do; "" if it can."""
     try:
         import cupy  # optional package
 
         runtime, refusal = cupy.cuda.runtime, ""
     except ModuleNotFoundError:
         return "CuPy is not installed; install daskkern[cuda12] or daskkern[cuda13]"
-    except Exception as error:  # libraries that do not load raise what they like
-        why = " ".join(str(error.__cause__ or error).split())  # CuPy's own words are a page, around those of the linker
+    except Exception as error:  # libraries that do not load raise exceptions of any type
+        why = " ".join(str(error.__cause__ or error).split())  # CuPy's message is a page around that of the linker
         return f"CuPy cannot be loaded ({why}); install daskkern[cuda12] or daskkern[cuda13] in a new environment"
     try:
         if int(runtime.getDeviceCount()) > 0:
@@ -114,10 +114,10 @@ def _major(version: str) -> int:
 
 
 def _version(ask: Callable[[], int]) -> str:
-    """Return a version that CUDA writes as 1000 major + 10 minor."""
+    """Return a version that CUDA encodes as 1000 major + 10 minor."""
     try:
         number = int(ask())
-    except Exception:  # the libraries are not there: CuPy raises its own types
+    except Exception:  # missing libraries: CuPy raises its own types
         return ""
     return f"{number // 1000}.{number % 1000 // 10}"
 

@@ -1,7 +1,7 @@
-"""Which library an array belongs to, and how it gets to the host and back.
+"""The array library of an array, and transfers between host and device.
 
-The only place of daskkern that knows CuPy by name. Everything above asks an array for its namespace and
-computes with that: NumPy and CuPy run the same text.
+The only module of daskkern that knows CuPy by name. Everything above gets the namespace of an array and
+computes with that: NumPy and CuPy run the same code.
 """
 
 import sys
@@ -16,7 +16,7 @@ from daskkern.backend.devices import cupy_problem
 from daskkern.errors import ClusterError, SpecError
 
 _ROOM = 0.8
-"""Share of the free memory of a device that one piece of work may count with: libraries allocate outside the pool."""
+"""Share of the free memory of a device that a computation may plan with: libraries allocate outside the pool."""
 
 
 def namespace_of(*arrays: Array) -> ModuleType:
@@ -39,12 +39,12 @@ def namespace_of(*arrays: Array) -> ModuleType:
 
 
 def is_sparse(X: Array) -> bool:
-    """Return whether `X` is a sparse matrix of SciPy or CuPy. Neither library is imported for the question."""
+    """Return whether `X` is a sparse matrix of SciPy or CuPy. Neither library is imported for the check."""
     return type(X).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse")) and hasattr(X, "tocsr")
 
 
 def to_device(X: Array, xp: ModuleType) -> Array:
-    """Return rows `X`, dense or CSR, as an array of the library `xp`: itself when it is one."""
+    """Return rows `X`, dense or CSR, as an array of the library `xp`; itself if it already is one."""
     if not is_sparse(X):
         return xp.asarray(X)
     if xp is np:
@@ -55,20 +55,20 @@ def to_device(X: Array, xp: ModuleType) -> Array:
 
 
 def to_host(array: Array) -> HostArray:
-    """Return `array` as a NumPy array: itself when it is one, a copy when it lives on a GPU."""
+    """Return `array` as a NumPy array: itself if it is one, a copy if it is on a GPU."""
     get = getattr(array, "get", None)
     return np.asarray(get() if callable(get) else array)
 
 
 def settle(array: Array = None) -> None:
-    """Return when a GPU has made `array`; at once for an array in host memory. For clocks only."""
+    """Wait until a GPU has computed `array`; return at once for an array in host memory. For timing only."""
     xp = np if array is None else namespace_of(array)
     if xp is not np:
         xp.cuda.get_current_stream().synchronize()
 
 
 def namespace_with(device: str, n_bytes: float) -> ModuleType:
-    """Return the GPU's module where `device` allows a GPU and this process has one with `n_bytes` free, else NumPy's.
+    """Return CuPy if `device` allows a GPU and this process has one with `n_bytes` free, else NumPy.
 
     For work that any process may do, such as a task of the set-up: a worker without a GPU does it on its CPU.
     """
@@ -79,9 +79,9 @@ def namespace_with(device: str, n_bytes: float) -> ModuleType:
 
 
 def free_on_device(xp: ModuleType) -> int:
-    """Return the bytes of its GPU that this process may take: free ones, and what its pools hold.
+    """Return the bytes of its GPU that this process may allocate: free memory, and the unused memory of its pools.
 
-    A pool of RMM's counts where CuPy takes its memory from there; it cannot be seen how much of it is in use.
+    An RMM pool counts in full if CuPy allocates from it; how much of it is in use cannot be queried.
     """
     free = int(xp.cuda.runtime.memGetInfo()[0]) + int(xp.get_default_memory_pool().free_bytes())
     if not str(getattr(xp.cuda.get_allocator(), "__module__", "")).startswith("rmm."):
@@ -91,14 +91,14 @@ def free_on_device(xp: ModuleType) -> int:
 
 
 def give_back_memory(xp: ModuleType) -> None:
-    """Let other processes, and the ranks that follow, have the device memory that CuPy's pool holds unused."""
+    """Free the unused memory of CuPy's pool for other processes and later ranks."""
     if xp is not np:
         xp.get_default_memory_pool().free_all_blocks()
 
 
 @contextmanager
 def failures_raised(xp: ModuleType) -> Iterator[None]:
-    """Within, cuSOLVER raises LinAlgError where it finds no answer, as LAPACK does; CuPy would go on with NaN."""
+    """Within the context, cuSOLVER raises LinAlgError on failure, as LAPACK does; CuPy would continue with NaN."""
     if xp is np:
         yield
         return
@@ -109,17 +109,17 @@ def failures_raised(xp: ModuleType) -> Iterator[None]:
 
 
 def namespace_for(device: str) -> ModuleType:
-    """Return the array module for ``"cpu"``, ``"gpu"`` or ``"auto"`` (the GPU where this process has one).
+    """Return the array module for ``"cpu"``, ``"gpu"`` or ``"auto"`` (the GPU if this process has one).
 
     Raises
     ------
     ClusterError
-        When ``"gpu"`` was asked and CuPy or a CUDA device is missing.
+        For ``"gpu"`` when CuPy or a CUDA device is missing.
     SpecError
         For any other name.
     """
     if device not in ("cpu", "gpu", "auto"):
-        raise SpecError(f"device {device!r} was asked; choose 'cpu', 'gpu' or 'auto'")
+        raise SpecError(f"got device {device!r}; expected 'cpu', 'gpu' or 'auto'")
     if device == "cpu":
         return np
     problem = cupy_problem()
@@ -129,5 +129,5 @@ def namespace_for(device: str) -> ModuleType:
         module: ModuleType = cupy
         return module
     if device == "gpu":
-        raise ClusterError(f"device 'gpu' was asked, but {problem}; or ask for device 'cpu'")
+        raise ClusterError(f"device 'gpu' cannot be used: {problem}; or choose device 'cpu'")
     return np

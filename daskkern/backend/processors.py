@@ -1,4 +1,4 @@
-"""How many processors this process may use: affinity, and the quota of its control group."""
+"""The number of processors that this process may use, from its affinity and the quota of its control group."""
 
 import math
 import os
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def cpu_count(root: Path = Path("/")) -> int:
-    """Return how many processors this process may use, at least 1.
+    """Return the number of processors that this process may use, at least 1.
 
-    Those of its affinity mask; fewer where the quota of a control group (containers, batch systems), version 1 or 2,
-    allows less time. A part of a processor counts as one. Quotas are read once.
+    Counts the affinity mask; fewer if the quota of a control group (containers, batch systems), version 1 or 2,
+    allows less time. A fraction of a processor counts as one. Quotas are read once.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def _quotas(root: Path) -> list[int]:
 
 
 def _groups(root: Path) -> list[Path]:
-    """Return the folders of the CPU controller for this process's group and all above it."""
+    """Return the folders of the CPU controller for this process's group and its ancestors."""
     base = root / "sys/fs/cgroup"
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()

@@ -1,8 +1,8 @@
-"""Tiles that stay in cache, and threads over them.
+"""Cache-sized tiles of matrix products, and their distribution over threads.
 
-A kernel product is cut into tiles whose shape depends on the operands alone, so the numbers do not depend on
-how many threads work. Inside :func:`tile_pool` the tiles are spread over a pool; outside it they run one after
-the other and BLAS does as it likes.
+A kernel product is cut into tiles whose shape depends on the operands alone, so the results do not depend on
+the number of threads. Inside :func:`tile_pool` the tiles are spread over a pool; outside it they run one after
+the other, and BLAS chooses its own threads.
 """
 
 import itertools
@@ -22,11 +22,11 @@ TILE_ROWS = 512
 TILE_COLUMNS = 1024  # a float32 tile of 512 x 1024 is 2 MiB: it stays in one core's L2 from GEMM to profile
 _LANES = 16  # float32 numbers in the widest vector register; skinny products run twice as fast in full lanes
 
-_PRODUCT_ROWS = 256  # rows of a skinny product's tile: fewer would fall into BLAS's slow path for small matrices
+_PRODUCT_ROWS = 256  # rows of a skinny product's tile: fewer would use BLAS's slow path for small matrices
 _PRODUCT_TILES = 16  # and most tiles, because BLAS is slow on short ones
 
 SMALL = 1 << 24
-"""Multiply-adds that take one thread a quarter of a millisecond: to wake another takes about half of that."""
+"""Multiply-adds that take one thread a quarter of a millisecond: waking another takes about half of that."""
 
 _local = threading.local()
 Tile = TypeVar("Tile")
@@ -35,7 +35,7 @@ Tile = TypeVar("Tile")
 def slices(n: int, step: int) -> list[slice]:
     """Cut ``range(n)`` into consecutive slices of at most `step`."""
     if 0 < n <= step:
-        return [slice(0, n)]  # as most often in small steps
+        return [slice(0, n)]  # the usual case in small steps
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
@@ -62,9 +62,9 @@ def within(part: slice, step: int) -> list[slice]:
 
 @contextmanager
 def tile_pool(pool: Executor | None, n_threads: int = 1) -> Iterator[None]:
-    """Within the context, this thread's tiles are spread over `n_threads`: itself, and the others of `pool`.
+    """Within the context, spread this thread's tiles over `n_threads`: itself, and the others of `pool`.
 
-    None has this thread work on them alone, also where :func:`in_tile_pool` would let others help.
+    With None this thread computes them alone, also where :func:`product_threads` would add others.
     """
     entered, previous = in_tile_pool(), getattr(_local, "helpers", None)
     _local.helpers = None if pool is None or n_threads < 2 else (pool, n_threads - 1)
@@ -78,21 +78,21 @@ def tile_pool(pool: Executor | None, n_threads: int = 1) -> Iterator[None]:
 
 
 def in_tile_pool() -> bool:
-    """Return whether this thread's tiles were decided on: it is inside :func:`tile_pool`, or works on a tile."""
+    """Return whether the threads of this thread's tiles are already set: it is in a :func:`tile_pool` or in a tile."""
     return hasattr(_local, "helpers")
 
 
 def for_each(tiles: Sequence[Tile], work: Callable[[Tile], None], size: float = SMALL) -> None:
-    """Call `work` on every tile (or whatever stands for one), on the pool of :func:`tile_pool` if there is one.
+    """Call `work` on every tile (or other item), on the pool of :func:`tile_pool` if there is one.
 
     Parameters
     ----------
     tiles : sequence
-        Each is taken by the thread that is free first; so none may need another's result.
+        Each goes to the first free thread; so no tile may depend on another's result.
     work : callable
     size : float
-        About how many multiply-adds all tiles are together: where that is below :data:`SMALL`, the others would begin
-        when this thread is done.
+        Approximate number of multiply-adds of all tiles: below :data:`SMALL`, other threads would only start when this
+        one is done, so it works alone.
     """
     helpers = getattr(_local, "helpers", None)
     if helpers is None or len(tiles) < 2 or size < SMALL:
@@ -119,7 +119,7 @@ def for_each(tiles: Sequence[Tile], work: Callable[[Tile], None], size: float = 
             take()
 
     futures = [pool.submit(help_out) for _ in range(min(others, len(tiles) - 1))]
-    _local.helpers = None  # a tile that is cut again is its thread's own
+    _local.helpers = None  # a tile that is cut again stays on its thread
     try:
         take()
     finally:
@@ -128,7 +128,7 @@ def for_each(tiles: Sequence[Tile], work: Callable[[Tile], None], size: float = 
 
 
 def _await(futures: list[Future[None]]) -> None:
-    """Return when none works any more, and raise what one of them raised."""
+    """Wait until all futures have ended, and raise the first exception."""
     failures = [future.exception() for future in futures if not future.cancel()]
     for failure in failures:
         if failure is not None:
@@ -138,7 +138,7 @@ def _await(futures: list[Future[None]]) -> None:
 def pad_columns(array: Array, xp: ModuleType) -> Array:
     """Return the 2-d `array` with zero columns up to a multiple of the vector width, on the host only.
 
-    An inner product matrix of 10 columns costs more than one of 16; callers cut the surplus off again.
+    A product with 10 columns costs more than one with 16; callers drop the extra columns afterwards.
     """
     surplus = -array.shape[1] % _LANES
     if xp is not np or surplus == 0 or array.shape[1] == 1:
@@ -147,7 +147,7 @@ def pad_columns(array: Array, xp: ModuleType) -> Array:
 
 
 def skinny_size(block: Array) -> float:
-    """Return what :func:`for_each` takes for a product of `block` with few columns: reading it is what takes time."""
+    """Return the size for :func:`for_each` of a product of `block` with few columns, which is bound by reading it."""
     return _LANES * float(block.size)
 
 
@@ -169,8 +169,8 @@ def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: Modu
     """Return ``left @ right`` in float64, summed over column blocks of `left` (m, p) and row blocks of `right` (p, c).
 
     Each block's product is taken in the working dtype and the blocks are added in float64. Blocks that do not depend
-    on how the columns are shared out make the sum over ranks the same for every number of ranks, but for the
-    rounding of float64: coefficients of a kernel model cancel, and sums of p products in float32 differ by 1e-4 of
+    on the distribution of the columns make the sum over ranks the same for every number of ranks, up to rounding in
+    float64: coefficients of a kernel model cancel, and sums of p products in float32 differ by 1e-4 of
     the result when their order does.
     """
     if xp is not np:

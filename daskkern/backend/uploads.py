@@ -1,4 +1,4 @@
-"""Arrays on their way from the host to a GPU while it computes: two pinned buffers and a stream of their own."""
+"""Asynchronous copies from the host to a GPU while it computes, through two pinned buffers and a separate stream."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,17 +15,17 @@ _ALIGNMENT = 256
 
 Item = TypeVar("Item")
 Arrived = Callable[[], tuple[Array, ...]]
-"""Makes the current stream wait for the arrays, and returns them. Call it once, where they are used first."""
+"""Makes the current stream wait for the arrays, and returns them. Call it once, before their first use."""
 
 
 class Uploads:
     """Copies of host arrays to the device of `xp`; with NumPy, the arrays themselves.
 
-    A copy runs beside what the GPU computes. Its target is taken from the memory of the current stream, and the copy
-    waits for all that this stream was given before: whoever had that memory is done with it. A pinned buffer is written
-    anew when the copy from it has ended. At most two uploads are on their way at a time. What nobody comes for is held
-    until its copy has ended: the memory would be given to other arrays, and the copy would write into them. For one
-    thread.
+    A copy overlaps the computation of the GPU. Its target is allocated on the current stream, and the copy waits for
+    all work queued on this stream before: earlier users of that memory are then done with it. A pinned buffer is
+    overwritten only after the copy from it has ended. At most two uploads are in flight at a time. The target of an
+    upload that is never used is held until its copy has ended: otherwise the memory would be given to other arrays, and
+    the copy would write into them. For use by one thread.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class Uploads:
 
     @property
     def ahead(self) -> int:
-        """How many uploads are worth beginning before the one in use: none where nothing is copied."""
+        """Number of uploads worth beginning before the one in use: none if nothing is copied."""
         return 0 if self._stream is None else _SLOTS - 1
 
     def begin(self, *arrays: Array) -> Arrived:
-        """Begin to copy `arrays`, and return what to call where they are used. None stays None; CSR rows go at once."""
+        """Begin to copy `arrays`; return a function to call before their use. None stays None; CSR rows go at once."""
         if self._stream is None:
             return lambda: arrays
         xp, stream = self._xp, self._stream
@@ -62,13 +62,13 @@ class Uploads:
         return _arrival(xp, slot, tuple(made))
 
     def close(self) -> None:
-        """Wait for the copies that are on their way."""
+        """Wait for the copies in flight."""
         for slot in self._slots:
             slot.wait()
 
 
 class _Slot:
-    """A pinned buffer, and when the last copy from it has ended."""
+    """A pinned buffer, and the event of the last copy from it."""
 
     def __init__(self, xp: ModuleType) -> None:
         self._xp = xp
@@ -106,18 +106,18 @@ def _arrival(xp: ModuleType, slot: _Slot, made: tuple[Array, ...]) -> Arrived:
     def arrived() -> tuple[Array, ...]:
         xp.cuda.get_current_stream().wait_event(copied)
         if slot.targets is targets:
-            slot.targets = []  # what the current stream does with the memory from now on comes after the copy
+            slot.targets = []  # later work of the current stream on the memory follows the copy
         return made
 
     return arrived
 
 
 def begun_ahead(items: Iterable[Item], ahead: int) -> Iterator[Item]:
-    """Yield `items`, each `ahead` of them later than it was made: what makes them has begun the next ones by then."""
+    """Yield `items` with a delay of `ahead` items, so that the producer has begun the next ones by then."""
     waiting: deque[Item] = deque()
     for item in items:
         waiting.append(item)
-        del item  # the reader's memory goes before more is read
+        del item  # frees the reader's memory before more is read
         if len(waiting) > ahead:
             yield waiting.popleft()
     while waiting:

@@ -1,4 +1,4 @@
-"""Function spaces: all rows, landmarks, and explicit features: random ones, of Nystrom, growing, the rows' own."""
+"""Function spaces: all rows, landmarks, and explicit features (random, Nystrom, growing, and the rows' own)."""
 
 from daskkern.basis.kernel_basis import Columns, KernelBasis, KernelPart
 from daskkern.basis.spec import (

@@ -20,7 +20,7 @@ from daskkern.linalg import column_blocks
 class Columns:
     """One rank's share: global column numbers `ids` (p_r,), the first `n_head` of them in S.
 
-    `blocks` cut the share into the pieces over which sums are taken: the same pieces, whoever has them.
+    `blocks` split the share into the pieces over which sums are taken: the same pieces on any rank.
     """
 
     ids: IntArray
@@ -48,7 +48,7 @@ class KernelBasis:
     all_rows : bool
         The columns are all training rows, column j is row j.
     placement : Placement
-        How rows are prepared, so that their distances are right.
+        How rows are prepared, so that their distances are accurate.
     precision : str or None
         What features are rounded to; see :func:`daskkern.kernels.check_precision`. None rounds nothing.
     """
@@ -63,9 +63,9 @@ class KernelBasis:
     def split(self, rank: int, size: int) -> Columns:
         """Return the columns of `rank` among `size` ranks: whole blocks of S first, then whole blocks of the rest."""
         order = self._order()
-        deal = column_blocks(self.n_columns, rank, size, self.head.size)
-        numbers = deal.columns()
-        return Columns(order[numbers], int(np.count_nonzero(numbers < self.head.size)), tuple(deal.own_blocks))
+        layout = column_blocks(self.n_columns, rank, size, self.head.size)
+        numbers = layout.columns()
+        return Columns(order[numbers], int(np.count_nonzero(numbers < self.head.size)), tuple(layout.own_blocks))
 
     def _order(self) -> IntArray:
         """Return all columns, those in S first."""
@@ -86,7 +86,7 @@ class KernelBasis:
         return self.kernel.points(rows, self._placement(rows), precision=self.precision)
 
     def _placement(self, rows: Array) -> Placement:
-        """Return the placement with its shift where `rows` are."""
+        """Return the placement with its shift in the memory of `rows`."""
         return self.placement.on(module_of(rows))
 
 
@@ -100,7 +100,7 @@ class KernelPart:
 
     @property
     def namespace(self) -> ModuleType:
-        """NumPy or CuPy, as the columns are."""
+        """The array module of the columns, NumPy or CuPy."""
         points = self.points if self.points.wider is None else self.points.wider
         points = points.parts[0] if points.parts else points
         return np if points.side is None else module_of(points.side.rows)
@@ -111,14 +111,14 @@ class KernelPart:
         return isinstance(self.kernel, Coordinate)
 
     def moved(self, rows: Array) -> "KernelPart":
-        """Return the products with other points (p_r, d) in the places of the columns."""
+        """Return the products with the columns' points replaced by others (p_r, d)."""
         like = self.points
         return replace(self, points=self.kernel.points(rows, like.placement, like.blocks, precision=like.precision))
 
     def rows(self, X: Array) -> Array:
         """Return the rank's own features of rows (m, p_r), dense or CSR: a view where that is possible."""
         if not isinstance(self.kernel, Coordinate):
-            raise SpecError(f"the columns of a {self.kernel.name} basis are no features of the rows")
+            raise SpecError(f"the columns of a {self.kernel.name} basis are not features of the rows")
         return self.kernel.columns(X, self.points)
 
     def block(self, X: Array, out: Array | None = None) -> Array:

@@ -1,4 +1,4 @@
-"""What the user asks for: which functions the model is a sum of."""
+"""Specifications of the function space: the functions whose weighted sum is the model."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -29,8 +29,8 @@ class Landmarks:
     selector : str or LandmarkSelector
         How they are chosen.
     points : (p, d) array, optional
-        Your own landmarks, in the units of the rows that are given to the fit (of a store that was scaled at ingestion:
-        after that); a scaling that the fit learns is applied to them, too. `n` and `selector` are then not used.
+        Your own landmarks, in the units of the rows passed to the fit (for a store that was scaled at ingestion, the
+        scaled ones); a scaling that the fit learns is applied to them, too. `n` and `selector` are then not used.
     """
 
     name: ClassVar[str] = "landmarks"
@@ -70,7 +70,7 @@ class RandomFeatures:
     def __post_init__(self) -> None:
         _check_count(self.n, "random features")
         if self.kind not in KINDS:
-            raise SpecError(f"random features of kind {self.kind!r} were asked; choose one of {', '.join(KINDS)}")
+            raise SpecError(f"got random features of kind {self.kind!r}; choose one of {', '.join(KINDS)}")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class NystromFeatures:
     """The span of landmarks in orthonormal coordinates: ``f(x) = phi(x)^T w``, ``phi(x) = Sigma^(-1/2) V^T k(Z, x)``.
 
     ``|w|`` is the norm of f, as methods for linear models need it. Coordinates whose eigenvalue is below the rounding
-    of the dtype are left out. The trained model is one of landmarks.
+    of the dtype are left out. The trained model is a sum over landmarks.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Linear:
     Parameters
     ----------
     intercept : bool
-        Whether there is a constant column, for b; its coefficient counts in the penalty like all others.
+        Whether there is a constant column, for b; its coefficient is penalised like all others.
     """
 
     name: ClassVar[str] = "linear"
@@ -117,8 +117,8 @@ class DoublyStochastic:
     """Random features that grow with the steps: ``f(x) = sum_t sum_j phi(x; w_tj) a_tj``, a block of them a step.
 
     The features of a block approximate the kernel by themselves, and those of all steps more and more nearly. They are
-    drawn again from the seed when they are used, but for the first 64 MiB of them: a stored model has coefficients and
-    no features. For Gaussian, Laplacian, Matern, Cauchy and arc-cosine kernels.
+    drawn again from the seed for each use, except for the first 64 MiB of them: a stored model has coefficients and no
+    features. For Gaussian, Laplacian, Matern, Cauchy and arc-cosine kernels.
 
     Parameters
     ----------
@@ -136,11 +136,11 @@ class DoublyStochastic:
 
 def _check_count(n: object, what: str) -> None:
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise SpecError(f"{n!r} {what} were asked; give a whole number of at least 1")
+        raise SpecError(f"got {n!r} {what}; give a whole number of at least 1")
 
 
 def uses_kernel(basis: "BasisSpec") -> bool:
-    """Return whether the functions depend on the kernel that is chosen."""
+    """Return whether the functions depend on the chosen kernel."""
     own_units = isinstance(basis, RandomFeatures) and basis.kind not in FOLLOWING
     return not isinstance(basis, Linear) and not own_units
 

@@ -1,4 +1,4 @@
-"""What this machine and a cluster can do for a fit: versions, processors, memory, disks, GPUs, and what is missing."""
+"""Diagnosis of this machine and a cluster: versions, processors, memory, disks, GPUs, and what is missing for a fit."""
 
 from daskkern.doctor.cluster import ClusterReport, WorkerReport, inspect_cluster
 from daskkern.doctor.findings import Finding, judge, judge_cluster, mending

@@ -1,4 +1,4 @@
-"""What the workers of a cluster find on their machines, and which versions its scheduler has."""
+"""Inspection of a cluster: the machines of its workers, and the versions on its scheduler."""
 
 import asyncio
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ _LOOK_S = 60.0
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """One worker.
+    """The report of one worker.
 
     Attributes
     ----------
     address, name : str
     threads, memory_limit : int
-        As the worker was started; 0 bytes stand for no limit.
+        As the worker was started; 0 bytes means no limit.
     machine : Machine or None
-        What it finds; None when it could not be asked.
+        Its report on its machine; None if it did not answer.
     problem : str
-        Why it could not, or "".
+        Why it did not answer, or "".
     """
 
     address: str
@@ -38,7 +38,7 @@ class WorkerReport:
 
 @dataclass(frozen=True)
 class ClusterReport:
-    """A cluster: its scheduler with the packages of its environment, or why it could not tell, and its workers."""
+    """The report of a cluster: its scheduler with its packages, or why they are unknown, and its workers."""
 
     scheduler: str
     packages: tuple[Package, ...]
@@ -47,7 +47,7 @@ class ClusterReport:
 
 
 def inspect_cluster(client: Client) -> ClusterReport:
-    """Ask the scheduler and every live worker what they have, all at the same time.
+    """Query the scheduler and every live worker concurrently.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def inspect_cluster(client: Client) -> ClusterReport:
 
 
 async def _look(dask_worker: Any) -> Machine:
-    """Look from a thread: the worker's event loop serves fits meanwhile."""
+    """Inspect the machine in a thread: the worker's event loop serves fits meanwhile."""
     return await asyncio.to_thread(inspect_machine, str(dask_worker.local_directory))
 
 

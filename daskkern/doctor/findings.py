@@ -1,4 +1,4 @@
-"""What a fit would stumble over, with the command that mends it."""
+"""Problems that would affect a fit, with the commands that fix them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,15 +14,15 @@ _LEAST_MEMORY = 700_000_000
 _LEAST_DISK = 1_000_000_000
 _MOST_ERROR = 1e-3
 _NAMED = 3
-"""Workers that a finding names, of all that share it."""
+"""Most workers that a shared finding names."""
 _SPARED = frozenset({"llvmlite", "bokeh", "pyarrow"})
-"""Always installed, but a fit runs without them."""
+"""Required packages without which a fit still runs."""
 _COMPARED = ("dask", "distributed", "numpy", "scipy", "zarr", "llvmlite", "cupy")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong or missing.
+    """A problem: something that is wrong or missing.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Finding:
         "" for this machine, else the worker or the scheduler.
     what : str
     mend : str
-        A command or an action that mends it; "" where nothing can.
+        A command or an action that fixes it; "" if nothing can.
     stops : bool
-        No fit can run before it is mended.
+        Whether no fit can run before it is fixed.
     """
 
     where: str
@@ -46,7 +46,7 @@ class Finding:
 
 
 def judge(machine: Machine, where: str = "") -> tuple[Finding, ...]:
-    """Return what is wrong with a machine, what stops a fit first."""
+    """Return the findings about a machine; those that stop a fit come first."""
     found = [
         *_of_packages(machine.packages, where),
         *_of_engine(machine, where),
@@ -57,12 +57,12 @@ def judge(machine: Machine, where: str = "") -> tuple[Finding, ...]:
 
 
 def judge_cluster(cluster: ClusterReport, here: Machine) -> tuple[Finding, ...]:
-    """Return what is wrong with a cluster, seen from this machine, what stops a fit first."""
+    """Return the findings about a cluster, compared with this machine; those that stop a fit come first."""
     found = [] if cluster.workers else [_without_workers(cluster)]
     for worker in cluster.workers:
         found += _of_worker(worker, here)
     if cluster.problem:
-        what = f"the scheduler cannot tell what it has: {cluster.problem}"
+        what = f"the scheduler cannot report its packages: {cluster.problem}"
         found.append(Finding("scheduler", what, _same_daskkern(), stops=True))
     else:
         versions = {package.name: package.version for package in cluster.packages}
@@ -75,7 +75,7 @@ def judge_cluster(cluster: ClusterReport, here: Machine) -> tuple[Finding, ...]:
 
 
 def _together(findings: list[Finding]) -> list[Finding]:
-    """Return the findings with one line for what several workers share."""
+    """Return the findings with those that several workers share merged into one."""
     places: dict[Finding, list[str]] = {}
     for finding in findings:
         places.setdefault(replace(finding, where=""), []).append(finding.where)
@@ -123,7 +123,7 @@ def _differences(where: str, theirs: dict[str, str], here: Machine) -> Iterator[
 def _of_packages(packages: tuple[Package, ...], where: str) -> Iterator[Finding]:
     for package in packages:
         if package.fits or (package.extra and not package.version):
-            continue  # what is optional and not there is listed, and is no fault
+            continue  # a missing optional package is listed, but is not a fault
         found = f"is {package.version} and not {package.wanted}" if package.version else "is missing"
         what = f"{package.name} {found}, which is for {package.purpose}"
         stops = not package.extra and package.name not in _SPARED
@@ -131,7 +131,7 @@ def _of_packages(packages: tuple[Package, ...], where: str) -> Iterator[Finding]
 
 
 def mending(package: Package) -> str:
-    """Return the command that installs a package in a version that will do."""
+    """Return the command that installs a package in a version that meets the bounds."""
     if package.extra == "cuda":
         return 'pip install "daskkern[cuda12]" (or cuda13)'
     return f'pip install "{f"daskkern[{package.extra}]" if package.extra else package.name + package.wanted}"'
@@ -149,7 +149,7 @@ def _of_engine(machine: Machine, where: str) -> Iterator[Finding]:
 
 def _of_gpus(gpus: tuple[Gpu, ...], cuda: CupyDevices, dask_cuda: str, where: str) -> Iterator[Finding]:
     if gpus and not cuda.usable:
-        what = f"{len(gpus)} GPUs are there and none can be used: {cuda.problem}"
+        what = f"{len(gpus)} GPUs were found and none can be used: {cuda.problem}"
         yield Finding(where, what, 'pip install "daskkern[cuda12]", or daskkern[cuda13] with a driver of CUDA 13')
     if cuda.usable and not dask_cuda:
         what = "dask-cuda is missing, which starts a worker for each GPU"
@@ -173,7 +173,7 @@ def _of_room(machine: Machine, where: str) -> Iterator[Finding]:
     elsewhere = "start the worker with --local-directory FOLDER" if where else "set TMPDIR to another one"
     yield from _of_folder(where, scratch, machine.scratch, elsewhere)
     if machine.scratch.in_memory:
-        what = f"{scratch}, {machine.scratch.path}, lies in memory and is no disk"
+        what = f"{scratch}, {machine.scratch.path}, is in memory, not on a disk"
         yield Finding(where, what, elsewhere)
 
 

@@ -1,4 +1,4 @@
-"""What this process finds on its machine. Runs on the workers of a cluster, too."""
+"""Inspection of the machine of this process, which also runs on the workers of a cluster."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ from daskkern.training.feeding.scratch import is_in_memory
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that a fit may write to. `in_memory`: it is no disk, what lies there takes memory."""
+    """A folder that a fit may write to. `in_memory`: its files take memory, not disk space."""
 
     path: str
     free: int
@@ -33,7 +33,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Machine:
-    """What one process finds.
+    """The report of one process on its machine.
 
     Attributes
     ----------
@@ -43,11 +43,11 @@ class Machine:
     memory, memory_free : int
         Bytes that this process may use, at most, and that are free on the machine.
     blas : tuple of str
-        Libraries of linear algebra that are loaded, with the threads that they use.
+        Loaded libraries of linear algebra, with the threads that they use.
     processor : str
-        The instructions that compiled kernel products use; "" where they cannot be compiled.
+        The instruction set of compiled kernel products; "" if they cannot be compiled.
     product_error : float
-        Of a small kernel product, which was tried: the largest difference from NumPy's.
+        Largest difference of a small kernel product from NumPy's.
     gpus, cuda
         As the driver shows them, and what CuPy can use of them.
     scratch, folder : Folder
@@ -79,7 +79,7 @@ class Machine:
 
 
 def inspect_machine(scratch: str | None = None) -> Machine:
-    """Look at this machine. Takes about a second, and some more where CuPy is installed.
+    """Inspect this machine. Takes about a second, and a few more if CuPy is installed.
 
     `scratch` is the folder for temporary files, by default the system's.
     """
@@ -115,7 +115,7 @@ def _blas() -> tuple[str, ...]:
 
 
 def _try_a_product() -> float:
-    """Return the largest error of a small kernel product, float32: what compiled code computes on this processor."""
+    """Return the largest error of a small kernel product, float32, by the compiled code on this processor."""
     rng = np.random.default_rng(0)
     X, Z, A = (rng.standard_normal(shape).astype(np.float32) for shape in ((70, 9), (40, 9), (40, 3)))
     squared = ((X[:, None, :].astype(float) - Z[None, :, :]) ** 2).sum(axis=2)

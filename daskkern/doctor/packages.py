@@ -1,4 +1,4 @@
-"""The packages that daskkern needs or can use: installed versions against the bounds that its own metadata states."""
+"""The packages that daskkern needs or can use: installed versions, checked against the bounds of its metadata."""
 
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -32,7 +32,7 @@ PURPOSES = {
     "rmm": "the memory pool of GPU workers",
     "kvikio": "kernel blocks between disk and GPU",
 }
-"""What each package is for, in a few words."""
+"""The purpose of each package."""
 _EXTRAS = {"h5py": "formats", "obstore": "remote", "matplotlib": "plot", "prometheus-client": "metrics"}
 _GPU_PACKAGES = {
     "cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy"),
@@ -41,12 +41,12 @@ _GPU_PACKAGES = {
     "rmm": ("rmm-cu12", "rmm-cu13"),
     "kvikio": ("kvikio-cu12", "kvikio-cu13"),
 }
-"""By what they are: the names of the distributions, which differ with the version of CUDA."""
+"""The distributions of each package, whose names differ with the version of CUDA."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """One package.
+    """A package that daskkern needs or can use.
 
     Attributes
     ----------
@@ -54,11 +54,11 @@ class Package:
     version : str
         The installed one, or "".
     wanted : str
-        What daskkern asks for, such as ">=2.0"; "" for any.
+        The version specifier, such as ">=2.0"; "" for any.
     extra : str
-        Of daskkern, which brings it; "" for what always comes, and "cuda" for what depends on the version of CUDA.
+        The extra of daskkern that installs it; "" for required packages, "cuda" if it depends on the CUDA version.
     fits : bool
-        Whether it is installed in a version that will do.
+        Whether it is installed in a version that meets the bounds.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Package:
 
     @property
     def state(self) -> str:
-        """Return "ok", "missing" or "too old", which stands for every version out of bounds."""
+        """Return "ok", "missing" or "too old" for every version out of bounds."""
         return "ok" if self.fits else "too old" if self.version else "missing"
 
 

@@ -1,4 +1,4 @@
-"""What a score needs, counted block by block: memory does not grow with the rows."""
+"""Metrics accumulated block by block: memory does not grow with the number of rows."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from daskkern.models import KernelModel
 
 @dataclass(frozen=True)
 class Score:
-    """How good a model is on some rows; what is not defined for its task or loss is None. Fractions, target units.
+    """Metrics of a model on some rows, None where not defined for its task or loss. Fractions, target units.
 
     Attributes
     ----------
@@ -22,20 +22,20 @@ class Score:
     accuracy, error : float
     confusion : tuple of tuples of int
         Rows of each true class (rows of the table) by predicted class, in the order of `classes`. Rows with a label
-        that the model does not know are counted in `unknown` only.
+        unknown to the model are counted in `unknown` only.
     classes : tuple
     unknown : int
     roc_auc : float
-        Area under the ROC curve, of several classes the mean over one-vs-rest. Scores are sorted into at least
+        Area under the ROC curve, for several classes the mean over one-vs-rest. Scores are sorted into at least
         4 million / c bins by value; those in one bin count as ties, so that the area errs by at most half of the
         share of pairs that fall into one bin.
     log_loss, brier : float
         Of the probabilities: minus the mean logarithm of the true class's, and the mean of ``sum_k (p_k - y_k)^2``
-        over classes, halved for two of them (scikit-learn's convention).
+        over classes, halved for two classes (scikit-learn's convention).
     calibration : tuple of CalibrationBin
-        By the largest probability; empty ranges are left out.
+        By the largest probability; empty bins are left out.
     calibration_error : float
-        The mean distance of confidence and accuracy over rows (expected calibration error, 15 equal ranges).
+        The mean difference between confidence and accuracy over rows (expected calibration error, 15 equal ranges).
     rmse, mae, r2 : float
     """
 
@@ -55,7 +55,7 @@ class Score:
     calibration: tuple[CalibrationBin, ...] | None = None
 
     def as_dict(self) -> dict[str, object]:
-        """Return the fields that are there as JSON values; None for one that is not defined, as R2 of equal targets."""
+        """Return the defined fields as JSON values; None for an undefined one, such as R2 of equal targets."""
         known: dict[str, object] = {}
         for key, value in vars(self).items():
             if key == "calibration" and value is not None:
@@ -66,7 +66,7 @@ class Score:
 
 
 class MetricAccumulator:
-    """Counts a score. `classes` are the labels that the codes of the rows stand for."""
+    """Accumulates a score. `classes` are the labels that the codes of the rows stand for."""
 
     def __init__(self, model: KernelModel, classes: tuple[ClassLabel, ...] | None) -> None:
         self._model = model
@@ -74,7 +74,7 @@ class MetricAccumulator:
         self._values = _Values(model) if model.classes is None else None
 
     def add(self, scores: HostArray, y: HostArray) -> None:
-        """Count a block of scores (m, c) and targets: codes (m,), or values (m,) or (m, t)."""
+        """Add a block of scores (m, c) and targets: codes (m,), or values (m,) or (m, t)."""
         if self._classes is not None:
             self._classes.add(scores, y)
         if self._values is not None:
@@ -84,12 +84,12 @@ class MetricAccumulator:
         """Return the score of all rows added; DataError when there were none."""
         counted = self._classes or self._values
         if counted is None or counted.n_rows == 0:
-            raise DataError("no rows were given to score")
+            raise DataError("got no rows to score; give at least one")
         return counted.result()
 
 
 class _Values:
-    """Errors of predicted numbers."""
+    """Accumulated errors of predicted numbers."""
 
     def __init__(self, model: KernelModel) -> None:
         t = model.coef.shape[1]
@@ -122,7 +122,7 @@ class _Values:
 
 
 class _Classes:
-    """Right and wrong labels, the order of scores, and how far probabilities can be trusted."""
+    """Accumulated accuracy, confusion matrix, ranking of scores, and calibration of probabilities."""
 
     def __init__(self, model: KernelModel, classes: tuple[ClassLabel, ...] | None) -> None:
         assert model.classes is not None
@@ -174,9 +174,9 @@ class _Classes:
 
 
 def _translate(ours: tuple[ClassLabel, ...], theirs: tuple[ClassLabel, ...] | None) -> IntArray:
-    """Return the model's code of each of the rows' codes, or -1 for a label that the model does not know."""
+    """Return the model's code of each of the rows' codes, or -1 for a label unknown to the model."""
     if theirs is None:
-        raise DataError("a classifier was to be scored on rows without class labels")
+        raise DataError("got rows without class labels to score a classifier; give rows with labels")
     known = {label: code for code, label in enumerate(ours)}
     codes = np.array([known.get(label, -1) for label in theirs], np.int64)
     if (codes < 0).all():

@@ -1,4 +1,4 @@
-"""What a model does on rows, for pictures: its score, and of regression some targets with their predictions."""
+"""Observations of a model for figures: its score, and for regression a sample of targets with predictions."""
 
 import os
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from daskkern.evaluation.metrics import MetricAccumulator, Score
 from daskkern.evaluation.score import score_store
 from daskkern.models import KernelModel
 
-_KEPT = 5_000
+_SAMPLE_ROWS = 5_000
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """A score, and of regression evenly chosen rows: targets and predictions (k, t); (0, t) of classification."""
+    """A score and, for evenly chosen rows of a regression, targets and predictions (k, t); (0, t) otherwise."""
 
     score: Score
     targets: HostArray
@@ -39,40 +39,40 @@ def observe(
     y : array-like (n,) or (n, t), optional
         With arrays: labels or numbers.
     progress : callable, optional
-        Told rows done and rows in all, of a store.
+        Called with rows done and rows in all, for a store.
 
     Raises
     ------
     DaskkernError
-        When the rows do not belong to the model, or targets are missing.
+        When the rows do not match the model, or targets are missing.
     """
     if isinstance(X, Store | str | os.PathLike | zarr.Group):
         if y is not None:
             raise DataError("a store brings its own targets; pass y with arrays only")
         store = X if isinstance(X, Store) else open_store(X)
-        kept = _Kept(model, store.info.n_rows)
-        return Observation(score_store(model, store, progress, kept.add), *kept.arrays())
+        sample = _Sample(model, store.info.n_rows)
+        return Observation(score_store(model, store, progress, sample.add), *sample.arrays())
     if y is None:
-        raise DataError("targets y are needed to see how good predictions are; pass arrays X and y, or a store")
+        raise DataError("got X without y; pass arrays X and y, or a store")
     X, y = model.check(X), np.asarray(y)
     if len(y) != X.shape[0]:
         raise DataError(f"X has {X.shape[0]} rows, but y has {len(y)}; give one target for each row")
-    kept = _Kept(model, X.shape[0])
+    sample = _Sample(model, X.shape[0])
     scores, classes = model.scores(X), None
     if model.classes is not None:
         labels, y = np.unique(y, return_inverse=True)
         classes = tuple(labels.tolist())
-    tally = MetricAccumulator(model, classes)
-    tally.add(scores, y)
-    kept.add(scores, y)
-    return Observation(tally.result(), *kept.arrays())
+    accumulator = MetricAccumulator(model, classes)
+    accumulator.add(scores, y)
+    sample.add(scores, y)
+    return Observation(accumulator.result(), *sample.arrays())
 
 
-class _Kept:
-    """Every so many rows of a regression, at most 2 x _KEPT of them."""
+class _Sample:
+    """Every n-th row of a regression, at most 2 x _SAMPLE_ROWS of them."""
 
     def __init__(self, model: KernelModel, n_rows: int) -> None:
-        self._model, self._step, self._start = model, max(1, n_rows // _KEPT), 0
+        self._model, self._step, self._start = model, max(1, n_rows // _SAMPLE_ROWS), 0
         self._targets: list[HostArray] = [np.empty((0, model.coef.shape[1]))]
         self._predictions = list(self._targets)
 

@@ -24,11 +24,11 @@ def predict_store(
     progress: Progress | None = None,
     threads: int | None = None,
 ) -> str:
-    """Write predictions for every row of `store` to a new Zarr group at `out`, and return what it holds in a few words.
+    """Write predictions for every row of `store` to a new Zarr group at `out`, and return a short summary.
 
     The group has ``prediction`` ((n,) class labels or (n,) or (n, t) target values), ``scores`` (n, c), and for
     logistic losses ``probability`` (n, n_classes). Labels that are strings are written as codes, whose meaning is in
-    the attribute ``classes``. Either everything is written, or nothing remains. `threads` is that of
+    the attribute ``classes``. On errors nothing remains. `threads` is that of
     :meth:`daskkern.models.KernelModel.decision_function`.
     """
     check_destination(out, kind=FORMAT, overwrite=overwrite)

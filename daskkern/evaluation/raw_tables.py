@@ -1,7 +1,7 @@
-"""Tables as they are, predicted and scored by a model that carries what was done to its training table.
+"""Raw tables, predicted and scored by a model that records how its training table was encoded.
 
-A table is first ingested like the rows of the model, in the order of its rows, into a store that is removed
-afterwards: it takes the size of the encoded rows on disk for a while.
+A table is first ingested like the training rows of the model, in row order, into a temporary store, which takes the
+size of the encoded rows on disk.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ from daskkern.models import KernelModel
 
 @contextmanager
 def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: bool = True) -> Iterator[Store]:
-    """Yield the store at `place`, or one made of the table there with the encoding of `model`.
+    """Yield the store at `place`, or a temporary one made from the table there with the encoding of `model`.
 
     Parameters
     ----------
@@ -31,14 +31,14 @@ def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: 
     place : str
         A store, or files that :func:`daskkern.data.ingest.ingest` takes.
     out : str or None
-        Beside which the temporary store is written; None is the folder for temporary files.
+        Path next to which the temporary store is written; None uses the folder for temporary files.
     targets : bool
         Whether the targets of a table are read, where it has them.
 
     Raises
     ------
     DataError
-        When a column, a category or a label is not one of the training data, in the words of an ingestion.
+        When a column, a category or a label does not occur in the training data, as in an ingestion.
     """
     if is_url(place) or not is_table(place):
         yield open_store(place)
@@ -50,7 +50,7 @@ def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: 
 
 
 def likeness(model: KernelModel) -> TableSchema:
-    """Return what rows of a table get to be like those that `model` was trained on."""
+    """Return the schema of the rows that `model` was trained on."""
     regression = model.task == "regression"
     return TableSchema(
         model.n_features,
@@ -65,7 +65,7 @@ def likeness(model: KernelModel) -> TableSchema:
 
 
 def is_table(place: str) -> bool:
-    """Return whether `place` names files to ingest rather than a store of daskkern's, whole or not."""
+    """Return whether `place` names files to ingest rather than a daskkern store, complete or not."""
     return is_source(place) and not _is_ours(Path(place))
 
 
@@ -75,5 +75,5 @@ def _is_ours(path: Path) -> bool:
     try:
         group: Any = zarr.open_group(store=path, mode="r", zarr_format=3)
         return str(group.attrs.get("format", "")).startswith("daskkern-")
-    except Exception:  # zarr raises many types for what is no group
+    except Exception:  # zarr raises many types when there is no group
         return False

@@ -1,4 +1,4 @@
-"""Predictions and scores in one pass over rows of any number: memory is one block."""
+"""Predictions and scores in one pass over any number of rows; memory is one block."""
 
 from collections.abc import Callable, Iterator
 
@@ -39,7 +39,7 @@ def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
         )
     if targets and info.task != model.task:
         raise ModelError(
-            f"a {model.task} model was to be scored on the store {store.path}, whose task is {info.task or 'unknown'}; "
+            f"got a {model.task} model to score on the store {store.path}, whose task is {info.task or 'unknown'}; "
             "give a store with the same kind of target"
         )
 

@@ -1,4 +1,4 @@
-"""How well scores order rows, and how far probabilities can be trusted; counted in bins, whatever the rows."""
+"""Ranking quality of scores and calibration of probabilities, from histograms of fixed size."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 
-_RANK_BINS = 1 << 22  # of all classes together, for positives and negatives each
+_RANK_BINS = 1 << 22  # of all classes together, each for positives and negatives
 _CALIBRATION_BINS = 15
-_SMALLEST = 1e-15  # a probability of 0 for what happened would make the log loss infinite
+_SMALLEST = 1e-15  # a probability of 0 for the true class would make the log loss infinite
 
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """Rows whose largest probability lies in one range: how many, the mean of it, and the share that was right."""
+    """Rows whose largest probability is in one range: their number, its mean, and the share of correct predictions."""
 
     lower: float
     upper: float
@@ -30,7 +30,7 @@ class Ranking:
         self._counts = np.zeros((2, n_columns, 1 << self._bits), np.int64)
 
     def add(self, scores: HostArray, positive: HostArray) -> None:
-        """Count scores (m, columns), of which some are `positive`."""
+        """Add scores (m, columns), of which some are `positive`."""
         bits = (np.ascontiguousarray(scores, np.float32) + np.float32(0)).view(np.uint32)  # -0 becomes 0
         ordered = np.where(bits >> 31 == 1, ~bits, bits | np.uint32(0x80000000)) >> np.uint32(32 - self._bits)
         for column in range(scores.shape[1]):
@@ -52,7 +52,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Trusted:
-    """What :class:`Trust` found; `error` is the expected calibration error."""
+    """The result of :class:`Trust`; `error` is the expected calibration error."""
 
     log_loss: float
     brier: float
@@ -61,7 +61,7 @@ class Trusted:
 
 
 class Trust:
-    """Sums of what probabilities promised and what came."""
+    """Sums of predicted probabilities and of outcomes."""
 
     def __init__(self, n_classes: int) -> None:
         self._n, self._log, self._squares, self._k = 0, 0.0, 0.0, n_classes
@@ -69,7 +69,7 @@ class Trust:
         self._promised = np.zeros(_CALIBRATION_BINS)
 
     def add(self, probabilities: HostArray, codes: IntArray) -> None:
-        """Count probabilities (m, k) of rows whose classes are `codes` (m,)."""
+        """Add probabilities (m, k) of rows whose classes are `codes` (m,)."""
         p = probabilities.astype(np.float64)
         truth = p[np.arange(len(codes)), codes]
         self._n += len(codes)
@@ -82,7 +82,7 @@ class Trust:
         self._promised += np.bincount(where, weights=top, minlength=_CALIBRATION_BINS)
 
     def result(self) -> Trusted:
-        """Return what was found for the rows added, of which there must be some."""
+        """Return the result for the rows added, of which there must be at least one."""
         bins = tuple(
             CalibrationBin(
                 k / _CALIBRATION_BINS,

@@ -12,7 +12,7 @@ from daskkern.kernels.functions.spectral import in_row_coordinates, seen_feature
 
 KINDS = ("auto", "orthogonal", *ACTIVATIONS)
 FOLLOWING = ("auto", "orthogonal", "fourier")
-"""The kinds that approximate the kernel which is chosen."""
+"""The kinds that approximate the chosen kernel."""
 _STREAM = 82
 _UNITS = ("step", "relu", "relu2")
 
@@ -51,7 +51,7 @@ def random_columns(
 
 def _activation(kernel: Kernel, kind: str) -> str:
     if kind not in KINDS:
-        raise SpecError(f"random features of kind {kind!r} were asked; choose one of {', '.join(KINDS)}")
+        raise SpecError(f"got random features of kind {kind!r}; choose one of {', '.join(KINDS)}")
     if kind not in ("auto", "orthogonal"):
         return kind
     if isinstance(kernel, ArcCosine) and kind == "auto":

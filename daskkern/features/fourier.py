@@ -35,7 +35,7 @@ class FourierFeatures:
     def __post_init__(self) -> None:
         spectral_kernel(self.kernel)
         if self.n < 2 or self.n % 2:
-            raise SpecError(f"{self.n} random Fourier features were asked; give an even number of 2 or more")
+            raise SpecError(f"got {self.n} random Fourier features; give an even number of 2 or more")
 
     def __call__(self, X: Array) -> Array:
         """Return phi of the rows `X` (m, d), dense or CSR, as (m, n) in their dtype."""

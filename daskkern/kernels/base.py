@@ -1,4 +1,4 @@
-"""What a kernel is: one formula of a pair of rows. Blocks and products are here, once, for every kernel and device.
+"""The base class of kernels: one formula of a pair of rows; blocks and products for every kernel and device.
 
 A new kernel is one class with one formula, in a file of its own, and one row in ``registry``.
 """
@@ -60,8 +60,8 @@ class Kernel(ABC):
 
     name: ClassVar[str]
     algebra: ClassVar[dict[str, Callable[[Any, Any], "Kernel"]]] = {}
-    """What "sum" and "product" make; filled by ``algebra``, which stands above this file."""
-    __array_ufunc__ = None  # NumPy's numbers leave ``np.float64(2) * kernel`` to the kernel
+    """The classes that "+" and "*" construct; filled by ``algebra``, which imports this file."""
+    __array_ufunc__ = None  # NumPy scalars defer to the kernel in ``np.float64(2) * kernel``
 
     def __add__(self, other: "Kernel") -> "Kernel":
         return self.algebra["sum"](self, other)
@@ -74,14 +74,14 @@ class Kernel(ABC):
 
     @abstractmethod
     def formula(self, pair: Pair) -> Expression:
-        """Return the kernel's value in terms of `pair`; SpecError while a parameter still waits for data."""
+        """Return the kernel's value in terms of `pair`; SpecError while a parameter still depends on data."""
 
     @abstractmethod
     def spec(self) -> Spec:
         """Return name and parameters as JSON values; ``registry.from_spec`` is the inverse."""
 
     def features_of(self, points: Array) -> int:
-        """Return the features d of the rows that meet `points` (p, d)."""
+        """Return the number of features d of the rows that are combined with `points` (p, d)."""
         return int(points.shape[1])
 
     def resolve(self, sample: Array) -> "Kernel":
@@ -90,17 +90,17 @@ class Kernel(ABC):
         return self
 
     def transform(self, rows: Array) -> Array:
-        """Return what the formula sees of `rows` (m, d): the rows themselves, or a linear map of them (m, k)."""
+        """Return the input of the formula for `rows` (m, d): the rows themselves, or a linear map of them (m, k)."""
         return rows
 
     @property
     def coordinates(self) -> Hashable:
-        """What decides :meth:`transform`; None when no one formula gives the kernel."""
+        """A key that determines :meth:`transform`; None when no single formula gives the kernel."""
         return ()
 
     @property
     def has_units(self) -> bool:
-        """Whether a parameter is a number in the units of the features: rows in other units need another one."""
+        """Whether a parameter is in the units of the features, so that rows in other units need another value."""
         return False
 
     @property
@@ -118,7 +118,7 @@ class Kernel(ABC):
         return pick_shift(as_rows(Z), self.transform) if self.is_shift_invariant else None
 
     def placement_for(self, Z: Array) -> Placement:
-        """Return how rows are prepared for points like `Z`: decided for all of a fit, and of a model, at once."""
+        """Return how rows are prepared for points like `Z`: decided once for a whole fit, or a model."""
         Z = as_rows(Z)
         return Placement(self.shift_for(Z), Z.dtype == np.float32 and not self.rounding(Z).is_passable)
 
@@ -141,13 +141,13 @@ class Kernel(ABC):
         Parameters
         ----------
         placement : Placement, optional
-            From :meth:`placement_for`; the same for all points that meet the same rows. Nothing is done by default.
+            From :meth:`placement_for`; the same for all points for the same rows. None by default.
         blocks : sequence of slices, optional
             Pieces of the columns: products are summed in the working dtype within a piece and in float64 over
-            the pieces. Pieces that do not depend on how columns are dealt to ranks make sums over ranks the
-            same for every number of ranks.
+            the pieces. Pieces that do not depend on how columns are distributed over ranks make sums
+            over ranks the same for every number of ranks.
         dtype : numpy dtype, optional
-            Of the products; that of `Z` by default.
+            Type of the products; that of `Z` by default.
         precision : "float64", "float32", "tf32" or "float16", optional
             Exact in the dtype by default. The last two round the features of both sides, which a GPU's tensor
             cores multiply faster; sums and products with coefficients stay float32. See docs/precision-gpu.md.
@@ -173,7 +173,7 @@ class Kernel(ABC):
         X = as_rows(X, right.dtype)
         if X.shape[1] != right.n_features:
             raise DataError(
-                f"rows of {right.n_features} features were expected, but X has shape {tuple(X.shape)}; "
+                f"got X of shape {tuple(X.shape)}; expected rows of {right.n_features} features; "
                 "give the same features as in training"
             )
         side = make_side(rounded(self._placed(X, right.placement.shift), right.precision), self.program, left=True)
@@ -186,9 +186,9 @@ class Kernel(ABC):
         Parameters
         ----------
         X : array (m, d), CSR matrix or Left
-            Rows on any device, or what :meth:`left` made of them.
+            Rows on any device, or the result of :meth:`left`.
         Z : array (p, d), CSR matrix or Points
-            Rows on the same device, or what :meth:`points` made of them.
+            Rows on the same device, or the result of :meth:`points`.
         out : array (m, p), optional
             Where to write.
 
@@ -241,10 +241,10 @@ class Kernel(ABC):
         A : (p, c) array
             Coefficients; cast to the dtype of the points.
         head : (m, h) array, optional
-            Receives the first h columns of the block on the way.
+            Receives the first h columns of the block.
         threads : int, optional
-            See :func:`daskkern.backend.concurrency.product_threads`: None takes all processors. The numbers are the
-            same for every number of threads.
+            See :func:`daskkern.backend.concurrency.product_threads`: None takes all processors. The results are the
+            same for any number of threads.
         """
         with product_threads(threads, product_size(X, Z, A)):
             return self._matvec(X, Z, A, head)
@@ -299,8 +299,8 @@ class Kernel(ABC):
         if shift is None:
             return self.transform(rows)
         if is_sparse(rows):
-            raise DataError("sparse rows cannot meet dense points far from the origin; give both dense or both sparse")
-        return self.transform(rows - shift)  # in this order: far rows lose digits when they are scaled
+            raise DataError("got sparse rows and dense points far from the origin; give both dense or both sparse")
+        return self.transform(rows - shift)  # in this order: rows far from the origin lose digits when they are scaled
 
     def _namespace(self, left: Left) -> ModuleType:
         if left.wider is not None:
@@ -310,14 +310,14 @@ class Kernel(ABC):
         return module_of(left.side.rows)
 
     def _engine(self, left: Left, right: Points, *, same: bool = False) -> Engine:
-        """Return what makes the products of two prepared sides; `same` says that they are the same rows."""
+        """Return the engine for products of two prepared sides; `same`: they are the same rows."""
         if left.wider is not None and right.wider is not None:
             inner = self._engine(left.wider, right.wider, same=same)
             return Widened(inner, self._fill(left, right), left.shape[0], right.blocks, right.dtype)
         return engine_for(self.program, left, right, same=same)
 
     def _fill(self, left: Left, right: Points) -> tiled.Fill:
-        """Return what writes one tile of the block."""
+        """Return the function that writes one tile of the block."""
         if left.wider is not None and right.wider is not None:
             return widened_fill(self._fill(left.wider, right.wider))
         return fill_for(self.program, left, right)

@@ -1,4 +1,4 @@
-"""Why a matrix of kernel values has no factor: what of the rows and the length scale makes it singular, in numbers."""
+"""Diagnosis of kernel matrices without a factor: the rows and the length scale that make them singular, in numbers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,16 +17,16 @@ from daskkern.kernels.rows import as_rows
 _SAMPLE = 1024
 _CLOSE = 0.999
 _FAINT = 1e-4
-_FEWEST = 20  # rows whose distances say something of all
+_FEWEST = 20  # rows whose distances represent all
 _DOMINATES = 100.0
 _LOST = 1e4
-"""Roundings within which kernel values that differ by less tell rows apart no longer."""
+"""Rounding errors within which kernel values no longer distinguish rows."""
 _MOST_DENSE = 1 << 26
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found, and what helps; each a clause of a sentence."""
+    """A finding and its remedy; each a clause of a sentence."""
 
     found: str
     remedy: str
@@ -36,8 +36,8 @@ def diagnose(kernel: Kernel, Z: Array, dtype: Any, rows: str = "landmarks", othe
     """Return why the kernel matrix of `Z` (p, d), made in `dtype`, has no Cholesky factor.
 
     Rows that repeat others, a feature that decides all distances, a length scale that is large against the distances,
-    and one so small that values in `dtype` are rounding, in this order; all that apply are found. `otherwise` is the
-    remedy where none does. Values are looked at between at most 1,024 of the rows.
+    and one so small that values in `dtype` are rounding, in this order; all that apply are reported. `otherwise` is the
+    remedy where none does. Values are those between at most 1,024 of the rows.
     """
     sample = _sample(Z)
     if not np.isfinite(sample).all():
@@ -51,7 +51,7 @@ def diagnose(kernel: Kernel, Z: Array, dtype: Any, rows: str = "landmarks", othe
 
 
 def arithmetic_note(kernel: Kernel, Z: Array, precision: Precision | None = None) -> str:
-    """Return in which arithmetic values of float32 rows like `Z` (p, d) are made and why, or "" where it is their own.
+    """Return the arithmetic for float32 rows like `Z` (p, d) and the reason for it, or "" where it is float32.
 
     `precision` is what features are rounded to.
     """
@@ -73,9 +73,9 @@ def arithmetic_note(kernel: Kernel, Z: Array, precision: Precision | None = None
 
 
 def digits_note(kernel: Kernel, Z: Array, dtype: Any, rows: str = "centres") -> str:
-    """Return why values in `dtype` do not tell rows like `Z` (p, d) apart, and what helps; "" where they do.
+    """Return why values in `dtype` do not distinguish rows like `Z` (p, d), and a remedy; "" where they do.
 
-    Distances are made in as wide an arithmetic as they need. Inner products are not: rows far from the origin have
+    Distances are computed in arithmetic as wide as they need. Inner products are not: rows far from the origin have
     nearly equal ones, and one feature may have all their digits.
     """
     sample, eps = _sample(Z), float(np.finfo(dtype).eps)
@@ -87,7 +87,7 @@ def digits_note(kernel: Kernel, Z: Array, dtype: Any, rows: str = "centres") -> 
 
 
 def length_scale_note(kernel: Kernel, Z: Array) -> str:
-    """Return why the length scale does not go with rows like `Z` (p, d), or "": nearly all values are near 0 or 1.
+    """Return why the length scale does not suit rows like `Z` (p, d), or "": nearly all values are near 0 or 1.
 
     Values are those of up to 1,024 pairs of rows, in units of k(x, x).
     """
@@ -176,7 +176,7 @@ def _median(kernel: Kernel, sample: FloatArray) -> float:
 
 
 def _scales(kernel: Kernel, sample: FloatArray) -> str:
-    """Return the length scale and the median distance, where the kernel has one number of each."""
+    """Return the length scale and the median distance, where the kernel has a single length scale."""
     if not isinstance(kernel, RadialKernel) or isinstance(kernel.length_scale, tuple | str):
         return ""
     gaps = kernel.transform(sample) - kernel.transform(np.roll(sample, 1, axis=0))

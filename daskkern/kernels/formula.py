@@ -66,7 +66,7 @@ def constant(value: Number) -> Expression:
 
 
 def exp(x: Expression) -> Expression:
-    """Return ``e**x``. Results below 2e-38 (float32) may be given as that instead."""
+    """Return ``e**x``. Results below 2e-38 (float32) may be rounded up to that."""
     return constant(math.exp(x.value)) if x.op == "constant" else Expression("exp", (x,))
 
 
@@ -97,7 +97,7 @@ def maximum(x: Expression, bound: Number) -> Expression:
 
 @dataclass(frozen=True)
 class Pair:
-    """What a formula may use of two rows x and z.
+    """The numbers of two rows x and z that a formula may use.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ SYMBOLS = ("inner", "squared_distance", "distance", "cosine", "norms")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One operation: its name and the numbers of the instructions whose results it takes."""
+    """One operation: its name and the numbers of the instructions whose results are its operands."""
 
     op: str
     args: tuple[int, ...]
@@ -284,5 +284,5 @@ def _derivative(node: Expression, symbol: str, of: Derive) -> Expression:
         "arccos": lambda: -1 / sqrt(maximum(1 - x * x, 0)),
     }
     if node.op not in outer:
-        raise SpecError(f"a formula with {node.op} has no derivative here; write it without")
+        raise SpecError(f"a formula with {node.op} has no derivative; write it without {node.op}")
     return outer[node.op]() * of(x)

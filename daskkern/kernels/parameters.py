@@ -1,4 +1,4 @@
-"""Numbers that users give as parameters of kernels, checked."""
+"""Checks of the numbers that users give as parameters of kernels."""
 
 import math
 
@@ -6,7 +6,7 @@ from daskkern.errors import SpecError
 
 
 def as_number(value: object) -> float:
-    """Return `value` as a float, NaN when it is none."""
+    """Return `value` as a float, NaN when it is not a number."""
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -17,5 +17,5 @@ def positive(kernel: str, parameter: str, value: float) -> float:
     """Return `value` as a float, or raise SpecError when it is not a positive finite number."""
     from_user = as_number(value)
     if not (math.isfinite(from_user) and from_user > 0):
-        raise SpecError(f"{parameter}={value!r} was asked of the {kernel} kernel; give a positive finite number")
+        raise SpecError(f"got {parameter}={value!r} for the {kernel} kernel; give a positive finite number")
     return from_user

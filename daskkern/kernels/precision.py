@@ -1,6 +1,6 @@
-"""In which precision kernel values are made: exact in the working dtype, or from rounded features when asked.
+"""The precision of kernel values: exact in the working dtype, or from rounded features on request.
 
-Rows are rounded once, when they are prepared, to what the tensor cores of a GPU take. The rounding is the same on
+Rows are rounded once, when they are prepared, to the inputs of a GPU's tensor cores. The rounding is the same on
 every device, and so are, up to the order of sums, the results: a processor without tensor cores gains no speed from
 it, but shows the error.
 """
@@ -21,11 +21,11 @@ _DROPPED_BITS = 13  # of float32's 23 mantissa bits
 
 
 def check_precision(asked: object) -> Precision:
-    """Return `asked`, or raise SpecError where it names no precision."""
+    """Return `asked`, or raise SpecError where it is not a precision."""
     for known in PRECISIONS:
         if asked == known:
             return known
-    raise SpecError(f"precision {asked!r} was asked; choose one of {', '.join(map(repr, PRECISIONS))}")
+    raise SpecError(f"got precision {asked!r}; choose one of {', '.join(map(repr, PRECISIONS))}")
 
 
 def working_dtype(precision: Precision) -> np.dtype[Any]:
@@ -39,14 +39,14 @@ def exact_precision(dtype: Any) -> Precision:
 
 
 def agreed_dtype(precision: Precision | None, dtype: Any) -> Any:
-    """Return the dtype that `precision` asks for; SpecError when another was asked too."""
+    """Return the dtype that `precision` requires; SpecError when `dtype` is another one."""
     if precision is None:
         return dtype
     wanted = working_dtype(check_precision(precision))
     if dtype is not None and np.dtype(dtype) != wanted:
         raise SpecError(
-            f"dtype {np.dtype(dtype)} and precision {precision!r} were both asked, but that precision works in "
-            f"{wanted}; leave one of them out"
+            f"got both dtype {np.dtype(dtype)} and precision {precision!r}, but that precision works in {wanted}; "
+            "leave one of them out"
         )
     return wanted
 
@@ -71,8 +71,8 @@ def rounded(rows: Array, precision: Precision | None) -> Array:
     largest = float(xp.abs(rows).max()) if rows.size else 0.0
     if largest >= 65520:  # halfway between float16's largest number and the next power of two
         raise DataError(
-            f"precision 'float16' was asked, but a feature is {largest:.6g} in size and float16 ends at 65504; "
-            "scale the features or ask for 'tf32'"
+            f"got precision 'float16', but a feature is {largest:.6g} in size and float16 ends at 65504; "
+            "scale the features or give 'tf32'"
         )
     return rows.astype(xp.float16).astype(rows.dtype)
 

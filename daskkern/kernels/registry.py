@@ -1,4 +1,4 @@
-"""The table of kernels, and how they are written in one word: ``gaussian:5``, ``laplacian:median``.
+"""The table of kernels, and their notation in one word: ``gaussian:5``, ``laplacian:median``.
 
 Words make sums and products: ``gaussian:5+linear``, ``2*gaussian:5 + 0.5*laplacian:1``.
 """
@@ -65,9 +65,9 @@ COLUMN_FUNCTIONS: dict[str, Entry] = {
     "coordinate": Entry(Coordinate, None),
     "neuron": Entry(Neuron, None),
 }
-"""Columns of models that are no kernels: read from a model, not from words."""
+"""Columns of models that are not kernels: read from a model, not from words."""
 
-_PLUS = re.compile(r"(?<![0-9.][eE])\+")  # but not that of 1e+5
+_PLUS = re.compile(r"(?<![0-9.][eE])\+")  # but not the one in 1e+5
 
 
 def parse_kernel(text: str) -> Kernel:
@@ -78,7 +78,7 @@ def parse_kernel(text: str) -> Kernel:
     Raises
     ------
     SpecError
-        For an unknown name, a parameter that is no number, or a parameter where none is taken.
+        For an unknown name, a parameter that is not a number, or a parameter where the kernel takes none.
     """
     if text.strip().lower() == AutoKernel.name:
         return AutoKernel()
@@ -99,8 +99,7 @@ def from_spec(spec: Mapping[str, object]) -> Kernel:
     for key, value in parameters.items():
         if key not in entry.parameters or isinstance(value, bool) or not isinstance(value, int | float | str | list):
             raise SpecError(
-                f"{key}={value!r:.60} was asked of the {name} kernel, which takes "
-                f"{sorted(entry.parameters) or 'nothing'}"
+                f"got {key}={value!r:.60} for the {name} kernel, which takes {sorted(entry.parameters) or 'nothing'}"
             )
     try:
         return entry.kernel(**parameters)
@@ -111,7 +110,7 @@ def from_spec(spec: Mapping[str, object]) -> Kernel:
 
 
 def spec_or_name(kernel: Kernel) -> Spec:
-    """Return the spec, or the name alone of a kernel that cannot be written down: for records, not for rebuilding."""
+    """Return the spec, or only the name of a kernel that has none: for records, not for rebuilding."""
     try:
         return kernel.spec()
     except SpecError:
@@ -138,7 +137,7 @@ def _parse_term(text: str) -> Kernel:
     numbers = [float(part) for part in parts if _is_number(part)]
     words = [_parse_word(part) for part in parts if not _is_number(part)]
     if not words:
-        raise SpecError(f"kernel {text!r} was asked, which has no name; write for example 2*gaussian:5")
+        raise SpecError(f"got kernel {text!r}, which has no name; write for example 2*gaussian:5")
     product: Kernel = reduce(mul, words)
     return reduce(mul, numbers) * product if numbers else product
 
@@ -158,7 +157,7 @@ def _parse_word(text: str) -> Kernel:
     if not colon:
         return entry.kernel()
     if entry.parameter is None:
-        raise SpecError(f"kernel {text!r} was asked, but {name} takes no parameter; write {name!r}")
+        raise SpecError(f"got kernel {text!r}, but {name} takes no parameter; write {name!r}")
     return from_spec({"name": name, entry.parameter: _number(text, value.strip())})
 
 
@@ -176,6 +175,4 @@ def _number(text: str, value: str) -> float | str:
     try:
         return float(value)
     except ValueError:
-        raise SpecError(
-            f"kernel {text!r} was asked, but {value!r} is no number; write for example gaussian:5"
-        ) from None
+        raise SpecError(f"got kernel {text!r}, but {value!r} is not a number; write for example gaussian:5") from None

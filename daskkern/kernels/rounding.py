@@ -1,4 +1,4 @@
-"""What rounding of squared distances does to a kernel's values, known before any of them is made.
+"""The effect of rounding of squared distances on a kernel's values, known before any of them is computed.
 
 ``|x|^2 + |z|^2 - 2 x.z`` has an error e of some eps times the squared norms, whatever the distance is. A kernel of rows
 that spread widely against its length scale then differs by up to ``max_s |k(s + e) - k(s)|``, s squared distances.
@@ -17,7 +17,7 @@ from daskkern.kernels.formula import Program, evaluate
 from daskkern.kernels.points import slack_of, squared_norms
 
 TOLERANCE = 1e-3
-"""Largest error of a kernel's values, in units of k(x, x), that is let pass."""
+"""Largest error of a kernel's values, in units of k(x, x), that is accepted."""
 ROUGH_TOLERANCE = 2e-2
 """The same for kernels with an infinite slope at equal rows, such as the Laplacian: only rows that nearly coincide have
 this error; at a twentieth of the length scale and beyond it is below the other one. Standardised columns, and pixels
@@ -37,9 +37,9 @@ class Rounding:
     error : float
         A bound on it, in units of k(x, x).
     tolerance : float
-        What is let pass.
+        The largest accepted error.
     spread : float
-        Root of the squared norm that rows have, in the coordinates of the kernel's formula.
+        Root of the squared norm of the rows, in the coordinates of the kernel's formula.
     """
 
     error: float
@@ -77,7 +77,7 @@ def _size(Z: Array, shift: Array | None, transform: Callable[[Array], Array]) ->
 
 @lru_cache(256)
 def _errors(what: Program, e: float) -> tuple[float, float]:
-    """Return the largest change of the formula when squared distances change by `e`, and what is let pass."""
+    """Return the largest change of the formula when squared distances change by `e`, and the tolerance."""
     if not e > 0 or not what.symbols & {"squared_distance", "distance"}:
         return 0.0, TOLERANCE
     s = np.concatenate([[0.0], e * _GRID])

@@ -1,4 +1,4 @@
-"""Rows that users give, made into rows that products take: tables of floats, dense or CSR, sound and canonical."""
+"""Conversion of users' rows to those that products take: tables of floats, dense or CSR, valid and canonical."""
 
 from types import ModuleType
 from typing import Any
@@ -17,7 +17,7 @@ def module_of(rows: Array) -> ModuleType:
 
 
 def rows_dtype(X: Array) -> Any:
-    """Return the dtype that :func:`as_rows` gives to `X`, without a look at its numbers; raises DataError likewise."""
+    """Return the dtype that :func:`as_rows` gives to `X`, without reading its numbers; raises DataError likewise."""
     if len(getattr(X, "shape", ())) != 2:
         raise DataError(f"rows must be a table (n, d); found {getattr(X, 'shape', type(X).__name__)}")
     found = np.dtype(X.dtype)
@@ -28,15 +28,15 @@ def rows_dtype(X: Array) -> Any:
 
 
 def as_rows(X: Array, dtype: Any = None) -> Array:
-    """Return `X` as rows that products take: float32 or float64, dense or CSR, two-dimensional; copied if it must be.
+    """Return `X` as rows that products take: float32 or float64, dense or CSR, two-dimensional; copied if necessary.
 
-    float16 becomes float32, and so do integers of up to 16 bits; other integers become float64. CSR entries of one
-    place are added, after that. `X` is never modified.
+    float16 becomes float32, and so do integers of up to 16 bits; other integers become float64. Duplicate CSR
+    entries are then added. `X` is never modified.
 
     Raises
     ------
     DataError
-        For another shape or dtype, and for sparse rows whose parts do not go together.
+        For another shape or dtype, and for sparse rows whose arrays are inconsistent.
     """
     natural = rows_dtype(X)
     dtype = natural if dtype is None else np.dtype(dtype)
@@ -45,7 +45,7 @@ def as_rows(X: Array, dtype: Any = None) -> Array:
     rows = X if X.format == "csr" else X.tocsr()
     flaw = csr.flaw(rows.data, rows.indices, rows.indptr, rows.shape)
     if flaw is not None:
-        raise DataError(f"sparse rows of shape {tuple(rows.shape)} cannot be read: {flaw}; make them again")
+        raise DataError(f"sparse rows of shape {tuple(rows.shape)} cannot be read: {flaw}; construct them again")
     return csr.canonical(rows if rows.dtype == dtype else rows.astype(dtype))
 
 

@@ -1,4 +1,4 @@
-"""What a landmark selector returns, and how duplicates are left out."""
+"""The base class of landmark selectors, their result, and the removal of duplicates."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from daskkern.kernels import Kernel
 
 @dataclass(frozen=True)
 class LandmarkSet:
-    """Chosen landmarks. Always all three fields, in one order.
+    """Chosen landmarks; all three fields are in the same order.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class LandmarkSelector(ABC):
         """
 
     def working_bytes(self, n_rows: int, n: int, d: int, itemsize: int) -> int:
-        """Return the most bytes that choosing `n` landmarks of `n_rows` rows takes beside the landmarks and a chunk.
+        """Return the peak bytes of choosing `n` landmarks of `n_rows` rows, besides the landmarks and a chunk.
 
         A row takes `d` numbers of `itemsize` bytes.
         """
@@ -71,7 +71,7 @@ def sample_bytes(n_rows: int, size: int, d: int, itemsize: int) -> int:
 def check_rows_each(rows_each: object, name: str) -> None:
     """Raise SpecError unless a rule's sample is a whole number of rows for each landmark."""
     if isinstance(rows_each, bool) or not isinstance(rows_each, int | np.integer) or rows_each < 1:
-        raise SpecError(f"rows_each={rows_each!r} was asked of {name} landmarks; give 1 or more")
+        raise SpecError(f"got rows_each={rows_each!r} for {name} landmarks; give 1 or more")
 
 
 def rows_as_landmarks(rows: Rows, indices: IntArray) -> LandmarkSet:

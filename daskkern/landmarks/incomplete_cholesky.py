@@ -17,11 +17,11 @@ _LEAST_BLOCK, _MOST_BLOCK = 32, 512
 
 @dataclass(frozen=True)
 class IncompleteCholesky(LandmarkSelector):
-    """Each next landmark is the row of which the ones before leave most.
+    """Landmarks chosen greedily: each is the row with the largest residual after the previous ones.
 
     The row of the largest residual r, see :mod:`daskkern.landmarks.pivots`: the greedy rule on a random sample of the
-    rows. It spreads landmarks over all the space that rows take, outliers first; `rp_cholesky` looks at how many rows
-    are where. Where the kernel matrix has no more rank, the rest is drawn uniformly. They come in random order.
+    rows. It spreads landmarks over the whole space of the rows, outliers first; `rp_cholesky` follows the density of
+    rows. Where the rank of the kernel matrix is exhausted, the rest is drawn uniformly. The order is random.
 
     Memory: the sample of `rows_each` rows a landmark, and n^2 float64 numbers. As residuals of all rows of the sample
     may have to be computed several times, it takes longer than `rp_cholesky` for many landmarks.
@@ -34,8 +34,8 @@ class IncompleteCholesky(LandmarkSelector):
     References
     ----------
     Fine and Scheinberg, "Efficient SVM training using low-rank kernel representations", JMLR 2001; Bach and Jordan,
-    "Kernel independent component analysis", JMLR 2002. Where we differ: residuals are brought up to date only where a
-    bound says that they may be the largest (lazily), so that the factor of all rows is never held.
+    "Kernel independent component analysis", JMLR 2002. Where we differ: residuals are updated only where a
+    bound shows that they may be the largest (lazily), so that the factor of all rows is never held.
     """
 
     name: ClassVar[str] = "incomplete_cholesky"
@@ -63,7 +63,7 @@ class IncompleteCholesky(LandmarkSelector):
 
 
 def _choose(factor: PivotedFactor, size: int) -> None:
-    """Look at the rows with the largest bounds, and accept of them while the largest residual is the largest of all."""
+    """Accept rows with the largest bounds, while the largest residual among them is the largest of all."""
     ranked = np.argsort(-factor.bounds, kind="stable")[: size + 1]
     numbers = ranked[:size]
     outside = factor.bounds[ranked[size]] if ranked.size > size else 0.0

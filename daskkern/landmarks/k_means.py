@@ -23,7 +23,7 @@ _SAMPLED = 20_000
 
 @dataclass(frozen=True)
 class KMeans(LandmarkSelector):
-    """Centres of mini-batch k-means on a random sample of the rows, in random order. They are no rows themselves.
+    """Centres of mini-batch k-means on a random sample of the rows, in random order. They are not rows themselves.
 
     Memory: the sample, of `rows_each` rows a landmark and at least 20,000.
 

@@ -1,7 +1,7 @@
 """A Cholesky factor that grows by chosen rows, without the kernel matrix of the rows that it is chosen from.
 
 With S the rows chosen so far, the residual of row i is ``r_i = k(x_i, x_i) - k(x_i, S) K_SS^-1 k(S, x_i)``. Residuals
-only fall as S grows, so that an old one is a bound; those that a rule looks at are computed anew, block by block. A
+only fall as S grows, so that an old one is a bound; those that a rule needs are computed again, block by block. A
 block of b rows costs b (k d + k^2) multiplications with k rows chosen. Of all rows, only the bounds are held.
 
 References
@@ -60,7 +60,7 @@ class PivotedFactor:
         return self.chosen.size == self._n
 
     def open(self, numbers: IntArray) -> "PivotBlock":
-        """Return the rows `numbers` of X, all different, with their residuals computed anew."""
+        """Return the rows `numbers` of X, all different, with their residuals computed again."""
         points = self._points(numbers)
         H = self._kernel.block(points, points)
         known = self.chosen.size
@@ -72,7 +72,7 @@ class PivotedFactor:
         return PivotBlock(numbers, H, coordinates, self._least[numbers], self._n - known)
 
     def close(self, block: "PivotBlock") -> None:
-        """Add the rows that were accepted in `block`, and keep what was learnt of the others."""
+        """Add the rows that were accepted in `block`, and store the new bounds of the others."""
         known, own = self.chosen.size, np.array(block.accepted, np.int64)
         end = known + own.size
         self._factor[known:end, :known] = block.coordinates[:, own].T
@@ -92,7 +92,7 @@ class PivotBlock:
         self.accepted: list[int] = []
         self.columns = np.empty((min(room, numbers.size), numbers.size))
         self._H, self._least, self._room = H, least, room
-        self.residuals = self._told(H.diagonal().copy())
+        self.residuals = self._above_rounding(H.diagonal().copy())
 
     @property
     def is_full(self) -> bool:
@@ -106,15 +106,15 @@ class PivotBlock:
         column /= np.sqrt(self.residuals[i])
         self.columns[done] = column
         self.accepted.append(i)
-        self.residuals = self._told(self.residuals - column**2)
+        self.residuals = self._above_rounding(self.residuals - column**2)
         self.residuals[i] = 0
 
-    def _told(self, residuals: HostArray) -> HostArray:
+    def _above_rounding(self, residuals: HostArray) -> HostArray:
         return np.where(residuals > self._least, residuals, 0)
 
 
 def fill(factor: PivotedFactor, n: int, rng: np.random.Generator) -> IntArray:
-    """Return n different rows: those chosen, where they are fewer others in proportion to their bounds, then any."""
+    """Return n different rows: the chosen ones, then others drawn in proportion to their bounds, then any."""
     left = factor.bounds.copy()
     left[factor.chosen] = 0
     missing = n - factor.chosen.size

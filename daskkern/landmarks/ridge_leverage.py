@@ -24,12 +24,12 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True)
 class RidgeLeverage(LandmarkSelector):
-    """Rows that the others predict badly, more often: with probabilities in proportion to their ridge leverage scores.
+    """Landmarks drawn in proportion to ridge leverage scores: rows that the others predict badly, more often.
 
     ``l_i = (K (K + alpha M)^-1)_ii`` over the M sampled rows, approximated by a dictionary of n rows that is drawn
-    anew while the penalty falls to alpha. Row i becomes a landmark with the probability ``min(1, c l_i)``, c such that
-    they are n; its weight is ``n / M`` over that, and preconditioners that take landmarks for a sample of the rows
-    (Falkon, EigenPro) are weighted with it. They come in random order.
+    again while the penalty falls to alpha. Row i becomes a landmark with probability ``min(1, c l_i)``, with c such
+    that they add up to n; its weight is ``n / M`` over that, which preconditioners that treat landmarks as a sample of
+    the rows (Falkon, EigenPro) use. The order is random.
 
     Memory: the sample of `rows_each` rows a landmark, and two n x n float64 matrices.
 
@@ -57,12 +57,12 @@ class RidgeLeverage(LandmarkSelector):
         check_rows_each(self.rows_each, self.name)
         if self.alpha != "auto" and (isinstance(self.alpha, str) or not 0 < self.alpha < 1):
             raise SpecError(
-                f"alpha={self.alpha!r} was asked of ridge_leverage landmarks; give a number between 0 and 1, or 'auto'"
+                f"got alpha={self.alpha!r} for ridge_leverage landmarks; give a number between 0 and 1, or 'auto'"
             )
 
     def working_bytes(self, n_rows: int, n: int, d: int, itemsize: int) -> int:
         M = min(n_rows, self.rows_each * n)
-        matrices = 2 * n * n + 2048 * n + 4 * n * _ROWS  # the next dictionary beside the last one
+        matrices = 2 * n * n + 2048 * n + 4 * n * _ROWS  # the next dictionary in addition to the last one
         return sample_bytes(n_rows, M, d, itemsize) + 8 * (matrices + 4 * (n + _ROWS) * d + 8 * M)
 
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
@@ -71,7 +71,7 @@ class RidgeLeverage(LandmarkSelector):
         n, order = min(n, numbers.size), rng.permutation(numbers.size)
         X, numbers = X[order], numbers[order]
         scores = self._scores(kernel, X, n, rng)
-        n = min(n, int(np.count_nonzero(scores)))  # rows where the kernel is 0 say nothing
+        n = min(n, int(np.count_nonzero(scores)))  # rows where the kernel is 0 carry no information
         odds = _inclusion(scores, n)
         chosen = rng.permutation(_systematic(odds, n, rng))
         return distinct(X[chosen], numbers[chosen], n / numbers.size / odds[chosen])
@@ -101,7 +101,7 @@ class RidgeLeverage(LandmarkSelector):
 
 
 class _Dictionary:
-    """Rows J with weights A that stand for all M: ``l_i = (k_ii - k_iJ (K_JJ + mu A)^-1 k_Ji) / mu``, mu = M alpha."""
+    """Rows J with weights A that represent all M: ``l_i = (k_ii - k_iJ (K_JJ + mu A)^-1 k_Ji) / mu``, mu = M alpha."""
 
     def __init__(self, kernel: Kernel, X: HostArray, J: IntArray, A: HostArray, mu: float) -> None:
         self._kernel, self._X, self._mu, self._J = kernel, X, mu, J

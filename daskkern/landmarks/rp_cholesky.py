@@ -18,12 +18,12 @@ _LEAST_BLOCK, _MOST_BLOCK = 32, 512
 
 @dataclass(frozen=True)
 class RPCholesky(LandmarkSelector):
-    """Each next landmark with a probability in proportion to what the ones before leave of its kernel value.
+    """Landmarks drawn one after the other, in proportion to the residual diagonal after the previous ones.
 
     ``P(i) = r_i / sum_j r_j``, r as in :mod:`daskkern.landmarks.pivots`: exactly that distribution on a random sample
-    of the rows. Candidates are drawn in proportion to bounds of r and rejected where r is less; they are as many as the
-    sample at most, and where n landmarks were not found among them (the kernel matrix has next to no more rank), the
-    rest is drawn in proportion to the bounds. They come in random order.
+    of the rows. Candidates are drawn in proportion to bounds of r and rejected where r is less; there are at most as
+    many as sampled rows, and where these give fewer than n landmarks (the rank of the kernel matrix is nearly
+    exhausted), the rest is drawn in proportion to the bounds. The order is random.
 
     Memory: the sample of `rows_each` rows a landmark, and n^2 float64 numbers.
 
@@ -36,7 +36,7 @@ class RPCholesky(LandmarkSelector):
     ----------
     Chen, Epperly, Tropp and Webber, "Randomly pivoted Cholesky: practical approximation of a kernel matrix with few
     entry evaluations", 2022, algorithm 2.1; Epperly, Tropp and Webber, "Embrace rejection", 2024, algorithm 4.1. Where
-    we differ: residuals of candidates alone are brought up to date, so that the factor of all rows is never held.
+    we differ: only residuals of candidates are updated, so that the factor of all rows is never held.
     """
 
     name: ClassVar[str] = "rp_cholesky"
@@ -71,7 +71,7 @@ def _choose(factor: PivotedFactor, n: int, rng: np.random.Generator) -> None:
 
 
 def _accept(factor: PivotedFactor, drawn: IntArray, levels: HostArray) -> None:
-    """Accept of the candidates `drawn`, one after the other, those whose residual is above the level of its bound."""
+    """Accept those candidates `drawn`, one after the other, whose residual is above the given level of its bound."""
     numbers, places = np.unique(drawn, return_inverse=True)
     bounds = factor.bounds[numbers]
     block = factor.open(numbers)

@@ -18,7 +18,7 @@ _STREAM = 32
 
 @dataclass(frozen=True)
 class Stratified(LandmarkSelector):
-    """The same share of the landmarks for every class as of the rows; at least one a class while there are enough.
+    """Landmarks in the class proportions of the rows, with at least one for each class if there are enough.
 
     Needs class labels.
     One pass over y (8 bytes a row are held).
@@ -29,7 +29,7 @@ class Stratified(LandmarkSelector):
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
         del kernel
         if rows.task != "classification" or rows.classes is None:
-            raise SpecError("stratified landmarks were asked, but the rows have no classes; use selector 'uniform'")
+            raise SpecError("got selector 'stratified' for rows without classes; use selector 'uniform'")
         codes = _codes(rows)
         rng = generator(seed, _STREAM)
         quotas = _quotas(np.bincount(codes, minlength=len(rows.classes)), min(n, rows.n_rows))
@@ -49,7 +49,7 @@ def _codes(rows: Rows) -> IntArray:
 
 
 def _quotas(counts: IntArray, n: int) -> IntArray:
-    """Share `n` over the classes in proportion to `counts`, largest remainders first, no empty class left out."""
+    """Distribute `n` over the classes in proportion to `counts`, largest remainders first, no empty class left out."""
     exact = counts * (n / counts.sum())
     quotas = np.floor(exact).astype(np.int64)
     quotas[(quotas == 0) & (counts > 0)] = 1
@@ -58,6 +58,6 @@ def _quotas(counts: IntArray, n: int) -> IntArray:
             quotas[code] += 1
     while quotas.sum() > n and quotas.max() > 1:
         quotas[np.argmax(quotas)] -= 1
-    while quotas.sum() > n:  # fewer landmarks than classes: the rarest go without
+    while quotas.sum() > n:  # fewer landmarks than classes: the rarest get none
         quotas[np.argmin(np.where(quotas > 0, counts, counts.max() + 1))] = 0
     return np.minimum(quotas, counts)

@@ -1,4 +1,4 @@
-"""A product that is subtracted in place, on several threads at once."""
+"""In-place subtraction of a matrix product that several threads can run at once."""
 
 import threading
 
@@ -7,7 +7,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.tiles import slices
 
-ROWS = 512  # of a product that is on its way: in float32 and with 500 columns it stays in a core's L2
+ROWS = 512  # of an intermediate product: in float32 and with 500 columns it stays in a core's L2
 
 _local = threading.local()
 
@@ -15,8 +15,8 @@ _local = threading.local()
 def subtract_product(out: Array, left: Array, right: Array) -> None:
     """Subtract ``left @ right`` from `out`, in place.
 
-    On the host by parts of 512 rows, so that the product is read again from cache. BLAS could accumulate by itself,
-    but SciPy's wrappers of it hold the interpreter's lock, and NumPy's product does not: two threads are twice as fast.
+    On the host in parts of 512 rows, so that the product is read back from cache. BLAS could accumulate by itself,
+    but SciPy's wrappers hold the GIL, and NumPy's product does not: two threads are twice as fast.
     """
     if not isinstance(out, np.ndarray):
         out -= left @ right
@@ -29,7 +29,7 @@ def subtract_product(out: Array, left: Array, right: Array) -> None:
 
 
 def _scratch(n_rows: int, width: int, dtype: np.dtype) -> HostArray:
-    """Return an array of this thread that is used again."""
+    """Return a reusable array of this thread."""
     held = getattr(_local, "numbers", None)
     nbytes = n_rows * width * dtype.itemsize
     if held is None or held.nbytes < nbytes:

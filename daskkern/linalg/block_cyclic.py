@@ -1,4 +1,4 @@
-"""How the columns of a square matrix are dealt to ranks, in blocks, and the blocks put together into groups."""
+"""Block-cyclic layout of the columns of a square matrix over ranks, and groups of its blocks."""
 
 import itertools
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from daskkern.backend.tiles import balanced
 
 _MAX_BLOCK = 1024
 _MIN_BLOCKS, _FEW_BLOCKS = 24, 8
-_PANEL = 32  # columns that the widest registers take at once: other edges waste a part of a panel
+_PANEL = 32  # columns that fill the widest registers: other edges waste part of a panel
 _ONE_GROUP = 2048
 
 
 @dataclass(frozen=True)
 class BlockCyclicLayout:
-    """How p columns are dealt to ranks: consecutive `blocks`, block k to rank ``k % size``."""
+    """The layout of p columns over ranks: consecutive `blocks`, block k on rank ``k % size``."""
 
     p: int
     blocks: tuple[slice, ...]
@@ -36,7 +36,7 @@ class BlockCyclicLayout:
 
     @property
     def groups(self) -> list[slice]:
-        """Consecutive blocks put together into groups, by their numbers: the same on every rank."""
+        """Groups of consecutive blocks, as slices of their numbers: the same on every rank."""
         return balanced(len(self.blocks), max(1, -(-len(self.blocks) // group_count(self.p))))
 
     def columns(self) -> HostArray:
@@ -46,7 +46,7 @@ class BlockCyclicLayout:
 
 
 def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> BlockCyclicLayout:
-    """Return the deal of `p` columns, whose first `n_head` make blocks of their own.
+    """Return the layout of `p` columns, whose first `n_head` form separate blocks.
 
     The blocks, and with them every partial sum, are the same for up to 24 ranks: see :func:`block_width`.
     """
@@ -56,27 +56,27 @@ def column_blocks(p: int, rank: int, size: int, n_head: int = 0) -> BlockCyclicL
 
 
 def group_count(p: int) -> int:
-    """Return the groups of blocks whose diagonal block of a factor of `p` columns is inverted: one up to 2048, or two.
+    """Return the number of groups whose diagonal blocks are inverted, for `p` columns: one up to 2048, or two.
 
-    With g of them inverting costs 1 / g^2 of the factor itself, and a solve takes 4 g - 3 collectives; on landmarks of
-    Fashion-MNIST its errors were the same for 1, 2 and 4.
+    With g groups, the inversion costs 1 / g^2 of the factor itself, and a solve takes 4 g - 3 collectives; on landmarks
+    of Fashion-MNIST its errors were the same for 1, 2 and 4.
     """
     return 1 if p <= _ONE_GROUP else 2
 
 
 def block_width(p: int, size: int) -> int:
-    """Return the most columns of a block, of `p` columns dealt to `size` ranks.
+    """Return the most columns of a block, for `p` columns over `size` ranks.
 
-    At most 1024, so many that there are 24 blocks, or one for each of more ranks. But not below 64 while there are 8
-    blocks: a step over narrower ones is spent on calls, and with 8 ranks and more on messages. With fewer blocks than
-    ranks, the last ranks have no columns.
+    At most 1024, and such that there are 24 blocks, or one for each of more ranks. But not below 64 while there are 8
+    blocks: with narrower ones a step is dominated by calls, and with 8 or more ranks by messages. With fewer blocks
+    than ranks, the last ranks have no columns.
     """
     least = min(2 * _PANEL, -(-p // _FEW_BLOCKS))
     return max(1, least, min(_MAX_BLOCK, -(-p // _MIN_BLOCKS), -(-p // size)))
 
 
 def even_slices(n: int, width: int) -> list[slice]:
-    """Cut ``range(n)`` into nearly equal slices of at most `width`, of whole vector registers where they are wide."""
+    """Cut ``range(n)`` into nearly equal slices of at most `width`, of whole vector registers if they are wide."""
     parts = balanced(n, width - width % _PANEL if width >= 2 * _PANEL else width)
     if width < 2 * _PANEL:
         return parts

@@ -1,8 +1,8 @@
-"""A dense positive definite system, factored in place in blocks.
+"""The solver of a dense positive definite system, factored in place in blocks.
 
-OpenBLAS's threaded dpotrf, which SciPy brings, ends the process with a segmentation fault for matrices of 16,000
+OpenBLAS's threaded dpotrf, which SciPy ships, crashes the process with a segmentation fault for matrices of 16,000
 columns (measured with 0.3.30 and two threads; 23,000 pass with one). So LAPACK only factors blocks of the diagonal,
-and all else is matrix products.
+and everything else is matrix products.
 """
 
 import numpy as np
@@ -21,9 +21,9 @@ _STRIP = 512  # rows of the rest that are updated at once: the product takes thi
 def solve_positive_definite(A: FloatArray, b: FloatArray, shift: float, threads: int) -> tuple[FloatArray, float]:
     """Return ``(A + shift)^-1 b`` (p, c), and the shift that was used; A (p, p) is symmetric and is overwritten.
 
-    Where `A` with `shift` is not numerically positive definite, a jitter of the size of rounding is added to it, and
-    10 times as much each time that is not enough. A failed attempt writes only one half of the matrix: the other
-    gives it back. Beside A, memory of 2048 p numbers is used.
+    If `A` with `shift` is not numerically positive definite, a jitter of the size of rounding is added to it, and
+    10 times as much each time that is not enough. A failed attempt overwrites only one half of the matrix, which is
+    restored from the other. In addition to A, memory of 2048 p numbers is used.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def solve_positive_definite(A: FloatArray, b: FloatArray, shift: float, threads:
 
 
 def factor_lower(A: FloatArray) -> bool:
-    """Write L of ``A = L L^T`` over the lower half of A (p, p); return whether there is one. The upper half stays."""
+    """Write L of ``A = L L^T`` over the lower half of A (p, p); return whether it exists. The upper half stays."""
     p = A.shape[0]
     for block in slices(p, _BLOCK):
         corner, failed = scipy.linalg.lapack.dpotrf(A[block, block], lower=1, clean=0)
@@ -58,7 +58,7 @@ def factor_lower(A: FloatArray) -> bool:
 
 
 def _eliminate(A: FloatArray, block: slice, corner: FloatArray) -> None:
-    """Write the columns `block` of L, whose top is factored, and take their products from what is right of them."""
+    """Compute the columns `block` of L, whose top is factored, and subtract their products from the later columns."""
     below = scipy.linalg.blas.dtrsm(1.0, corner, A[block.stop :, block].T, lower=1).T
     A[block.stop :, block] = below
     for part in slices(len(below), _STRIP):
@@ -87,7 +87,7 @@ def _solve(L: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def _restore(A: FloatArray, step: int = 1024) -> None:
-    """Copy the upper half of `A` over the lower one, by strips."""
+    """Copy the upper half of `A` over the lower one, in strips."""
     for start in range(0, A.shape[0], step):
         part = slice(start, start + step)
         A[part, :start] = A[:start, part].T

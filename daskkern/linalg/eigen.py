@@ -23,7 +23,7 @@ _LEAST = 1000
 _SPACE = _PASSES + 1
 """Blocks of the Krylov space."""
 _DENSE_BYTES = 8 * 6
-"""Of an eigenproblem on a GPU, for each entry: two copies, eigenvectors, and the workspace of divide and conquer."""
+"""Bytes per entry of an eigenproblem on a GPU: two copies, eigenvectors, and the workspace of divide and conquer."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ def top_eigenpairs(
     ----------
     matrix : dask array or array (s, s)
         Symmetric positive semi-definite. A dask array is computed once ("dense"), or `_PASSES` + 1 times block by block
-        and never held whole ("krylov"). An array stays in this process.
+        and never held whole ("krylov"). An array is processed in this process.
     q : int
         At least 1, at most s.
     method : {"auto", "dense", "krylov", "rsvd"}
         "auto" is dense up to s = 5,000, unless an array in memory is so much larger than q that the randomized block
-        Krylov method is far less work; that method above it. "rsvd" is the plain randomized SVD with two power
+        Krylov method is far less work; above that, the Krylov method. "rsvd" is the plain randomized SVD with two power
         iterations of the EigenPro paper, less accurate.
     device : {"cpu", "gpu", "auto"}
         Unless "cpu", dense work is done by cuSOLVER and cuBLAS where this process has a GPU with room for it, and
@@ -61,7 +61,7 @@ def top_eigenpairs(
     """
     s = int(matrix.shape[0])
     if not 1 <= q <= s:
-        raise SpecError(f"{q} eigenpairs of a matrix of {s} rows were asked; give a number between 1 and {s}")
+        raise SpecError(f"got q={q} eigenpairs of a matrix of {s} rows; expected a number between 1 and {s}")
     if method == "auto":
         method = "dense" if s <= DENSE_LIMIT and not _is_cheap(matrix, q) else "krylov"
     if method == "dense":
@@ -74,11 +74,11 @@ def top_eigenpairs(
         given = matrix if isinstance(matrix, da.Array) else xp.asarray(matrix)
         passes = _PASSES if method == "krylov" else 2
         return _on_host(_krylov(given, q, seed, xp, device, passes=passes, keep_all=method == "krylov"))
-    raise SpecError(f"eigen method {method!r} was asked; choose 'auto', 'dense', 'krylov' or 'rsvd'")
+    raise SpecError(f"got eigen method {method!r}; expected 'auto', 'dense', 'krylov' or 'rsvd'")
 
 
 def _is_cheap(matrix: da.Array | FloatArray, q: int) -> bool:
-    """Return whether the Krylov space is small beside a matrix in memory. A lazy one would be computed seven times."""
+    """Return whether the Krylov space is small next to a matrix in memory. A lazy one would be computed seven times."""
     s = matrix.shape[0]
     return not isinstance(matrix, da.Array) and s >= _LEAST and 3 * _SPACE * (q + _OVERSAMPLES) <= s
 
@@ -116,7 +116,7 @@ def _krylov(
 
 
 def _product(matrix: da.Array | Array, block: Array, device: str) -> Array:
-    """Return ``matrix @ block`` in float64, where `block` is."""
+    """Return ``matrix @ block`` in float64, on the device of `block`."""
     xp = namespace_of(block)
     if not isinstance(matrix, da.Array):
         with library_threads(cpu_count()):
@@ -132,13 +132,13 @@ def _product(matrix: da.Array | Array, block: Array, device: str) -> Array:
 
 
 def _times(block: HostArray, directions: HostArray, device: str) -> HostArray:
-    """Return the product (m, 1, q) of one block, made on this worker's GPU if it has one."""
+    """Return the product (m, 1, q) of one block, computed on this worker's GPU if it has one."""
     xp = namespace_with(device, block.nbytes + 3 * directions.nbytes)
     return to_host(xp.asarray(block) @ xp.asarray(directions))[:, None]
 
 
 def _next_block(image: Array, earlier: list[Array], s: int) -> Array:
-    """Return an orthonormal basis of `image` outside the span of `earlier`; twice is enough (Kahan, Parlett)."""
+    """Return an orthonormal basis of `image` orthogonal to `earlier`; two passes are enough (Kahan, Parlett)."""
     room = s - sum(block.shape[1] for block in earlier)
     fresh = image
     for _ in range(2):

@@ -1,7 +1,7 @@
-"""Kernel matrices and Gram sums as lazy dask.array expressions: chunked, evaluated where Dask runs.
+"""Kernel matrices and Gram sums as lazy, chunked dask.array expressions.
 
 With a distributed client active (or inside a task's ``worker_client``) the blocks are computed by the cluster,
-else by Dask's threads in this process. Nothing here is computed until the caller asks.
+else by Dask's threads in this process. Nothing is computed until the caller computes the result.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,10 +25,10 @@ def lazy_kernel_matrix(
 ) -> da.Array:
     """Return ``K(X, Z)`` as a lazy dask array (m, p) in blocks of `chunk`, in the dtype of `X`.
 
-    Unless `device` is "cpu", a block is made on the GPU of the worker that runs its task, if it has one. It waits in
-    host memory, where Dask may move and spill it, and where workers without a GPU can go on with it.
+    Unless `device` is "cpu", a block is computed on the GPU of the worker that runs its task, if it has one. It is kept
+    in host memory, where Dask may move and spill it, and where workers without a GPU can use it.
 
-    `X` and `Z` are embedded in the graph once a block row or column, so they should be samples, not data sets.
+    `X` and `Z` are embedded in the graph once per block row or column, so they should be samples, not data sets.
     """
     placement = kernel.placement_for(Z)
     left = [delayed(X[rows], name=task_name("sample")) for rows in slices(X.shape[0], chunk)]
@@ -56,7 +56,7 @@ def lazy_gram_sum(parts: Sequence[Callable[[HostArray], HostArray]], T: HostArra
     """Return ``sum_g parts[g](T)`` as a lazy dask array (r, r) in float64, for `T` (p, r), which is sent once.
 
     Each part is one task that runs over its own share of the row chunks and keeps one running sum, so that a
-    worker holds one Gram matrix, not one a chunk.
+    worker holds one Gram matrix, not one per chunk.
     """
     shared, shape = delayed(T, name=task_name("projector")), (T.shape[1], T.shape[1])
     sums = [delayed(part, pure=False)(shared, dask_key_name=task_name("gram_sum")) for part in parts]

@@ -1,11 +1,11 @@
-"""The solver of ``K_ZZ t = h`` that exact projections need: a Cholesky factor, partly inverted, dealt by columns.
+"""The solver of ``K_ZZ t = h`` for exact projections: a Cholesky factor, partly inverted, distributed by columns.
 
-The centres are dealt to the ranks in blocks, and neighbouring blocks make one group or two
+The centers are distributed over the ranks in blocks, and neighboring blocks form one group or two
 (:class:`daskkern.linalg.block_cyclic.BlockCyclicLayout`). One right-looking sweep factors ``K_ZZ + jitter = L L^T`` and
 inverts the diagonal blocks L_gg of the groups on the way: at step k the owner of block k factors its panel and
 broadcasts it, and every rank updates its later columns of the matrix and its earlier columns of the group's inverse.
-The inverse overwrites what nobody needs any more. Work is ``p^3 / (3 W)`` for the factor and a quarter of that for the
-inverses, memory p^2 / (2 W) numbers a rank.
+The inverse overwrites columns that are no longer needed. Work is ``p^3 / (3 W)`` for the factor and a quarter of that
+for the inverses, memory p^2 / (2 W) numbers a rank.
 
 A solve goes through the groups, forwards with L and backwards with L^T. Each group costs two allreduces of its share
 of (p, c) numbers forwards and two allgathers backwards, and all its work is products.
@@ -33,7 +33,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class _Piece:
-    """An own panel within a group: its columns in the whole and among the rank's, inverse above, factor below."""
+    """An own panel within a group: its global and local columns, the inverse above, the factor below."""
 
     columns: slice
     own: slice
@@ -47,7 +47,7 @@ class BlockCyclicFactor:
 
     Attributes
     ----------
-    deal : Deal
+    deal : BlockCyclicLayout
     panels : tuple of (p - k0, width) arrays
         One for each own block, starting at its diagonal: down to the end of the block's group the columns of the
         inverse of the group's diagonal block, below it those of L.
@@ -61,11 +61,11 @@ class BlockCyclicFactor:
     def solve(self, h: Array, comm: Communicator) -> Array:
         """Return this rank's part (p_r, c) of ``(K_ZZ + jitter)^-1 h`` from its part of `h`, in its dtype.
 
-        Sums are taken in float64: the solution is the same for any number of ranks but for its rounding.
+        Sums are taken in float64: the solution is the same for any number of ranks up to its rounding.
         """
         xp, groups = namespace_of(h), list(self._groups())
         y = xp.zeros((self.deal.p, h.shape[1]), np.float64)
-        gone = xp.zeros_like(y)  # what the columns before a group took from the rest, as far as they are this rank's
+        gone = xp.zeros_like(y)  # what this rank's columns before a group subtract from the rest
         for rows, pieces in groups:
             self._forward(rows, pieces, h, y, gone, comm)
         x = xp.zeros(y.shape, h.dtype)
@@ -75,12 +75,12 @@ class BlockCyclicFactor:
         return xp.concatenate(parts) if parts else xp.zeros_like(h)
 
     def _forward(self, rows: slice, pieces: list[_Piece], h: Array, y: Array, gone: Array, comm: Communicator) -> None:
-        """Find the `rows` of ``y = L^-1 h`` on every rank."""
+        """Compute the `rows` of ``y = L^-1 h`` on every rank."""
         xp = namespace_of(h)
         given = -gone[rows]
         for piece in pieces:
             given[_within(piece.columns, rows)] += h[piece.own]
-        given = comm.allreduce(given) if rows.start else given  # own rows of the first group are whole as they are
+        given = comm.allreduce(given) if rows.start else given  # own rows of the first group are already complete
         found = xp.zeros_like(given)
         for piece in pieces:
             at = piece.columns.start - rows.start
@@ -91,7 +91,7 @@ class BlockCyclicFactor:
                 gone[rows.stop :] += multiply(piece.below, y[piece.columns].astype(h.dtype), xp)
 
     def _backward(self, rows: slice, pieces: list[_Piece], y: Array, x: Array, comm: Communicator) -> None:
-        """Find the `rows` of ``x = L^-T y``: on every rank, but for the last that are found."""
+        """Compute the `rows` of ``x = L^-T y``: on every rank, except for the last group computed."""
         given = y[rows].astype(x.dtype)
         if rows.stop < self.deal.p:
             for piece in pieces:
@@ -106,7 +106,7 @@ class BlockCyclicFactor:
             self._share(rows, pieces, found, comm)
 
     def _share(self, rows: slice, pieces: list[_Piece], values: Array, comm: Communicator) -> None:
-        """Put the other ranks' columns into `values`, the `rows` of a vector, where this rank's are right."""
+        """Fill the other ranks' entries of `values`, the `rows` of a vector in which this rank's own are set."""
         if comm.size == 1:
             return
         xp = namespace_of(values)
@@ -157,8 +157,8 @@ def dealt_factor(
     ----------
     panels : list of arrays
         For each own block k the panel ``K_ZZ[k0:, block k]``, shape (p - k0, width). Overwritten.
-    deal : Deal
-        The deal of the columns.
+    deal : BlockCyclicLayout
+        The layout of the columns.
     jitter : float
         Added to the diagonal.
     dtype, xp : str, module
@@ -196,12 +196,12 @@ def dealt_factor(
 class FactoredPanels:
     """The factored panels of all ranks one after the other: inv(L_kk) on top (its width rows), L below.
 
-    Where a root need not wait for the others, a rank makes its panel and sends it before the rest of the step before.
+    If a root need not wait for the others, a rank factors and sends its panel before it finishes the previous step.
 
     Parameters
     ----------
     own : dict
-        Of numbers of blocks to this rank's panels ``K[k0:, block k]`` that are not factored.
+        Maps block numbers to this rank's unfactored panels ``K[k0:, block k]``.
     """
 
     def __init__(
@@ -228,12 +228,12 @@ class FactoredPanels:
         return panel
 
     def lead(self, k: int, rest: Array) -> int | None:
-        """Update panel k + 1 with `rest`, L of panel k, and send it; return k + 1 where it was this rank's to do."""
+        """Update panel k + 1 with `rest`, L of panel k, and send it; return k + 1 if it is this rank's panel."""
         j = k + 1
         if not self._comm.sends_ahead or j not in self._own:
             return None
         panel, width = self._own[j], self._deal.blocks[j].stop - self._deal.blocks[j].start
-        square = rest[:width].T  # the blocks are neighbours: rest begins where panel k + 1 does
+        square = rest[:width].T  # the blocks are adjacent: rest begins where panel k + 1 does
 
         def rows(part: slice) -> None:
             subtract_product(panel[part], rest[part], square)
@@ -271,9 +271,9 @@ def _factor(panel: Array, width: int, jitter: float) -> Array:
 
 
 def each_panel(items: Sequence[Item], work: Callable[[Item], None], xp: ModuleType) -> None:
-    """Call `work` on every item, on the tile pool where there is one: single-threaded BLAS beside itself.
+    """Call `work` on every item, on the tile pool if there is one: parallel calls of single-threaded BLAS.
 
-    BLAS's own threads wait for each other in every call, which costs a multiple when other programs compute, too.
+    BLAS's own threads wait for each other in every call, which is several times slower when other programs compute.
     """
     if xp is np:
         for_each(items, work)

@@ -1,7 +1,7 @@
-"""Eigenpairs of a dense symmetric matrix: by cuSOLVER on a GPU, by SciPy's LAPACK while other threads go on.
+"""Eigenpairs of a dense symmetric matrix: by cuSOLVER on a GPU, or by SciPy's LAPACK without holding the GIL.
 
-SciPy's own ``eigh`` holds the interpreter's lock from beginning to end, minutes for 10,000 rows. A Dask worker is not
-heard of meanwhile and is taken for one that hangs.
+SciPy's own ``eigh`` holds the GIL from beginning to end, minutes for 10,000 rows. Meanwhile a Dask worker sends no
+heartbeats and is taken for one that hangs.
 """
 
 import ctypes
@@ -18,25 +18,28 @@ _DSYEVR_ARGUMENTS = 21
 
 
 def symmetric_eigen(matrix: Array, first: int = 0) -> tuple[Array, Array]:
-    """Return the eigenvalues (k,) from number `first` on, ascending, and their eigenvectors (s, k), where `matrix` is.
+    """Return the eigenvalues (k,) from number `first` on, ascending, and eigenvectors (s, k), on the device of
+    `matrix`.
 
     Parameters
     ----------
     matrix : (s, s) float64 array
-        Exactly symmetric. It is destroyed where it is contiguous, else a copy is.
+        Exactly symmetric. It is overwritten if it is contiguous, else a copy is.
     first : int
-        Eigenvalues are counted from 0, the least.
+        Eigenvalues are counted from 0, the smallest.
 
     Raises
     ------
     LinAlgError
-        When LAPACK or cuSOLVER does not find them.
+        When LAPACK or cuSOLVER does not converge.
     """
     xp = namespace_of(matrix)
     if xp is np:
         return _by_lapack(matrix, first)
     with failures_raised(xp):
-        values, vectors = xp.linalg.eigh(matrix)  # divide and conquer, which has no cheaper way to some of the pairs
+        values, vectors = xp.linalg.eigh(
+            matrix
+        )  # divide and conquer, which cannot compute only some of the pairs more cheaply
     return values[first:], vectors[:, first:]
 
 
@@ -83,7 +86,7 @@ def _signature() -> tuple[int, str]:
 
 @cache
 def _dsyevr() -> Any:
-    """Return the function, which releases the lock while it runs."""
+    """Return the function, which releases the GIL while it runs."""
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * _DSYEVR_ARGUMENTS)(_signature()[0])
 
 

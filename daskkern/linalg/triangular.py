@@ -1,7 +1,7 @@
-"""A Cholesky factor that every rank has whole, made by all of them together: for solves that send nothing.
+"""A Cholesky factor that all ranks compute together and each keeps whole, for solves without communication.
 
-The columns are dealt in blocks (:func:`daskkern.linalg.column_blocks`). One right-looking sweep factors
-``K = L L^T``: at step k the owner of block k factors its panel and broadcasts it, every rank keeps it and updates
+The columns are distributed in blocks (:func:`daskkern.linalg.column_blocks`). One right-looking sweep factors
+``K = L L^T``: at step k the owner of block k factors its panel and broadcasts it, every rank stores it and updates
 its own later columns. Work is p^3 / (3 W); each rank ends with p^2 / 2 numbers, the same bits for up to 24 ranks.
 """
 
@@ -37,7 +37,7 @@ class LowerFactor:
     corners : tuple of (width, width) arrays
         The blocks L_kk.
     jitter : float
-        What was added to the diagonal.
+        The number added to the diagonal.
     """
 
     blocks: tuple[slice, ...]
@@ -110,14 +110,14 @@ class LowerFactor:
         return out
 
     def astype(self, dtype: str) -> "LowerFactor":
-        """Return the factor in another dtype: itself where it has that."""
+        """Return the factor in another dtype: itself if it already has it."""
         if all(array.dtype == dtype for array in (*self.panels, *self.corners)):
             return self
         panels, corners = (tuple(array.astype(dtype) for array in part) for part in (self.panels, self.corners))
         return replace(self, panels=panels, corners=corners)
 
     def diagonal(self) -> Array:
-        """Return the diagonal of L (p,): its squares are what is left of K's when the columns before are known."""
+        """Return the diagonal of L (p,), whose squares are what is left of K's given the previous columns."""
         xp = namespace_of(self.corners[0])
         return xp.concatenate([corner.diagonal() for corner in self.corners])
 
@@ -129,13 +129,13 @@ class LowerFactor:
 def cholesky(
     panels: list[Array], deal: BlockCyclicLayout, jitter: float, comm: Communicator, dtype: str, xp: ModuleType = np
 ) -> LowerFactor:
-    """Factor a symmetric matrix of which this rank has the panels ``K[k0:, block k]`` of its own blocks.
+    """Factor a symmetric matrix from this rank's panels ``K[k0:, block k]``, one for each own block.
 
     Parameters
     ----------
     panels : list of (p - k0, width) arrays
-        Overwritten and taken over.
-    deal : Deal
+        Overwritten; the factor takes ownership.
+    deal : BlockCyclicLayout
     jitter : float
         Added to the diagonal.
     dtype, xp : str, module

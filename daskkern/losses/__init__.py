@@ -56,13 +56,13 @@ def parse_loss(loss: str | Loss) -> Loss:
     names: list[str] = [item.name for item in fields(kind)] if is_dataclass(kind) else []
     if len(words) > len(names):
         has = f"takes {', '.join(names)}" if names else "has no parameter"
-        raise SpecError(f"loss {loss!r} was asked; the {name} loss {has}")
+        raise SpecError(f"got loss {loss!r}; the {name} loss {has}")
     try:
         return kind(*(float(word) for word in words))
     except SpecError:
         raise
     except ValueError:
-        raise SpecError(f"loss {loss!r} was asked; write it as {kind().spec()!r}, with a number") from None
+        raise SpecError(f"got loss {loss!r}; write it as {kind().spec()!r}, with a number") from None
 
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""What a loss is: value and gradient per sample, for scores and targets of shape (m, c).
+"""The base class of losses: value and gradient per sample, for scores and targets of shape (m, c).
 
-Optional abilities are small protocols beside the contract (:class:`Smooth`, :class:`Probabilistic`); a solver
-that needs one asks :func:`require`, whose refusal names both parties.
+Optional abilities are small protocols in addition to it (:class:`Smooth`, :class:`Probabilistic`); a solver that
+needs one calls :func:`require`, whose error names the solver and the loss.
 """
 
 import math
@@ -20,12 +20,12 @@ Ability = TypeVar("Ability")
 class Loss(ABC):
     """A convex loss of scores f and targets y, both (m, c).
 
-    Stateless: two of one class are interchangeable. One with parameters is a frozen dataclass, whose fields they are.
+    Stateless: instances of one class are interchangeable. One with parameters is a frozen dataclass of them.
     """
 
     name: ClassVar[str]
     tasks: ClassVar[frozenset[str]]
-    """Which of "classification" and "regression" the loss is for."""
+    """The tasks of the loss: "classification", "regression" or both."""
     joint: ClassVar[bool] = False
     """True when one score a class enters a single loss; False for one-vs-rest sums over the outputs."""
 
@@ -79,7 +79,7 @@ class Curved(Protocol):
 
 @runtime_checkable
 class Probabilistic(Protocol):
-    """A loss whose scores have a reading as class probabilities."""
+    """A loss whose scores determine class probabilities."""
 
     def probabilities(self, f: Array) -> Array:
         """Return class probabilities (m, n_classes), each row summing to 1, for scores (m, c)."""
@@ -107,11 +107,11 @@ class Dual(Protocol):
 
 
 def check_parameter(loss: str, name: str, value: object, most: float = math.inf) -> None:
-    """Raise SpecError when a loss's parameter is no number above 0 and below `most`."""
+    """Raise SpecError when a loss's parameter is not a number above 0 and below `most`."""
     known = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not (known and 0 < float(value) < most):  # type: ignore[arg-type]
         wanted = "a positive number" if most == math.inf else f"a number between 0 and {most:g}"
-        raise SpecError(f"the {loss} loss was asked with {name}={value!r}; give {wanted}")
+        raise SpecError(f"got {name}={value!r} for the {loss} loss; give {wanted}")
 
 
 def require(loss: Loss, ability: type[Ability], asker: str, what: str) -> Ability:

@@ -1,4 +1,4 @@
-"""An unpenalised intercept of classifiers: the best constant, and the loss of scores that it is added to."""
+"""An unpenalised intercept of classifiers: the best constant, and the loss of scores plus that constant."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +51,7 @@ def with_constant(loss: Loss, constant: FloatArray) -> Loss:
 
 @dataclass(frozen=True, eq=False)
 class _Moved(Loss):
-    """A loss of ``f + constant``; the names of all its kinds are those of the loss."""
+    """A loss of ``f + constant``; all its subclasses have the name of the loss."""
 
     loss: Any
     constant: tuple[float, ...]

@@ -4,7 +4,7 @@ from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
 
 EDGE = 1e-9
-"""How far outside the domain of a conjugate a slope may be by rounding."""
+"""Distance from the domain of a conjugate that a slope may have by rounding."""
 
 
 def sigmoid(t: Array) -> Array:
@@ -14,7 +14,7 @@ def sigmoid(t: Array) -> Array:
 
 
 def soft_threshold(t: Array, width: Array | float) -> Array:
-    """Return `t` moved towards 0 by `width`, and no further than there."""
+    """Return `t` moved towards 0 by `width`, at most to 0."""
     xp = namespace_of(t)
     return xp.sign(t) * xp.maximum(xp.abs(t) - width, 0)
 

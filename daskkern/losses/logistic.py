@@ -60,7 +60,7 @@ def _root(margin: Array, t: Array, Q: Array) -> Array:
     """Return x with ``x + margin + Q (sigmoid(x) - t) = 0``.
 
     A step is bisection where Newton's leaves the bracket or does not halve the step before it, as in rtsafe of
-    Press et al., "Numerical Recipes", section 9.4: either kind halves something, so that the steps are bounded.
+    Press et al., "Numerical Recipes", section 9.4: either kind halves a bound, so that the number of steps is bounded.
     """
     xp = namespace_of(margin)
     low, high = -margin - Q * (1 - t), -margin + Q * t

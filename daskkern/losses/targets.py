@@ -1,4 +1,4 @@
-"""From class codes to the targets that a loss wants, and from scores back to codes."""
+"""Conversion of class codes to the targets of a loss, and of scores back to codes."""
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of

@@ -1,4 +1,4 @@
-"""A fitted model: points, coefficients and what is needed to read scores. Needs only NumPy; see ``store`` for disk."""
+"""A fitted model: points, coefficients and the meaning of its scores. Needs only NumPy; see ``store`` for disk."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -25,7 +25,7 @@ _BLOCK_ROWS = 4096
 
 @dataclass(frozen=True, eq=False)
 class _Scorer:
-    """Points and coefficients where scores are computed."""
+    """Points and coefficients on the device that computes scores."""
 
     xp: ModuleType
     points: Points
@@ -49,7 +49,7 @@ class KernelModel:
     classes : tuple or None
         Class labels by code.
     scaling : Scaling
-        Applied to the features of whatever is predicted.
+        Applied to the features of all rows that are predicted.
     target_shift, target_scale : (c,) float64 or None
         Predictions of regression are ``f(x) * target_scale + target_shift``; scores of classes ``f(x) + target_shift``.
     feature_names : tuple of str or None
@@ -58,10 +58,10 @@ class KernelModel:
     target_names : tuple of str or None
         Columns of a table that hold the targets.
     encoding : tuple of ColumnEncoding or None
-        How columns of a table become features: categories, and what missing values are replaced by. Of a table as it
-        is; arrays that are predicted hold the features already.
+        How columns of a table become features: categories, and the replacement of missing values. For raw tables;
+        arrays that are predicted contain the features already.
     scores_each : int
-        Columns of `coef` for each output, the largest of whose scores counts.
+        Columns of `coef` for each output; the largest of their scores is used.
     """
 
     kernel: Kernel
@@ -92,7 +92,7 @@ class KernelModel:
         object.__setattr__(self, "_scorer", _Scorer(xp, prepared, xp.asarray(self.coef)))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_scorer"}  # made anew where it arrives
+        return {name: value for name, value in self.__dict__.items() if name != "_scorer"}  # made again on unpickling
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
@@ -122,13 +122,13 @@ class KernelModel:
         """Return the model whose scores are computed on `device`: "cpu", "gpu" or "auto" (a GPU where there is one).
 
         Points and coefficients are copied to a GPU once; rows go there, and scores come back, block by block. All
-        arrays that are given and returned stay NumPy's. On the CPU this is the model itself. A model that is pickled
-        arrives as one of the CPU.
+        arrays passed and returned are NumPy arrays. On the CPU this is the model itself. A pickled model is loaded on
+        the CPU.
 
         Raises
         ------
         ClusterError
-            When "gpu" was asked and cannot be had.
+            For "gpu" where no GPU can be used.
         """
         xp = namespace_for(device)
         if xp is np:
@@ -148,13 +148,13 @@ class KernelModel:
         scaled : bool
             The scaling has been applied already.
         threads : int, optional
-            How many compute; None takes all processors that this process may use, and one thread inside a task of a
-            Dask worker. The answer has the same bits for every number. Small products take one, and GPUs none.
+            Threads to use; None takes all processors that this process may use, and one thread inside a task of a
+            Dask worker. The result has the same bits for any number. Small products use one, and GPUs none.
         """
         return self.decisions(self.scores(self.check(X), scaled=scaled, threads=threads))
 
     def decisions(self, scores: HostArray) -> HostArray:
-        """Return what scores (n, c) are as decisions; see :meth:`decision_function`."""
+        """Return scores (n, c) as decision values; see :meth:`decision_function`."""
         if scores.shape[1] == 1:
             return scores[:, 0]
         return scores[:, 1] - scores[:, 0] if self.classes is not None and len(self.classes) == 2 else scores
@@ -192,7 +192,7 @@ class KernelModel:
         each = self.scores_each
         out = np.empty((X.shape[0], self.coef.shape[1] // each), self.coef.dtype)
         for rows in slices(X.shape[0], _BLOCK_ROWS):
-            with np.errstate(all="ignore"):  # what overflows is refused below, by its row
+            with np.errstate(all="ignore"):  # overflow raises an error below, with its row
                 block: Any = X[rows]
                 if is_sparse(block) and self.scaling.shifts and not scaled:
                     block = block.toarray()  # the points are dense too
@@ -210,7 +210,7 @@ class KernelModel:
         return out
 
     def labels(self, scores: HostArray) -> HostArray:
-        """Return what scores (n, c) predict."""
+        """Return the predictions for scores (n, c)."""
         if self.task == "regression":
             values = scores.astype(np.float64)
             if self.target_scale is not None:
@@ -225,8 +225,8 @@ class KernelModel:
         loss = parse_loss(self.loss)
         if self.task != "classification" or not isinstance(loss, Probabilistic):
             raise ModelError(
-                f"probabilities were asked of a model trained with the {self.loss} loss, whose scores are no "
-                "probabilities; train with loss 'logistic' or 'multinomial_logistic'"
+                f"a model trained with the {self.loss} loss has no probabilities; train with loss 'logistic' or "
+                "'multinomial_logistic'"
             )
         result: HostArray = loss.probabilities(scores)
         return result
@@ -238,12 +238,10 @@ class KernelModel:
         return np.array(self.classes, dtype=object if _mixed(self.classes) else None)
 
     def check(self, X: Any) -> Any:
-        """Return `X` as a 2-d array of finite numbers, dense or CSR, with the right features, or raise DataError."""
+        """Return `X` as a 2-d array of finite numbers, dense or CSR, with the model's features, or raise DataError."""
         array = X.tocsr() if is_sparse(X) else np.asarray(X)
         if array.ndim != 2 or array.dtype.kind not in "fiub":
-            raise DataError(
-                f"a table (rows, {self.n_features} features) of numbers was expected; found {_describe(array)}"
-            )
+            raise DataError(f"got {_describe(array)}; expected a table (rows, {self.n_features} features) of numbers")
         if array.shape[1] != self.n_features:
             raise DataError(
                 f"the model was trained on {self.n_features} features, but X has {array.shape[1]}; "

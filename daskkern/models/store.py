@@ -1,4 +1,4 @@
-"""Models on disk: a Zarr group with a versioned schema, read as hostile input and without pickle."""
+"""Models on disk: a Zarr group with a versioned schema, read as untrusted input and without pickle."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ _KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
 def save_model(model: KernelModel, path: str | Path, *, overwrite: bool = True) -> None:
-    """Write `model` to a new Zarr group at `path`, a folder or URL, that appears when it is whole.
+    """Write `model` to a new Zarr group at `path`, a folder or URL, that appears only when complete.
 
     An older model at `path` is replaced when `overwrite` is true; anything else there is never touched.
     """
@@ -45,7 +45,7 @@ def load_model(source: str | Path | zarr.Group) -> KernelModel:
     Raises
     ------
     ModelError
-        When it is missing, no daskkern model, of another schema, half-written or damaged: one sentence.
+        When it is missing, not a daskkern model, of another schema, incomplete or damaged; the message is one sentence.
     """
     where = source.name if isinstance(source, zarr.Group) else str(source)
     group = source if isinstance(source, zarr.Group) else _open(where)
@@ -70,7 +70,7 @@ def _open(where: str) -> zarr.Group:
         raise ModelError(str(error)) from None
     except FileNotFoundError:
         raise ModelError(f"there is no model at {where}; give the path that 'fit --out' or save() wrote") from None
-    except Exception as error:  # Zarr and its stores raise many types for what is no group
+    except Exception as error:  # Zarr and its stores raise many types for other things than a group
         raise ModelError(f"{where} cannot be opened as a model: {error}") from None
 
 
@@ -128,7 +128,7 @@ def _model(group: zarr.Group, attributes: Mapping[str, Any], where: str) -> Kern
     points, coef = _points(group, where), _array(group, "coef", where)
     loss, task = attributes["loss"], attributes["task"]
     if task not in parse_loss(loss).tasks:
-        raise ModelError(f"the model {where} is damaged: its loss {loss!r} is for no task {task!r}")
+        raise ModelError(f"the model {where} is damaged: its loss {loss!r} does not fit task {task!r}")
     classes = _classes(attributes["classes"], where)
     names, targets = attributes["feature_names"], attributes.get("target_names")
     each = int(attributes.get("scores_each", 1))  # older models have none
@@ -170,7 +170,7 @@ def _scaling(value: Mapping[str, Any]) -> Scaling:
 
 
 def _encoding(value: Any, n_features: int, where: str) -> Encoding | None:
-    if value is None:  # of models that were written before there was one, too
+    if value is None:  # also of models written before the attribute existed
         return None
     encoding = encoding_from_json(value)
     if encoding is None or len(feature_names_of(encoding)) != n_features:
@@ -231,7 +231,7 @@ def _vector(value: Any, width: int) -> HostArray | None:
         return None
     vector = np.asarray(value, np.float64)
     if vector.shape != (width,) or not np.isfinite(vector).all():
-        raise ValueError(f"a vector of {width} finite numbers was expected, found {value!r:.60}")
+        raise ValueError(f"got {value!r:.60}; expected a vector of {width} finite numbers")
     return vector
 
 

@@ -1,4 +1,4 @@
-"""Whether a fit that ran out of epochs or time was still on its way, told from the losses of its epochs."""
+"""A test, from the losses of the epochs, of whether a fit that ran out of epochs or time had converged."""
 
 import math
 from collections.abc import Sequence
@@ -8,25 +8,25 @@ from daskkern.events import EpochFinished
 _LEAST_EPOCHS = 4
 _OF_LAST, _OF_FIRST, _OF_FIRST_WITHOUT_PENALTY = 0.05, 0.01, 0.05
 _RISE = 0.1
-"""By how much of it the mean loss must have risen, from the second to the last quarter of the epochs."""
+"""Relative rise of the mean loss that counts, from the second to the last quarter of the epochs."""
 
 
 def convergence_note(epochs: Sequence[EpochFinished], reason: str, alpha: float) -> str:
-    """Return one sentence for a fit that has not converged; "" for others, and for fewer than four epochs.
+    """Return a sentence if the fit has not converged; "" if it has, and for fewer than four epochs.
 
-    L_t are the losses of the epochs t = 1 ... T: on validation rows where there are any, else on the training rows.
+    L_t are the losses of the epochs t = 1 ... T: on validation rows if there are any, else on the training rows.
     With the falls d1 = L_(T/4) - L_(T/2) and d2 = L_(T/2) - L_T, as many epochs again would lower the loss by about
     d2 min(1, d2 / d1): right for losses that fall like a power of t, and too much for those that fall faster (Aitken's
-    extrapolation, over epochs that double). The fit has not converged where that is above 5% of L_T and 1% of L_1; a
-    root mean square error changes by half of these shares. Nor has it where the falls do not slow down, so that the end
-    is not in sight: d2 is above d1 and 1% of L_1, and d1 above 0.5%. Without a penalty the training loss tends to 0,
-    which is not wanted: there 5% of L_1 count.
+    extrapolation, over epochs that double). The fit has not converged if that is above 5% of L_T and 1% of L_1; a
+    root mean square error changes by half of these shares. Nor has it if the decrease does not slow down, so that no
+    end is in sight: d2 is above d1 and 1% of L_1, and d1 above 0.5%. Without a penalty the training loss tends to 0,
+    which is not the goal: there the threshold is 5% of L_1.
 
     Parameters
     ----------
     epochs : sequence of EpochFinished
     reason : str
-        Why the fit ended, as :class:`~daskkern.events.FitFinished` has it.
+        Why the fit ended, as in :class:`~daskkern.events.FitFinished`.
     alpha : float
         Ridge penalty.
     """

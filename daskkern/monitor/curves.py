@@ -1,4 +1,4 @@
-"""The course of a fit as columns of numbers, for plots."""
+"""The history of a fit as columns of numbers, for plots."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -16,14 +16,14 @@ _UNITS = ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h"))
 
 
 def time_unit(history: History) -> tuple[float, str]:
-    """Return the seconds of the unit that suits the length of a fit, and its name."""
+    """Return the unit of time that suits the length of a fit: its seconds and its name."""
     times = [message["time"] for message in history["epochs"]] + list(history["batches"]["time"][-1:])
     span = max(times, default=0.0) - begin_of(history) if times else 0.0
     return next((seconds, name) for limit, seconds, name in _UNITS if span <= limit)
 
 
 def begin_of(history: History) -> float:
-    """Return when a fit began, in seconds since 1970; 0.0 where that is not known."""
+    """Return when a fit began, in seconds since 1970; 0.0 if unknown."""
     known = [float(history["started"].get("time", 0.0)), *history["batches"]["time"][:1]]
     return min((time for time in known if time), default=0.0)
 
@@ -31,7 +31,7 @@ def begin_of(history: History) -> float:
 def batch_columns(history: History, smoothing: float) -> Columns:
     """Return ``time`` (in the fit's unit), ``passes`` (epochs done), ``loss``, ``smooth`` and ``rate`` of batches.
 
-    `smoothing` in [0, 1) is the share of the mean before in a running mean of the loss.
+    `smoothing` in [0, 1) is the weight of the previous mean in a running mean of the loss.
     """
     batches = {name: np.asarray(column, float) for name, column in history["batches"].items()}
     loss = batches["loss"]
@@ -46,9 +46,9 @@ def batch_columns(history: History, smoothing: float) -> Columns:
 
 
 def rates(time: FloatArray, done: FloatArray) -> FloatArray:
-    """Return how fast `done` grew in the last few seconds before each time, at least; NaN at first.
+    """Return the growth rate of `done` over at least the last few seconds before each time; NaN at first.
 
-    The rate of a batch is the mean of its epoch so far, which says little at the start of an epoch.
+    The reported rate of a batch is the mean of its epoch so far, which is unreliable at the start of an epoch.
     """
     since = np.maximum(np.searchsorted(time, time - _RATE_S, side="right") - 1, 0)
     seconds = time - time[since]
@@ -82,7 +82,7 @@ def share_columns(history: History, most: int = 60) -> Columns:
 
 
 def spectrum_columns(history: History) -> Columns:
-    """Return ``number`` (from 1), ``before`` and ``after`` of the leading eigenvalues; empty where none are known."""
+    """Return ``number`` (from 1), ``before`` and ``after`` of the leading eigenvalues; empty if none are known."""
     spectrum = history["spectrum"]
     before = np.asarray(spectrum.get("eigenvalues", ()), float)
     after = np.asarray(spectrum.get("flattened", ()), float)

@@ -1,4 +1,4 @@
-"""The history of a fit as a table of epochs, and what else is worth keeping of it with the model."""
+"""The history of a fit: a table of epochs, and further facts that are saved with the model."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _NAN = float("nan")
 _PLACE = re.compile(
     r"""["']?(?:\w[\w.+-]*:{0,2}://|\b[A-Za-z]:[\\/]|\\\\|(?<!\w)~?/(?=\S)|(?<!\w)\.{1,2}/).*""", re.DOTALL
 )
-"""An address, a URL or the path of a file, and all that follows: a path may have blanks, and its end is not told."""
+"""An address, a URL or a file path, and all that follows: a path may have blanks, so its end is unknown."""
 _RANKS = re.compile(r"\branks? (\d+)")
 _ROWS, _ITEMS = 2_000, 1_000
 _SHOWN = 5
@@ -35,7 +35,7 @@ _LEFT_OUT = "(left out)"
 
 @dataclass(frozen=True)
 class EpochRow:
-    """One epoch. What was not measured is NaN.
+    """One epoch of a history. Values that were not measured are NaN.
 
     Attributes
     ----------
@@ -44,21 +44,20 @@ class EpochRow:
     loss : float
         Mean training loss seen during the epoch.
     validation_loss, validation_score : float
-        After it; the score is accuracy or R2.
+        Measured after the epoch; the score is accuracy or R2.
     seconds : float
-        Of this epoch, validation included.
+        Duration of this epoch, validation included.
     elapsed : float
         Seconds from the start of the set-up to the end of the epoch, interruptions by lost workers included, time in
         a queue not.
     rows_per_second : float
     computing, reading, checkpointing, waiting, exchanging : float
-        Shares of the epoch's time, as means over the ranks, which add up to 1: see
-        :class:`daskkern.events.EpochTimed`. Models that were saved before reading and checkpoints were told apart have
-        them under computing.
+        Shares of the epoch's time, as means over the ranks, which add up to 1: see :class:`daskkern.events.EpochTimed`.
+        Models that were saved before reading and checkpoints were measured separately count them as computing.
     bytes_sent : int
-        By rank 0 to its peers.
+        From rank 0 to its peers.
     optimality : float
-        Distance from the optimum, of solvers that know it, in the measure that :class:`History` names.
+        Distance from the optimum, for solvers that measure it, in the measure that :class:`History` names.
     """
 
     epoch: int
@@ -83,7 +82,7 @@ _WHOLE = frozenset({"epoch", "bytes_sent"})
 
 @dataclass(frozen=True)
 class Incident:
-    """A gang that broke up, grew or went on: the event, and how many seconds after the start of the set-up."""
+    """An event of a gang that broke up, grew or resumed, and its time in seconds after the start of the set-up."""
 
     elapsed: float
     event: Event
@@ -91,7 +90,7 @@ class Incident:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class History(Sequence[EpochRow]):
-    """What is kept of a fit: a table with a row for each epoch, and single facts.
+    """The history of a fit: a table with a row for each epoch, and single facts.
 
     ``history["loss"]`` is a column as an array, ``history[-1]`` a row, ``len(history)`` the number of rows, and
     ``to_pandas()`` a DataFrame.
@@ -100,18 +99,18 @@ class History(Sequence[EpochRow]):
     ----------
     rows : tuple of EpochRow
     started : FitStarted or None
-        Sizes and number of ranks; None in models that were saved before histories had more than epochs.
+        Sizes and number of ranks; None in models that were saved when histories had only epochs.
     finished : FitFinished or None
     stages : tuple of StageFinished
         The set-up, in the order of its steps.
     spectrum : SpectrumFound or None
-        Of the preconditioner, where the solver has one.
+        Of the preconditioner, if the solver has one.
     ranks : tuple of RankReported
-        Of each rank the report with the most memory.
+        For each rank, the report with the most memory.
     incidents : tuple of Incident
     checkpoints : int
     checkpoint_seconds : float
-        Spent on writing them, of the rank that writes; training goes on meanwhile.
+        Time to write them, on the writing rank; training continues meanwhile.
     measure : str
         What the column `optimality` holds, or "".
     """
@@ -184,7 +183,7 @@ class History(Sequence[EpochRow]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values of bounded size, without NaN: of very many epochs, evenly many; see `from_json`."""
+        """Return it as JSON values of bounded size, without NaN; very many epochs are thinned. See `from_json`."""
         single = {"started": self.started, "finished": self.finished, "spectrum": self.spectrum}
         return {
             "history": [_no_nan(asdict(row)) for row in _thinned(self.rows, _ROWS)],
@@ -201,9 +200,9 @@ class History(Sequence[EpochRow]):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "History":
-        """Read :meth:`to_json`, also of models that have nothing but epochs, or nothing.
+        """Rebuild it from :meth:`to_json`, also from models that have only epochs, or nothing.
 
-        Raises ValueError, TypeError or KeyError for values that are no history.
+        Raises ValueError, TypeError or KeyError for values that are not a history.
         """
         rows = tuple(EpochRow(**_row(row)) for row in values.get("history", ()))
         run = values.get("run")
@@ -224,7 +223,7 @@ class History(Sequence[EpochRow]):
 
 
 def _thinned(rows: Sequence[EpochRow], most: int) -> list[EpochRow]:
-    """Return at most `most` of `rows`, evenly, the first and the last among them."""
+    """Return at most `most` of `rows`, evenly spaced, with the first and the last."""
     if len(rows) <= most:
         return list(rows)
     return [rows[number] for number in np.linspace(0, len(rows) - 1, most).round().astype(int)]
@@ -238,19 +237,19 @@ def _no_nan(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(values: Mapping[str, Any]) -> dict[str, Any]:
-    values = {"computing": values.get("working"), **values}  # its name before reading was told apart
+    values = {"computing": values.get("working"), **values}  # its name before reading was measured separately
     row = {name: _NAN if values[name] is None else float(values[name]) for name in _NAMES if name in values}
     return {name: int(value) if name in _WHOLE else value for name, value in row.items()}
 
 
 def _message(event: Event) -> dict[str, Any]:
-    """Return the event as JSON values, without addresses, hosts and folders: models are given to others."""
+    """Return the event as JSON values, without addresses, hosts and folders: models are shared with others."""
     message = _no_nan(to_message(_without_places(event)))
     return {key: list(value[:_ITEMS]) if isinstance(value, tuple) else value for key, value in message.items()}
 
 
 def _without_places(event: Event) -> Event:
-    """Return the event with words of our own instead of those that come from a cluster or an operating system."""
+    """Return the event with neutral texts instead of those that come from a cluster or an operating system."""
     match event:
         case WorkersLost():
             ranks = ", ".join(dict.fromkeys(_RANKS.findall(event.reason)))
@@ -271,7 +270,7 @@ def _read(message: Mapping[str, Any]) -> Event:
 def _found(message: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
     event = _read(message)
     if not isinstance(event, kind):
-        raise ValueError(f"a {kind.__name__} event was expected, found {type(event).__name__}")
+        raise ValueError(f"got a {type(event).__name__} event; expected {kind.__name__}")
     return event
 
 

@@ -20,15 +20,15 @@ _LONGEST = 1 << 22
 
 @contextmanager
 def json_lines(place: str) -> Iterator[Listener]:
-    """Yield a listener that writes a JSON object for each event to a file, at its end, or for "-" to stdout.
+    """Yield a listener that appends a JSON object for each event to a file, or writes it to stdout for "-".
 
-    Each has `time` (ISO 8601, UTC), `event` (its kind) and the event's fields, with null for NaN. Of single batches,
-    one a second is written, and the last one before another event.
+    Each has `time` (ISO 8601, UTC), `event` (its kind) and the event's fields, with null for NaN. At most one batch
+    event a second is written, and the last one before another event.
 
     Raises
     ------
     StoreError
-        When the file cannot be opened, or holds something else.
+        When the file cannot be opened, or is not a log of events.
     """
     if place == "-":
         yield JsonLines(sys.stdout)
@@ -46,11 +46,11 @@ def json_lines(place: str) -> Iterator[Listener]:
 
 
 def check_log(place: str) -> None:
-    """Raise StoreError when no log can be at `place`, or a file there does not begin as a log of events does."""
+    """Raise StoreError if a log cannot be written to `place`, or the file there does not begin like a log of events."""
     if os.path.isdir(place) or not os.path.isdir(os.path.dirname(os.path.abspath(place))):
         why = os.strerror(errno.EISDIR if os.path.isdir(place) else errno.ENOENT)
         raise StoreError(f"the log {place} cannot be written: {why}; give another place")
-    if not os.path.isfile(place):  # devices and pipes hold nothing that could be spoilt
+    if not os.path.isfile(place):  # devices and pipes hold no data that could be damaged
         return
     try:
         with open(place, encoding="utf-8", errors="replace") as file:
@@ -58,7 +58,7 @@ def check_log(place: str) -> None:
     except OSError as error:
         raise StoreError(f"the log {place} cannot be read: {error.strerror}; give another place") from None
     if first and not _is_ours(first):
-        raise StoreError(f"{place} exists and is no log of events, so nothing is added to it; choose another name")
+        raise StoreError(f"{place} exists and is not a log of events, so nothing is added to it; choose another name")
 
 
 def _is_ours(line: str) -> bool:
@@ -70,7 +70,7 @@ def _is_ours(line: str) -> bool:
 
 
 class JsonLines:
-    """A listener that writes events to an open text file. One that cannot be written ends the log, not the fit.
+    """A listener that writes events to an open text file. A failure to write ends the log, not the fit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Words of users in pictures of matplotlib: shown as they are, in every script."""
+"""User-provided text in matplotlib figures, shown literally and in every script."""
 
 import warnings
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def literal(text: str) -> str:
-    r"""Return `text` for matplotlib, which else reads what is between two dollars as a formula."""
+    r"""Return `text` for matplotlib, which would otherwise parse text between two dollars as a formula."""
     from matplotlib import rcParams
 
     return text.replace("$", r"\$") if rcParams["text.parse_math"] else text
@@ -15,7 +15,7 @@ def literal(text: str) -> str:
 
 @contextmanager
 def quiet_glyphs() -> Iterator[None]:
-    """Inside, matplotlib does not warn of letters that its font lacks: a picture shows a box for each of them."""
+    """Within the context, matplotlib does not warn of glyphs that its font lacks; the figure shows boxes for them."""
     with warnings.catch_warnings():
         for words in (r"Glyph .* missing from", "Matplotlib currently does not support"):
             warnings.filterwarnings("ignore", message=words)
@@ -23,6 +23,6 @@ def quiet_glyphs() -> Iterator[None]:
 
 
 def save_png(figure: Any, path: Any, dpi: int) -> None:
-    """Write a figure to a PNG file that says that daskkern wrote it."""
+    """Write a figure to a PNG file whose metadata names daskkern as its software."""
     with quiet_glyphs():
         figure.savefig(path, dpi=dpi, format="png", metadata={"Software": "daskkern"}, facecolor="white")

@@ -1,4 +1,4 @@
-"""Events as lines of text: what a terminal shows of a fit, and what its log keeps."""
+"""Events as lines of text, for the terminal and the log of a fit."""
 
 from daskkern.events import (
     EpochFinished,
@@ -17,11 +17,11 @@ from daskkern.events import (
 from daskkern.monitor.shares import in_words, shares_of
 
 _MOSTLY = 0.9
-"""Where time went is worth a line when computing had less of it."""
+"""The time breakdown gets a line if computing took less than this share."""
 
 
 def line_of(event: Event, max_epochs: int) -> str | None:
-    """Return one line for `event`, or None for one that is too small for a line. `max_epochs` 0 is not known."""
+    """Return one line for `event`, or None if it is too minor for one. `max_epochs` 0 means unknown."""
     match event:
         case FitQueued() | StopRequested():
             return event.reason
@@ -42,9 +42,9 @@ def line_of(event: Event, max_epochs: int) -> str | None:
         case FitResumed():
             return f"  going on after batch {event.batch} of epoch {event.epoch}, on {event.size} rank{_s(event.size)}"
         case WorkersLost():
-            return f"  {event.reason}; forming the gang anew (attempt {event.attempt})"
+            return f"  {event.reason}; re-forming the gang (attempt {event.attempt})"
         case WorkersJoined():
-            return f"  more workers are there: going on with {event.size} ranks"
+            return f"  more workers have joined: continuing with {event.size} ranks"
         case FitFinished():
             note = f"; {event.note}" if event.note else ""
             return f"ended ({event.reason}) after {event.epochs} epoch{_s(event.epochs)}, {event.seconds:.1f} s{note}"

@@ -1,6 +1,6 @@
-"""Fits in MLflow, Weights & Biases and OpenTelemetry: listeners for ``callbacks=`` of the estimators.
+"""Loggers of fits to MLflow, Weights & Biases and OpenTelemetry: listeners for ``callbacks=`` of the estimators.
 
-Each takes the events of one fit after another. A service that fails ends the logging with a warning, and not the fit.
+Each handles the events of successive fits. A service that fails ends the logging with a warning, but not the fit.
 The packages are extras: ``daskkern[mlflow]``, ``daskkern[wandb]``, ``daskkern[opentelemetry]``.
 """
 
@@ -35,14 +35,14 @@ _FAILED = "failed"
 
 
 class RunLogger(ABC):
-    """What the loggers share: which numbers of a fit are logged, at which epoch.
+    """The base of the loggers, which decides which numbers of a fit are logged at which epoch.
 
     Parameters
     ----------
     settings : mapping, optional
-        Logged as parameters of the run beside its sizes, such as ``estimator.get_params()``.
+        Logged as parameters of the run in addition to its sizes, such as ``estimator.get_params()``.
 
-    As a context manager it marks a run that an exception has ended as failed.
+    As a context manager, it marks a run that was ended by an exception as failed.
     """
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
@@ -58,21 +58,21 @@ class RunLogger(ABC):
 
     @abstractmethod
     def log(self, values: Values, epoch: int) -> None:
-        """Log finite numbers at an epoch, 0 before the first."""
+        """Log finite numbers at an epoch; 0 is before the first."""
 
     @abstractmethod
     def end(self, reason: str) -> None:
         """End the run: a reason of :class:`~daskkern.events.FitFinished`, or "failed"."""
 
     def __call__(self, event: Event) -> None:
-        """Note `event`."""
+        """Log `event`."""
         if self._broken:
             return
         try:
-            self._hear(event)
+            self._handle(event)
         except Exception as error:  # whatever a service raises must not end a fit of hours
             self._broken = True
-            warnings.warn(f"{type(self).__name__} logs nothing more: {type(error).__name__}: {error}", stacklevel=2)
+            warnings.warn(f"{type(self).__name__} stopped logging: {type(error).__name__}: {error}", stacklevel=2)
 
     def __enter__(self) -> "RunLogger":
         return self
@@ -84,7 +84,7 @@ class RunLogger(ABC):
             self._runs = False
             self.end("interrupted" if kind is None or issubclass(kind, KeyboardInterrupt) else _FAILED)
 
-    def _hear(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         match event:
             case FitStarted():
                 self._start(event)
@@ -113,10 +113,10 @@ class RunLogger(ABC):
     def _start(self, event: FitStarted) -> None:
         if self._runs:
             if self._gang_is_new and _same(event, self._started):
-                self._gang_is_new = False  # a gang that was formed anew before its first commit says that it starts
+                self._gang_is_new = False  # a gang that is re-formed before its first commit reports a start again
                 return
             self._runs = False
-            self.end(_FAILED)  # an exception has ended the earlier fit, of which a callback is not told
+            self.end(_FAILED)  # an exception ended the previous fit, which is not reported to callbacks
         self._epoch, self._lost, self._rate = 0, 0, math.nan
         self._memory.clear()
         self._runs, self._gang_is_new, self._started = True, False, event
@@ -129,7 +129,7 @@ class RunLogger(ABC):
 
 
 def _same(event: FitStarted, started: FitStarted | None) -> bool:
-    """Return whether two starts are of one fit, whose gang may have another size."""
+    """Return whether two starts belong to one fit, whose gang may have changed its size."""
     return started is not None and replace(event, size=started.size) == started
 
 
@@ -145,7 +145,7 @@ def _epoch_values(event: EpochFinished, rate: float, memory: Mapping[int, int]) 
 
 
 def _values(event: Event) -> Values:
-    """Return the numbers of an event that is not about a whole epoch; nothing of one that has none."""
+    """Return the numbers of an event other than the end of an epoch; empty if it has none."""
     match event:
         case StageFinished() if event.seconds > 0:
             return {f"setup_seconds.{event.stage.replace(' ', '_')}": event.seconds}
@@ -163,9 +163,9 @@ def _values(event: Event) -> Values:
 
 
 class MLflowLogger(RunLogger):
-    """Logs each fit as a run of MLflow: in the active run where there is one, which then stays open, else in a new one.
+    """Logs each fit as a run of MLflow: in the active run if there is one, which then stays open, else in a new one.
 
-    Tracking server and experiment are those that ``mlflow.set_tracking_uri`` and ``mlflow.set_experiment`` chose.
+    The tracking server and the experiment are set by ``mlflow.set_tracking_uri`` and ``mlflow.set_experiment``.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ class MLflowLogger(RunLogger):
         self._mlflow.log_metrics(values, step=epoch)
 
     def end(self, reason: str) -> None:
-        """Tag the run with the reason, and end it where it is this logger's."""
+        """Tag the run with the reason, and end it if this logger began it."""
         self._mlflow.set_tag("daskkern.reason", reason)
         if self._owns:
             self._mlflow.end_run(status={"interrupted": "KILLED", _FAILED: "FAILED"}.get(reason, "FINISHED"))
@@ -239,19 +239,19 @@ class WandbLogger(RunLogger):
         self._run.define_metric("*", step_metric="epoch")
 
     def log(self, values: Values, epoch: int) -> None:
-        """Log values beside their epoch."""
+        """Log values with their epoch."""
         self._run.log({**values, "epoch": epoch})
 
     def end(self, reason: str) -> None:
-        """Keep the reason in the summary and end the run."""
+        """Store the reason in the summary and end the run."""
         self._run.summary["reason"] = reason
         self._run.finish(exit_code=1 if reason == _FAILED else 0)
 
 
 class OpenTelemetryLogger(RunLogger):
-    """Logs each fit as a span ``daskkern.fit`` with an event an epoch, and its numbers as gauges ``daskkern.*``.
+    """Logs each fit as a span ``daskkern.fit`` with one event per epoch, and its numbers as gauges ``daskkern.*``.
 
-    Tracer and meter are those of the providers that the application has set.
+    The tracer and the meter come from the providers that the application has set.
 
     Parameters
     ----------

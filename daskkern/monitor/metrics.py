@@ -1,7 +1,7 @@
-"""Lines about fits for Prometheus, beside Dask's own on the scheduler's ``/metrics``.
+"""Prometheus metrics of fits, next to Dask's own on the scheduler's ``/metrics``.
 
-Names begin with Dask's namespace, as Dask's own do: ``dask_daskkern_fits`` and so on. Fits come and go, so that only
-the last few have lines of their own.
+Names begin with Dask's namespace, as Dask's own do: ``dask_daskkern_fits`` and so on. Fits come and go, so only the
+last few have series of their own.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from daskkern.events import PARTS_OF_TIME
 from daskkern.monitor.view import FitsView
 
 MOST_FITS = 50
-"""Fits with lines of their own, the newest: each costs Prometheus a series for each metric."""
+"""Number of newest fits with series of their own: each costs Prometheus a series for each metric."""
 
 _STATES = (
     "submitted",
@@ -46,7 +46,7 @@ _ENDED = frozenset(_STATES[5:])
 
 
 class MetricRegistry(Protocol):
-    """What is used of a Prometheus registry."""
+    """The used part of a Prometheus registry."""
 
     def register(self, collector: Any) -> None: ...
 
@@ -54,7 +54,7 @@ class MetricRegistry(Protocol):
 
 
 class Metrics:
-    """Registered with `registry` until it is closed. One that is there already gives way: a process has one set.
+    """The metrics of fits, registered with `registry` until closed. They replace earlier ones: a process has one set.
 
     Raises ImportError without prometheus_client.
     """
@@ -73,7 +73,7 @@ class Metrics:
         self._registered[id(self._registry)] = self._registry, self._collector
 
     def close(self) -> None:
-        """Take the lines away, if they are still there."""
+        """Unregister the metrics, if they are still registered."""
         key = id(self._registry)
         if key in self._registered and self._registered[key][1] is self._collector:
             del self._registered[key]
@@ -91,17 +91,17 @@ def _name(name: str) -> str:
 
 
 class FitMetrics:
-    """A collector of Prometheus: gauges that are read when somebody asks."""
+    """A Prometheus collector whose gauges are read on request."""
 
     def __init__(self, view: FitsView) -> None:
         self._view = view
 
     def describe(self) -> Iterable[Any]:
-        """Return no metrics: whoever registers a collector then need not call it."""
+        """Return no metrics, so that registering the collector does not call it."""
         return ()
 
     def collect(self) -> Iterator[Any]:
-        """Yield the metrics as they are now."""
+        """Yield the current metrics."""
         from prometheus_client.core import GaugeMetricFamily
 
         fits = self._view.fits()
@@ -123,7 +123,7 @@ class FitMetrics:
 
 
 def _value(name: str, status: Mapping[str, Any], part: str) -> float:
-    """Return a number of a fit; NaN for one that cannot be read, for all of ``/metrics`` would fail with it."""
+    """Return a number of a fit; NaN if it cannot be read, because an error would break all of ``/metrics``."""
     try:
         return _read(name, status, part)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):

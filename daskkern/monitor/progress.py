@@ -1,6 +1,6 @@
-"""A live line for a fit: stage or epoch, batch, loss, validation score, rows per second, time left and memory.
+"""A live progress line of a fit: stage or epoch, batch, loss, validation score, rows per second, time left and memory.
 
-Whole lines where there is no terminal. In notebooks the line is live where ipywidgets is installed.
+Without a terminal, whole lines are printed. In notebooks the line is live if ipywidgets is installed.
 """
 
 import importlib.util
@@ -32,7 +32,7 @@ from daskkern.monitor.lines import line_of
 def progress(max_epochs: int, console: Console | None = None) -> Iterator[Listener]:
     """Yield a listener that shows the fit of `max_epochs` epochs on `console` (stderr).
 
-    What a fit says itself when it starts counts more: one that goes on from earlier epochs runs to a later one.
+    The number that a fit reports when it starts takes precedence: a resumed fit may run to a later epoch.
     """
     console = console or Console(stderr=True)
     columns = (
@@ -46,7 +46,7 @@ def progress(max_epochs: int, console: Console | None = None) -> Iterator[Listen
 
 
 def _is_live(console: Console) -> bool:
-    """Return whether a line can be drawn anew in place: a notebook needs widgets for that."""
+    """Return whether a line can be redrawn in place, for which a notebook needs widgets."""
     if console.is_jupyter:
         return importlib.util.find_spec("ipywidgets") is not None
     return console.is_terminal
@@ -58,7 +58,7 @@ class _Line:
     def __init__(self, bar: Progress, task: TaskID, max_epochs: int) -> None:
         self._bar, self._task, self._max_epochs = bar, task, max_epochs
         self._begun: tuple[float, int] | None = None
-        """When this run was first heard of in an epoch, and how many batches were behind it then."""
+        """Time of the first batch event of this run, and the number of batches done by then."""
         self._score = float("nan")
         self._memory: dict[int, int] = {}
         self._stopping = False
@@ -83,7 +83,7 @@ class _Line:
                 self._bar.update(self._task, description="setting up", state=f"{event.stage}: done")
             case WorkersLost():
                 self._memory.clear()
-                self._bar.update(self._task, description="recovering", state="forming the gang anew")
+                self._bar.update(self._task, description="recovering", state="re-forming the gang")
             case FitResumed():
                 self._begun = None
             case EpochFinished():
@@ -111,7 +111,7 @@ class _Line:
         )
 
     def _state(self, event: BatchFinished, now: float, done: int, total: int) -> str:
-        """Return the numbers of the line, those first that matter most: a narrow terminal cuts the last ones off."""
+        """Return the numbers of the line, the most important first: a narrow terminal cuts the last ones off."""
         assert self._begun is not None
         parts = [f"batch {event.batch}/{event.n_batches}", f"loss {event.loss:.4g}"]
         if self._score == self._score:

@@ -1,4 +1,4 @@
-"""Collects the events of a fit into a :class:`~daskkern.monitor.history.History`, on their way to a listener."""
+"""Recording of the events of a fit into a :class:`~daskkern.monitor.history.History`, before a listener gets them."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,14 +25,14 @@ from daskkern.monitor.shares import shares_of
 
 
 class Recorder:
-    """A listener that keeps what a history needs. An epoch or stage that is done again counts once.
+    """A listener that stores what a history needs. A repeated epoch or stage counts once.
 
     Parameters
     ----------
     listener : callable
-        Is told of every event, after it was noted.
+        Called with every event after it was recorded.
     earlier : sequence of EpochFinished
-        Epochs of the run that this one goes on from.
+        Epochs of the run that this one continues.
     clock : callable
         Returns seconds.
     """
@@ -61,7 +61,7 @@ class Recorder:
         self._checkpoints: list[float] = []
 
     def __call__(self, event: Event) -> None:
-        """Note `event` and pass it on."""
+        """Record `event` and pass it on."""
         if isinstance(event, BatchFinished):
             self._rates[event.epoch] = event.rows_per_second
         else:
@@ -99,19 +99,19 @@ class Recorder:
                 self.finished = event
 
     def _forget_ranks(self, size: int) -> None:
-        """Leave out the ranks that a gang of `size` does not have."""
+        """Drop the ranks that a gang of `size` does not have."""
         self._ranks = {rank: report for rank, report in self._ranks.items() if rank < size}
 
     def complete(
         self, epochs: Sequence[EpochFinished], reason: str, n_epochs: int, best_epoch: int = 0, note: str = ""
     ) -> None:
-        """Put in what rank 0 knows and was not heard: events of a gang that broke up may be lost."""
-        told = {epoch.epoch: epoch for epoch in self.epochs} | {epoch.epoch: epoch for epoch in epochs}
-        self.epochs = [told[number] for number in sorted(told)]
+        """Add what rank 0 knows but was not received: events of a gang that broke up may be lost."""
+        merged = {epoch.epoch: epoch for epoch in self.epochs} | {epoch.epoch: epoch for epoch in epochs}
+        self.epochs = [merged[number] for number in sorted(merged)]
         self.finished = FitFinished(reason, n_epochs, self.finished.seconds, best_epoch, note)
 
     def history(self, setup_s: float) -> History:
-        """Return what was noted, of a fit whose set-up took `setup_s` before it said that it started."""
+        """Return the recorded history of a fit whose set-up took `setup_s` seconds before it reported its start."""
         begun = self._before + setup_s - (0.0 if self._begun is None else self._begun)
         times = {timed.epoch: timed for timed in self.times}
         rows: list[EpochRow] = []

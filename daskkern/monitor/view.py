@@ -1,4 +1,4 @@
-"""What dashboards and metrics ask of whoever knows the fits: plain dictionaries, whatever keeps them."""
+"""The interface through which dashboards and metrics read the fits, as plain dictionaries."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,24 +9,24 @@ class FitsView(Protocol):
     """The fits of a cluster, as its scheduler knows them."""
 
     def fits(self) -> Sequence[Mapping[str, Any]]:
-        """Return how every fit stands, oldest first: the fields of ``FitStatus``."""
+        """Return the status of every fit, oldest first: the fields of ``FitStatus``."""
         ...
 
     def history(self, fit: str) -> Mapping[str, Any]:
-        """Return the course of `fit`: what ``FitHistory`` keeps, and ``workers``; empty for an unknown one."""
+        """Return the history of `fit`: the content of ``FitHistory``, and ``workers``; empty for an unknown fit."""
         ...
 
     def glance(self, fit: str) -> Mapping[str, Any]:
-        """Return what of :meth:`history` changes from second to second, and its ``version``; cheap to ask."""
+        """Return the part of :meth:`history` that changes every second, and its ``version``; a cheap call."""
         ...
 
     def cancel(self, fit: str) -> bool:
-        """Ask `fit` to end after its current step with the model so far. False when it has ended."""
+        """Ask `fit` to end after its current step with the model so far. Return False if it has ended."""
         ...
 
 
 class SharedView:
-    """Another view for many viewers, each of which asks once a second: what one has asked for, the others are told.
+    """A caching view for many viewers that each poll once a second: they share the answers of another view.
 
     Parameters
     ----------
@@ -44,25 +44,25 @@ class SharedView:
         self._histories: dict[str, Mapping[str, Any]] = {}
 
     def fits(self) -> Sequence[Mapping[str, Any]]:
-        """Return how every fit stood at most half a second ago."""
+        """Return the status of every fit, at most half a second old."""
         now = self._clock()
         if self._fits is None or not 0 <= now - self._fits[0] < self._FRESH_S:
             self._fits = now, self._view.fits()
         return self._fits[1]
 
     def history(self, fit: str) -> Mapping[str, Any]:
-        """Return the course of `fit`, made anew when there is more of it."""
+        """Return the history of `fit`, fetched again only if it has grown."""
         version = self._view.glance(fit).get("version")
         known = self._histories.pop(fit, None)
         if known is None or known.get("version") != version:
             known = self._view.history(fit)
-        self._histories[fit] = known  # the last one that was asked for is at the end
+        self._histories[fit] = known  # the most recently used one is at the end
         if len(self._histories) > self._HISTORIES:
             del self._histories[next(iter(self._histories))]
         return known
 
     def glance(self, fit: str) -> Mapping[str, Any]:
-        """Return what of the history changes from second to second."""
+        """Return the part of the history that changes every second."""
         return self._view.glance(fit)
 
     def cancel(self, fit: str) -> bool:

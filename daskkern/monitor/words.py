@@ -1,4 +1,4 @@
-"""Numbers with their units, as people read them."""
+"""Formatting of numbers with their units for people."""
 
 import math
 import time
@@ -18,7 +18,7 @@ def seconds(value: float) -> str:
 
 
 def ran(started: float, ended: float, now: float) -> float:
-    """Return for how many seconds a fit has run by `now`, or ran until it ended; NaN for one that never started."""
+    """Return the seconds that a fit has run by `now`, or ran until it ended; NaN if it never started."""
     return (ended or now) - started if started else math.nan
 
 
@@ -37,7 +37,7 @@ def number(value: float) -> str:
 
 
 def clock(value: float) -> str:
-    """Return the time of day on the scheduler's machine, with the date when it is not today's."""
+    """Return the time of day on the scheduler's machine, with the date if it is not today."""
     moment, today = time.localtime(value), time.localtime()
     same = moment[:3] == today[:3]
     return time.strftime("%H:%M:%S" if same else "%Y-%m-%d %H:%M", moment)

@@ -1,6 +1,6 @@
-"""Pictures of fits on matplotlib axes: ``daskkern.plot.history(model)``. Needs the extra ``daskkern[plot]``.
+"""Plots of fits on matplotlib axes: ``daskkern.plot.history(model)``. Needs the extra ``daskkern[plot]``.
 
-Each function takes fitted estimators, models or paths of saved models, draws on `axes` where they are given, else on
+Each function takes fitted estimators, models or paths of saved models, draws on `axes` if given, else on
 new ones of pyplot, and returns the axes.
 """
 

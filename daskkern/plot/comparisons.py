@@ -1,4 +1,4 @@
-"""Several fits side by side: error against time."""
+"""Comparison of several fits: error against time."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from daskkern.systems.plot import draw_curves, error_label
 
 
 def compare(*found: Comparison | Fit, axes: Any = None) -> Any:
-    """Draw error against time: of the systems of one comparison, or of several fits.
+    """Draw error against time for the systems of one comparison, or for several fits.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def compare(*found: Comparison | Fit, axes: Any = None) -> Any:
         return _drawn(curves, error_label(comparison.measure), axes)
     tasks = {model_of(fit).task for fit in found}
     if len(tasks) > 1:
-        raise SpecError("models of classification and of regression were given to compare; give those of one task")
+        raise SpecError("got models of classification and of regression to compare; give models of one task")
     counts = tasks == {"classification"}
     label = "error on the validation rows" if counts else "(1 - R2)^(1/2) on the validation rows"
     return _drawn([(name_of(fit, k + 1), _points(fit, counts)) for k, fit in enumerate(found)], label, axes)

@@ -1,4 +1,4 @@
-"""Curves over epochs or time."""
+"""Plots of quantities over epochs or time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -46,19 +46,19 @@ def history(
     Raises
     ------
     DataError
-        When no fit has anything of that in its history.
+        When no history has any of the requested columns.
     SpecError
-        For other words, or without matplotlib.
+        For unknown columns or axes, or without matplotlib.
     """
     columns = (show,) if isinstance(show, str) else tuple(show)
     models = [model_of(fit) for fit in fits]
     histories = [model.history_ for model in models]
     if against not in _AGAINST:
-        raise SpecError(f"against={against!r} was asked; choose 'epoch' or 'seconds'")
+        raise SpecError(f"got against={against!r}; expected 'epoch' or 'seconds'")
     unknown = [name for name in columns if histories and name not in histories[0].columns]
     if unknown or not fits or not columns:
-        what = f"show={unknown[0]!r} was" if unknown else "no fit, or no column of its history, was"
-        raise SpecError(f"{what} given to draw; give fits, and columns such as 'loss' or 'validation_score'")
+        what = f"show={unknown[0]!r}" if unknown else "no fit, or no column of its history,"
+        raise SpecError(f"got {what} to draw; give fits, and columns such as 'loss' or 'validation_score'")
     axes = plain(new_axes(axes))
     drawn: dict[str, list[float]] = {}
     for number, (fit, model, table) in enumerate(zip(fits, models, histories, strict=True)):
@@ -95,7 +95,7 @@ def _label(column: str, model: KernelModel) -> str:
 
 
 def _scale(axes: Any, columns: Sequence[str], values: HostArray) -> None:
-    """Scale the vertical axis for what is drawn."""
+    """Set the scale of the vertical axis for the columns drawn."""
     low, high = float(values.min()), float(values.max())
     if _LOGARITHMIC.issuperset(columns) and 0 < 1.5 * low < high:
         axes.set_yscale("log")

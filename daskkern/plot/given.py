@@ -1,4 +1,4 @@
-"""What the functions of plots are given: models in some form, and axes or none."""
+"""Arguments shared by the plotting functions: fits in any form, and optional axes."""
 
 import os
 from pathlib import Path
@@ -11,12 +11,12 @@ from daskkern.errors import SpecError
 from daskkern.models import KernelModel, load_model
 
 Fit: TypeAlias = Any
-"""A fitted estimator, a :class:`~daskkern.models.KernelModel`, or where one was saved."""
+"""A fitted estimator, a :class:`~daskkern.models.KernelModel`, or the path of a saved one."""
 COLORS = ("#2f6fb5", "#d9762b", "#2f8f5b", "#b0437a", "#7a6bc4", "#8a7433", "#3aa3b0", "#666666")
 
 
 def model_of(fit: Fit) -> KernelModel:
-    """Return the model of a fit. SpecError for something else, ModelError for a path without a model."""
+    """Return the model of a fit. Raises SpecError for another type, ModelError for a path without a model."""
     if isinstance(fit, KernelModel):
         return fit
     if isinstance(fit, str | os.PathLike | zarr.Group):
@@ -24,13 +24,11 @@ def model_of(fit: Fit) -> KernelModel:
     found = getattr(fit, "model_", None)
     if isinstance(found, KernelModel):
         return found
-    raise SpecError(
-        f"a {type(fit).__name__} was given where a fit is drawn; give a fitted estimator, a model or the path of one"
-    )
+    raise SpecError(f"got a {type(fit).__name__} to draw; expected a fitted estimator, a model or the path of one")
 
 
 def name_of(fit: Fit, number: int) -> str:
-    """Return what a legend calls a fit: the name of its file, or that of its solver."""
+    """Return the name of a fit in legends: that of its file, or of its solver."""
     if isinstance(fit, str | os.PathLike):
         return Path(name_of_place(os.fspath(fit))).stem
     model = model_of(fit)
@@ -39,7 +37,7 @@ def name_of(fit: Fit, number: int) -> str:
 
 
 def new_axes(axes: Any) -> Any:
-    """Return `axes`, or new ones of pyplot. SpecError says what to install where matplotlib is missing."""
+    """Return `axes`, or new ones of pyplot. Raises SpecError if matplotlib is missing."""
     require_matplotlib()
     if axes is not None:
         return axes
@@ -49,7 +47,7 @@ def new_axes(axes: Any) -> Any:
 
 
 def require_matplotlib() -> None:
-    """Raise SpecError where matplotlib is missing."""
+    """Raise SpecError if matplotlib is missing."""
     try:
         import matplotlib
     except ImportError:
@@ -58,7 +56,7 @@ def require_matplotlib() -> None:
 
 
 def plain(axes: Any) -> Any:
-    """Return `axes` with the looks that all plots share."""
+    """Return `axes` with the common style of all plots."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, alpha=0.25, linewidth=0.6)
     axes.set_axisbelow(True)
@@ -66,10 +64,10 @@ def plain(axes: Any) -> Any:
 
 
 def log_ticks(axis: Any, low: float, high: float) -> None:
-    """Give a logarithmic axis, which shows values from `low` to `high`, labels that are plain numbers."""
+    """Label a logarithmic axis, which shows values from `low` to `high`, with plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    if high > 1000 * low:  # powers of ten are enough
+    if high > 1000 * low:  # powers of ten suffice
         return
     subs = (1.0, 2.0, 5.0) if high > 8 * low else (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
     axis.set_major_locator(LogLocator(10, subs))

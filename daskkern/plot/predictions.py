@@ -1,4 +1,4 @@
-"""How predictions compare with the truth."""
+"""Plots of predictions against the truth."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from daskkern.monitor.labels import literal
 from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
 
 _NUMBERED = 20
-"""Most classes whose cells carry numbers."""
+"""Most classes for which cells show numbers."""
 
 
 def confusion(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
@@ -35,7 +35,7 @@ def confusion(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
 
 
 def calibration(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
-    """Draw how often the most probable class was right, against its probability; parameters as of :func:`confusion`.
+    """Draw how often the most probable class was right, against its probability; parameters as in :func:`confusion`.
 
     Raises DataError for a model without probabilities.
     """
@@ -43,9 +43,9 @@ def calibration(fit: Fit, X: Any, y: Any = None, *, axes: Any = None) -> Any:
 
 
 def residuals(fit: Fit, X: Any, y: Any = None, *, target: int = 0, axes: Any = None) -> Any:
-    """Draw what was predicted less the truth, against the truth; parameters as of :func:`confusion`.
+    """Draw predictions minus the truth, against the truth; parameters as in :func:`confusion`.
 
-    `target` is the number of one of several targets. Of many rows, about 5,000 evenly chosen ones are drawn. Raises
+    `target` is the index of one of several targets. Of many rows, about 5,000 evenly chosen ones are drawn. Raises
     DataError for a classifier.
     """
     return draw_residuals(observe(model_of(fit), X, y), target, axes)
@@ -116,7 +116,7 @@ def draw_residuals(found: Observation, target: int, axes: Any, name: str = "") -
     if found.score.rmse is None:
         raise DataError("a classifier has no residuals; draw its confusion matrix")
     if not 0 <= target < found.targets.shape[1]:
-        raise DataError(f"target {target} was asked of a model of {found.targets.shape[1]}; they are counted from 0")
+        raise DataError(f"got target {target} of a model with {found.targets.shape[1]}; targets are counted from 0")
     axes = plain(new_axes(axes))
     truth = found.targets[:, target]
     errors = found.predictions[:, target] - truth
@@ -125,5 +125,5 @@ def draw_residuals(found: Observation, target: int, axes: Any, name: str = "") -
     axes.axhline(0, color="#888888", linewidth=1)
     axes.scatter(truth, errors, marker, color=COLORS[0], alpha=alpha, linewidths=0, rasterized=len(truth) > 1500)
     axes.set_xlabel(f"true {literal(name) or 'target'}")
-    axes.set_ylabel("prediction less truth")
+    axes.set_ylabel("prediction minus truth")
     return axes

@@ -1,4 +1,4 @@
-"""The spectrum of the preconditioner."""
+"""Plots of the spectrum of the preconditioner."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def spectrum(fit: Fit, *, axes: Any = None) -> Any:
     Raises
     ------
     DataError
-        When its solver found no spectrum.
+        When its solver computed no spectrum.
     """
     found = model_of(fit).history_.spectrum
     if found is None or not found.eigenvalues:
@@ -34,7 +34,7 @@ def spectrum(fit: Fit, *, axes: Any = None) -> Any:
     axes.loglog(numbers, found.eigenvalues, color=COLORS[0], linewidth=1.6, label="kernel operator")
     after = np.arange(1, len(found.flattened) + 1)
     axes.loglog(after, found.flattened, color=COLORS[1], linewidth=1.6, label="after preconditioning")
-    axes.set_xlabel("number of the eigenvalue")
+    axes.set_xlabel("index of the eigenvalue")
     axes.set_ylabel("eigenvalue")
     critical = f" (critical {found.critical_batch:,.0f})" if np.isfinite(found.critical_batch) else ""
     axes.set_title(f"batch of {found.batch_size:,}{critical}, step {found.step:.4g}", fontsize="medium", loc="left")

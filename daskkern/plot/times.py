@@ -1,4 +1,4 @@
-"""Where the time of a fit went."""
+"""Plots of the time of a fit."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from daskkern.monitor.shares import PARTS
 from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
 
 _LEAST = 0.1
-"""Percent: smaller parts cannot be seen, and have no place in the legend."""
+"""Percent below which a part is invisible and left out of the legend."""
 
 
 def time_shares(fit: Fit, *, axes: Any = None) -> Any:
-    """Draw how the time of each epoch was shared by computing, reading, checkpoints, waiting and exchange.
+    """Draw the shares of computing, reading, checkpoints, waiting and exchange in the time of each epoch.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def time_shares(fit: Fit, *, axes: Any = None) -> Any:
     Raises
     ------
     DataError
-        When it was saved without this.
+        When the model was saved without these times.
     """
     table = model_of(fit).history_
     known = ~np.isnan(table["computing"])

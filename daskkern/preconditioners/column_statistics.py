@@ -1,4 +1,4 @@
-"""What step sizes of methods without a preconditioner follow from, measured on sampled rows."""
+"""Statistics for the step sizes of methods without a preconditioner, measured on sampled rows."""
 
 from dataclasses import dataclass
 

@@ -4,8 +4,8 @@ With the eigenpairs (l_i, e_i) of ``H = (1/M) Phi_S^T W Phi_S``, the covariance 
 
     P = I - E diag(1 - (tau l_{k+1} / l_i)^rho) E^T ,      w <- w - eta P ((1/m) Phi_B^T g + alpha w) .
 
-The eigenpairs come from the inner products of the subsample, (M, M), so that the number of features costs nothing but
-one pass over them: ``E = Phi_S^T W^(1/2) V (M l)^(-1/2)``.
+The eigenpairs come from the inner products of the subsample, (M, M), so that the number of features costs only one
+pass over them: ``E = Phi_S^T W^(1/2) V (M l)^(-1/2)``.
 
 References
 ----------
@@ -39,7 +39,7 @@ FeatureBlocks = Callable[[], Iterator[tuple[slice, Array]]]
 
 @dataclass(frozen=True, eq=False)
 class CovarianceState(StableSteps):
-    """The immutable result of the set-up.
+    """The preconditioner, as the set-up computes it; immutable.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class CovarianceState(StableSteps):
         return gram_of(columns) - (across * self.damping) @ across.T
 
     def part(self, ids: HostArray, dtype: str, xp: ModuleType = np) -> "CovariancePart":
-        """Return what a rank needs that holds the features `ids`. Copies its rows of E."""
+        """Return the part of the rank that holds the features `ids`. Copies its rows of E."""
         return CovariancePart(
             xp.asarray(np.ascontiguousarray(self.vectors[ids], dtype)), xp.asarray(self.damping[:, None].astype(dtype))
         )
@@ -102,9 +102,9 @@ def covariance_state(
 ) -> CovarianceState:
     """Compute the preconditioner from the features of the subsample, `inside`, and of held-out rows, `outside`.
 
-    Weights are None or have mean about 1. `max_batch` bounds the batch that automatic k aims at; `drawn_S` is what the
-    rows of the subsample count in a batch where that is not `w_S`. Dense matrices of the sampled rows, in float64.
-    Features may be on a GPU, where their products are then made; the state is in host memory.
+    Weights are None or have mean about 1. `max_batch` bounds the batch that automatic k aims at; `drawn_S` are the
+    weights of the subsample's rows in a batch where they differ from `w_S`. Sampled rows make dense float64 matrices.
+    Features may be on a GPU, which then computes their products; the state is in host memory.
 
     Raises
     ------
@@ -153,10 +153,10 @@ def gram_of(columns: FeatureBlocks) -> FloatArray:
 
 
 def _spread(n_columns: int, columns: FeatureBlocks, directions: FloatArray) -> FloatArray:
-    """Return ``Phi^T directions`` (p, k) with its columns made orthonormal, which rounding has left them nearly."""
+    """Return ``Phi^T directions`` (p, k), whose columns are orthonormal but for rounding, made orthonormal exactly."""
     E = np.empty((n_columns, directions.shape[1]))
     for part, phi in columns():
-        E[part] = to_host(phi.T @ _beside(phi, directions))
+        E[part] = to_host(phi.T @ _moved_to(phi, directions))
     if E.size:
         factor = scipy.linalg.cholesky(E.T @ E, check_finite=False)
         E = scipy.linalg.solve_triangular(factor, E.T, trans="T", check_finite=False).T
@@ -167,13 +167,13 @@ def _projected(columns: FeatureBlocks, E: HostArray) -> FloatArray:
     """Return ``Phi E`` (s, k) float64 of rows."""
     total: Array | None = None
     for part, phi in columns():
-        share = (phi @ _beside(phi, E[part])).astype(np.float64)
+        share = (phi @ _moved_to(phi, E[part])).astype(np.float64)
         total = share if total is None else total + share
     assert total is not None
     found: FloatArray = to_host(total)
     return found
 
 
-def _beside(phi: Array, matrix: HostArray) -> Array:
-    """Return `matrix` where `phi` is; sparse features are in host memory."""
+def _moved_to(phi: Array, matrix: HostArray) -> Array:
+    """Return `matrix` in the memory of `phi`; sparse features are in host memory."""
     return matrix if is_sparse(phi) else namespace_of(phi).asarray(matrix)

@@ -5,7 +5,7 @@ With the eigenpairs (l_i, v_i) of ``W^(1/2) K_SS W^(1/2) / s`` (W the sample wei
 
     P = I - sum_i (1 - (tau l_{q+1} / l_i)^rho) psi_i (x) psi_i ,   psi_i = (s l_i)^(-1/2) sum_j V_ji k(x_j, .) ,
 
-and a gradient g on a batch B moves the coefficients of S by ``+ V D V^T K_SB g`` beside ``-g`` on B, with
+and a gradient g on a batch B moves the coefficients of S by ``+ V D V^T K_SB g`` in addition to ``-g`` on B, with
 ``D_i = (1 - (tau l_{q+1} / l_i)^rho) / (s l_i)``.
 
 References
@@ -13,7 +13,7 @@ References
 Ma and Belkin, "Diving into the shallows: a computational perspective on large-scale shallow learning", NeurIPS
 2017, section 4; Ma and Belkin, "Kernel machines that adapt to GPUs for effective large batch training", MLSys 2019.
 
-Where we differ: the 2017 paper prints P with another factor 1/l_i because it acts on V D V^T K g; and the step is
+Where we differ: the 2017 paper has a further factor 1/l_i in P because it acts on V D V^T K g; and the step is
 computed from rows held out of S, because in-sample values are far too small when q is not small against s.
 """
 
@@ -42,7 +42,7 @@ _STREAM = 41
 
 @dataclass(frozen=True)
 class SpectrumSettings:
-    """How the spectrum is found and damped.
+    """Settings of the eigendecomposition and the damping.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class SpectrumSettings:
     eigen_method : str
         See :func:`daskkern.linalg.top_eigenpairs`.
     device : "cpu", "gpu" or "auto"
-        Unless "cpu", GPUs are used where there are any.
+        Unless "cpu", available GPUs are used.
     """
 
     n_directions: int | None = None
@@ -65,14 +65,14 @@ class SpectrumSettings:
 
     def __post_init__(self) -> None:
         if not (0 < self.rho <= 1 and 0 < self.tau <= 1):
-            raise SpecError(f"rho={self.rho} and tau={self.tau} were asked; both must lie in (0, 1]")
+            raise SpecError(f"got rho={self.rho} and tau={self.tau}; both must lie in (0, 1]")
         if self.n_directions is not None and self.n_directions < 0:
-            raise SpecError(f"n_directions={self.n_directions} was asked; give 0 or more, or None")
+            raise SpecError(f"got n_directions={self.n_directions}; give 0 or more, or None")
 
 
 @dataclass(frozen=True)
 class EigenProState(StableSteps):
-    """The immutable result of the set-up.
+    """The preconditioner, as the set-up computes it; immutable.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class EigenProState(StableSteps):
         return made
 
     def part(self, ids: HostArray, dtype: str, xp: ModuleType = np) -> "EigenProPart":
-        """Return what a rank needs that holds the rows `ids` (numbers in S, ascending) of the subsample."""
+        """Return the part of the rank that holds the rows `ids` (numbers in S, ascending) of the subsample."""
         return EigenProPart(
             xp.asarray(self.vectors[ids].astype(dtype)), xp.asarray(self.damping.astype(dtype)[:, None])
         )
@@ -117,12 +117,12 @@ class EigenProPart:
     def project(self, gradient: Array, blocks: Sequence[slice]) -> Array:
         """Return this rank's share of ``V^T (K_SB g)``, (q, c) float64; sum it over the ranks.
 
-        `blocks` cut the rank's members of S; see :func:`daskkern.backend.tiles.multiply_blocks`.
+        `blocks` split the rank's members of S; see :func:`daskkern.backend.tiles.multiply_blocks`.
         """
         return multiply_transposed_blocks(self.vectors, gradient, blocks, namespace_of(gradient))
 
     def apply(self, projected: Array, blocks: Sequence[slice]) -> Array:
-        """Return ``V_r D u``, (s_r, c): what the rank's members of S gain, per unit of step. `blocks` as above."""
+        """Return ``V_r D u``, (s_r, c): the change of the rank's members of S per unit step. `blocks` as above."""
         return multiply(self.vectors, self.damping * projected, namespace_of(projected), blocks)
 
 
@@ -139,10 +139,10 @@ def eigenpro_state(
 ) -> EigenProState:
     """Compute the preconditioner from the subsample rows `X_S` (s, d) and held-out rows `X_H` (h, d).
 
-    K_SS is a lazy dask array, computed where Dask runs; the rest is small and dense, in float64, and made on a GPU of
-    this process where `settings` allow that. The state is in host memory. Weights are None
-    or have mean about 1. `max_batch` bounds the batch that automatic q aims at. `drawn_S` is what the rows of S count
-    in a batch where that is not `w_S`, because heavy rows are drawn more often.
+    K_SS is a lazy dask array, computed where Dask runs; the rest is small and dense, in float64, and computed on a GPU
+    of this process where `settings` allow that. The state is in host memory. Weights are None or have mean about 1.
+    `max_batch` bounds the batch that automatic q aims at. `drawn_S` are the weights of the rows of S in a batch where
+    they differ from `w_S`, because heavy rows are drawn more often.
     """
     s = X_S.shape[0]
     check_range(kernel, X_S)

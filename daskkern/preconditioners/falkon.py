@@ -1,6 +1,6 @@
-"""The preconditioner of Falkon: two triangular factors, made of the landmarks alone.
+"""The preconditioner of Falkon: two triangular factors, computed from the landmarks alone.
 
-    K_ZZ + jitter = T^T T ,    T D T^T / p + mu = A^T A          (T, A upper; here their transposes are held)
+    K_ZZ + jitter = T^T T ,    T D T^T / p + mu = A^T A          (T, A upper; their transposes are stored)
 
 D are the sample weights of the landmarks, times the curvature of the loss at them. With a = T^-1 A^-1 b the system
 ``(K_ZX D K_XZ / n + mu K_ZZ) a = r`` becomes one whose condition number is small when the landmarks are a fair sample.
@@ -29,14 +29,14 @@ _LEAST = float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True)
 class FalkonPart:
-    """What a rank has: the factor T^T of all landmarks, and the deal by which the ranks make A together.
+    """The part of one rank: the factor T^T of all landmarks, and the block-cyclic layout for computing A on all ranks.
 
     Attributes
     ----------
     lower : LowerFactor
-        T^T (p, p) float64. A is made and used in the dtype of `weights`: it changes how fast a solution is found, not
+        T^T (p, p) float64. A is computed and used in the dtype of `weights`: it affects the speed of convergence, not
         the solution.
-    deal : Deal
+    deal : BlockCyclicLayout
     weights : (p, 1) array
         Sample weights of the landmarks; 1 where they have none.
     targets : (p, c) array or None
@@ -51,19 +51,19 @@ class FalkonPart:
     def inner(self, curvature: Array | float, mu: float, comm: Communicator) -> LowerFactor:
         """Return A^T for the `curvature` (p, 1) of the loss at the landmarks. Every rank must call it.
 
-        Where mu is below what p landmarks tell of all rows, or leaves ``T D T^T / p + mu`` not positive definite, A
-        is that of a larger mu: the solution is the same.
+        Where mu is below what p landmarks can resolve, or leaves ``T D T^T / p + mu`` not positive definite, A is that
+        of a larger mu: the solution is the same.
 
         Raises
         ------
         DataError
-            When no mu of a reasonable size will do.
+            When no mu of a reasonable size gives a factor.
         """
         xp = namespace_of(self.weights)
         scale = self.weights * curvature * (1.0 / self.deal.p)
         dtype = self.weights.dtype
-        # The landmarks are a sample of the rows: they know nothing of smaller eigenvalues, in any dtype, and a factor
-        # that follows them there asks for many more iterations. Below the rounding of float32 directions are noise.
+        # The landmarks are a sample of the rows: they do not estimate smaller eigenvalues, in any dtype, and a factor
+        # that follows them there needs many more iterations. Below the rounding of float32 directions are noise.
         least = max(mu, _LEAST * float(scale.sum(dtype=np.float64)))
         lower = self.lower.astype(dtype.name)
         for attempt in range(_JITTERS):

@@ -44,8 +44,8 @@ class LowRankPart:
         return xp.concatenate(self._strips(lambda F, rows: (v[rows] - F @ inner) / self.mu, v))
 
     def _strips(self, work: Callable[[Array, slice], Array], like: Array) -> list[Array]:
-        """Return what `work` makes of the features strip by strip, in float64: what is left of v is a small
-        difference, and is divided by mu."""
+        """Return `work` of the features strip by strip, in float64: the remainder of v is a small difference, and is
+        divided by mu."""
         parts = slices(self.features.shape[0], _STRIP) or [slice(0, 0)]
         made: dict[int, Array] = {}
 
@@ -62,7 +62,7 @@ class LowRankPart:
 
 @dataclass(frozen=True)
 class Unconditioned:
-    """In place of a preconditioner: 1."""
+    """The identity, in place of a preconditioner."""
 
     def solve(self, v: Array, comm: Communicator) -> Array:
         """Return `v` itself."""
@@ -83,7 +83,7 @@ def low_rank_part(features: Array, ridge: float, comm: Communicator) -> LowRankP
 
 
 def nystrom_factor(K_SS: FloatArray) -> FloatArray:
-    """Return ``L^-T`` (s, s) float64 with ``L L^T = K_SS`` and as little jitter as the rounding of float32 asks for.
+    """Return ``L^-T`` (s, s) float64 with ``L L^T = K_SS`` and as little jitter as the rounding of float32 requires.
 
     Through the eigenvalues: those below 1e-7 of the largest are left out.
     """

@@ -34,15 +34,15 @@ _TOLERANCE = 1e-6
 _CHECKED_ROWS = 2000
 _STREAM = 45
 _BYTES = 8 * 6
-"""Of the two eigenproblems on a GPU, for each entry."""
+"""Bytes of the two eigenproblems on a GPU, for each entry."""
 
 GramPart = Callable[[HostArray], HostArray]
-"""From T (p, r) to the sum of ``w phi phi^T`` over a share of the rows, float64."""
+"""A function from T (p, r) to the sum of ``w phi phi^T`` over a share of the rows, float64."""
 
 
 @dataclass(frozen=True)
 class NystromState(StableSteps):
-    """The immutable result of the set-up.
+    """The preconditioner, as the set-up computes it; immutable.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class NystromState(StableSteps):
     eigenvalues : (r,) float64
         Lam, descending.
     beta : float
-        Largest ``w psi(x)^T P psi(x)`` over sampled rows, but for rare ones that are far larger.
+        Largest ``w psi(x)^T P psi(x)`` over sampled rows, except for rare ones that are far larger.
     top : float
         Largest ``P_i l_i``.
     """
@@ -65,7 +65,7 @@ class NystromState(StableSteps):
 
     @cached_property
     def probe(self) -> HostArray:
-        """A number of each eigenfeature, (r,), which another basis would not have."""
+        """A number for each eigenfeature, (r,), that identifies the basis."""
         drawn = generator(0, _STREAM).standard_normal(self.M.shape[:1]).astype(self.M.dtype)
         return np.asarray(drawn @ self.M)
 
@@ -76,7 +76,7 @@ class NystromState(StableSteps):
         return made
 
     def part(self, ids: HostArray, dtype: str, xp: ModuleType = np) -> "NystromPart":
-        """Return what a rank needs that holds the landmarks `ids`."""
+        """Return the part of the rank that holds the landmarks `ids`."""
         return NystromPart(
             xp.asarray(np.ascontiguousarray(self.M[ids], dtype)), xp.asarray(self.conditioner.astype(dtype)[:, None])
         )
@@ -105,7 +105,7 @@ def nystrom_state(
     `gram_parts` sum ``w phi phi^T`` over the rows, whose weights have mean 1, as tasks where Dask runs; `X_H` are
     sampled rows for beta. `n_directions` is k, all kept directions for None. Dense p x p eigenproblems in float64:
     16 p^2 bytes and minutes at p = 10,000 on a CPU. Unless `device` is "cpu", they are solved on a GPU of this process
-    where there is one with room for them (48 p^2 bytes). The state is in host memory.
+    if there is one with enough memory (48 p^2 bytes). The state is in host memory.
     """
     check_range(kernel, Z[:_CHECKED_ROWS])
     xp = namespace_with(device, _BYTES * Z.shape[0] ** 2)
@@ -122,7 +122,7 @@ def nystrom_state(
     lam = np.maximum(to_host(ascending)[::-1], np.finfo(np.float64).tiny)
     k = lam.size if n_directions is None else n_directions
     if not 1 <= k <= lam.size:
-        raise SpecError(f"{k} conditioned directions were asked, but the Nystrom kernel has rank {lam.size}")
+        raise SpecError(f"got {k} conditioned directions, but the Nystrom kernel has rank {lam.size}")
     usable = max(1, min(k, int(np.count_nonzero(lam > _TOLERANCE * lam[0]))))
     conditioner = np.minimum(1.0, np.sqrt(lam[usable - 1] / lam))
     M = np.ascontiguousarray(_with_signs(to_host(T64 @ U[:, ::-1])), Z.dtype)

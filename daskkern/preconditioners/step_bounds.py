@@ -6,7 +6,7 @@ from daskkern.errors import SpecError
 
 
 def batch_norm_bound(eigenvalue: float, kappa: float, batch_size: int, dimension: int, delta: float) -> float:
-    """Return what ``|| P^(1/2) H_m P^(1/2) ||`` stays below, H_m the covariance of `batch_size` random rows.
+    """Return an upper bound of ``|| P^(1/2) H_m P^(1/2) ||``, H_m the covariance of `batch_size` random rows.
 
         l_{k+1} + 2 (l_{k+1} + kappa) / (3 m) ln(2 d / delta) + (2 l_{k+1} kappa / m ln(2 d / delta))^(1/2)
 
@@ -39,7 +39,7 @@ def batch_norm_bound(eigenvalue: float, kappa: float, batch_size: int, dimension
     """
     if not (eigenvalue >= 0 and kappa > 0 and batch_size >= 1 and dimension >= 1 and 0 < delta < 1):
         raise SpecError(
-            f"a bound was asked for eigenvalue={eigenvalue}, kappa={kappa}, batch_size={batch_size}, "
+            f"got eigenvalue={eigenvalue}, kappa={kappa}, batch_size={batch_size}, "
             f"dimension={dimension}, delta={delta}; give positive numbers, and delta below 1"
         )
     chances = log(2 * dimension / delta)

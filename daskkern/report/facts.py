@@ -1,4 +1,4 @@
-"""What a report says in words and numbers, read from the model and from a score."""
+"""The facts of a report in words and numbers, read from the model and a score."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -16,11 +16,11 @@ from daskkern.monitor.shares import PARTS
 from daskkern.training.planning.memory import format_bytes
 
 Facts: TypeAlias = list[tuple[str, str]]
-"""Names and values, a line each."""
+"""Names and values, one line each."""
 
 _REASONS = {
     "max_epochs": "all epochs were run",
-    "max_seconds": "the time was over",
+    "max_seconds": "the time limit was reached",
     "early_stopping": "validation rows no longer improved",
     "converged": "the solver had converged",
     "interrupted": "it was interrupted",
@@ -28,13 +28,13 @@ _REASONS = {
 _MOST_CLASSES = 50
 _REMARKS = {
     "computing": "mean of the ranks, validation included",
-    "reading": "not what was read beside other work",
-    "checkpointing": "files are written beside other work",
+    "reading": "without reading in the background",
+    "checkpointing": "files are written in the background",
 }
 
 
 def check_facts(model: KernelModel) -> None:
-    """Raise ModelError when what was saved beside the model's numbers cannot be shown."""
+    """Raise ModelError if the information saved with the model's arrays cannot be shown."""
     history = model.history_
     try:
         escape(heading(model))
@@ -44,12 +44,12 @@ def check_facts(model: KernelModel) -> None:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ModelError(
             f"what was saved with the model about its fit cannot be read ({type(error).__name__}: {error}); the model "
-            "is damaged or of another program: save it again"
+            "is damaged or was written by another program: save it again"
         ) from None
 
 
 def heading(model: KernelModel) -> str:
-    """Return one line on what was fitted to what."""
+    """Return one line on the model and its training data."""
     settings, data = model.provenance.get("settings", {}), model.provenance.get("data", {})
     kind = "Classifier" if model.task == "classification" else "Regressor"
     solver = settings.get("solver", {}).get("name")
@@ -60,7 +60,7 @@ def heading(model: KernelModel) -> str:
 
 
 def tiles(model: KernelModel, history: History, score: Score | None) -> Facts:
-    """Return the few numbers that are looked at first, names after values' order of weight."""
+    """Return the key numbers with their names, the most important first."""
     found: Facts = []
     if score is not None:
         found += _score_tiles(score)
@@ -96,7 +96,7 @@ def _score_tiles(score: Score) -> Facts:
 
 
 def errors_of(observed: Observation) -> Facts:
-    """Return how large the errors of a regression are, in the units of its targets; nothing of a classification."""
+    """Return the size of the errors of a regression, in the units of its targets; empty for a classification."""
     score = observed.score
     if score.rmse is None or score.mae is None or score.r2 is None:
         return []
@@ -129,7 +129,7 @@ def settings_of(model: KernelModel) -> Facts:
 
 
 def data_of(model: KernelModel) -> Facts:
-    """Return the data card: what it was trained on."""
+    """Return the facts about the training data."""
     data = model.provenance.get("data", {})
     found: Facts = []
     if data:
@@ -150,7 +150,7 @@ def data_of(model: KernelModel) -> Facts:
 
 
 def model_of(model: KernelModel) -> Facts:
-    """Return what the model itself is."""
+    """Return the facts about the model itself."""
     return [
         ("kernel", repr(model.kernel)),
         ("loss", model.loss),
@@ -161,7 +161,7 @@ def model_of(model: KernelModel) -> Facts:
 
 
 def run_of(model: KernelModel, history: History) -> Facts:
-    """Return how the run went, in words."""
+    """Return the facts about the course of the run."""
     found: Facts = []
     reason = model.provenance.get("reason")
     if reason:
@@ -183,7 +183,7 @@ def run_of(model: KernelModel, history: History) -> Facts:
 
 
 def environment_of(model: KernelModel) -> Facts:
-    """Return software and machine."""
+    """Return the facts about software and machine."""
     found = model.provenance.get("environment", {})
     if not found:
         return []
@@ -197,7 +197,7 @@ def environment_of(model: KernelModel) -> Facts:
 
 
 def time_parts(history: History) -> list[tuple[str, float, str]]:
-    """Return where the seconds went: name, seconds and a remark for each part of more than a millisecond."""
+    """Return the parts of the time: name, seconds and a remark for each part of more than a millisecond."""
     parts = [(stage.stage, stage.seconds, stage.detail) for stage in history.stages if stage.seconds >= 1e-3]
     seconds = np.nan_to_num(history["seconds"])
     if np.isnan(history["computing"]).all():
@@ -206,7 +206,7 @@ def time_parts(history: History) -> list[tuple[str, float, str]]:
         known = np.nan_to_num(history["computing"]) > 0
         for column, name in PARTS.items():
             parts.append((name, float((np.nan_to_num(history[column]) * seconds).sum()), _REMARKS.get(column, "")))
-        parts.append(("other epochs", float(seconds[~known].sum()), "not told apart"))
+        parts.append(("other epochs", float(seconds[~known].sum()), "not measured separately"))
     if len(history) and np.isfinite(history[-1].elapsed):
         rest = history[-1].elapsed - sum(part[1] for part in parts)
         parts.append(("between", rest, "reading before the first epoch, recovery, reports"))
@@ -214,7 +214,7 @@ def time_parts(history: History) -> list[tuple[str, float, str]]:
 
 
 def class_rows(score: Score) -> list[tuple[str, ...]]:
-    """Return a row for each class: label, rows, recall, precision, and what it is taken for most often."""
+    """Return a row for each class: label, rows, recall, precision, and the label it is most often mistaken for."""
     if score.confusion is None or score.classes is None:
         return []
     counts = np.array(score.confusion, float)
@@ -230,7 +230,7 @@ def class_rows(score: Score) -> list[tuple[str, ...]]:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as people say them."""
+    """Return seconds as text with units."""
     if seconds < 60:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)

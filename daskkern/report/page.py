@@ -1,4 +1,4 @@
-"""The HTML of a report: one page that needs nothing but itself."""
+"""The HTML of a report: one self-contained page."""
 
 from collections.abc import Sequence
 from html import escape
@@ -166,7 +166,9 @@ def _memory(history: History) -> str:
         for rank in history.ranks
     ]
     table = _table(("rank", "device", "most memory used", "planned", "GPU use"), rows, words=(1,))
-    words = "The memory of the whole process, the libraries included, or of the GPU; beside what the fit planned."
+    words = (
+        "The memory of the whole process, the libraries included, or of the GPU, compared with what the fit planned."
+    )
     note = f'<p class="note">{words}</p>'
     return f'<div class="card"><h3>Memory of the ranks</h3>{table}{note}</div>'
 

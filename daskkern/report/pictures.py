@@ -1,4 +1,4 @@
-"""The pictures of a report, as SVG for its page and as PNG files beside it."""
+"""The pictures of a report, as SVG for its page and as PNG files next to it."""
 
 import io
 import re
@@ -19,7 +19,7 @@ from daskkern.plot.given import require_matplotlib
 from daskkern.plot.predictions import draw_calibration, draw_confusion, draw_residuals
 
 _INK = "#010203"
-"""Stands for the colour of text, which the page sets."""
+"""Placeholder for the color of text, which the page sets."""
 _LOOKS: Any = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
     "grid.color": _INK,
@@ -35,7 +35,7 @@ _MOST_TARGETS = 4
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture: the section it belongs to, its file name, what it shows, and what draws it on axes."""
+    """A picture: its section, its file name, its caption, and the function that draws it on axes."""
 
     section: str
     name: str
@@ -46,7 +46,7 @@ class Picture:
 
 
 def pictures_of(model: KernelModel, observed: Observation | None) -> list[Picture]:
-    """Return the pictures that there are data for."""
+    """Return the pictures for which there are data."""
     table = model.history_
     found: list[Picture] = []
     if observed is not None:
@@ -104,7 +104,7 @@ def _history(model: KernelModel, show: tuple[str, ...], against: str) -> Callabl
 
 
 def as_svg(picture: Picture) -> str:
-    """Return the picture as an SVG element that takes the page's colour and font."""
+    """Return the picture as an SVG element that inherits the page's color and font."""
     require_matplotlib()
     from matplotlib import rc_context
 
@@ -116,7 +116,7 @@ def as_svg(picture: Picture) -> str:
 
 
 def _inlined(svg: str, name: str) -> str:
-    """Return an SVG file as an element: without what only files need, with identifiers of its own."""
+    """Return an SVG file as an element: without file headers, and with unique identifiers."""
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\g<1>{name}-", svg)
@@ -130,7 +130,7 @@ _TAG = r'<svg viewBox="\1" role="img" aria-labelledby="caption-{name}" xmlns:xli
 
 
 def names_of(model: KernelModel, scored: bool) -> list[str]:
-    """Return the names that pictures of a report may have, known before its rows are scored."""
+    """Return the possible names of the pictures of a report, known before its rows are scored."""
     names = [picture.name for picture in pictures_of(model, None)]
     if not scored:
         return names

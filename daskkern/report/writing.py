@@ -1,4 +1,4 @@
-"""Writes a report: reads the model, scores it where rows are given, and puts the page together."""
+"""Writing of a report: reads the model, scores it if rows are given, and composes the page."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,25 +27,25 @@ def write_report(
     progress: Callable[[int, int], None] | None = None,
     overwrite: bool = False,
 ) -> list[Path]:
-    """Write a report on `model` to the HTML file `out`, which appears or is replaced when it is whole.
+    """Write a report on `model` to the HTML file `out`, which is created or replaced only when complete.
 
     Parameters
     ----------
     model : KernelModel
     out : path
-        One file that refers to nothing outside of itself.
+        A self-contained file.
     name : str
-        What the report calls the model.
+        The name of the model in the report.
     test : Store, optional
         Rows to score the model on, in one pass.
     test_name : str
-        What the report calls them; by default as the store.
+        Their name in the report; by default that of the store.
     png : path, optional
-        A folder for the pictures as PNG files, too.
+        A folder for additional PNG files of the pictures.
     progress : callable, optional
-        Told rows done and rows in all while the model is scored.
+        Called with the rows done and the total rows while the model is scored.
     overwrite : bool
-        Replace files that are there, whatever they are; else only reports and pictures that daskkern wrote.
+        Replace existing files of any kind; otherwise only reports and pictures that daskkern wrote.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def write_report(
     Raises
     ------
     SpecError
-        Without matplotlib, or for a place where no file can be; before the model is scored.
+        Without matplotlib, or for an invalid path; raised before the model is scored.
     DaskkernError
         When the rows do not belong to the model, or a file cannot be written.
     """
@@ -88,4 +88,4 @@ def check_places(out: str | Path, png: str | Path | None, *, overwrite: bool) ->
         return
     folder = Path(png)
     if not str(png) or is_url(str(png)) or (folder.exists() and not folder.is_dir()):
-        raise SpecError(f"--png {str(png)!r} was given, which is no local folder; give the name of one")
+        raise SpecError(f"got --png {str(png)!r}, which is not a local folder; give the name of one")

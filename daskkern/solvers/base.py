@@ -1,6 +1,6 @@
-"""What a solver is: hyper-parameters that step a state, written once against a communicator.
+"""The base class of solvers: hyper-parameters that advance a state, written once against a communicator.
 
-A solver knows arrays and a communicator. It knows neither Dask nor Zarr nor files: the trainer hands it batches.
+A solver uses arrays and a communicator only, neither Dask nor Zarr nor files: the trainer passes batches to it.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ State = TypeVar("State")
 
 @dataclass(frozen=True)
 class Batch:
-    """One mini-batch: whole on every rank, or for a solver that deals rows the rank's rows of it.
+    """One mini-batch: all of it on every rank, or only the rank's rows for a solver that distributes rows.
 
     Attributes
     ----------
@@ -38,9 +38,9 @@ class Batch:
     last : bool
         The last batch of its pass over the rows.
     parts : tuple of slices
-        Rows dealt: the pieces of the rank's rows over which sums are taken, the same whoever has them.
+        Where rows are distributed: the pieces of the rank's rows over which sums are taken, the same on any rank.
     dealt : int
-        Rows dealt: rows of the batch on all ranks together; else 0.
+        Where rows are distributed: rows of the batch on all ranks together; else 0.
     excess : float
         How far ``sum w k(x, x)`` goes beyond what step sizes were measured on: see
         :mod:`daskkern.training.setup.row_sizes`.
@@ -80,7 +80,7 @@ class Problem:
     extra : Any
         What the solver's own set-up made for this rank (its preconditioner's part, its projector).
     averaged_from : int or None
-        The step from which iterates are averaged, in a run that goes on from other rows: their mean goes on.
+        The step from which iterates are averaged, in a run that continues one on other rows: the mean continues, too.
     """
 
     part: KernelPart
@@ -109,9 +109,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far from the optimum a model is: `name` says in which measure, and `tol` how much of it is asked for.
+    """The distance of a model from the optimum: `name` is the measure, `tol` the requested tolerance.
 
-    `note` is what there is to say beside it, in a few words.
+    `note` is a short remark on the value, or "".
     """
 
     name: str
@@ -121,7 +121,7 @@ class Certificate:
 
     @property
     def reached(self) -> bool:
-        """Whether the model is as near as was asked."""
+        """Whether the value is within the tolerance."""
         return self.value <= self.tol
 
 
@@ -131,44 +131,44 @@ class Solver(ABC, Generic[State]):
 
     name: ClassVar[str]
     deals: ClassVar[str] = "columns"
-    """How a fit is distributed: "columns" deals the columns of the model to the ranks, and every rank meets every row;
-    "rows" deals the rows of each batch, and every rank has all columns; "nothing" runs on one rank."""
+    """How a fit is distributed: "columns" splits the columns of the model over the ranks, and every rank visits every
+    row; "rows" splits the rows of each batch, and every rank has all columns; "nothing" runs on one rank."""
     bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks")
-    """The function spaces that the solver is for."""
+    """The function spaces that the solver supports."""
     ability: ClassVar[tuple[type[Any], str] | None] = None
-    """What a loss must be able to do, and that in words; None takes every loss."""
+    """The protocol that a loss must implement, and its description; None accepts every loss."""
 
     auto_batch: ClassVar[int | None] = None
-    """Rows of an automatic batch; None derives them from the data: half of where steps grow no longer."""
+    """Rows of an automatic batch; None derives them from the data: half the size beyond which steps no longer grow."""
     needs_rows: ClassVar[bool] = False
-    """Whether steps need the rows of a batch beside its kernel block."""
+    """Whether steps need the rows of a batch in addition to its kernel block."""
     row_products: ClassVar[bool] = False
     """Whether steps need the inner products of a batch's rows."""
     each_row_once: ClassVar[bool] = False
-    """Whether a pass must meet every row once, so that rows cannot be drawn in another proportion."""
+    """Whether a pass must visit every row once, so that rows cannot be sampled with other probabilities."""
     moves: ClassVar[bool] = False
-    """Whether the solver finds the points of its columns itself: see :meth:`points`. It runs on one rank."""
+    """Whether the solver learns the points of its columns: see :meth:`points`. Such a solver runs on one rank."""
     descends: ClassVar[bool] = True
-    """Whether the training loss falls from the first epoch on; False where iterates of few steps are far too large."""
+    """Whether the training loss falls from the first epoch on; False where first iterates are far too large."""
 
     @property
     def row_numbers(self) -> int:
-        """How many numbers of each output are kept for every training row, dealt to the ranks."""
+        """How many numbers for each output are stored for every training row, split over the ranks."""
         return 0
 
     @property
     def scores_each(self) -> int:
-        """How many scores each output has, of which the largest counts."""
+        """How many scores each output has, of which the largest is used."""
         return 1
 
     @property
     def l1_penalty(self) -> float:
-        """The factor of a penalty on the absolute values of the coefficients, beside the ridge penalty."""
+        """The factor of a penalty on the absolute values of the coefficients, in addition to the ridge penalty."""
         return 0.0
 
     @property
     def is_serial(self) -> bool:
-        """Whether a fit runs on one rank, whatever the cluster has."""
+        """Whether a fit runs on one rank, whatever the size of the cluster."""
         return self.deals == "nothing" or self.moves
 
     def sweeps(self, epoch: int, loss: Loss) -> int:
@@ -177,12 +177,12 @@ class Solver(ABC, Generic[State]):
         return 1
 
     def most_epochs(self, asked: int) -> int:
-        """Return how many of the epochs that were asked the method has a use for."""
+        """Return how many of the requested epochs the method uses."""
         return asked
 
     @abstractmethod
     def init(self, problem: Problem, comm: Communicator) -> State:
-        """Return the state before the first step: a model that is 0."""
+        """Return the state before the first step: the zero model."""
 
     @abstractmethod
     def step(self, problem: Problem, state: State, batch: Batch, comm: Communicator) -> tuple[State, float]:
@@ -190,34 +190,34 @@ class Solver(ABC, Generic[State]):
 
     @abstractmethod
     def finish(self, problem: Problem, state: State, comm: Communicator) -> Array:
-        """Return this rank's coefficients (p_r, c) of the model that `state` stands for, at the end of an epoch."""
+        """Return this rank's coefficients (p_r, c) of the model that `state` represents, at the end of an epoch."""
 
     def certificate(self, problem: Problem, state: State) -> Certificate | None:
         """Return how far the model is from the optimum, at the end of an epoch; None where that is not known.
 
-        The same on every rank, without traffic.
+        The same on every rank, without communication.
         """
         del problem, state
         return None
 
     def done(self, problem: Problem, state: State) -> bool:
-        """Return whether the run may end with this epoch, because the model is as near to the optimum as was asked."""
+        """Return whether the run may end with this epoch, because the model is within the tolerance of the optimum."""
         certificate = self.certificate(problem, state)
         return certificate is not None and certificate.reached
 
     def points(self, problem: Problem, state: State) -> HostArray | None:
-        """Return the points (p, d), dense or CSR, of the model that `state` stands for; None for the problem's own."""
+        """Return the points (p, d), dense or CSR, of the model that `state` represents; None for the problem's."""
         del problem, state
         return None
 
     def moving_bytes(self, p: int, d: int, itemsize: int) -> int:
-        """Return the bytes of p points of d features that the solver finds itself, with what it does to them."""
+        """Return the bytes of p learned points of d features, and of the work on them."""
         del p, d, itemsize
         return 0
 
     @abstractmethod
     def snapshot(self, problem: Problem, state: State) -> Snapshot | None:
-        """Return this rank's part of all that :meth:`restore` needs, without copies; None within a window."""
+        """Return this rank's part of what :meth:`restore` needs, without copies; None within a window."""
 
     @abstractmethod
     def restore(self, problem: Problem, saved: Snapshot) -> State:
@@ -243,8 +243,8 @@ def is_whole(value: object, least: int) -> bool:
 
 
 def smoothness_of(loss: Loss) -> float:
-    """Return the smoothness L, or 1 for a loss without: such a loss is met with a decaying step."""
-    return float(getattr(loss, "smoothness", 1.0))  # to ask a Protocol takes 6 us, more than a small product
+    """Return the smoothness L, or 1 for a loss that is not smooth, for which steps decay instead."""
+    return float(getattr(loss, "smoothness", 1.0))  # isinstance with a Protocol takes 6 us, more than a small product
 
 
 def decay(loss: Loss, step: int, batches_per_epoch: int) -> float:
@@ -254,7 +254,7 @@ def decay(loss: Loss, step: int, batches_per_epoch: int) -> float:
 
 @dataclass(frozen=True)
 class TailAverage:
-    """The running mean of the iterates from step `start` on; the mean of none is the iterate itself.
+    """The running mean of the iterates from step `start` on; before that step, the iterate itself.
 
     Averaging the last part of a run removes most of the noise of stochastic gradients (Ruppert; Polyak and
     Juditsky, SIAM J. Control Optim. 1992).
@@ -286,6 +286,6 @@ class TailAverage:
         return {"averaged": self.count, "averaged_from": self.start}
 
     def restored(self, saved: Snapshot, ids: IntArray, xp: ModuleType) -> "TailAverage":
-        """Return the average as a snapshot has it. One that began elsewhere than this run's is begun anew."""
+        """Return the average of a snapshot, or an empty one if the snapshot's began at another step than this run's."""
         count = int(saved.numbers["averaged"]) if saved.numbers["averaged_from"] == self.start else 0
         return replace(self, count=count, mean=xp.asarray(saved.rows("mean", ids)) if count else None)

@@ -31,7 +31,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.losses import Smooth
 from daskkern.solvers.base import Batch, Problem, Solver, smoothness_of
 from daskkern.solvers.falkon import FalkonSetup
-from daskkern.solvers.rows import gradient_of_rows, told_loss
+from daskkern.solvers.rows import gradient_of_rows, reported_loss
 from daskkern.solvers.snapshot import Snapshot
 
 _STREAM = 64
@@ -49,21 +49,21 @@ class NytroRun:
     Attributes
     ----------
     u : (p, c) array
-        T a of the model that the pass under way takes the gradient of.
+        T a of the model whose gradient the current pass computes.
     eta : float
         The step.
     best, slope : (p, c) arrays
         The last u whose objective did not rise, and its gradient.
     objective : float
-        That of `best`; infinite before the first pass.
+        The objective of `best`; infinite before the first pass.
     halved : bool
-        The last u was rejected, and the one under way is not known to be better than `best`.
+        The last u was rejected, and the current one is not known to be better than `best`.
     sums : (p + 1, c) array or None
-        Of the rank's rows so far in this pass; None between passes.
+        Sums over the rank's rows so far in this pass; None between passes.
     v : (p, c) array or None
         T^-1 u during a pass.
     loss : float
-        Mean training loss as last known.
+        Last known mean training loss.
     told, seen : float, int
         The sum of losses that was reported in this epoch, and its rows.
     """
@@ -101,7 +101,7 @@ class NYTRO(Solver[NytroRun]):
 
     def __post_init__(self) -> None:
         if not 0 < self.step_scale < 2:
-            raise SpecError(f"step_scale={self.step_scale!r} was asked of NYTRO; give a number above 0 and below 2")
+            raise SpecError(f"got step_scale={self.step_scale!r} for NYTRO; give a number above 0 and below 2")
 
     def init(self, problem: Problem, comm: Communicator) -> NytroRun:
         del comm
@@ -121,8 +121,8 @@ class NYTRO(Solver[NytroRun]):
         state = replace(state, sums=xp.concatenate([state.sums[:-1] + pulled, state.sums[-1:] + loss]))
         if batch.last:
             state = _descend(problem, setup, state, comm)
-        told, seen, amount = told_loss(state.loss, state.told, state.seen, batch, ended=state.sums is None)
-        return replace(state, told=told, seen=seen), amount
+        reported, seen, amount = reported_loss(state.loss, state.told, state.seen, batch, ended=state.sums is None)
+        return replace(state, told=reported, seen=seen), amount
 
     def finish(self, problem: Problem, state: NytroRun, comm: Communicator) -> Array:
         del comm
@@ -150,7 +150,7 @@ class NYTRO(Solver[NytroRun]):
 
 
 def _descend(problem: Problem, setup: FalkonSetup, state: NytroRun, comm: Communicator) -> NytroRun:
-    """End a pass: an iteration from u, or half of the last one again where u is no better."""
+    """End a pass: take an iteration from u, or half of the last one where u is not better."""
     total = comm.allreduce(state.sums)
     loss = float(total[-1, 0]) / setup.n_rows
     objective = loss + problem.alpha / 2 * float((state.u * state.u).sum())

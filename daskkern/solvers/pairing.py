@@ -1,4 +1,4 @@
-"""Which solver takes which loss and which function space: a refusal says what is missing, and who would do."""
+"""Checks that a solver takes a loss and a function space: the error says what is missing, and what to use instead."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,8 +23,8 @@ def check_pair(solver: Solver[Any], loss: Loss, basis: str, known: Mapping[str, 
             "doubly stochastic": "DoublyStochastic()",
         }
         raise SpecError(
-            f"solver {solver.name} was asked with {words.get(basis, basis)}; it needs "
-            f"{' or '.join(words.get(name, name) for name in solver.bases)}; with {words.get(basis, basis)} there are "
+            f"got {words.get(basis, basis)} for solver {solver.name}; it needs "
+            f"{' or '.join(words.get(name, name) for name in solver.bases)}; solvers for {words.get(basis, basis)}: "
             f"{_those(known, loss, basis)}"
         )
     if solver.ability is not None and not isinstance(loss, solver.ability[0]):

@@ -1,8 +1,8 @@
-"""What solvers share whose rows are dealt to the ranks: products with the rank's rows of a batch, piece by piece.
+"""Products with the rank's rows of a batch, piece by piece, for solvers that distribute rows over the ranks.
 
 Each rank has all columns and its share of every batch. The pieces of a batch are the same for every number of ranks
-that divides 12, and their sums are added in float64: the ranks' sum does not depend on how many they are, but for the
-rounding of float64.
+that divides 12, and their sums are added in float64: the sum over the ranks does not depend on their number, except for
+the rounding of float64.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from daskkern.kernels.engines.block_products import multiply_blocks, multiply_tr
 from daskkern.solvers.base import Batch, Problem, loss_and_gradient
 
 Between = Callable[[Array, slice], Array]
-"""From scores (k, c) and the rows of the batch that they belong to, to an array of the same shape."""
+"""A function of scores (k, c) and of the batch rows that they belong to; returns an array of the same shape."""
 
 
 def double_product(part: KernelPart, batch: Batch, V: Array, between: Between) -> Array:
@@ -58,7 +58,7 @@ def pullback(part: KernelPart, batch: Batch, g: Array) -> Array:
 def gradient_of_rows(problem: Problem, part: KernelPart, batch: Batch, V: Array | None) -> tuple[Array, float, Array]:
     """Return ``sum_i k(Z, x_i) loss'_i`` (p, c) float64 over the rank's rows, their summed loss, and their scores.
 
-    `V` are the model's coefficients (p, c); None for the model 0, of which no score is computed.
+    `V` are the model's coefficients (p, c); None for the zero model, whose scores are not computed.
     """
     xp = namespace_of(batch.y)
     f = xp.zeros(batch.y.shape, problem.dtype)
@@ -76,14 +76,14 @@ def gradient_of_rows(problem: Problem, part: KernelPart, batch: Batch, V: Array 
     return pulled, loss, f
 
 
-def told_loss(loss: float, told: float, seen: int, batch: Batch, *, ended: bool) -> tuple[float, int, float]:
-    """Return the sum of losses told in this epoch, its rows so far, and what to tell of `batch`.
+def reported_loss(loss: float, reported: float, seen: int, batch: Batch, *, ended: bool) -> tuple[float, int, float]:
+    """Return the sum of losses reported in this epoch, its rows so far, and the sum to report for `batch`.
 
-    A sum that makes the mean of the epoch so far `loss`, the mean over all rows as last known; `ended` with its epoch.
+    The latter makes the mean of the epoch so far `loss`, the last known mean over all rows. `ended`: the epoch is over.
     """
     seen += batch.size
-    amount = loss * seen - told
-    return (0.0, 0, amount) if ended else (told + amount, seen, amount)
+    amount = loss * seen - reported
+    return (0.0, 0, amount) if ended else (reported + amount, seen, amount)
 
 
 def _rows(batch: Batch) -> Array:

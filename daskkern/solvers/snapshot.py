@@ -1,4 +1,4 @@
-"""The state of a run as plain named arrays: what a checkpoint holds, and what is dealt anew when ranks change."""
+"""The state of a run as plain named arrays: what a checkpoint holds, and what is redistributed when ranks change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from daskkern.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Rows `values` (k, ...) of an array that is cut over the ranks; `ids` (k,) int64 are their global numbers."""
+    """Rows `values` (k, ...) of an array that is split over the ranks; `ids` (k,) int64 are their global numbers."""
 
     ids: IntArray
     values: Array
@@ -26,7 +26,7 @@ class Snapshot:
     Attributes
     ----------
     shards : mapping from name to Shard
-        Arrays by row. On a rank its own rows; in a whole snapshot all, in the order of their numbers.
+        Arrays by row. On a rank, its own rows; in a whole snapshot, all rows in the order of their numbers.
     whole : mapping from name to array
         Arrays that every rank has.
     numbers : mapping from name to float
@@ -48,18 +48,18 @@ class Snapshot:
         Raises
         ------
         DataError
-            When it does not have them all.
+            When some of them are missing.
         """
         shard = self.shards.get(name)
         if shard is None:
             raise DataError(f"a saved state has no array {name!r}; it was written by another solver or version")
         at = np.minimum(np.searchsorted(shard.ids, ids), max(len(shard.ids) - 1, 0))
         if len(ids) and not (len(shard.ids) and np.array_equal(shard.ids[at], ids)):
-            raise DataError(f"the array {name!r} of a saved state lacks rows that are asked; the basis was another one")
+            raise DataError(f"the array {name!r} of a saved state lacks rows of this run: its basis was another one")
         return to_host(shard.values)[at]
 
     def rows_or_zeros(self, name: str, ids: IntArray) -> HostArray:
-        """Return :meth:`rows`, with 0 for numbers that are not there: of columns that a longer run has more."""
+        """Return :meth:`rows`, with 0 for numbers that are missing: those of the additional columns of a longer run."""
         shard = self.shards[name]
         known = np.flatnonzero(np.isin(ids, shard.ids))
         values = np.zeros((len(ids), *shard.values.shape[1:]), shard.values.dtype)

@@ -29,13 +29,13 @@ Told = Callable[[str, Event | None], None]
 
 @dataclass(frozen=True)
 class Curve:
-    """How one system did.
+    """The result of one system.
 
     Attributes
     ----------
     system, group, solver, basis : str
     seconds : float
-        Of the whole fit, set-up included, scoring not.
+        Time of the whole fit, with set-up, without scoring.
     epochs : int
     error : float or None
         Classification: share of wrong labels on the test rows. Regression: root of the mean squared error.
@@ -44,7 +44,7 @@ class Curve:
     reason : str
         Why it ended, "refused", "failed", or "interrupted" (Ctrl-C).
     problem : str
-        What was refused, or how it failed.
+        The error message, where the system was refused or failed.
     """
 
     system: str
@@ -61,7 +61,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What :func:`compare` found: the systems in the order in which they were asked, and on what."""
+    """The result of :func:`compare`: the systems in the given order, and their data."""
 
     store: str
     test: str
@@ -75,18 +75,18 @@ class Comparison:
     machine: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: str | Path) -> None:
-        """Write everything as JSON to a new file that appears when it is whole."""
+        """Write everything as JSON to a new file that appears only when complete."""
         write_text(Path(path), json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> "Comparison":
-        """Read what :meth:`save` wrote. SpecError when the file is missing or something else."""
+        """Read what :meth:`save` wrote. SpecError when the file is missing or has other content."""
         try:
             values = json.loads(Path(path).read_text())
             curves = [{**curve, "points": tuple(map(tuple, curve["points"]))} for curve in values["curves"]]
             return cls(**{**values, "curves": tuple(Curve(**curve) for curve in curves)})
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise SpecError(f"{path} is no comparison that 'daskkern compare --out' wrote: {error}") from None
+            raise SpecError(f"{path} is not a comparison that 'daskkern compare --out' wrote: {error}") from None
 
 
 def compare(
@@ -109,14 +109,14 @@ def compare(
     store, test : str
         Paths or URLs. Without `test` the training rows are scored, and the comparison says so.
     budget_s : float, optional
-        Seconds that each system may take; what is over it is stopped, and its model so far is scored. Without one
-        each runs its own number of epochs.
+        Seconds that each system may take; a longer fit is stopped, and its model so far is scored. By default each
+        system runs its own number of epochs.
     kernel : Kernel, optional
         For all systems that have one; a Gaussian with the median distance by default.
     alpha : float, optional
         Ridge penalty for all; each system's own by default.
     columns : int, optional
-        Landmarks or features for all that have a choice of them.
+        Landmarks or features for all systems that let them be chosen.
     client
         A cluster; this process by default.
     told : callable, optional
@@ -124,14 +124,14 @@ def compare(
     Returns
     -------
     Comparison
-        A system that refuses the data or fails has a curve with the sentence, and the others go on. Ctrl-C ends it
-        with what was found until then, and so does who stops the fit that runs: its curve is that of the model so
-        far, where there is one, and all later systems are "interrupted".
+        A system that refuses the data or fails has a curve with the error message, and the others continue. Ctrl-C ends
+        the comparison with the results so far, and so does stopping the current fit: its curve is that of the model so
+        far, if there is one, and all later systems are "interrupted".
 
     Raises
     ------
     DaskkernError
-        When a store cannot be read, or the two do not belong together.
+        When a store cannot be read, or the two do not match.
     """
     if not systems:
         raise SpecError("no systems were named to compare; give one or more")
@@ -158,13 +158,13 @@ def compare(
 
 
 def settings_of(chosen: System, task: str, columns: int | None, changes: dict[str, Any]) -> FitSettings:
-    """Return the settings of a system with what was asked for all of them."""
+    """Return the settings of a system with the changes for all systems."""
     settings = chosen.for_task(task, columns).fit_settings()
     return replace(settings, **{name: value for name, value in changes.items() if value is not None})
 
 
 def _curves(systems: Sequence[System], one: Callable[[System], Curve], told: Told | None) -> tuple[Curve, ...]:
-    """Return the curve of each system, made by `one`; after an interrupt those that follow are unfinished."""
+    """Return the curve of each system, made by `one`; after an interrupt all later ones are unfinished."""
     curves: list[Curve] = []
     for chosen in systems:
         if told is not None:
@@ -176,7 +176,7 @@ def _curves(systems: Sequence[System], one: Callable[[System], Curve], told: Tol
             if not curves:
                 raise
             curves.append(_unfinished(chosen, begun))
-        if curves[-1].reason == "interrupted":  # a fit that has a model so far ends with it, and raises nothing
+        if curves[-1].reason == "interrupted":  # an interrupted fit with a model returns it, and does not raise
             curves += [_unfinished(each, None) for each in systems[len(curves) :]]
             break
     return tuple(curves)
@@ -202,21 +202,21 @@ def _curve(
         error = score.error if score.error is not None else score.rmse
     except DaskkernError as problem:
         return Curve(*named, time.perf_counter() - begun, 0, None, reason="refused", problem=str(problem))
-    except Exception as problem:  # what nobody thought of ends one curve, and not the others
+    except Exception as problem:  # an unexpected error ends one curve, and not the others
         text = f"{type(problem).__name__}: {problem}"
         return Curve(*named, time.perf_counter() - begun, 0, None, reason="failed", problem=text)
     return Curve(*named, seconds, result.finished.epochs, error, tuple(watch.points), result.finished.reason)
 
 
 def _unfinished(chosen: System, begun: float | None) -> Curve:
-    """Return the curve of a system that was interrupted, or whose turn did not come."""
+    """Return the curve of a system that was interrupted, or not started."""
     named = (chosen.name, chosen.group, chosen.solver.name, chosen.space)
     seconds = 0.0 if begun is None else time.perf_counter() - begun
     return Curve(*named, seconds, 0, None, reason="interrupted", problem="interrupted" if begun else "not run")
 
 
 class _BudgetWatch:
-    """Notes the error after each epoch, and when that was."""
+    """Records the error after each epoch, and its time."""
 
     def __init__(self, name: str, counts: bool, told: Told | None) -> None:
         self.points: list[tuple[float, float]] = []
@@ -228,7 +228,7 @@ class _BudgetWatch:
         elif isinstance(event, EpochFinished):
             self._seconds += event.seconds
             score = event.validation_score
-            if not isnan(score):  # as it is for an epoch that the budget cut
+            if not isnan(score):  # it is NaN for an epoch that the budget cut short
                 error = 1 - score if self._counts else max(0.0, 1 - score) ** 0.5
                 self.points.append((round(self._seconds, 3), error))
         if self._told is not None:

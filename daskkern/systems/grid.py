@@ -1,4 +1,4 @@
-"""Ridge models for many length scales and penalties at once: the rows are read, and distances computed, one time.
+"""Ridge models for many length scales and penalties at once: rows are read, and distances computed, only once.
 
 For each length scale the normal equations ``(K_XZ^T W K_XZ / n + alpha K_ZZ) a = K_XZ^T W y / n`` are summed over the
 rows; each distance tile serves all of them. With ``K_ZZ = L L^T`` and ``L^-1 K_XZ^T W K_XZ L^-T / n = U diag(l) U^T``,
@@ -30,7 +30,7 @@ _JITTERS = 6
 
 @dataclass(frozen=True)
 class _Distance(Kernel):
-    """``|x - z|``, in the place of a kernel: what all length scales share."""
+    """``|x - z|``, in place of a kernel: the part that all length scales share."""
 
     def formula(self, pair: Pair) -> Expression:
         return pair.distance
@@ -41,7 +41,7 @@ class _Distance(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Of one length scale over some rows: ``K^T W K`` (p, p; its lower half) and ``K^T W y`` (p, c), float64."""
+    """Sums of one length scale over some rows: ``K^T W K`` (p, p; its lower half) and ``K^T W y`` (p, c), float64."""
 
     gram: FloatArray
     right: FloatArray
@@ -52,7 +52,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Grid:
-    """Kernels that differ in a scalar length scale, and landmarks Z (p, d) for all of them."""
+    """Kernels that differ only in a scalar length scale, and landmarks Z (p, d) for all of them."""
 
     kernels: tuple[RadialKernel, ...]
     Z: HostArray
@@ -70,7 +70,7 @@ class Grid:
             y = y if root is None else y * root
             for K, each in zip(self._blocks(block.X), found, strict=True):
                 K = K if root is None else K * root
-                # K^T is in Fortran's order: nothing is copied, and one half is computed.
+                # K^T is in Fortran order: nothing is copied, and only one half is computed.
                 scipy.linalg.blas.dsyrk(1.0, K.T, beta=1.0, c=each.gram, lower=1, overwrite_c=1)
                 each.right[...] += K.T @ y
         return found

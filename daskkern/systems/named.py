@@ -1,4 +1,4 @@
-"""What a named system is: a solver, a function space and a loss that belong together, ready to be fitted."""
+"""Named systems: a solver, a function space and a loss that belong together, ready to be fitted."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,24 +13,24 @@ GROUPS = ("linear", "random features", "online and budgeted", "Nystrom and full 
 
 @dataclass(frozen=True)
 class System:
-    """A published system as its parts.
+    """A published system and its parts.
 
     Attributes
     ----------
     name : str
-        As the command line takes it.
+        The name on the command line.
     line : str
-        What it is, in one line.
+        A description in one line.
     reference : str
         The paper.
     group : str
-        Which systems it is compared with; one of :data:`GROUPS`.
+        The systems that it is compared with; one of :data:`GROUPS`.
     solver : Solver
     basis : BasisSpec
     classification, regression : str or None
-        The loss for each task; None where the system is not for it.
+        The loss for each task; None where the system does not support it.
     alpha : float
-        Ridge penalty, where the user says none.
+        Ridge penalty, unless the user gives one.
     batch_size : int or "auto"
     max_epochs : int
     """
@@ -53,7 +53,7 @@ class System:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks that it is for."""
+        """The supported tasks."""
         return tuple(task for task in ("classification", "regression") if getattr(self, task) is not None)
 
     @property
@@ -67,7 +67,7 @@ class System:
         Parameters
         ----------
         n : int, optional
-            Columns of the model, where the system has a choice of them.
+            Columns of the model, where the system lets them be chosen.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class System:
         """
         make: Any = {"classification": KernelClassifier, "regression": KernelRegressor}.get(task)
         if make is None:
-            raise SpecError(f"task {task!r} was asked of system {self.name}; give 'classification' or 'regression'")
+            raise SpecError(f"got task {task!r} for system {self.name}; give 'classification' or 'regression'")
         own = {"fit_intercept": False} if task == "classification" else {}  # the papers have none
         estimator: KernelClassifier | KernelRegressor = make(
             kernel="gaussian:median",
@@ -100,7 +100,7 @@ class System:
         """Return the loss for a task. Raises SpecError where the system is not for it."""
         loss: str | None = getattr(self, task)
         if loss is None:
-            raise SpecError(f"system {self.name} was asked for {task}; it is for {' and '.join(self.tasks)}")
+            raise SpecError(f"got task {task} for system {self.name}; it is for {' and '.join(self.tasks)}")
         return loss
 
     def with_columns(self, n: int) -> BasisSpec:

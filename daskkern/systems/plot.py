@@ -1,4 +1,4 @@
-"""The picture of a comparison: error against time, a panel a group, two panels a row."""
+"""The plot of a comparison: error against time, one panel for each group, two panels a row."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ def plot_comparison(found: Comparison, path: str | Path) -> None:
 
 
 def error_label(measure: str) -> str:
-    """Return what the errors of a comparison's points are."""
+    """Return the axis label of a comparison's errors."""
     return "error on the test rows" if measure == "error" else "(1 - R2)^(1/2) on the test rows"
 
 

@@ -55,7 +55,7 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What :func:`sweep` found, best first.
+    """The result of :func:`sweep`, best first.
 
     Attributes
     ----------
@@ -66,10 +66,10 @@ class Sweep:
     points : tuple of SweepPoint
         By error; of equal errors the larger penalty first.
     n_landmarks : int
-        Distinct ones, of those that were asked for.
+        Distinct landmarks among the requested ones.
     seconds : float
     landmarks, seed : int
-        As they were asked for.
+        As given to :func:`sweep`.
     scale : str or None
         How the features were scaled, as of the estimators.
     """
@@ -93,8 +93,8 @@ class Sweep:
     def estimator(self) -> KernelClassifier | KernelRegressor:
         """The best model of the grid, to be fitted: the same landmarks and the same equations, solved in float64.
 
-        A system's own iteration need not get there: at a small penalty it stops short of the minimum, or its float32
-        cannot see it. ``system.for_task(task).set_params(kernel=sweep.kernel, alpha=sweep.best.alpha)`` is that.
+        A system's own iteration may not reach it: at a small penalty it stops short of the minimum, or float32 cannot
+        resolve it. ``system.for_task(task).set_params(kernel=sweep.kernel, alpha=sweep.best.alpha)`` is that.
         """
         made = self.system.least_squares(self.task, self.landmarks, self.seed)
         made.set_params(kernel=self.kernel, alpha=self.best.alpha, scale=self.scale)
@@ -201,28 +201,26 @@ def _check(chosen: System, source: StoreSource) -> None:
         able = [row.name for row in SYSTEMS.values() if row.classification == "squared" == row.regression]
         able = [name for name in able if isinstance(SYSTEMS[name].basis, AllRows | Landmarks)]
         raise SpecError(
-            f"a sweep of system {chosen.name} was asked, which is not least squares in kernel columns; systems that "
-            f"are: {', '.join(able)}"
+            f"got system {chosen.name} for a sweep, but it is not least squares in kernel columns; choose one of "
+            f"{', '.join(able)}"
         )
 
 
 def _checked_kernel(kernel: RadialKernel) -> RadialKernel:
     if not isinstance(kernel, RadialKernel) or isinstance(kernel.length_scale, tuple) or kernel.metric is not None:
-        raise SpecError(
-            f"a sweep of {kernel!r:.80} was asked; give a radial kernel with one length scale for all features"
-        )
+        raise SpecError(f"got {kernel!r:.80} for a sweep; give a radial kernel with one length scale for all features")
     return kernel
 
 
 def _checked(name: str, values: Sequence[float], least: float) -> tuple[float, ...]:
     numbers = tuple(float(value) for value in values)
     if not numbers or not all(np.isfinite(value) and value >= least for value in numbers):
-        raise SpecError(f"{name}={list(values)} was given; give one or more numbers of at least {least:g}")
+        raise SpecError(f"got {name}={list(values)}; give one or more numbers of at least {least:g}")
     return numbers
 
 
 def _watched(source: RowSource, test: str | None, held: IntArray | None, dtype: str, plain: RowSource) -> Rows:
-    """Return the rows that errors are measured on."""
+    """Return the rows on which errors are measured."""
     if test is not None:
         other = StoreSource.at(test)
         check_comparable(other, plain)
@@ -264,7 +262,7 @@ def _sums(
 
 
 def _in_order(submit: Callable[[slice], Any], shares: Sequence[slice], most: int) -> Iterator[list[Sums]]:
-    """Yield the results of the shares; at most `most` of them are on the workers at once, for each is large."""
+    """Yield the results of the shares; at most `most` are on the workers at once, because each is large."""
     waiting: deque[Any] = deque()
     try:
         for share in shares:

@@ -1,4 +1,4 @@
-"""The systems that the field has published, by name. A new one is one row of ``explicit`` or ``kernel``."""
+"""The table of published systems, by name. A new one is one row of ``explicit`` or ``kernel``."""
 
 import difflib
 
@@ -11,7 +11,7 @@ SYSTEMS: dict[str, System] = {row.name: row for row in (*EXPLICIT, *KERNEL)}
 
 
 def system(name: str) -> System:
-    """Return the system of that name; "EigenPro 2" is "eigenpro2". SpecError names the nearest, and all."""
+    """Return the system of that name; "EigenPro 2" is "eigenpro2". SpecError suggests the nearest, and lists all."""
     spelled = {_letters(known): row for known, row in SYSTEMS.items()}
     if _letters(name) in spelled:
         return spelled[_letters(name)]

@@ -118,5 +118,5 @@ def test_abort_wakes_a_rank_that_waits() -> None:
 
 
 def test_a_single_rank_has_no_other_root() -> None:
-    with pytest.raises(ValueError, match="there is only rank 0"):
+    with pytest.raises(ValueError, match="expected 0, the only rank"):
         SerialCommunicator().broadcast(np.zeros(1), root=1)

@@ -131,6 +131,6 @@ def test_a_task_of_a_cluster_is_one_thread(client2: Client) -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", True, np.float64(2)])
 def test_threads_are_a_number_of_them(wrong: object) -> None:
-    sentence = r"threads=.* was given; give a whole number of 1 or more, or None for all"
+    sentence = r"got threads=.*; expected a whole number of 1 or more, or None for all"
     with pytest.raises(SpecError, match=sentence), product_threads(wrong, 1.0):  # type: ignore[arg-type]
         pass

@@ -226,7 +226,7 @@ def test_the_numbers_of_a_stream_are_pinned() -> None:
 
 @pytest.mark.parametrize("arguments", [(-1,), (0, -1), (0, 1, 2, 3, 4)])
 def test_streams_without_meaning_are_refused(arguments: tuple[int, ...]) -> None:
-    with pytest.raises(SpecError, match="a seed of 0 or more and at most three stream numbers"):
+    with pytest.raises(SpecError, match="expected a seed of 0 or more and at most three stream numbers"):
         generator(*arguments)
 
 
@@ -235,7 +235,7 @@ def test_host_arrays_belong_to_numpy() -> None:
     assert namespace_of(array) is np
     assert to_host(array) is array
     assert namespace_for("cpu") is np
-    with pytest.raises(SpecError, match="device 'tpu' was asked; choose 'cpu', 'gpu' or 'auto'"):
+    with pytest.raises(SpecError, match="got device 'tpu'; expected 'cpu', 'gpu' or 'auto'"):
         namespace_for("tpu")
 
 
@@ -267,5 +267,5 @@ def test_arrays_on_a_device_keep_their_namespace_and_are_never_mixed_with_others
 def test_a_gpu_that_is_not_there_is_an_error_only_when_it_was_asked_for(fake_cupy: ModuleType) -> None:
     del fake_cupy  # has no CUDA runtime
     assert namespace_for("auto") is np
-    with pytest.raises(ClusterError, match="device 'gpu' was asked, but CuPy cannot be loaded"):
+    with pytest.raises(ClusterError, match="device 'gpu' cannot be used: CuPy cannot be loaded"):
         namespace_for("gpu")

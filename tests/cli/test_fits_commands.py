@@ -111,7 +111,7 @@ def test_a_fit_that_fails_is_told(terminal: Terminal) -> None:
         (["status", "nix"], 1, "no fit 'nix' is known at"),
         (["watch", "nix"], 1, "no fit 'nix' is known at"),
         ([*WORDS, "--out", "m.zarr", "--share"], 2, "--share was given without --memory"),
-        ([*WORDS, "--out", "m.zarr", "--ranks", "7"], 1, "7 ranks were asked and 2 workers are there"),
+        ([*WORDS, "--out", "m.zarr", "--ranks", "7"], 1, "got n_ranks=7 for 2 workers"),
     ],
     ids=["status", "watch", "share", "ranks"],
 )

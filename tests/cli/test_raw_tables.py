@@ -109,7 +109,7 @@ def test_what_the_training_table_did_not_have_is_named(folder: Path, capfd: pyte
     assert "no column 'age'" in err
     assert not (folder / "q").exists()
     (folder / "nothing.txt").write_text("")
-    assert "is a file but no store" in run(capfd, "score", "m", "nothing.txt")[2]
+    assert "is a file but not a store" in run(capfd, "score", "m", "nothing.txt")[2]
 
 
 def test_arrays_in_files_are_predicted_too(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -177,9 +177,9 @@ def test_what_cannot_be_reported_leaves_nothing(folder: Path, capfd: pytest.Capt
     for option, place, message in (
         ("--out", str(folder), "which is a folder"),
         ("--out", "no/r.html", "whose folder does not exist"),
-        ("--out", "", "which is no local file"),
-        ("--out", "http://me:SECRET@host/r.html", "'http://host/r.html' was given, which is no local file"),
-        ("--png", "c.npz", "which is no local folder"),
+        ("--out", "", "which is not a local file"),
+        ("--out", "http://me:SECRET@host/r.html", "'http://host/r.html' was given, which is not a local file"),
+        ("--png", "c.npz", "which is not a local folder"),
     ):
         code, _, err = _run(capfd, "report", "c.zarr", option, place)
         assert (code, message in err) == (2, True), err

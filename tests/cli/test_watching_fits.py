@@ -61,13 +61,13 @@ def test_a_flag_takes_no_word_and_foreign_files_stay(folder: Path, capfd: pytest
     (folder / "notes").write_text("my notes")
     (folder / "lines").write_text('{"name": "mine"}\n')
     for option, file, code, message in (
-        ("--log-file", "notes", 1, "is no log of events"),
-        ("--log-file", "lines", 1, "is no log of events"),
+        ("--log-file", "notes", 1, "is not a log of events"),
+        ("--log-file", "lines", 1, "is not a log of events"),
         ("--log-file", "", 2, "give the name of a file"),
         ("--log-file", "no/log", 1, "No such file"),
         ("--log-file", ".", 1, "Is a directory"),
         ("--report", "notes", 1, "notes exists and is no performance report of Dask"),
-        ("--report", "", 2, "is no local file"),
+        ("--report", "", 2, "is not a local file"),
     ):
         found, _, err = _run(capfd, *_WORDS, option, file)
         assert (found, message in err, err.count("\n")) == (code, True, 1), err
@@ -103,7 +103,7 @@ def test_dask_reports_on_a_fit_of_its_cluster(
     assert [path.name for path in folder.iterdir() if "partial-" in path.name] == []
     assert check_file("dask.html", FileKind.DASK_REPORT) == Path("dask.html")  # an older report is replaced
     code, _, err = _run(capfd, *_WORDS, "--scheduler", cluster2, "--report", "no/dask.html")
-    assert (code, "give one in a folder there is" in err) == (2, True)
+    assert (code, "give one in an existing folder" in err) == (2, True)
 
 
 @pytest.mark.cluster

@@ -93,7 +93,7 @@ def test_a_process_that_has_loaded_other_messages_is_told_to_restart(
     client2: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(choosing, "PROTOCOL", 99)
-    told = rf"^worker tcp://\S+ has loaded another daskkern than is installed by now: it speaks version {PROTOCOL} of"
+    told = rf"^worker tcp://\S+ has loaded another daskkern than is installed now: it speaks version {PROTOCOL} of"
     with pytest.raises(ClusterError, match=told):
         run_gang(client2, ranks.own_payload, None, name="loaded")
 

@@ -189,7 +189,7 @@ _FILES = ["--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c"]
 @pytest.mark.parametrize(
     ("command", "words", "sentence"),
     [
-        ("fit", ["--scheduler", "tls://h:1", "--tls-ca", "a"], "no certificate was given; give all three"),
+        ("fit", ["--scheduler", "tls://h:1", "--tls-ca", "a"], "got no certificate; give all three"),
         (
             "fit",
             ["--scheduler", "tls://h:1", "--scheduler-file", "f.json"],

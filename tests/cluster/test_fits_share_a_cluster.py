@@ -207,7 +207,7 @@ def test_memory_that_no_worker_has_is_refused() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    with pytest.raises(SpecError, match="share_memory=0 was given"):
+    with pytest.raises(SpecError, match="got share_memory=0; expected"):
         replace(GangSettings(), share_memory=0)
 
 

@@ -70,7 +70,7 @@ def test_a_gang_may_be_smaller_than_the_cluster(client3: Client) -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "sentence"),
     [
-        (GangSettings(n_ranks=5, rejoin_s=0.1), ClusterError, "5 ranks were asked and 2 workers are there"),
+        (GangSettings(n_ranks=5, rejoin_s=0.1), ClusterError, "got n_ranks=5 for 2 workers"),
         (GangSettings(n_ranks=0), SpecError, "at least one rank"),
         (GangSettings(workers=("tcp://10.0.0.1:1",), rejoin_s=0.1), ClusterError, "which the cluster does not have"),
     ],
@@ -91,7 +91,7 @@ def test_a_worker_that_is_being_restarted_is_waited_for() -> None:
 
 
 def test_payloads_are_counted(client2: Client) -> None:
-    with pytest.raises(SpecError, match="3 payloads were given for 2 ranks"):
+    with pytest.raises(SpecError, match="got 3 payloads for 2 ranks"):
         run_gang(client2, ranks.own_payload, PerRank((1, 2, 3)), name="payloads")
 
 

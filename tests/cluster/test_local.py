@@ -103,7 +103,7 @@ def test_an_address_that_is_none_is_told_in_a_sentence(address: str) -> None:
     [
         ({"scheduler": "tcp://host:1", "workers": 2}, "has its own workers"),
         ({"workers": 0}, "workers=0"),
-        ({"workers": 2, "gpus": "all"}, "both asked"),
+        ({"workers": 2, "gpus": "all"}, "got both workers and gpus"),
         ({"gpus": "some"}, "'all' or 'auto'"),
         ({"gpus": (1, 1)}, "different numbers from 0 on"),
         ({"threads_per_worker": -1}, "threads_per_worker=-1"),
@@ -121,7 +121,7 @@ class TestGPUs:
 
     def test_asked_for_and_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "dask_cuda", None)
-        with pytest.raises(ClusterError, match=r"2 GPUs were asked and cannot be had .*daskkern\[cuda12\]"):
+        with pytest.raises(ClusterError, match=r"2 GPUs were requested but cannot be used .*daskkern\[cuda12\]"):
             connect(gpus=2).__enter__()
 
     @pytest.mark.parametrize(
@@ -144,17 +144,19 @@ class TestGPUs:
         monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
         monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 8))
         assert local._gpu_cluster(gpus, None, None, {})["CUDA_VISIBLE_DEVICES"] == devices
-        with pytest.raises(ClusterError, match=r"the GPUs 0, 4 were asked .*\d GPUs were found"):
+        with pytest.raises(ClusterError, match=r"the GPUs 0, 4 were requested .*\d GPUs were found"):
             local._gpu_cluster((0, 4), None, None, {})
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         with pytest.raises(ClusterError, match="no GPU was found"):
             local._gpu_cluster("all", None, None, {})
 
-    @pytest.mark.parametrize(("gpus", "words"), [(4, "4 GPUs were asked"), ((0, 3), "the GPUs 0, 3 were asked")])
+    @pytest.mark.parametrize(
+        ("gpus", "words"), [(4, "4 GPUs were requested"), ((0, 3), "the GPUs 0, 3 were requested")]
+    )
     def test_more_than_there_are(self, gpus: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=lambda **given: given))
         monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 3))
-        with pytest.raises(ClusterError, match=f"{words} and cannot be had .*3 GPUs were found"):
+        with pytest.raises(ClusterError, match=f"{words} but cannot be used .*3 GPUs were found"):
             local._gpu_cluster(gpus, None, None, {})
 
     def test_auto_does_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +193,7 @@ class TestGPUs:
 
         monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=fails))
         monkeypatch.setitem(sys.modules, "dask_cuda.utils", SimpleNamespace(get_n_gpus=lambda: 1))
-        with pytest.raises(ClusterError, match=r"there are GPUs, and .*out of memory.* run on the CPU"):
+        with pytest.raises(ClusterError, match=r"GPUs were found, but .*out of memory.* run on the CPU"):
             local._gpu_cluster("auto", None, None, {})
 
     def test_a_plan_that_fails_is_told_and_not_taken_for_a_missing_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def test_a_worker_that_dies_while_it_is_asked_is_told_from_one_that_cannot() -> 
     with local_cluster(2) as client:
         workers = list(live_workers(client))
         assert not has_left(client, workers, 0.2)
-        with pytest.raises(BrokenOffError, match=rf"worker {workers[0]} was lost while it was asked"):
+        with pytest.raises(BrokenOffError, match=rf"worker {workers[0]} was lost during a call"):
             run_on(client, workers[:1], os._exit, 1)
         assert has_left(client, workers, 20.0)
 

@@ -109,8 +109,8 @@ def test_what_names_no_cluster_is_told(tmp_path: Path) -> None:
     empty = tmp_path / "empty.json"
     empty.write_text("{}")
     for cluster, kind, sentence in (
-        (7, SpecError, "client=7 was given; give a Dask client"),
-        (empty, ClusterError, r"empty\.json is no scheduler file"),
+        (7, SpecError, "got client=7; expected a Dask client"),
+        (empty, ClusterError, r"empty\.json is not a scheduler file"),
         (tmp_path / "none.json", ClusterError, r"none\.json cannot be read: No such file"),
         (SimpleNamespace(scheduler_address="<Not Connected>"), ClusterError, "is not connected; start it"),
         ("tcp://127.0.0.1:1", ClusterError, "no Dask scheduler answers at tcp://127.0.0.1:1"),

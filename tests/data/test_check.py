@@ -163,7 +163,7 @@ def _rewrite(path: Path, name: str, values: HostArray) -> None:
         ("classification", "weight", -1.0, "unusable weight"),
         ("regression", "y", np.inf, "array y holds a value that is not finite"),
         ("regression", "y", 0.5, "attribute 'target_statistics' does not agree with array y"),
-        ("sparse", "X/indices", 400, "no sound CSR rows"),
+        ("sparse", "X/indices", 400, "no valid CSR rows"),
         ("sparse", "X/indptr", 9, "indptr"),
     ],
 )

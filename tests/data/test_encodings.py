@@ -118,7 +118,7 @@ def test_rows_like_a_store_get_its_columns(tmp_path: Path, people: pd.DataFrame,
         bad = save(few.assign(**change), tmp_path / "bad", kind)
         with pytest.raises(DataError, match=words):
             ingest(bad, tmp_path / "v", like=tmp_path / "s")
-    with pytest.raises(DataError, match="has no column 'wage', which the store to be like was made with"):
+    with pytest.raises(DataError, match="has no column 'wage', which the --like store was made with"):
         ingest(save(few.drop(columns="wage"), tmp_path / "bad", kind), tmp_path / "v", like=tmp_path / "s")
 
 
@@ -129,27 +129,25 @@ def test_what_a_like_store_decides_cannot_be_asked(tmp_path: Path, people: pd.Da
     with pytest.raises(SpecError, match="leave out --drop"):
         ingest(source, tmp_path / "t", like=tmp_path / "s", drop=["wage"])
     for settings in ({"scale": "minmax"}, {"categorical": "onehot"}, {"missing": "mean"}):
-        with pytest.raises(SpecError, match="beside --like, which takes it from"):
+        with pytest.raises(SpecError, match="together with --like, which takes it from"):
             ingest(source, tmp_path / "t", like=tmp_path / "s", **settings)  # type: ignore[arg-type]
     np.savez(tmp_path / "d.npz", X=np.ones((3, 2)), y=[0, 1, 0])
-    with pytest.raises(DataError, match="has 2 features, but the store to be like has 1"):
+    with pytest.raises(DataError, match="has 2 features, but the --like store has 1"):
         ingest(tmp_path / "d.npz", tmp_path / "t", like=tmp_path / "s")
     with pytest.raises(StoreError, match="there is no store at"):
         ingest(source, tmp_path / "t", like=tmp_path / "nowhere")
     for settings, words in (
-        ({"features": "X"}, "--features was given, but it has a meaning for hdf5 and zarr files only, not for csv"),
-        ({"index_base": 1}, "--index-base was given, but it has a meaning for svmlight files only, not for csv"),
+        ({"features": "X"}, "--features was given, but it applies to hdf5 and zarr files only, not to csv"),
+        ({"index_base": 1}, "--index-base was given, but it applies to svmlight files only, not to csv"),
     ):
         with pytest.raises(SpecError, match=words):
             go(source, tmp_path / "t", **settings)
-    with pytest.raises(
-        SpecError, match="--categorical was given, but it has a meaning for csv, parquet, arrow and dask"
-    ):
+    with pytest.raises(SpecError, match="--categorical was given, but it applies to csv, parquet, arrow and dask"):
         ingest(tmp_path / "d.npz", tmp_path / "t", categorical="onehot")
     (tmp_path / "d.svm").write_text("1 1:2\n2 1:3\n")
-    with pytest.raises(SpecError, match="--missing mean was asked of sparse rows"):
+    with pytest.raises(SpecError, match="got --missing mean for sparse rows"):
         ingest(tmp_path / "d.svm", tmp_path / "t", missing="mean")
-    with pytest.raises(SpecError, match="categorical 'hash' was asked; choose one of auto, refuse, onehot, ordinal"):
+    with pytest.raises(SpecError, match="got categorical 'hash'; choose one of auto, refuse, onehot, ordinal"):
         go(source, tmp_path / "t", categorical="hash")
 
 
@@ -260,7 +258,7 @@ def test_a_folder_of_parquet_files(tmp_path: Path, people: pd.DataFrame) -> None
     assert (report.n_files, report.n_rows) == (2, 200)
     (folder / "year=2026").mkdir()
     save(people, folder / "year=2026" / "part-2", "parquet")
-    with pytest.raises(DataError, match="keeps a column in the names of its folders"):
+    with pytest.raises(DataError, match="stores a column in the names of its folders"):
         go(folder, tmp_path / "t", drop=["age", "town", "job"])
 
 

@@ -202,15 +202,15 @@ def _with(value: float, row: int, column: int) -> HostArray:
         (_bad(y=_with(np.nan, 4, 2)), {}, "row 4 .* in target column 2"),
         (_bad(w=np.array([1, 1, -1, 1, 1, 1])), {"weight": "w"}, "row 2 .* has weight -1"),
         (_bad(w=np.array([1, 1, 1, np.nan, 1, 1])), {"weight": "w"}, "row 3 .* has weight nan"),
-        (_bad(w=np.zeros(6)), {"weight": "w"}, "all weights are 0"),
-        (_bad(w=np.ones((6, 2))), {"weight": "w"}, "one number a row"),
+        (_bad(w=np.zeros(6)), {"weight": "w"}, "weights that are all 0"),
+        (_bad(w=np.ones((6, 2))), {"weight": "w"}, "one number per row"),
         (_bad(), {"weight": "w"}, "no entry 'w' for the weight; it has X, y"),
         (_bad(), {"target": "z"}, "no entry 'z' for the target; it has X, y"),
         (_bad(), {"target": ("y", "X")}, "one entry holds all"),
         (_bad(), {"drop": ["a"]}, "--drop names columns"),
-        (_bad(), {"task": "clustering"}, "task 'clustering' was asked; choose one of auto, classification"),
-        (_bad(), {"scale": "log"}, "scale 'log' was asked; choose one of standard, minmax, maxabs"),
-        (_bad(), {"split": 0.5}, "say --out-test STORE"),
+        (_bad(), {"task": "clustering"}, "got task 'clustering'; choose one of auto, classification"),
+        (_bad(), {"scale": "log"}, "got scale 'log'; choose one of standard, minmax, maxabs"),
+        (_bad(), {"split": 0.5}, "add --out-test STORE"),
         (_bad(y=np.zeros(6, int)), {}, "same label 0; classification needs two classes"),
         (_bad(y=np.arange(6)), {}, "6 different values in 6 rows.*--task"),
         (_bad(y=np.arange(4)), {}, r"shape \(6, 3\), but .*'y'.* has shape \(4,\)"),
@@ -220,12 +220,12 @@ def _with(value: float, row: int, column: int) -> HostArray:
         (_bad(X=np.array([[object()] * 3] * 6)), {}, "holds Python objects; objects are pickles"),
         (_bad(X=np.ones((6, 3), complex)), {}, "features are real numbers"),
         (_bad(X=np.full((6, 3), "a")), {}, "features are real numbers"),
-        (_bad(X=np.ones(6)), {}, r"shape \(6,\); rows of features"),
+        (_bad(X=np.ones(6)), {}, r"shape \(6,\); expected rows of features"),
         (_bad(X=np.ones((0, 3)), y=np.ones(0)), {}, "no rows"),
-        (_bad(y=np.ones((6, 2, 2))), {}, r"\(rows,\) or \(rows, targets\) was expected"),
-        (_bad(y=np.zeros(6, "M8[s]")), {}, "are no targets"),
+        (_bad(y=np.ones((6, 2, 2))), {}, r"expected \(rows,\) or \(rows, targets\)"),
+        (_bad(y=np.zeros(6, "M8[s]")), {}, "cannot be targets"),
         (_bad(task="ranking"), {}, "'task' of .* is 'ranking'; binary, multiclass"),
-        (_bad(task=3), {}, "'task' of .* is no string"),
+        (_bad(task=3), {}, "'task' of .* is not a string"),
         (_bad(X_train=np.ones((6, 3))), {}, "expected X and y, or X_train"),
         ({"a": np.ones(3)}, {}, "holds a; expected X and y"),
     ],
@@ -257,7 +257,7 @@ def test_refusals_about_the_test_part(X: HostArray, tmp_path: Path, left: Left) 
     with pytest.raises(DataError, match="have 3 features, but the training rows have 5"):
         ingest(tmp_path / "d.npz", tmp_path / "s", out_test=tmp_path / "t")
     np.savez(tmp_path / "d.npz", **_bad())  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match="has no X_test; say --split"):
+    with pytest.raises(SpecError, match="has no X_test; use --split"):
         ingest(tmp_path / "d.npz", tmp_path / "s", out_test=tmp_path / "t")
     assert left() == ["d.npz"]
 
@@ -265,17 +265,17 @@ def test_refusals_about_the_test_part(X: HostArray, tmp_path: Path, left: Left) 
 def test_damaged_files_are_sentences(X: HostArray, tmp_path: Path, left: Left) -> None:
     path = tmp_path / "d.npz"
     path.write_bytes(b"no zip")
-    with pytest.raises(DataError, match=r"no sound \.npz file"):
+    with pytest.raises(DataError, match=r"not a valid \.npz file"):
         ingest(path, tmp_path / "s")
     np.savez(path, X=X, y=X[:, 0])
     whole = path.read_bytes()
     path.write_bytes(whole[:500] + b"\x55" * 100 + whole[600:])
-    with pytest.raises(DataError, match=r"no sound \.npz file.*CRC"):
+    with pytest.raises(DataError, match=r"not a valid \.npz file.*CRC"):
         ingest(path, tmp_path / "s")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("X.npy", b"\x93NUMPY\x01\x00\x05\x00(1,)\n")
         archive.writestr("y.npy", b"")
-    with pytest.raises(DataError, match="no array in NumPy's format"):
+    with pytest.raises(DataError, match="not an array in NumPy's format"):
         ingest(path, tmp_path / "s")
     with zipfile.ZipFile(path, "w") as archive:  # a few bytes that claim to be terabytes
         header = {"descr": "<f4", "fortran_order": False, "shape": (2, 10**12)}

@@ -87,8 +87,8 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, X: HostArray) -> N
         (DaskArrays(whole, whole[:50, 0]), "X has 103 rows, but y has 50"),
         (DaskArrays(cut, da.arange(50, chunks=50)), "y has 1 row chunks and X has 6"),
         (DaskArrays(cut, whole[:, 0]), "row chunk 0 of X has .* rows, but that of y has 20"),
-        (DaskArrays(whole[:, 0], whole[:, 0]), r"of shape \(103,\); a dask array of real numbers"),
-        (whole, "a Array was given; give a dask dataframe, or DaskArrays"),
+        (DaskArrays(whole[:, 0], whole[:, 0]), r"and shape \(103,\); expected a dask array of real numbers"),
+        (whole, "got a Array; give a dask dataframe, or DaskArrays"),
     ):
         with pytest.raises(DataError, match=words):
             ingest(arrays, tmp_path / "s")

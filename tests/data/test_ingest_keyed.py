@@ -165,7 +165,7 @@ def test_features_are_matched_by_name(tmp_path: Path, X: HostArray, sparse: bool
         ingest([tmp_path / "a.h5ad", tmp_path / "b.h5ad"], tmp_path / "u", target="age")
     with h5py.File(tmp_path / "b.h5ad", "r+") as file:
         file["var/gene"][0] = "g9"
-    with pytest.raises(DataError, match="has no feature 'g3', which the store to be like was made with"):
+    with pytest.raises(DataError, match="has no feature 'g3', which the --like store was made with"):
         ingest(tmp_path / "b.h5ad", tmp_path / "u", like=tmp_path / "s")
 
 
@@ -195,7 +195,7 @@ def test_a_pair_of_zarr_arrays(tmp_path: Path, X: HostArray, version: int) -> No
     np.testing.assert_array_equal(read(tmp_path / "s").X, X)
     with pytest.raises(DataError, match="1 Zarr arrays were given; give two"):
         ingest(tmp_path / "rows", tmp_path / "u")
-    with pytest.raises(DataError, match="is a daskkern store already"):
+    with pytest.raises(DataError, match="is already a daskkern store"):
         ingest(tmp_path / "s", tmp_path / "u")
 
 
@@ -248,7 +248,7 @@ def test_what_is_wrong_is_a_sentence(tmp_path: Path, X: HostArray, left: Left, m
         put(file, "t", np.array(["a"] * 103))
     with pytest.raises(DataError, match=r"'X' of .* has 103 rows, but 'y' has shape \(100,\)"):
         ingest(tmp_path / "d.h5", tmp_path / "s")
-    with pytest.raises(DataError, match=r"'t' of .* has shape \(103,\); rows of features"):
+    with pytest.raises(DataError, match=r"'t' of .* has shape \(103,\); expected rows of features"):
         ingest(tmp_path / "d.h5", tmp_path / "s", features="t", target="y")
     with pytest.raises(DataError, match="have no column names"):
         ingest(tmp_path / "d.h5", tmp_path / "s", target="t", drop=["a"])

@@ -162,7 +162,7 @@ def test_what_workers_find_wrong_is_told_and_leaves_nothing(
     with pytest.raises(DataError, match=r"row 200 of .*part1\.parquet .* has inf.* in feature column 'f2'"):
         ingest(source, tmp_path / "s", target="t", client=client2, chunk_rows=50)
     np.savez(tmp_path / "d.npz", X_train=X, y_train=labels, X_test=X, y_test=labels)
-    with pytest.raises(SpecError, match="which is not known for files with a test part"):
+    with pytest.raises(SpecError, match="which is not supported for files with a test part"):
         ingest(tmp_path / "d.npz", tmp_path / "s", out_test=tmp_path / "t", client=client2)
     (tmp_path / "d.npz").unlink()
     assert left() == before

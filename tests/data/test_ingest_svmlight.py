@@ -88,7 +88,7 @@ def test_the_first_number_can_be_said(tmp_path: Path) -> None:
         ("1 1:2\n2 2:1e99\n", {}, r"row 1 .* has 1e\+99, which float32 cannot hold"),
         ("1 0:2\n2 2:1\n", {"index_base": 1}, "a feature has the number 0"),
         ("1 0:2\n2 2:1\n", {"target": "t"}, "the label comes first in every line"),
-        ("1 0:2\n2 2:1\n", {"scale": "standard"}, "say maxabs"),
+        ("1 0:2\n2 2:1\n", {"scale": "standard"}, "choose maxabs"),
         ("", {}, "no rows"),
     ],
 )

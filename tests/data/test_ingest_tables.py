@@ -132,7 +132,7 @@ ABC = "age,b,c\n"
         (ABC + "1,2,x\n3,1,y,4\n", {"target": "c"}, "row 1 .* has 4 values, but there are 3 columns"),
         (ABC + "1,2,x\n3,1,y\n", {"target": "c", "task": "regression"}, "row 0 .* has 'x' in column 'c'"),
         (ABC + "1,-2,x\n3,1,y\n", {"target": "c", "weight": "b"}, "row 0 .* has weight -2"),
-        (ABC + "1,0,x\n3,0,y\n", {"target": "c", "weight": "b"}, "all weights are 0"),
+        (ABC + "1,0,x\n3,0,y\n", {"target": "c", "weight": "b"}, "weights that are all 0"),
         (ABC + "1,2,x\n3,1,x\n", {"target": "c"}, "same label 'x'"),
         (ABC + "".join(f"1,2,n{i}\n" for i in range(9)), {"target": "c"}, "9 different values in 9 rows"),
         (ABC + f"1,2,{'x' * 999}\n", {"target": "c"}, "text of 999 characters"),

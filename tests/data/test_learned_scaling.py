@@ -159,7 +159,7 @@ def test_some_columns_are_bent_and_given_rows_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("bend", [(1.0,), (1.0, -1.0), (1.0, np.inf), (1.0, np.nan)])
 def test_a_bend_that_is_none_is_refused(bend: tuple[float, ...]) -> None:
-    with pytest.raises(SpecError, match="bends that are no finite numbers"):
+    with pytest.raises(SpecError, match="bends that are not finite numbers"):
         Scaling("auto", (0.0, 0.0), (1.0, 1.0), bend)
 
 

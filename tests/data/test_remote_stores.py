@@ -236,7 +236,7 @@ def test_models_are_saved_and_loaded(objects: ObjectServer, rng: np.random.Gener
         loaded = load_model(url)
         np.testing.assert_array_equal(loaded.coef, model.coef)
         np.testing.assert_array_equal(loaded.points, model.points)
-    with pytest.raises(StoreError, match="no daskkern-store"):
+    with pytest.raises(StoreError, match="not a daskkern-store"):
         open_store(objects.url("model"))
 
 
@@ -270,7 +270,7 @@ def test_the_way_there_is_told_in_one_sentence(
         write("s3://no-such-bucket/x", X)
     with pytest.raises(StoreError, match="is a whole bucket"):
         write(f"s3://{objects.bucket}", X)
-    with pytest.raises(StoreError, match="web addresses are only read"):
+    with pytest.raises(StoreError, match="web addresses are read-only"):
         write("https://example.org/x", X)
     objects.faults.deny_after = 0
     says(r"access to .* was denied \(403 Forbidden, AccessDenied\); check the credentials")
@@ -287,7 +287,7 @@ def test_the_way_there_is_told_in_one_sentence(
     says("did not answer in time.*DASKKERN_REMOTE_TIMEOUT")
     objects.faults.clear()
     monkeypatch.setenv(RETRIES, "lots")
-    with pytest.raises(ValueError, match="DASKKERN_REMOTE_RETRIES is 'lots'"):
+    with pytest.raises(ValueError, match="DASKKERN_REMOTE_RETRIES='lots'"):
         open_store(url)
     monkeypatch.setenv(RETRIES, "1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

@@ -60,5 +60,5 @@ def test_sparse_rows_are_drawn(rng: np.random.Generator) -> None:
 
 def test_weights_that_are_all_zero_are_refused() -> None:
     rows = table(np.array([1.0, 2.0]), 2)
-    with pytest.raises(DataError, match="all of them are 0"):
+    with pytest.raises(DataError, match="weights that are all 0"):
         ResampledRows(rows, np.zeros(1), mass, 0.5)

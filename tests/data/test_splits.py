@@ -94,9 +94,9 @@ def test_a_split_that_cannot_be_is_refused(tmp_path: Path, left: Left) -> None:
     source, out, other = tmp_path / "d.npz", tmp_path / "s", tmp_path / "v"
     with pytest.raises(SpecError, match="leave no rows for training"):
         ingest(source, out, split=0.5, split_validation=0.5, out_test=tmp_path / "t", out_validation=other)
-    with pytest.raises(SpecError, match="say --out-validation"):
+    with pytest.raises(SpecError, match="add --out-validation"):
         ingest(source, out, split_validation=0.5)
-    with pytest.raises(SpecError, match=r"nothing would go to .*say --split-validation"):
+    with pytest.raises(SpecError, match=r"no rows would go to .*use --split-validation"):
         ingest(source, out, out_validation=other)
     with pytest.raises(SpecError, match="both training and validation"):
         ingest(source, out, split_validation=0.5, out_validation=out)

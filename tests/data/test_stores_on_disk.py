@@ -211,7 +211,7 @@ def test_what_is_no_store_says_so(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no store at"):
         open_store(tmp_path / "missing")
     (tmp_path / "data.csv").write_text("a,b")
-    with pytest.raises(StoreError, match=r"is a file but no store.*daskkern ingest"):
+    with pytest.raises(StoreError, match=r"is a file but not a store.*daskkern ingest"):
         open_store(tmp_path / "data.csv")
     (tmp_path / "empty").mkdir()
     with pytest.raises(StoreError, match="no Zarr v3 group"):
@@ -221,7 +221,7 @@ def test_what_is_no_store_says_so(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="zip file without"):
         open_store(tmp_path / "z.zip")
     zarr.open_group(tmp_path / "g", mode="w", zarr_format=3)
-    with pytest.raises(StoreError, match="no daskkern-store"):
+    with pytest.raises(StoreError, match="not a daskkern-store"):
         open_store(tmp_path / "g")
     with pytest.raises(StoreError, match=r"cannot be opened|not installed|no Zarr"):
         open_store("nosuchprotocol://x/y")

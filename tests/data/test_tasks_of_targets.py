@@ -60,7 +60,7 @@ def test_few_whole_numbers_are_classes(write: Writer, tmp_path: Path) -> None:
     report = _ingest(tmp_path, write, y)
     assert (report.task, report.classes, report.class_counts) == ("classification", (0, 1, 3), (10, 20, 10))
     target = "target 'y'" if write in (_csv, _parquet) else "the target"
-    assert report.task_reason == f"{target} has 3 whole-number values; say --task regression for a regression"
+    assert report.task_reason == f"{target} has 3 whole-number values; use --task regression for a regression"
 
 
 @pytest.mark.parametrize("write", _FORMATS)

@@ -71,7 +71,7 @@ def test_windows_of_few_chunks_are_made_of_pieces_of_them() -> None:
     assert BatchPlan.for_rows(rows_of(4000, 40), 100, window_bytes=8 * 800).piece_rows == 0  # chunks enough
     assert BatchPlan.for_rows(rows_of(4000, 401), 100, window_bytes=8 * 800).piece_rows == 50  # 401 is prime
     assert BatchPlan.for_rows(whole, 100, window_bytes=8 * 800).piece_rows == 0
-    with pytest.raises(SpecError, match="pieces of 61 rows were asked; expected 1 to 60, or 0"):
+    with pytest.raises(SpecError, match="got pieces of 61 rows; expected 1 to 60, or 0"):
         BatchPlan(100, 60, 10, piece_rows=61)
 
 

@@ -127,7 +127,7 @@ _GPU = Gpu("NVIDIA H100", 80 << 30, 79 << 30, "570.1")
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"gpus": (_GPU,)}, '1 GPUs are there and none can be used: none; pip install "daskkern[cuda12]"'),
+        ({"gpus": (_GPU,)}, '1 GPUs were found and none can be used: none; pip install "daskkern[cuda12]"'),
         (
             {"cuda": CupyDevices(1, "13.1", "13.1", "2.32.1", "")},
             'starts a worker for each GPU; pip install "daskkern[cuda13]"',
@@ -137,7 +137,7 @@ _GPU = Gpu("NVIDIA H100", 80 << 30, 79 << 30, "570.1")
         ({"memory_free": 10**8}, "100 MB of memory are free"),
         ({"folder": Folder("/", 10**12, False, False)}, "the current folder, /, cannot be written to; give --out"),
         ({"scratch": Folder("/s", 10**6, True, False)}, "temporary files, /s, has 1 MB of free disk; set TMPDIR"),
-        ({"scratch": Folder("/s", 10**12, True, True)}, "lies in memory and is no disk"),
+        ({"scratch": Folder("/s", 10**12, True, True)}, "is in memory, not on a disk"),
     ],
 )
 def test_what_is_wrong_with_a_machine(well: Machine, changes: dict[str, Any], words: str) -> None:
@@ -170,7 +170,7 @@ def test_what_is_wrong_with_a_cluster(well: Machine) -> None:
     assert "1 of 2 workers can use a GPU" in found(worker(well), worker(gpu))
     lost = found(worker(well, "6"), worker(None, problem="it does not answer in 60 s"), problem="no")
     assert lost.splitlines()[0].startswith("worker 7: it does not answer in 60 s; install daskkern ")
-    assert "the scheduler cannot tell what it has: no" in lost
+    assert "the scheduler cannot report its packages: no" in lost
 
 
 def test_what_many_workers_share_is_one_line(well: Machine) -> None:

@@ -82,13 +82,13 @@ def test_a_wrong_diagonal_is_refused() -> None:
 
 def test_what_is_no_function_is_refused() -> None:
     for make in (lambda: CallableKernel("rbf"), lambda: CallableKernel(rbf_kernel, "k", 3)):  # type: ignore[arg-type]
-        with pytest.raises(SpecError, match="is no function"):
+        with pytest.raises(SpecError, match="is not a function"):
             make()
 
 
 def test_rows_of_another_width_are_refused() -> None:
     kernel = CallableKernel(rbf_kernel)
-    with pytest.raises(DataError, match="rows of 3 features were expected"):
+    with pytest.raises(DataError, match="expected rows of 3 features"):
         kernel.block(X[:, :2], kernel.points(Z))
 
 

@@ -91,7 +91,7 @@ def test_rows_that_are_mostly_equal_have_the_median_of_the_other_distances() -> 
 
 
 def test_polynomial_gamma_comes_from_the_number_of_features() -> None:
-    with pytest.raises(SpecError, match="gamma waits for data"):
+    with pytest.raises(SpecError, match="gamma depends on data"):
         Polynomial().block(ROWS, ROWS)
     assert Polynomial().resolve(ROWS) == Polynomial(gamma=0.25)
     assert Polynomial(gamma=2.0).resolve(ROWS) == Polynomial(gamma=2.0)
@@ -102,26 +102,26 @@ def test_polynomial_gamma_comes_from_the_number_of_features() -> None:
     [
         ("gausian:5", r"kernel 'gausian' is unknown; did you mean 'gaussian'\? Known kernels: gaussian, laplacian"),
         ("", r"kernel '' is unknown\. Known kernels"),
-        ("gaussian:five", "'five' is no number; write for example gaussian:5"),
-        ("gaussian:", "'' is no number"),
+        ("gaussian:five", "'five' is not a number; write for example gaussian:5"),
+        ("gaussian:", "'' is not a number"),
         ("linear:2", "linear takes no parameter; write 'linear'"),
         ("inverse_polynomial:1", "takes no parameter"),
-        ("gaussian:0", r"length_scale=0\.0 was asked of the gaussian kernel; give a positive finite number"),
+        ("gaussian:0", r"got length_scale=0\.0 for the gaussian kernel; give a positive finite number"),
         ("laplacian:-3", "give a positive finite number"),
         ("cauchy:nan", "give a positive finite number"),
         ("cauchy:inf", "give a positive finite number"),
-        ("polynomial:2.5", r"degree=2\.5 was asked of the polynomial kernel; give a whole number"),
+        ("polynomial:2.5", r"got degree=2\.5 for the polynomial kernel; give a whole number"),
         ("polynomial:0", "give a whole number"),
         ("polynomial:inf", "polynomial kernel"),
         ("polynomial:nan", "polynomial kernel"),
         ("polynomial:median", "polynomial kernel"),
-        ("arc_cosine:3", r"degree=3\.0 was asked of the arc_cosine kernel; give 0, 1 or 2"),
-        ("neural_tangent:0", r"depth=0\.0 was asked of the neural_tangent kernel; give a whole number from 1 to 16"),
+        ("arc_cosine:3", r"got degree=3\.0 for the arc_cosine kernel; give 0, 1 or 2"),
+        ("neural_tangent:0", r"got depth=0\.0 for the neural_tangent kernel; give a whole number from 1 to 16"),
         ("neural_tangent:1.5", "give a whole number from 1 to 16"),
-        ("matern32:-1", "length_scale=-1.0 was asked of the matern32 kernel"),
+        ("matern32:-1", "got length_scale=-1.0 for the matern32 kernel"),
         ("gaussian:5+", r"kernel '' is unknown"),
-        ("2*3", r"kernel '2\*3' was asked, which has no name"),
-        ("-2*gaussian", r"factor=-2\.0 was asked of the scaled kernel; give a positive finite number"),
+        ("2*3", r"got kernel '2\*3', which has no name"),
+        ("-2*gaussian", r"got factor=-2\.0 for the scaled kernel; give a positive finite number"),
         ("gaussian:5*gausian", "did you mean 'gaussian'"),
     ],
 )
@@ -137,7 +137,7 @@ def test_bad_words_are_refused_with_a_sentence(text: str, sentence: str) -> None
         ({}, "kernel '' is unknown"),
         (
             {"name": "gaussian", "gamma": 1.0},
-            r"gamma=1\.0 was asked of the gaussian kernel, which takes \['length_scale', 'metric'\]",
+            r"got gamma=1\.0 for the gaussian kernel, which takes \['length_scale', 'metric'\]",
         ),
         ({"name": "linear", "gamma": 1.0}, "which takes nothing"),
         ({"name": "gaussian", "length_scale": [1.0, -1.0]}, "was asked of the gaussian kernel"),
@@ -152,18 +152,18 @@ def test_bad_words_are_refused_with_a_sentence(text: str, sentence: str) -> None
         ({"name": "gaussian", "metric": [[0.0]]}, "positive semi-definite matrix other than 0"),
         ({"name": "gaussian", "metric": [1.0]}, r"a metric of shape \(1,\) was asked"),
         ({"name": "gaussian", "metric": [[1.0]], "length_scale": [2.0]}, "give the metric with a number or 'median'"),
-        ({"name": "matern32", "nu": 2.5}, r"nu=2\.5 was asked of the matern32 kernel, which takes \['length_scale'"),
-        ({"name": "rational_quadratic", "alpha": 0.0}, "alpha=0.0 was asked of the rational_quadratic kernel"),
+        ({"name": "matern32", "nu": 2.5}, r"got nu=2\.5 for the matern32 kernel, which takes \['length_scale'"),
+        ({"name": "rational_quadratic", "alpha": 0.0}, "got alpha=0.0 for the rational_quadratic kernel"),
         ({"name": "sum"}, r"the sum of kernels takes \['kernels'\]"),
-        ({"name": "sum", "kernels": []}, "a sum of no kernels was asked"),
+        ({"name": "sum", "kernels": []}, "got a sum of no kernels"),
         ({"name": "product", "kernels": "linear"}, "the product of kernels takes"),
         ({"name": "scaled", "kernel": {"name": "linear"}}, r"the scaled of kernels takes \['factor', 'kernel'\]"),
         ({"name": "scaled", "kernel": {"name": "linear"}, "factor": 0}, "give a positive finite number"),
         ({"name": "sum", "kernels": [{"name": "gausian"}]}, "did you mean 'gaussian'"),
-        ({"name": "gaussian", "length_scale": True}, "was asked of the gaussian kernel"),
+        ({"name": "gaussian", "length_scale": True}, "got length_scale=True for the gaussian kernel"),
         ({"name": "gaussian", "length_scale": "mean"}, "give a number or 'median'"),
         ({"name": "polynomial", "coef0": -1.0}, "give a number >= 0"),
-        ({"name": "polynomial", "gamma": -1.0}, "gamma=-1.0 was asked of the polynomial kernel"),
+        ({"name": "polynomial", "gamma": -1.0}, "got gamma=-1.0 for the polynomial kernel"),
         ({"name": "polynomial", "degree": "three"}, "polynomial kernel"),
     ],
 )
@@ -174,13 +174,13 @@ def test_bad_specs_are_refused_with_a_sentence(spec: dict[str, object], sentence
 
 @pytest.mark.parametrize("value", [None, True, [1.0, 0.0], [[1.0, 2.0]], ["a"], {}, "wide", -1.0, np.nan])
 def test_constructors_refuse_what_is_no_length_scale(value: object) -> None:
-    with pytest.raises(SpecError, match=r"length_scale=.* was asked of the laplacian kernel"):
+    with pytest.raises(SpecError, match=r"length_scale=.* (was asked of|for) the laplacian kernel"):
         Laplacian(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("nu", [0.0, 1.0, "rough", None])
 def test_matern_takes_three_orders(nu: object) -> None:
-    with pytest.raises(SpecError, match=r"nu=.* was asked of the matern kernel; give 0\.5, 1\.5 or 2\.5"):
+    with pytest.raises(SpecError, match=r"got nu=.* for the matern kernel; give 0\.5, 1\.5 or 2\.5"):
         Matern(1.0, nu)  # type: ignore[arg-type]
 
 

@@ -330,7 +330,7 @@ def test_wrong_shapes_are_refused_in_one_sentence() -> None:
     X, Z = _rows(5, 3), _rows(4, 3, seed=1)
     with pytest.raises(DataError, match=r"A must have shape \(4, c\)"):
         Gaussian().matvec(X, Z, np.ones((5, 1), np.float32))
-    with pytest.raises(DataError, match="rows of 3 features were expected"):
+    with pytest.raises(DataError, match="expected rows of 3 features"):
         Gaussian().block(_rows(5, 2), Gaussian().points(Z))
     with pytest.raises(DataError, match="rows must be real numbers"):
         Gaussian().block(np.array([["a"]]), Z)

@@ -131,7 +131,7 @@ def test_parts_that_make_no_rows_are_refused(spoil: Callable[[scipy.sparse.csr_a
     X, dense = _sound(), np.eye(2, 5)
     spoil(X)
     for left, right in ((X, dense), (dense, X), (X, X)):
-        with pytest.raises(DataError, match=rf"sparse rows of shape \(3, 5\) cannot be read: {found}; make them again"):
+        with pytest.raises(DataError, match=rf"sparse rows of shape \(3, 5\) cannot be read: {found}; construct"):
             Gaussian(2.0).block(left, right)
 
 

@@ -115,5 +115,5 @@ def test_sparse_and_dense_rows_have_the_same_landmarks(selector: LandmarkSelecto
 
 def test_the_sample_has_a_size() -> None:
     for kind in (RPCholesky, IncompleteCholesky):
-        with pytest.raises(SpecError, match=f"rows_each=0 was asked of {kind.name} landmarks; give 1 or more"):
+        with pytest.raises(SpecError, match=f"got rows_each=0 for {kind.name} landmarks; give 1 or more"):
             kind(rows_each=0)

@@ -86,9 +86,7 @@ def test_all_rows_may_be_wanted() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     for alpha in (0, 1, -1.0, float("inf"), float("nan"), "small"):
-        with pytest.raises(
-            SpecError, match="was asked of ridge_leverage landmarks; give a number between 0 and 1, or 'auto'"
-        ):
+        with pytest.raises(SpecError, match="for ridge_leverage landmarks; give a number between 0 and 1, or 'auto'"):
             RidgeLeverage(alpha)
     with pytest.raises(DataError, match="the linear kernel is 0 on the rows"):
         RidgeLeverage().select(ArrayRows(np.zeros((5, 2)), dtype=np.float64), LinearKernel(), 2, 0)

@@ -134,7 +134,7 @@ def test_a_class_without_rows_gets_no_landmark() -> None:
 
 def test_stratified_landmarks_need_classes() -> None:
     for rows in (ArrayRows(np.ones((4, 2)), np.ones(4)), ArrayRows(np.ones((4, 2)))):
-        with pytest.raises(SpecError, match="stratified landmarks were asked, but the rows have no classes"):
+        with pytest.raises(SpecError, match="got selector 'stratified' for rows without classes"):
             Stratified().select(rows, KERNEL, 2, 0)
 
 

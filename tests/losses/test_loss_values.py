@@ -224,15 +224,15 @@ def test_an_unknown_loss_is_refused_with_the_nearest_name() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("huber:wide", r"loss 'huber:wide' was asked; write it as 'huber:1.0', with a number"),
+        ("huber:wide", r"got loss 'huber:wide'; write it as 'huber:1.0', with a number"),
         ("huber:", "write it as 'huber:1.0'"),
-        ("huber:1:2", "loss 'huber:1:2' was asked; the huber loss takes delta"),
-        ("squared:1", "loss 'squared:1' was asked; the squared loss has no parameter"),
-        ("huber:-1", r"the huber loss was asked with delta=-1.0; give a positive number"),
-        ("huber:nan", "delta=nan; give a positive number"),
-        ("smoothed_hinge:0", "gamma=0.0; give a positive number"),
-        ("quantile:1", "the quantile loss was asked with q=1.0; give a number between 0 and 1"),
-        ("epsilon_insensitive:inf", "epsilon=inf; give a positive number"),
+        ("huber:1:2", "got loss 'huber:1:2'; the huber loss takes delta"),
+        ("squared:1", "got loss 'squared:1'; the squared loss has no parameter"),
+        ("huber:-1", r"got delta=-1.0 for the huber loss; give a positive number"),
+        ("huber:nan", "got delta=nan for the huber loss; give a positive number"),
+        ("smoothed_hinge:0", "got gamma=0.0 for the smoothed_hinge loss; give a positive number"),
+        ("quantile:1", "got q=1.0 for the quantile loss; give a number between 0 and 1"),
+        ("epsilon_insensitive:inf", "got epsilon=inf for the epsilon_insensitive loss; give a positive number"),
     ],
 )
 def test_parameters_without_a_meaning_are_refused(text: str, sentence: str) -> None:

@@ -100,5 +100,5 @@ def test_a_lazy_prediction_has_one_thread_a_block(rows: HostArray, monkeypatch: 
 @pytest.mark.parametrize("wrong", [0, 1.5, "all"])
 def test_wrong_threads_are_refused(wrong: object, rows: HostArray) -> None:
     model = _model(Gaussian(10.0), rows)
-    with pytest.raises(SpecError, match=r"threads=.* was given; give a whole number"):
+    with pytest.raises(SpecError, match=r"got threads=.*; expected a whole number"):
         model.predict(rows[:3], threads=wrong)  # type: ignore[arg-type]

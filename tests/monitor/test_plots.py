@@ -119,9 +119,9 @@ def test_fits_and_systems_are_compared_by_error_and_time(
     ("draw", "kind", "message"),
     [
         (lambda f, p: plot.history(p, show="validation_loss"), DataError, "no validation loss in the history"),
-        (lambda f, p: plot.history(p, show="los"), SpecError, "show='los' was given to draw"),
-        (lambda f, p: plot.history(p, against="day"), SpecError, "choose 'epoch' or 'seconds'"),
-        (lambda f, p: plot.history(np.zeros(3)), SpecError, "a ndarray was given where a fit is drawn"),
+        (lambda f, p: plot.history(p, show="los"), SpecError, "got show='los' to draw"),
+        (lambda f, p: plot.history(p, against="day"), SpecError, "expected 'epoch' or 'seconds'"),
+        (lambda f, p: plot.history(np.zeros(3)), SpecError, "got a ndarray to draw"),
         (
             lambda f, p: plot.spectrum(replace(p.model_, provenance={})),
             DataError,
@@ -129,12 +129,12 @@ def test_fits_and_systems_are_compared_by_error_and_time(
         ),
         (lambda f, p: plot.confusion(p, *load_diabetes(return_X_y=True)), DataError, "draw its residuals"),
         (lambda f, p: plot.residuals(f, *load_iris(return_X_y=True)), DataError, "draw its confusion matrix"),
-        (lambda f, p: plot.confusion(f, load_iris().data), DataError, "targets y are needed"),
+        (lambda f, p: plot.confusion(f, load_iris().data), DataError, "got X without y"),
         (lambda f, p: plot.calibration(p, *load_diabetes(return_X_y=True)), DataError, "has no probabilities"),
         (lambda f, p: plot.time_shares(replace(p.model_, provenance={})), DataError, "saved without the times"),
         (lambda f, p: plot.compare(p), DataError, "no fit has errors"),
-        (lambda f, p: plot.compare(f, p), SpecError, "give those of one task"),
-        (lambda f, p: plot.compare("missing.json"), SpecError, "is no comparison"),
+        (lambda f, p: plot.compare(f, p), SpecError, "give models of one task"),
+        (lambda f, p: plot.compare("missing.json"), SpecError, "is not a comparison"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(

@@ -58,7 +58,7 @@ def test_the_line_tells_stage_epoch_batch_loss_score_rate_time_and_memory() -> N
     assert re.fullmatch(
         r"epoch 2/3 \| batch 2/4  loss 0\.7  score 0\.6543  \d+ s left  2,345 rows/s  1\.5 GB a rank", states[8]
     )
-    assert states[9] == "recovering | forming the gang anew"
+    assert states[9] == "recovering | re-forming the gang"
     assert states[10].startswith("stopping | ")
     assert states[11].startswith("stopping, epoch 2/3 | batch 3/4")
     assert states[12].endswith("| ended: interrupted")

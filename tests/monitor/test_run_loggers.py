@@ -222,7 +222,7 @@ def test_a_service_that_fails_ends_the_logging_and_not_the_fit(calls: Calls, mon
         raise ConnectionError("nobody answers")
 
     monkeypatch.setattr(sys.modules["mlflow"], "log_params", fails)
-    with pytest.warns(UserWarning, match="MLflowLogger logs nothing more: ConnectionError: nobody answers"):
+    with pytest.warns(UserWarning, match="MLflowLogger stopped logging: ConnectionError: nobody answers"):
         logger(_FIT[0])
     for event in _FIT:
         logger(event)

@@ -166,10 +166,10 @@ def test_parts_of_the_ranks_add_up_to_the_whole() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"rho": 0.0}, r"rho=0\.0 and tau=1\.0 were asked; both must lie in \(0, 1\]"),
+        ({"rho": 0.0}, r"got rho=0\.0 and tau=1\.0; both must lie in \(0, 1\]"),
         ({"rho": 1.5}, "both must lie in"),
         ({"tau": -1.0}, "both must lie in"),
-        ({"n_directions": -1}, "n_directions=-1 was asked; give 0 or more, or None"),
+        ({"n_directions": -1}, "got n_directions=-1; give 0 or more, or None"),
     ],
 )
 def test_impossible_spectrum_settings_are_refused(settings: dict[str, float], sentence: str) -> None:
@@ -243,7 +243,7 @@ def test_equal_landmarks_lose_their_direction() -> None:
 
 @pytest.mark.parametrize("k", [0, 31])
 def test_more_directions_than_the_rank_are_refused(k: int) -> None:
-    with pytest.raises(SpecError, match=f"{k} conditioned directions were asked, but the Nystrom kernel has rank 30"):
+    with pytest.raises(SpecError, match=f"got {k} conditioned directions, but the Nystrom kernel has rank 30"):
         _nystrom(k=k)
 
 

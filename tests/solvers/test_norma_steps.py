@@ -80,7 +80,7 @@ def test_terms_and_their_ages_survive_interruptions() -> None:
         (lambda: Norma(theta=2.0), "theta=2.0"),
         (lambda: Norma(truncation=0), "truncation=0"),
         (lambda: Norma(averaging=-1.0), "averaging=-1.0"),
-        (lambda: run(hinge_task(), Norma(truncation=41)), "truncation=41, but there are 40 training rows"),
+        (lambda: run(hinge_task(), Norma(truncation=41)), "truncation=41 for NORMA, but there are 40 training rows"),
     ],
 )
 def test_norma_refuses_what_has_no_meaning(make: object, words: str) -> None:

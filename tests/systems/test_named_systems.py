@@ -88,7 +88,7 @@ def test_names_are_found_in_any_spelling() -> None:
 def test_what_is_unknown_is_said() -> None:
     with pytest.raises(SpecError, match="system 'falkn' is unknown; did you mean 'falkon'"):
         systems["falkn"]
-    with pytest.raises(SpecError, match="falkon_logistic was asked for regression; it is for classification"):
+    with pytest.raises(SpecError, match="got task regression for system falkon_logistic; it is for classification"):
         SYSTEMS["falkon_logistic"].for_task("regression")
     with pytest.raises(SpecError, match="give 'classification' or 'regression'"):
         SYSTEMS["falkon"].for_task("clustering")

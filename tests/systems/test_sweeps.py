@@ -122,15 +122,15 @@ def test_distances_are_computed_once(stores: dict[str, tuple[str, str]], monkeyp
 
 def test_what_is_refused(stores: dict[str, tuple[str, str]], tmp_path: Path) -> None:
     store = stores["digits"][0]
-    with pytest.raises(SpecError, match=r"nystrom_sgd was asked, which is not least squares in kernel columns.*falkon"):
+    with pytest.raises(SpecError, match=r"got system nystrom_sgd for a sweep, but it is not least squares.*falkon"):
         sweep(store, "nystrom_sgd")
-    with pytest.raises(SpecError, match="elm was asked, which is not least squares"):
+    with pytest.raises(SpecError, match="got system elm for a sweep, but it is not least squares"):
         sweep(store, "elm")
     with pytest.raises(SpecError, match="give a radial kernel with one length scale"):
         sweep(store, kernel=ArcCosine(1))  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="one length scale for all features"):
         sweep(store, kernel=Gaussian((1.0, 2.0)))
-    with pytest.raises(SpecError, match=r"alphas=\[\] was given"):
+    with pytest.raises(SpecError, match=r"got alphas=\[\]"):
         sweep(store, alphas=[])
     with pytest.raises(SpecError, match=r"length_scales=.* at least 1e-12"):
         sweep(store, length_scales=[0.0])

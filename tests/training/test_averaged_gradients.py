@@ -154,11 +154,11 @@ def test_a_loss_with_kinks_is_refused() -> None:
     with pytest.raises(SpecError, match=r"sag needs a loss with a smooth gradient, and the hinge loss has none.*sdca"):
         KernelClassifier("gaussian:1", loss=Hinge(), basis=Linear(), solver="sag", device="cpu").fit(X, y)
     for words, sentence in (
-        ({"method": "svrg"}, "method='svrg' was asked of SAG; choose one of sag, saga"),
+        ({"method": "svrg"}, "got method='svrg' for SAG; choose one of sag, saga"),
         ({"steps": "long"}, "steps='long'"),
         ({"order": "cyclic"}, "order='cyclic'"),
         ({"method": "sag", "order": "shuffled"}, "can diverge; choose 'uniform' or 'lipschitz'"),
-        ({"tol": -1.0}, "tol=-1.0 was asked"),
+        ({"tol": -1.0}, "got tol=-1.0"),
     ):
         with pytest.raises(SpecError, match=sentence):
             SAG(**words)

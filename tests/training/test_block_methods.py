@@ -111,11 +111,11 @@ def test_a_projected_step_never_overshoots(seed: int, m: int, rank: int, shift: 
 
 @pytest.mark.parametrize("solver", [BlockCD(), ASkotch()])
 def test_what_they_cannot_do_is_refused(solver: Solver[object]) -> None:
-    with pytest.raises(SpecError, match="was asked with alpha=0, which leaves its systems singular"):
+    with pytest.raises(SpecError, match=r"got alpha=0 for \w+, which leaves its systems singular"):
         _fit(solver, 1, 30, 0.0).results(1)
     with pytest.raises(SpecError, match="needs a loss with linear normal equations"):
         check_fit(solver, Logistic(), "all rows")
     with pytest.raises(SpecError, match="needs all rows as centres"):
         check_fit(solver, Squared(), Landmarks(3).name)
-    with pytest.raises(SpecError, match="rank=0 was asked"):
+    with pytest.raises(SpecError, match="got rank=0"):
         ASkotch(0)

@@ -89,7 +89,7 @@ def test_a_fit_of_the_command_line_asks_for_its_pool(
     with pytest.raises(SystemExit) as ended:
         main(["fit", store, "--landmarks", "100", "--gpus", "all", "--out", store.replace("d.zarr", "m.zarr")])
     assert ended.value.code
-    assert "all GPUs were asked and cannot be had (RuntimeError: no device)" in capfd.readouterr().err
+    assert "all GPUs were requested but cannot be used (RuntimeError: no device)" in capfd.readouterr().err
     assert 1 << 20 < asked["rmm_pool_size"] < GIB
     assert asked["rmm_maximum_pool_size"] == int(0.8 * 60 * GIB)
     assert asked["rmm_allocator_external_lib_list"] == ["cupy"]

@@ -125,7 +125,7 @@ def test_what_is_refused(crossed: tuple[HostArray, HostArray]) -> None:
     X, y = crossed
     with pytest.raises(SpecError, match="averaging=2"):
         AMM(averaging=2)
-    with pytest.raises(SpecError, match="amm was asked with alpha=0"):
+    with pytest.raises(SpecError, match="got alpha=0 for solver amm"):
         KernelClassifier("linear", "multiclass_hinge", Linear(), "amm", 0.0, device="cpu").fit(X, y)
     with pytest.raises(SpecError, match="amm needs a loss with one margin over all classes"):
         KernelClassifier("linear", "hinge", Linear(), "amm", 1e-3, device="cpu").fit(X, y)

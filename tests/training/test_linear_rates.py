@@ -144,9 +144,9 @@ def test_what_they_cannot_do_is_refused() -> None:
     with pytest.raises(SpecError, match=r"sarah was asked with sampling='balanced'.*every row once"):
         KernelClassifier("gaussian:1", basis=Linear(), solver="sarah", sampling="balanced", device="cpu").fit(X, y)
     for words, sentence in (
-        ({"inner": 0}, "inner=0 was asked of svrg; give a whole number of at least 1"),
-        ({"theta": 0.0}, "theta=0.0 was asked of svrg"),
-        ({"tol": -1.0}, "tol=-1.0 was asked of svrg"),
+        ({"inner": 0}, "got inner=0 for svrg; give a whole number of at least 1"),
+        ({"theta": 0.0}, "got theta=0.0 for svrg"),
+        ({"tol": -1.0}, "got tol=-1.0 for svrg"),
     ):
         with pytest.raises(SpecError, match=sentence):
             SVRG(**words)

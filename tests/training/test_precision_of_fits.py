@@ -46,8 +46,8 @@ def test_float64_is_a_dtype_too() -> None:
 
 
 def test_precisions_that_do_not_exist_or_do_not_fit_are_refused() -> None:
-    with pytest.raises(SpecError, match="precision 'half' was asked; choose one of"):
+    with pytest.raises(SpecError, match="got precision 'half'; choose one of"):
         _fit("half", Landmarks(50), EigenPro())
     X, y = load_digits(return_X_y=True)
-    with pytest.raises(SpecError, match="were both asked"):
+    with pytest.raises(SpecError, match="got both dtype"):
         KernelClassifier(precision="tf32", dtype="float64").fit(X, y)

@@ -16,9 +16,9 @@ X = np.random.default_rng(0).standard_normal((60, 3))
     ("solver", "loss", "basis", "words"),
     [
         ("falkon", "hinge", Landmarks(20), r"falkon needs a loss with a second derivative.*eigenpro, nystrom_sgd"),
-        ("falkon", "squared", AllRows(), r"falkon was asked with all rows.*needs Landmarks\(n\).*direct, pcg"),
+        ("falkon", "squared", AllRows(), r"got all rows as centres for .*falkon.*Landmarks\(n\).*direct, pcg"),
         ("direct", "logistic", Landmarks(20), r"direct needs a loss with linear normal equations.*falkon"),
-        ("pcg", "squared", Landmarks(20), r"pcg was asked with Landmarks\(n\); it needs all rows as centres"),
+        ("pcg", "squared", Landmarks(20), r"got Landmarks\(n\) for solver pcg; it needs all rows as centres"),
     ],
 )
 def test_a_refusal_names_what_is_missing_and_who_would_do(solver, loss, basis, words):

@@ -190,7 +190,7 @@ def test_the_state_of_an_older_pcg_is_refused() -> None:
 
 
 def test_a_tolerance_that_is_none_is_refused() -> None:
-    with pytest.raises(SpecError, match=r"tol=nan was asked of PCG"):
+    with pytest.raises(SpecError, match=r"got tol=nan for PCG"):
         PCG(tol=float("nan"))
-    with pytest.raises(SpecError, match=r"tol=-1.0 was asked of Falkon"):
+    with pytest.raises(SpecError, match=r"got tol=-1.0 for Falkon"):
         Falkon(tol=-1.0)

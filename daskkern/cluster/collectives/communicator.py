@@ -22,19 +22,19 @@ from daskkern.cluster.collectives.wire import owned
 
 _LOG = logging.getLogger("daskkern.collectives")
 _PIECE = 1 << 20
-"""Bytes of a broadcast that travel together: such arrays are made of memory that a rank has used before."""
+"""Bytes of a broadcast that travel together: arrays of this size reuse memory that a rank has used before."""
 
 
 class DaskCommunicator(Communicator):
-    """One rank of a gang, called from the rank's own thread.
+    """The communicator of one rank of a gang, called from the rank's own thread.
 
     A message is pushed into the peer's mailbox and is not answered: an allreduce then costs one or two
     crossings of an event loop, and no handler anywhere waits for a peer.
 
-    A sum is taken in one of the ways of :mod:`daskkern.cluster.collectives.allreduce`, chosen by the numbers of ranks
-    and hosts and the size of the array, all with the same bits. The choice is logged to ``daskkern.collectives``
-    (debug) when it is first made, and told in the timing breakdown of a fit. ``benchmarks/collectives.py`` measures
-    them.
+    A sum uses one of the algorithms of :mod:`daskkern.cluster.collectives.allreduce`, chosen by the numbers of ranks
+    and hosts and the size of the array; all give the same bits. The choice is logged to ``daskkern.collectives``
+    (debug) when it is first made, and reported in the timing breakdown of a fit. ``benchmarks/collectives.py``
+    measures them.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class DaskCommunicator(Communicator):
     timeout_s
         How long one collective waits for its peers.
     way
-        How to take all sums, the same on all ranks; None chooses.
+        The algorithm for all sums, the same on all ranks; None chooses one for each sum.
     """
 
     sends_ahead = True
@@ -94,13 +94,15 @@ class DaskCommunicator(Communicator):
         return [namespace_of(array).asarray(owned(part)) for part in parts]
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
-        """Return rank `root`'s array on every rank, there without a copy.
+        """Return rank `root`'s array on every rank; on the root, without a copy.
 
-        It goes down a binomial tree in pieces of 1 MB, which are taken and handed on while others are under way.
+        The array goes down a binomial tree in pieces of 1 MB, which are forwarded while others are in transit.
         """
         self._mailbox.check()
         if not 0 <= root < self.size:
-            raise ValueError(f"broadcast from rank {root} was asked, but there are {self.size} ranks")
+            raise ValueError(
+                f"got root={root} of a broadcast; expected 0 to {self.size - 1}, one of the {self.size} ranks"
+            )
         place, host = (self.rank - root) % self.size, to_host(array)
         above = [(parent(place) + root) % self.size] if place else []
         below = [(child + root) % self.size for child in children(place, self.size)]
@@ -119,7 +121,7 @@ class DaskCommunicator(Communicator):
         self._meet("barrier", None, "collective_timeout_s")
 
     def start(self, timeout_s: float) -> None:
-        """Wait until every rank runs. Has its own deadline: a rank on a busy worker starts later than others."""
+        """Wait until every rank runs. This has its own deadline: a rank on a busy worker starts later than others."""
         self._meet("start", timeout_s, "start_timeout_s")
 
     def abort(self, reason: str) -> None:
@@ -130,11 +132,11 @@ class DaskCommunicator(Communicator):
 
     def _meet(self, operation: str, timeout_s: float | None, setting: str) -> None:
         self._mailbox.check()
-        post, nothing = self._post, np.empty(0)
-        post.begin()
+        transport, nothing = self._post, np.empty(0)
+        transport.begin()
         if self.rank == 0:
-            post.take(post.peers, operation, 0.0, timeout_s, setting)
-            post.push(post.peers, operation, nothing)
+            transport.take(transport.peers, operation, 0.0, timeout_s, setting)
+            transport.push(transport.peers, operation, nothing)
         else:
-            post.push([0], operation, nothing)
-            post.take([0], operation, 1.0, timeout_s, setting)
+            transport.push([0], operation, nothing)
+            transport.take([0], operation, 1.0, timeout_s, setting)

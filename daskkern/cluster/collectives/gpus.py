@@ -1,4 +1,4 @@
-"""Whether the ranks of a gang exchange the arrays of their GPUs over NCCL or through the host, and how they join."""
+"""The choice between NCCL and the host for the collectives of GPU arrays, and the set-up of NCCL."""
 
 import math
 import threading
@@ -17,17 +17,17 @@ from daskkern.cluster.collectives.nccl import NcclCommunicator, nccl_module
 
 @contextmanager
 def gpu_collectives(host: Communicator, xp: ModuleType) -> Iterator[tuple[Communicator, str]]:
-    """Yield the communicator for arrays of `xp`, and a line that says what it is; "" where there is no choice.
+    """Yield the communicator for arrays of `xp`, and a line that describes it; "" where there is no choice.
 
-    It is NCCL's where every rank has it and a GPU of its own, else `host` itself: arrays then take the way through
-    the host's memory. A collective of `host`, which stays open.
+    It is an NCCL communicator where every rank has NCCL and a GPU of its own, else `host` itself: arrays then go
+    through host memory. A collective of `host`, which stays open.
 
     Raises
     ------
     CommunicatorClosedError
         When a peer is lost meanwhile.
     """
-    reason = None if host.size == 1 else _hindrance(host, xp)
+    reason = None if host.size == 1 else _why_no_nccl(host, xp)
     if reason is None:
         yield host, ""
         return
@@ -47,7 +47,7 @@ def gpu_collectives(host: Communicator, xp: ModuleType) -> Iterator[tuple[Commun
 _ON_CPU, _WITHOUT, _READY = 0, 1, 2
 
 
-def _hindrance(host: Communicator, xp: ModuleType) -> str | None:
+def _why_no_nccl(host: Communicator, xp: ModuleType) -> str | None:
     """Return why the ranks cannot use NCCL, "" when they can, None when none has a GPU. A collective; one answer."""
     ranks = np.concatenate(host.allgather(_identity(xp)))
     kinds, devices = ranks[:, 0], ranks[:, 1:]
@@ -67,7 +67,7 @@ def _hindrance(host: Communicator, xp: ModuleType) -> str | None:
 
 
 def _identity(xp: ModuleType) -> HostArray:
-    """Return what this rank can do and the UUID of its GPU, (1, 3)."""
+    """Return whether this rank can use NCCL, and the UUID of its GPU, (1, 3)."""
     identity = np.zeros((1, 3), np.int64)
     if xp is np:
         return identity
@@ -78,7 +78,7 @@ def _identity(xp: ModuleType) -> HostArray:
 
 
 def _join(host: Communicator, xp: ModuleType) -> NcclCommunicator | None:
-    """Form the NCCL communicator of all ranks; None, on all of them, where one could not. A collective."""
+    """Form the NCCL communicator of all ranks; None on all of them if any rank failed. A collective."""
     nccl = nccl_module()
     words = np.zeros(16, np.int64)
     if host.rank == 0:
@@ -90,7 +90,7 @@ def _join(host: Communicator, xp: ModuleType) -> NcclCommunicator | None:
         xp.cuda.runtime.setDevice(device)  # of this thread
         made.append(nccl.NcclCommunicator(host.size, name, host.rank))
 
-    # It waits for all ranks, without a deadline: so in a thread, which is left behind when a rank never comes.
+    # NCCL waits for all ranks without a deadline: hence a thread, which is abandoned when a rank never arrives.
     thread = threading.Thread(target=_quietly, args=(join,), name="daskkern-nccl", daemon=True)
     thread.start()
     deadline = time.monotonic() + host.timeout_s / 2
@@ -106,7 +106,7 @@ def _join(host: Communicator, xp: ModuleType) -> NcclCommunicator | None:
 
 
 def _quietly(work: Callable[[], None]) -> None:
-    """Run `work`; that it has left nothing tells of its failure."""
+    """Run `work` and swallow its exceptions; a missing result shows that it failed."""
     try:
         work()
     except Exception:  # of the driver, the network, or a peer that is gone
@@ -120,7 +120,7 @@ def device_name(xp: ModuleType) -> str:
 
 
 def gpu_use() -> float:
-    """Return the share of the last moments in which this process's first GPU was busy; NaN where nobody measures it."""
+    """Return the recent utilization of this process's first GPU, in [0, 1]; NaN where it is not measured."""
     try:
         return float(nvml.real_time()["utilization"]) / 100 if nvml.device_get_count() else math.nan
     except Exception:  # pynvml raises types of its own, and a MIG device has no utilization

@@ -1,7 +1,7 @@
-"""Where the messages of one fit wait on a worker: put there by the event loop, taken by the rank's thread.
+"""Mailboxes for the messages of a fit on a worker: filled by the event loop, emptied by the rank's thread.
 
 A message is fenced by (fit, epoch, sequence, operation). The supervisor opens an epoch on every member before
-any rank starts, so a message for a fit or an epoch that is not open here is a stray one and is dropped.
+any rank starts, so a message for a fit or an epoch that is not open here is stale and is dropped.
 """
 
 import threading
@@ -17,9 +17,9 @@ from daskkern.errors import CommunicatorClosedError
 
 @dataclass(frozen=True)
 class Membership:
-    """One rank's view of one epoch of one fit: who it is, and where its peers are.
+    """One rank's view of one epoch of one fit: its rank, and the addresses of its peers.
 
-    `task` is the key of the Dask task that runs the rank: when the task goes, so does the rank.
+    `task` is the key of the Dask task that runs the rank: the rank ends with its task.
     """
 
     fit: str
@@ -35,7 +35,7 @@ class Membership:
 
 @dataclass(frozen=True)
 class Parcel:
-    """An array that arrived, and the operation that its sender is in."""
+    """A received array, and the collective that its sender is in."""
 
     operation: str
     array: HostArray
@@ -54,7 +54,7 @@ class Mailbox:
 
     @property
     def reason(self) -> str | None:
-        """Why the epoch was aborted, or None while it is whole."""
+        """Why the epoch was aborted, or None if it was not."""
         return self._reason
 
     def put(self, sequence: int, source: int, parcel: Parcel) -> None:
@@ -70,7 +70,7 @@ class Mailbox:
         timeout_s: float,
         setting: str = "collective_timeout_s",
     ) -> list[HostArray]:
-        """Return what `sources` sent in step `sequence`, in their order. `setting` is what the user can raise.
+        """Return what `sources` sent in step `sequence`, in their order. `setting` names the timeout to raise.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class MailboxRegistry:
     """The latest epoch of each fit that is not over, also where no rank runs at the moment."""
 
     def open(self, membership: Membership) -> bool:
-        """Begin an epoch of a fit. An older epoch is aborted; False when this one is not newer."""
+        """Begin an epoch of a fit and abort an older one. Return False if this one is not newer."""
         if self.epochs.get(membership.fit, -1) >= membership.epoch:
             return False
         self.epochs[membership.fit] = membership.epoch
@@ -140,14 +140,14 @@ class MailboxRegistry:
         return True
 
     def find(self, fit: str, epoch: int) -> Mailbox | None:
-        """Return the mailbox of this very epoch, or None."""
+        """Return the mailbox of exactly this epoch, or None."""
         mailbox = self.mailboxes.get(fit)
         return mailbox if mailbox is not None and mailbox.membership.epoch == epoch else None
 
     def deliver(
         self, fit: str, epoch: int, sequence: int, operation: str, source: int, array: Mapping[str, Any]
     ) -> None:
-        """Put an array into the mailbox it is addressed to; drop it when there is none."""
+        """Put an array into the mailbox that it is addressed to; drop it if there is none."""
         mailbox = self.find(fit, epoch)
         if mailbox is None:
             return
@@ -159,24 +159,24 @@ class MailboxRegistry:
             mailbox.put(sequence, source, parcel)
 
     def stop(self, fit: str) -> None:
-        """Ask the rank of `fit` to end at its next convenience."""
+        """Ask the rank of `fit` to end after its current step."""
         mailbox = self.mailboxes.get(fit)
         if mailbox is not None:
             mailbox.stop_requested = True
 
     def regroup(self, fit: str, epoch: int) -> None:
-        """Ask the rank of `fit` to commit and return, so that a gang of other ranks can go on."""
+        """Ask the rank of `fit` to commit and return, so that a gang of other ranks can continue."""
         mailbox = self.find(fit, epoch)
         if mailbox is not None:
             mailbox.regroup_requested = True
 
     def standing(self, fit: str) -> tuple[int, int]:
         """Return the latest epoch of `fit` known here, and of the last commit made here; -1 for none."""
-        vault = self.vaults.get(fit)
-        return self.epochs.get(fit, -1), -1 if vault is None else vault.committed
+        cache = self.vaults.get(fit)
+        return self.epochs.get(fit, -1), -1 if cache is None else cache.committed
 
     def forget(self, fit: str, epoch: int) -> None:
-        """End whatever is here of `fit`: it was over after `epoch`. Nothing happens where a later one has begun."""
+        """Remove all state of `fit`, which ended after `epoch`. Nothing happens if a later epoch has begun."""
         if self.epochs.get(fit, -1) > epoch:
             return
         self.close(fit)
@@ -184,20 +184,20 @@ class MailboxRegistry:
         self.epochs.pop(fit, None)
 
     def abort(self, fit: str, epoch: int | None, reason: str) -> None:
-        """Abort `epoch` of `fit`; whatever epoch is open when it is None."""
+        """Abort `epoch` of `fit`; None aborts whichever epoch is open."""
         mailbox = self.mailboxes.get(fit)
         if mailbox is not None and epoch in (None, mailbox.membership.epoch):
             mailbox.abort(reason)
 
     def close(self, fit: str, epoch: int | None = None) -> None:
-        """Abort and forget `epoch` of `fit`; whatever epoch is open when it is None."""
+        """Abort and forget `epoch` of `fit`; None takes whichever epoch is open."""
         mailbox = self.mailboxes.get(fit)
         if mailbox is not None and epoch in (None, mailbox.membership.epoch):
             mailbox.abort("the fit has ended")
             del self.mailboxes[fit]
 
-    def abort_where(self, doomed: Callable[[Membership], bool], reason: str) -> None:
-        """Abort the epochs whose membership is `doomed`."""
+    def abort_where(self, condition: Callable[[Membership], bool], reason: str) -> None:
+        """Abort the epochs whose membership meets `condition`."""
         for mailbox in list(self.mailboxes.values()):
-            if doomed(mailbox.membership):
+            if condition(mailbox.membership):
                 mailbox.abort(reason)

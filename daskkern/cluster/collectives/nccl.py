@@ -2,12 +2,12 @@
 
 Not run on a GPU so far: tested against a stand-in for the calls used, whose signatures are CuPy 14's.
 
-NCCL has no deadlines: an operation whose peer is gone never ends. So each one is launched on the stream and watched by
-this thread: for its end, for an error that NCCL has noticed, for an abort of the gang, and for the deadline. In the
-last three cases the NCCL communicator is aborted, which frees the stream.
+NCCL has no deadlines: an operation whose peer is gone never ends. So this thread launches each operation on the stream
+and waits for its end, an error that NCCL reports, an abort of the gang, or the deadline. In the last three cases the
+NCCL communicator is aborted, which frees the stream.
 
-Sums are taken in rank order, as everywhere: terms are gathered, or dealt in segments, and added here. NCCL's own sum
-adds in an order that depends on the machine.
+Sums are taken in rank order, as everywhere: terms are gathered, or scattered in segments, and added here. NCCL's own
+allreduce adds in an order that depends on the machine.
 """
 
 import time
@@ -24,24 +24,24 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.errors import CommunicatorClosedError
 
 _GATHER_BYTES = 8_000_000
-"""Up to so many bytes of all ranks together, every rank gathers all terms and adds them itself."""
+"""Up to this many bytes of all ranks together, every rank gathers all terms and adds them itself."""
 
 _POLL_S = 2e-5
 
 
 class NcclCommunicator(Communicator):
-    """One rank of a gang with a GPU of its own, called from the rank's own thread.
+    """The communicator of one rank with a GPU of its own, called from the rank's own thread.
 
-    CuPy arrays go over NCCL and host arrays over `host`, which also tells of aborts.
+    CuPy arrays go over NCCL and host arrays over `host`, which also reports aborts.
 
     Parameters
     ----------
     host : Communicator
-        Of the same ranks.
+        The communicator of the same ranks.
     xp : module
         CuPy.
     link : cupy.cuda.nccl.NcclCommunicator
-        Whose calls used are allGather, broadcast, send, recv, check_async_error, abort and destroy.
+        Used are its allGather, broadcast, send, recv, check_async_error, abort and destroy.
     """
 
     def __init__(self, host: Communicator, xp: ModuleType, link: Any) -> None:
@@ -86,7 +86,9 @@ class NcclCommunicator(Communicator):
         if not self._is_mine(array):
             return self._host.broadcast(array, root)
         if not 0 <= root < self.size:
-            raise ValueError(f"broadcast from rank {root} was asked, but there are {self.size} ranks")
+            raise ValueError(
+                f"got root={root} of a broadcast; expected 0 to {self.size - 1}, one of the {self.size} ranks"
+            )
         mine = self._xp.ascontiguousarray(array).reshape(array.shape)
         received = self._xp.empty(mine.shape, mine.dtype)
         self._sent += int(mine.nbytes) * (self.size - 1) * (self.rank == root)
@@ -106,13 +108,13 @@ class NcclCommunicator(Communicator):
         self.give_up()
 
     def give_up(self) -> None:
-        """Abort NCCL's part here; the peers notice by the abort of the gang, or by their deadline."""
+        """Abort the NCCL communicator; the peers notice the abort of the gang, or reach their deadline."""
         if self._link is not None:
             link, self._link = self._link, None
             link.abort()
 
     def close(self) -> None:
-        """Release NCCL's part. `host` stays open: it was there before."""
+        """Release the NCCL communicator. `host` stays open: its owner closes it."""
         if self._link is not None:
             link, self._link = self._link, None
             link.destroy()
@@ -135,23 +137,23 @@ class NcclCommunicator(Communicator):
         return parts
 
     def _sum_in_segments(self, array: Array) -> Array:
-        """Deal a segment of the array to each rank, which adds it in rank order, and gather the sums."""
+        """Send each rank its segment of the array, which it adds in rank order, and gather the sums."""
         xp, nccl, size = self._xp, self._nccl, self.size
         length = -(-array.size // size)
-        dealt = xp.zeros((size, length), array.dtype)
-        dealt.reshape(-1)[: array.size] = array.reshape(-1)
+        padded = xp.zeros((size, length), array.dtype)
+        padded.reshape(-1)[: array.size] = array.reshape(-1)
         terms = xp.empty((size, length), array.dtype)
         kind, step = self._types[array.dtype.name], length * array.dtype.itemsize
 
-        def deal(stream: int) -> None:
+        def exchange(stream: int) -> None:
             nccl.groupStart()
             for peer in range(size):
-                self._link.send(dealt.data.ptr + peer * step, length, kind, peer, stream)
+                self._link.send(padded.data.ptr + peer * step, length, kind, peer, stream)
                 self._link.recv(terms.data.ptr + peer * step, length, kind, peer, stream)
             nccl.groupEnd()
 
-        self._sent += int(dealt.nbytes) // size * (size - 1)
-        self._run("allreduce", deal)
+        self._sent += int(padded.nbytes) // size * (size - 1)
+        self._run("allreduce", exchange)
         total = self._gathered(_added(terms), "allreduce")
         return total.reshape(-1)[: array.size].reshape(array.shape)
 
@@ -161,7 +163,7 @@ class NcclCommunicator(Communicator):
         Raises
         ------
         CommunicatorClosedError
-            When it has not within the deadline, NCCL reports an error, or the gang is aborted.
+            When it misses the deadline, NCCL reports an error, or the gang is aborted.
         """
         if self._link is None:
             raise CommunicatorClosedError(f"{operation} was given up: NCCL was aborted before")
@@ -189,15 +191,15 @@ class NcclCommunicator(Communicator):
 
 
 def nccl_module() -> Any:
-    """Return CuPy's module for NCCL, which is no attribute of ``cupy.cuda`` before it is imported."""
+    """Return CuPy's module for NCCL, which is not an attribute of ``cupy.cuda`` until it is imported."""
     from cupy.cuda import nccl  # optional package
 
     return nccl
 
 
 def _added(terms: Array) -> Array:
-    """Return the sum over the first axis, one after the other."""
-    rows = terms.reshape(len(terms), -1)  # a row of numbers also where a term is a single one
+    """Return the sum over the first axis, added sequentially."""
+    rows = terms.reshape(len(terms), -1)  # one axis, also where a term is a scalar
     total = rows[0].copy()
     for row in rows[1:]:
         total += row

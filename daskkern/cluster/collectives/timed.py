@@ -1,4 +1,4 @@
-"""Where the time of the ranks goes: computing, reading, keeping commits, waiting for slower ranks, and exchange."""
+"""Timing of the ranks: computing, reading, checkpointing, waiting for slower ranks, and exchange."""
 
 import time
 from array import array as packed
@@ -16,29 +16,29 @@ from daskkern.backend.namespace import settle
 Result = TypeVar("Result")
 
 _FOLD = 65_536
-"""So many collectives are kept before their times are summed up over the ranks."""
+"""Collectives after which the recorded times are summed over the ranks."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds between two moments, as means over the ranks; but for `longest_wait` they add up to all of them.
+    """Seconds between two points in time, as means over the ranks; all but `longest_wait` add up to the total.
 
     Attributes
     ----------
     computing
-        Between collectives, as far as it is none of the next two.
+        Between collectives, except for the next two.
     reading
-        Waiting for rows or kept blocks that were not there yet; what is read beside other work does not count.
+        Waiting for rows or cached blocks that had not arrived; reading that overlaps other work does not count.
     checkpointing
-        Collecting and keeping commits, collectives for that included; files are written beside other work.
+        Collecting and storing commits, their collectives included; files are written in the background.
     waiting
-        For the slowest rank: for each stretch between two collectives, what the slowest rank worked longer.
+        For the slowest rank: over each interval between two collectives, how much longer the slowest rank worked.
     longest_wait
-        The same of the rank that waited most.
+        The same for the rank that waited most.
     exchanging
-        All else that was spent in collectives: packing, transfer and addition, as far as no slower rank hid it.
+        The rest of the time in collectives: packing, transfer and addition, unless hidden by a slower rank.
     collectives
-        How many there were.
+        The number of collectives.
     """
 
     computing: float
@@ -51,10 +51,10 @@ class Times:
 
 
 class TimedCommunicator(Communicator):
-    """Another communicator, with a clock. Collectives do what they do there.
+    """A wrapper that times the collectives of another communicator and leaves their results unchanged.
 
     The clocks of the ranks are never compared, only durations: with ``w[r, i]`` the work of rank r before collective
-    i, the ranks can meet ``max_r w[r, i]`` after the last one at the earliest, so rank r waits
+    i, the ranks can meet no earlier than ``max_r w[r, i]`` after the last one, so rank r waits
     ``max_s w[s, i] - w[r, i]`` whatever the network does. The rest of its time in collectives is their own cost.
     """
 
@@ -73,18 +73,18 @@ class TimedCommunicator(Communicator):
         return self._inner.ways
 
     def begin(self) -> None:
-        """Start the clock anew."""
-        self._sums = np.zeros((6, self.size))  # of each rank: work, waiting, the next three; and how many collectives
+        """Restart the clock."""
+        self._sums = np.zeros((6, self.size))  # per rank: work, waiting, the next three; and the number of collectives
         self._blocked, self._reading, self._checkpointing = 0.0, 0.0, 0.0
         self._work, self._apart = packed("d"), False
         self._left = time.perf_counter()
 
     def times(self) -> Times:
-        """Return the times since the last :meth:`begin`, and begin anew. A collective; the same on all ranks."""
+        """Return the times since the last :meth:`begin`, and restart. A collective; the same on all ranks."""
         self._work.append(time.perf_counter() - self._left)
         self._fold()
         working, waiting, blocked, reading, checkpointing, number = self._sums
-        number -= 1  # the last stretch ends here, and not with a collective
+        number -= 1  # the last interval ends here, not with a collective
         self.begin()
         return Times(
             max(0.0, float((working - reading - checkpointing).mean())),
@@ -98,7 +98,7 @@ class TimedCommunicator(Communicator):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Count what happens inside, where there are no collectives, as reading."""
+        """Count the time inside the context, which contains no collectives, as reading."""
         begun = time.perf_counter()
         try:
             yield
@@ -107,7 +107,7 @@ class TimedCommunicator(Communicator):
 
     @contextmanager
     def checkpointing(self) -> Iterator[None]:
-        """Count what happens inside as checkpointing, with its collectives. Every rank does so at the same place."""
+        """Count the time inside the context, collectives included, as checkpointing. Every rank enters it together."""
         begun, self._apart = time.perf_counter(), True
         try:
             yield
@@ -119,9 +119,9 @@ class TimedCommunicator(Communicator):
         return self._timed(lambda: self._inner.allreduce(array), array)
 
     def begin_allreduce(self, array: Array) -> Callable[[], Array]:
-        """Return what ends the sum; only that is counted as a collective, and what comes before it as work.
+        """Return the function that finishes the sum; only that counts as a collective, and the time before it as work.
 
-        Where the sum is taken at once it is counted as any other.
+        Where the sum is taken at once, it counts like any other.
         """
         if type(self._inner).begin_allreduce is Communicator.begin_allreduce:
             return super().begin_allreduce(array)
@@ -150,7 +150,7 @@ class TimedCommunicator(Communicator):
     def _timed(self, collective: Callable[[], Result], array: Array = None) -> Result:
         if self._apart:
             return collective()
-        settle(array)  # a GPU may still be at work on what is handed over
+        settle(array)  # a GPU may still be computing the argument
         begun = time.perf_counter()
         self._work.append(begun - self._left)
         result = collective()
@@ -162,7 +162,7 @@ class TimedCommunicator(Communicator):
         return result
 
     def _fold(self) -> None:
-        """Add the stretches so far to the sums. All ranks are here after the same collective."""
+        """Add the intervals so far to the sums. All ranks call this after the same collective."""
         parts = self._inner.allgather(np.array([self._blocked, self._reading, self._checkpointing, *self._work]))
         table = np.stack([np.asarray(part) for part in parts])
         work = table[:, 3:]

@@ -1,4 +1,4 @@
-"""How a rank of a gang sends arrays to its peers and takes theirs, over Dask's own comms."""
+"""Point-to-point transport of arrays between the ranks of a gang, over Dask's own comms."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -43,7 +43,7 @@ class PeerTransport:
         self._sequence = 0
 
     def begin(self) -> None:
-        """Begin the next round of messages: what is pushed and taken from now on belongs together on all ranks."""
+        """Begin the next round: messages pushed and taken from now on belong to the same collective on all ranks."""
         self._sequence += 1
 
     def push(self, destinations: Sequence[int], operation: str, host: HostArray) -> None:
@@ -75,19 +75,19 @@ class PeerTransport:
         Parameters
         ----------
         patience
-            From 0 to 1: ranks that wait for one that waits itself wait a little longer, up to a second, so that the one
-            who knows who is missing is the first to say so.
+            From 0 to 1: a rank that waits for another waiting rank waits a little longer, up to a second, so that the
+            rank that knows which peer is missing reports it first.
         timeout_s
-            In place of the usual one.
+            Replaces the default timeout.
         setting
-            What a user can raise when it was too short.
+            Name of the timeout that the user can raise.
         """
         wait = self.timeout_s if timeout_s is None else timeout_s
         wait += patience * min(1.0, wait / 2)
         return self.mailbox.take(self._sequence, operation, sources, wait, setting)
 
     def exchange(self, operation: str, host: HostArray) -> list[HostArray]:
-        """Push `host` to every peer and return what all ranks have, in rank order. A round of its own."""
+        """Push `host` to every peer and return the arrays of all ranks, in rank order, in a round of its own."""
         self.begin()
         self.push(self.peers, operation, host)
         parts = self.take(self.peers, operation)
@@ -100,16 +100,16 @@ class PeerTransport:
             self.refuse(operation, source, theirs, mine)
 
     def refuse(self, operation: str, source: int, theirs: HostArray, mine: HostArray) -> None:
-        """Raise CommunicatorClosedError for arrays that do not go together."""
+        """Raise CommunicatorClosedError for arrays of different shape or dtype."""
         raise CommunicatorClosedError(
             f"{operation} was called with {mine.dtype} {mine.shape} by rank {self.rank} and with "
             f"{theirs.dtype} {theirs.shape} by rank {source}; every rank must pass the same shape and dtype"
         )
 
     def abort(self, reason: str) -> None:
-        """Give up here and on all peers."""
+        """Abort here and on all peers."""
         self.mailbox.abort(reason)
-        self._worker.loop.add_callback(_begin, self._tell_abort, reason)
+        self._worker.loop.add_callback(_begin, self._send_abort, reason)
 
     async def _deliver(self, destinations: Sequence[int], message: dict[str, Any]) -> None:
         """Queue `message` for each destination. Writes do not wait for the network, so one after the other is fine."""
@@ -121,11 +121,11 @@ class PeerTransport:
                 self.mailbox.abort(f"rank {rank} at {address} cannot be reached: {error}")
                 return
 
-    async def _tell_abort(self, reason: str) -> None:
+    async def _send_abort(self, reason: str) -> None:
         member = self.mailbox.membership
         message = {"op": handler("abort"), "reply": False, "fit": member.fit, "epoch": member.epoch, "reason": reason}
         writes = (self._write(member.addresses[rank], message) for rank in self.peers)
-        await asyncio.gather(*writes, return_exceptions=True)  # a dead peer needs no telling
+        await asyncio.gather(*writes, return_exceptions=True)  # a dead peer needs no message
 
     async def _write(self, address: str, message: dict[str, Any]) -> None:
         comm = await self._worker.rpc.connect(address)
@@ -136,7 +136,7 @@ class PeerTransport:
 
 
 _SENDING: set[asyncio.Future[None]] = set()
-"""Messages under way: an event loop keeps only weak references to its tasks."""
+"""Messages in transit: an event loop keeps only weak references to its tasks."""
 
 
 def _begin(work: Callable[..., Awaitable[None]], *arguments: Any) -> None:

@@ -1,8 +1,8 @@
-"""Virtual ranks: a fixed number of them, dealt to however many real ranks there are, with sums in virtual order.
+"""Virtual ranks: a fixed number of ranks, distributed over any number of real ranks, with sums in virtual order.
 
 A sum of floating-point numbers depends on its order, and so on the number of ranks. With virtual ranks it is
-``((x_0 + x_1) + x_2) + ...`` over the terms of all virtual ranks, whoever has made them: every term travels, where
-real ranks would add their own first. The same bits come from any number of real ranks.
+``((x_0 + x_1) + x_2) + ...`` over the terms of all virtual ranks, wherever they were computed: every term is sent,
+where real ranks would add their own first. Any number of real ranks gives the same bits.
 """
 
 import threading
@@ -23,12 +23,12 @@ Result = TypeVar("Result")
 
 
 def virtual_ranks(rank: int, size: int, virtual: int) -> range:
-    """Return the numbers of the virtual ranks that real rank `rank` of `size` stands for: neighbours."""
+    """Return the consecutive virtual ranks that real rank `rank` of `size` runs."""
     return range(virtual * rank // size, virtual * (rank + 1) // size)
 
 
 class _RankTable:
-    """Where the virtual ranks of one real rank meet; the first of them talks to the other real ranks."""
+    """The rendezvous of the virtual ranks of one real rank; the first of them talks to the other real ranks."""
 
     def __init__(self, comm: Communicator, virtual: int) -> None:
         self.comm, self.virtual = comm, virtual
@@ -39,7 +39,7 @@ class _RankTable:
         self._gate = threading.Barrier(len(self.own))
 
     def meet(self, place: int, array: Array, work: Callable[[list[Array]], Any]) -> Any:
-        """Return ``work(arrays of all places)``, done by the first place. Nobody may change what comes back."""
+        """Return ``work(arrays of all places)``, computed by the first place. Nobody may modify the result."""
         self._slots[place] = array
         self._wait()
         if place == 0:
@@ -49,7 +49,7 @@ class _RankTable:
                 self.stop(str(error))
                 raise
         self._wait()
-        return self._answer  # the next one is made when all are there again
+        return self._answer  # not replaced before all ranks have met again
 
     def check(self) -> None:
         if self._reason is not None:
@@ -108,11 +108,13 @@ class VirtualCommunicator(Communicator):
     def broadcast(self, array: Array, root: int = 0) -> Array:
         xp, table = namespace_of(array), self._table
         if not 0 <= root < self.size:
-            raise ValueError(f"broadcast from rank {root} was asked, but there are {self.size} ranks")
+            raise ValueError(
+                f"got root={root} of a broadcast; expected 0 to {self.size - 1}, one of the {self.size} ranks"
+            )
         comm = table.comm
         home = next(rank for rank in range(comm.size) if root in virtual_ranks(rank, comm.size, self.size))
         at = root - table.own.start if root in table.own else 0
-        # Copied before the ranks part: the root may change its own array while others still copy.
+        # Copied before the ranks separate: the root may change its own array while others still copy.
         return xp.array(self._meet(array, lambda arrays: xp.array(comm.broadcast(arrays[at], home))))
 
     def barrier(self) -> None:
@@ -137,9 +139,9 @@ def run_virtual(comm: Communicator, virtual: int, work: Callable[[Communicator, 
     """Run ``work(communicator, place)`` for each of this rank's share of `virtual` ranks: the first in this thread, the
     others in threads of their own, in copies of this thread's context.
 
-    `place` counts this rank's own from 0. Returns the results in order; the first exception stops the others, here
-    and on the other ranks, and is raised. A collective: every rank of `comm` calls it, and there are no more of them
-    than virtual ranks.
+    `place` counts this rank's own from 0. Returns the results in order; the first exception stops the others, here and
+    on the other ranks, and is raised. A collective: every rank of `comm` calls it, and they are at most as many as the
+    virtual ranks.
     """
     table = _RankTable(comm, virtual)
 

@@ -1,7 +1,7 @@
-"""How an array travels between two workers: its bytes, its dtype and its shape, and no pickle.
+"""Serialization of arrays between workers: bytes, dtype and shape, without pickle.
 
-Dask's own serialisers put a pickled type beside every buffer. The family registered here carries the raw
-bytes alone; dtype and shape travel as plain values in the message and are checked on arrival.
+Dask's own serializers send a pickled type with every buffer. The family registered here carries only the raw
+bytes; dtype and shape travel as plain values in the message and are checked on arrival.
 """
 
 # mypy: allow-untyped-calls
@@ -18,7 +18,7 @@ from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
 
 DTYPES = ("float32", "float64", "int64")
-"""What a collective carries."""
+"""Dtypes that a collective accepts."""
 
 _FAMILY = "daskkern-bytes"
 
@@ -30,7 +30,7 @@ def _dump(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
 def _load(header: Mapping[str, Any], frames: Sequence[Any]) -> memoryview:
     del header
     if len(frames) != 1:
-        raise ValueError(f"an array travels in one frame, and {len(frames)} arrived")
+        raise ValueError(f"got an array in {len(frames)} frames; expected 1")
     return memoryview(frames[0]).cast("B")
 
 
@@ -45,10 +45,10 @@ def pack(array: HostArray) -> dict[str, Any]:
     Raises
     ------
     SpecError
-        When the dtype is none of :data:`DTYPES`.
+        When the dtype is not one of :data:`DTYPES`.
     """
     if array.dtype.name not in DTYPES:
-        raise SpecError(f"a collective carries {', '.join(DTYPES)} arrays, and was given {array.dtype}")
+        raise SpecError(f"got a {array.dtype} array in a collective; expected one of {', '.join(DTYPES)}")
     header, frames = _dump(array.tobytes())
     return {"dtype": array.dtype.name, "shape": array.shape, "data": Serialized(header, frames)}
 
@@ -59,7 +59,7 @@ def unpack(dtype: str, shape: Sequence[int], data: Any) -> HostArray:
     Raises
     ------
     ValueError
-        When the fields are not those of an array, or the bytes do not fill it.
+        When the fields do not describe an array, or the number of bytes does not match.
     """
     if dtype not in DTYPES:
         raise ValueError(f"a message carries the dtype {dtype!r}, which no collective sends")
@@ -76,5 +76,5 @@ def unpack(dtype: str, shape: Sequence[int], data: Any) -> HostArray:
 
 
 def owned(array: HostArray) -> HostArray:
-    """Return a copy of `array` that nobody else holds: writable, aligned, contiguous."""
+    """Return an independent copy of `array`: writable, aligned, contiguous."""
     return np.array(array, order="C", copy=True)

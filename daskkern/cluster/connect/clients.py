@@ -1,4 +1,4 @@
-"""How a cluster is named - by address, scheduler file, cluster object or client - and the client that is made of it."""
+"""Clients of a cluster given by its address, a scheduler file, a cluster object or another client."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -31,7 +31,7 @@ _CONNECT_S = 10.0
 
 @dataclass(frozen=True)
 class Certificates:
-    """The files, in PEM form, of a connection to a TLS cluster.
+    """The PEM files of a connection to a TLS cluster.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ class Certificates:
     key: str
 
     def security(self) -> Security:
-        """Return what Dask needs to encrypt; a connection that is not encrypted is then refused.
+        """Return Dask's security settings; a connection that is not encrypted is then refused.
 
         Raises
         ------
         SpecError
-            When a file cannot be read, or is none of its kind.
+            When a file cannot be read, or is not of the expected kind.
         """
         for what, path in (("CA file", self.ca), ("certificate", self.cert), ("key", self.key)):
             try:
@@ -77,30 +77,30 @@ class Certificates:
 
 
 def certificates(ca: str | None, cert: str | None, key: str | None) -> Certificates | None:
-    """Return the certificates of three paths, or None for none. Raises SpecError when some are missing."""
+    """Return the certificates at three paths, or None without any. Raises SpecError when only some are given."""
     if ca is None and cert is None and key is None:
         return None
     if ca is None or cert is None or key is None:
         missing = [name for name, path in (("CA file", ca), ("certificate", cert), ("key", key)) if path is None]
-        raise SpecError(f"TLS needs a CA file, a certificate and a key, and no {missing[0]} was given; give all three")
+        raise SpecError(f"TLS needs a CA file, a certificate and a key; got no {missing[0]}; give all three")
     return Certificates(ca, cert, key)
 
 
 @contextmanager
 def client_at(address: str, timeout_s: float = _CONNECT_S, security: Security | None = None) -> Iterator[Client]:
-    """Connect to the scheduler at `address`, for the time of the context, as the current client.
+    """Connect to the scheduler at `address` within the context, as the current client.
 
-    Without `security`, that of Dask's own configuration is used.
+    Without `security`, the settings of Dask's own configuration are used.
 
     Raises
     ------
     ClusterError
-        When it does not answer within `timeout_s`, or TLS does not allow it.
+        When it does not answer within `timeout_s`, or TLS refuses the connection.
     """
     # Current here, but not the default of the process: one that cannot connect, or cannot close in time, would stay
     # the default, and Dask would wait for it in every later computation.
     try:
-        _knock(address, timeout_s, security)
+        _check_reachable(address, timeout_s, security)
         client = connected(lambda: Client(address, timeout=timeout_s, security=security, set_as_default=False))
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
         raise ClusterError(_refusal(address, error, encrypts=security is not None)) from error
@@ -108,26 +108,26 @@ def client_at(address: str, timeout_s: float = _CONNECT_S, security: Security | 
         yield client
 
 
-def _knock(address: str, timeout_s: float, security: Security | None) -> None:
+def _check_reachable(address: str, timeout_s: float, security: Security | None) -> None:
     """Open a connection to the scheduler and close it again. Raises what the transport raises.
 
-    Dask's own client waits without limit for the first word of a scheduler that took the connection and then refused
-    the certificate. A thread of its own, because this one may have an event loop that runs.
+    Dask's own client waits without limit for the first message of a scheduler that accepted the connection and then
+    refused the certificate. Runs in a separate thread, because this one may have a running event loop.
     """
     arguments = (security or Security()).get_connection_args("client")
 
-    async def knock() -> None:
+    async def open_and_close() -> None:
         comm = await asyncio.wait_for(connect(address, timeout=timeout_s, **arguments), timeout_s)
         await comm.close()
 
     if address.startswith("inproc://"):  # reached from its own process only, and by its own loop
         return
-    with ThreadPoolExecutor(1, "daskkern-knock") as thread:
-        thread.submit(asyncio.run, knock()).result()
+    with ThreadPoolExecutor(1, "daskkern-reachable") as thread:
+        thread.submit(asyncio.run, open_and_close()).result()
 
 
 def scheduler_file_address(path: str | os.PathLike[str]) -> str:
-    """Return the address in a scheduler file, as ``dask scheduler --scheduler-file`` writes it.
+    """Return the address in a scheduler file that ``dask scheduler --scheduler-file`` wrote.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def scheduler_file_address(path: str | os.PathLike[str]) -> str:
         address = None
     if not isinstance(address, str):
         raise ClusterError(
-            f"{os.fspath(path)} is no scheduler file; give the one that 'dask scheduler --scheduler-file' writes"
+            f"{os.fspath(path)} is not a scheduler file; give the one that 'dask scheduler --scheduler-file' writes"
         )
     return address
 
@@ -154,31 +154,31 @@ def scheduler_file_address(path: str | os.PathLike[str]) -> str:
 def client_of(cluster: ClusterLike, timeout_s: float = _CONNECT_S) -> Iterator[Client | None]:
     """Yield a synchronous client of `cluster`, or None for None.
 
-    A synchronous client is yielded as it is and stays open. Of everything else a client is made in this thread,
+    A synchronous client is yielded unchanged and stays open. For everything else a client is created in this thread,
     with the same TLS settings, and closed at the end.
 
     Raises
     ------
     ClusterError
-        When the cluster does not answer, or could not while this thread waits: its event loop runs here.
+        When the cluster does not answer, or cannot because its event loop runs in this thread.
     SpecError
-        When `cluster` is nothing of the kind.
+        When `cluster` is none of these.
     """
     if cluster is None or (isinstance(cluster, Client) and not _is_asynchronous(cluster)):
         yield cluster
         return
-    address, security = _whereabouts(cluster)
+    address, security = _address_and_security(cluster)
     _check_loop(cluster)
     with client_at(address, timeout_s, security) as client:
         yield client
 
 
 def _is_asynchronous(client: Client) -> bool:
-    """Return whether its methods return awaitables. Made to be so, or asked from within its own event loop."""
+    """Return whether its methods return awaitables: by construction, or because this is its own event loop."""
     return bool(client.asynchronous or getattr(client, "_asynchronous", False))
 
 
-def _whereabouts(cluster: ClusterLike) -> tuple[str, Security | None]:
+def _address_and_security(cluster: ClusterLike) -> tuple[str, Security | None]:
     if isinstance(cluster, Client):
         if cluster.scheduler is None:
             raise ClusterError(
@@ -190,13 +190,13 @@ def _whereabouts(cluster: ClusterLike) -> tuple[str, Security | None]:
     if isinstance(cluster, str):
         return cluster, None
     address, security = getattr(cluster, "scheduler_address", None), getattr(cluster, "security", None)
-    if isinstance(address, str) and "://" not in address:  # as Dask's clusters say it
+    if isinstance(address, str) and "://" not in address:  # what an unconnected Dask cluster returns
         raise ClusterError(
             f"the cluster {type(cluster).__name__} is not connected; start it, or await it, before the fit"
         )
     if not isinstance(address, str):
         raise SpecError(
-            f"client={cluster!r} was given; give a Dask client, a cluster that runs, the address of a scheduler such "
+            f"got client={cluster!r}; expected a Dask client, a running cluster, the address of a scheduler such "
             "as 'tcp://host:8786', or the path of a scheduler file"
         )
     return address, security if isinstance(security, Security) else None
@@ -207,7 +207,7 @@ def _is_file(text: str) -> bool:
 
 
 def _check_loop(cluster: ClusterLike) -> None:
-    """Refuse to wait in the very thread whose event loop the scheduler needs."""
+    """Raise ClusterError if this thread runs the event loop that the scheduler needs."""
     owner = cluster.cluster if isinstance(cluster, Client) else cluster
     loop = getattr(getattr(getattr(owner, "scheduler", None), "loop", None), "asyncio_loop", None)
     try:
@@ -222,7 +222,7 @@ def _check_loop(cluster: ClusterLike) -> None:
 
 
 def _refusal(address: str, error: Exception, *, encrypts: bool) -> str:
-    """Say why there is no connection."""
+    """Return a sentence that explains why there is no connection."""
     if address.startswith("tls://") and isinstance(error, TypeError):
         return (
             f"the cluster at {address} is encrypted, and no certificates were given; give --tls-ca, --tls-cert and "

@@ -1,4 +1,4 @@
-"""A client of a cluster whose workers come and go while it connects."""
+"""Connecting to a cluster whose workers come and go meanwhile."""
 
 from collections.abc import Callable
 
@@ -10,8 +10,8 @@ _TRIES = 5
 def connected(connect: Callable[[], Client]) -> Client:
     """Return the client that `connect` makes.
 
-    Dask's clients assert that the scheduler's first message comes alone. One that tells of a worker that has just come
-    or gone may be sent with it, and connecting fails with an AssertionError without a text: then it is tried again.
+    Dask's clients assert that the scheduler's first message comes alone. A message about a worker that has just
+    joined or left may be sent with it, and connecting fails with an AssertionError without a text: then it is retried.
     """
     for _ in range(_TRIES - 1):
         try:

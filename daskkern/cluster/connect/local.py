@@ -1,4 +1,4 @@
-"""A cluster for the command line: one that runs already, or worker processes on this machine."""
+"""The cluster of the command line: one that already runs, or worker processes on this machine."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -33,7 +33,7 @@ _ATTACHED: Kind = "attached"
 
 @dataclass(frozen=True)
 class Connection:
-    """A client of a cluster, where its dashboard is ("" when it has none), and what runs there."""
+    """A client of a cluster, the link to its dashboard ("" if it has none), and the kind of its workers."""
 
     client: Client
     dashboard_link: str
@@ -42,19 +42,19 @@ class Connection:
 
 @dataclass(frozen=True)
 class Pool:
-    """Bytes that a worker takes of its GPU at its start, and those that it may take at most."""
+    """Bytes of GPU memory that a worker reserves when it starts, and at most."""
 
     initial: int
     most: int
 
 
 DevicePool: TypeAlias = Callable[[Sequence[int | str]], Pool]
-"""From the GPUs, as CUDA names them, to the pool of a worker on each."""
+"""Maps GPUs, as CUDA names them, to the memory pool of the worker on each."""
 
 
 PATIENT = {"distributed.deploy.lost-worker-timeout": "1 day"}
-"""Dask's local clusters end a worker for good that is away when this time after a loss is over, 15 s unless told: also
-one that was lost again meanwhile, and whose nanny is just starting it."""
+"""Dask's local clusters give up a worker that has not returned this long after its loss, by default 15 s: even one that
+was lost again meanwhile and is being restarted by its nanny."""
 
 
 @contextmanager
@@ -76,21 +76,21 @@ def connect(
     Parameters
     ----------
     scheduler
-        Address of a running scheduler, such as ``tcp://host:8786``. The other settings are then its own.
+        Address of a running scheduler, such as ``tcp://host:8786``, which has its own workers.
     workers
         Worker processes to start; by default one for each core, at most four.
     gpus
-        Start one worker for each of so many GPUs, or for each of those with these numbers. "auto" takes all that are
-        found, and starts `workers` when there are none or dask-cuda is missing; None does not look.
+        How many GPUs, or the numbers of the GPUs, to start one worker on each. "auto" takes all that are found, and
+        starts `workers` when there are none or dask-cuda is missing; None does not look for GPUs.
     memory_limit
         Memory of one worker, as Dask understands it.
     threads_per_worker
         By default the cores divided by the workers.
     device_pool
-        Says what a worker takes of its GPU at its start, as a pool of RMM's that CuPy uses, and how far that may grow.
-        None, or without RMM, leaves the memory to CuPy's own pool.
+        Returns the initial and the largest size of the RMM pool that CuPy uses on a worker's GPU. With None, or without
+        RMM, CuPy uses its own pool.
     scheduler_file
-        Path of the file that a running scheduler wrote, in place of its address.
+        Path of the file that a running scheduler wrote, instead of its address.
     tls
         Certificates for a running scheduler with TLS; None takes those of Dask's configuration, if any.
     timeout_s
@@ -132,17 +132,17 @@ def _check(scheduler: str | None, workers: int | None, gpus: Any, threads_per_wo
         )
     for name, number in (("workers", workers), ("gpus", gpus), ("threads_per_worker", threads_per_worker)):
         if isinstance(number, int) and number < 1:
-            raise SpecError(f"{name}={number} was asked; give at least 1")
+            raise SpecError(f"got {name}={number}; expected at least 1")
     if isinstance(gpus, tuple) and (len(set(gpus)) < len(gpus) or not gpus or min(gpus) < 0):
-        raise SpecError(f"the GPUs {gpus} were asked; give different numbers from 0 on, such as 0,2")
+        raise SpecError(f"got the GPUs {gpus}; expected different numbers from 0 on, such as 0,2")
     if isinstance(gpus, str) and gpus not in ("all", "auto"):
-        raise SpecError(f"gpus={gpus!r} was asked; give a number, 'all' or 'auto'")
+        raise SpecError(f"got gpus={gpus!r}; expected a number, 'all' or 'auto'")
     if workers is not None and gpus not in (None, "auto"):
-        raise SpecError("workers and gpus were both asked; on GPUs there is one worker for each")
+        raise SpecError("got both workers and gpus; expected one of them: each GPU has one worker")
 
 
 def check_running(scheduler: str | None, scheduler_file: str | None, tls: Certificates | None) -> None:
-    """Raise SpecError for two names of a running cluster, and for certificates without one."""
+    """Raise SpecError for two ways to name a running cluster, and for certificates without one."""
     if scheduler is not None and scheduler_file is not None:
         raise SpecError(f"give one of --scheduler, {scheduler}, and --scheduler-file, {scheduler_file}")
     if tls is not None and scheduler is None and scheduler_file is None:
@@ -188,7 +188,7 @@ def _start(
 def _gpu_cluster(
     gpus: Any, threads_per_worker: int | None, device_pool: DevicePool | None, common: dict[str, Any]
 ) -> Any:
-    """Return a LocalCUDACluster, or None when `gpus` is "auto" and there can be none."""
+    """Return a LocalCUDACluster, or None when `gpus` is "auto" and no GPU can be used."""
     try:
         from dask_cuda import LocalCUDACluster  # optional package
         from dask_cuda.utils import get_n_gpus
@@ -208,7 +208,7 @@ def _gpu_cluster(
 
 
 def _devices(gpus: Any, get_n_gpus: Callable[[], int]) -> list[int | str]:
-    """Return the devices that were asked for, as CUDA names them. Raises ClusterError where there are fewer."""
+    """Return the requested devices, as CUDA names them. Raises ClusterError if there are fewer."""
     visible = _visible() if "CUDA_VISIBLE_DEVICES" in os.environ else list(range(get_n_gpus()))
     if not visible:
         raise ClusterError("no GPU was found")
@@ -221,20 +221,20 @@ def _devices(gpus: Any, get_n_gpus: Callable[[], int]) -> list[int | str]:
 def _refusal(gpus: Any, error: Exception) -> ClusterError:
     if gpus == "auto":
         return ClusterError(
-            f"there are GPUs, and their workers could not be started ({type(error).__name__}: {error}); look at "
+            f"GPUs were found, but their workers could not be started ({type(error).__name__}: {error}); run "
             "daskkern doctor, or give a number of workers to run on the CPU"
         )
     return ClusterError(
-        f"{_words(gpus)} were asked and cannot be had ({type(error).__name__}: {error}); install daskkern[cuda12] "
+        f"{_words(gpus)} were requested but cannot be used ({type(error).__name__}: {error}); install daskkern[cuda12] "
         "or daskkern[cuda13] on a machine with GPUs, or leave out the GPUs to run on the CPU"
     )
 
 
 def _device_memory(device_pool: DevicePool | None, devices: list[int | str]) -> dict[str, Any]:
-    """Return what dask-cuda is told of the memory of each GPU.
+    """Return the settings of dask-cuda for the memory of each GPU.
 
-    Nothing of daskkern's is a result of a task on the device, so that dask-cuda has nothing to spill there. For other
-    work on the cluster its own limit stays, four fifths of the device.
+    No task of daskkern leaves its result on the device, so dask-cuda has nothing to spill there. For other work on the
+    cluster, dask-cuda's own limit applies, four fifths of the device.
     """
     pool = None if device_pool is None or find_spec("rmm") is None else device_pool(devices)
     if pool is None or not pool.initial:
@@ -273,7 +273,7 @@ def _dashboard_address() -> str:
 
 
 class _IgnoreInterrupt(WorkerPlugin):
-    """A Ctrl-C in the terminal reaches the workers too; only the command shall decide what it means."""
+    """Makes workers ignore the Ctrl-C that the terminal sends them, too: only the command handles it."""
 
     name = "daskkern_ignore_interrupt"
     idempotent = True
@@ -286,7 +286,7 @@ class _IgnoreInterrupt(WorkerPlugin):
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Dask's log lines off the terminal: what matters of them comes as an exception."""
+    """Keep Dask's log lines off the terminal: problems that matter are raised as exceptions."""
     names = [
         name for name in logging.root.manager.loggerDict if name.split(".")[0] in {n.split(".")[0] for n in _NOISY}
     ]

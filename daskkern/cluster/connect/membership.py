@@ -1,4 +1,4 @@
-"""Who is in the cluster, and how its processes are asked, with deadlines."""
+"""The live workers of a cluster, and calls to its scheduler and workers, with deadlines."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -17,13 +17,13 @@ from daskkern.errors import ClusterError
 ANSWER_S = 15.0
 _LOOK_S = 0.1
 NOTICE_S = 2.0
-"""How long the scheduler may take to hear that a worker is gone whose connection broke."""
+"""How long the scheduler may take to notice that a worker whose connection broke is gone."""
 _RUN_S = 120.0
-"""How long a scheduler or a worker may take to answer a question."""
+"""How long a scheduler or a worker may take to answer a call."""
 
 
 class BrokenOffError(ClusterError):
-    """The connection to a process broke while it was asked: it is gone, which the scheduler may not know yet."""
+    """The connection to a process broke during a call: it is gone, which the scheduler may not know yet."""
 
 
 def ask_scheduler(client: Client, question: str, **arguments: Any) -> Any:
@@ -54,7 +54,7 @@ def live_workers(client: Client) -> dict[str, Mapping[str, Any]]:
 def has_left(client: Client, addresses: Collection[str], patience_s: float = 0.0) -> bool:
     """Return whether one of the workers has left the cluster; at once when one has, else after `patience_s`.
 
-    Who asks a worker that was just killed may hear of it before the scheduler does.
+    A caller of a worker that was just killed may notice it before the scheduler does.
     """
     until = time.monotonic() + patience_s
     while True:
@@ -75,7 +75,7 @@ def check_any(client: Client, alive: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def tell_workers(client: Client, addresses: Sequence[str], verb: str, **message: Any) -> None:
-    """Send a message to daskkern's handler `verb` on the workers of `addresses` that are alive."""
+    """Send a message to daskkern's handler `verb` on the live workers among `addresses`."""
     alive = live_workers(client)
     reachable = [address for address in addresses if address in alive]
     ask_scheduler(client, "broadcast", msg={"op": handler(verb), **message}, workers=reachable, on_error="ignore")
@@ -86,12 +86,12 @@ def run_on(
 ) -> dict[str, Any]:
     """Return ``function(*arguments)`` of each worker, run in its event loop; each has `timeout_s` to answer.
 
-    ``Client.run`` has no deadline: one worker that hangs would hold up the caller for ever.
+    ``Client.run`` has no deadline: one worker that hangs would block the caller for ever.
 
     Raises
     ------
     ClusterError
-        Naming the first worker that did not answer in time, or was lost (BrokenOffError).
+        When a worker did not answer in time, or was lost (BrokenOffError); the message names the first.
     Exception
         What the function raised on a worker.
     """
@@ -100,7 +100,7 @@ def run_on(
         if isinstance(answer, TimeoutError):
             raise ClusterError(f"worker {worker} does not answer in {timeout_s:g} s; restart it, and fit again")
         if isinstance(answer, CommClosedError):
-            raise BrokenOffError(f"worker {worker} was lost while it was asked ({answer}); fit again") from answer
+            raise BrokenOffError(f"worker {worker} was lost during a call ({answer}); fit again") from answer
         if isinstance(answer, BaseException):
             raise answer
     return answers
@@ -139,7 +139,7 @@ def address_of(client: Client) -> str:
 
 
 def unreachable(client: Client, found: str) -> str:
-    """Return the sentence that the scheduler cannot be reached, because of what was `found`."""
+    """Return the message that the scheduler cannot be reached, with the cause `found`."""
     return (
         f"the Dask scheduler at {address_of(client)} cannot be reached ({found}); "
         "see that it runs, connect a new client, and fit again"

@@ -1,5 +1,4 @@
-"""Which workers can run a gang: asked before the start, whether they have this daskkern and can load what they will be
-sent."""
+"""Checks before the start of a gang: which workers have this daskkern and can load the code of the ranks."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -45,13 +44,13 @@ def choose_workers(
     """Return the addresses that a gang will run on, after checking that they can.
 
     `code` is what the ranks will be sent. It is tried first on every process that will unpickle it, because a
-    worker that cannot load a task of its stream closes, and takes its other work with it. Workers that are missing
-    are waited for, for `patience_s` seconds, and `listener` is told: they may be starting, or being restarted.
+    worker that cannot load a task of its stream closes, and its other work is lost. The function waits `patience_s`
+    seconds for missing workers, which may be starting or being restarted, and informs `listener`.
 
     Raises
     ------
     ClusterError
-        A sentence that names the worker and the remedy.
+        When a worker cannot be used; the message names the worker and the remedy.
     """
     check_client(client)
     for last in (False, False, False, False, True):
@@ -68,7 +67,7 @@ def choose_workers(
             patience = NOTICE_S if isinstance(error, BrokenOffError) else 0.0
             if last or (not has_left(client, alive, patience) and live_workers(client).keys() == alive.keys()):
                 raise
-            # A worker went while it was asked: what it said, or did not say, is of no interest any more.
+            # A worker left during the checks: its answer no longer matters.
     raise AssertionError("unreachable")
 
 
@@ -86,7 +85,7 @@ def _checked(
 
 
 def check_client(client: Client) -> None:
-    """Refuse a client that a fit cannot wait with. Raises ClusterError."""
+    """Raise ClusterError for a client that a fit cannot use to wait."""
     if client.asynchronous:
         raise ClusterError(
             "this Dask client is asynchronous, and a fit waits; make one with Client(address) without "
@@ -105,34 +104,34 @@ def _chosen(
     alive: Mapping[str, Mapping[str, Any]], n_ranks: int | None, workers: Sequence[str] | None
 ) -> tuple[str, ...]:
     names = {str(worker["name"]): address for address, worker in alive.items()}
-    asked = list(alive) if workers is None else [names.get(name, name) for name in workers]
-    missing = [address for address in asked if address not in alive]
+    requested = list(alive) if workers is None else [names.get(name, name) for name in workers]
+    missing = [address for address in requested if address not in alive]
     if missing:
         raise ClusterError(
-            f"the fit was asked to run on {', '.join(missing)}, which the cluster does not have; "
-            f"it has {', '.join(alive)}"
+            f"got the workers {', '.join(missing)}, which the cluster does not have; "
+            f"expected some of {', '.join(alive)}"
         )
-    if len(set(asked)) < len(asked):
-        raise SpecError("the fit was given the same worker twice; one worker runs one rank")
+    if len(set(requested)) < len(requested):
+        raise SpecError("got the same worker twice; expected different ones: one worker runs one rank")
     if n_ranks is None:
-        return tuple(asked)
+        return tuple(requested)
     if n_ranks < 1:
-        raise SpecError(f"n_ranks={n_ranks} was asked; a gang has at least one rank")
-    if n_ranks > len(asked):
+        raise SpecError(f"got n_ranks={n_ranks}; expected at least one rank")
+    if n_ranks > len(requested):
         raise ClusterError(
-            f"{n_ranks} ranks were asked and {len(asked)} workers are there; start more workers, or ask for fewer ranks"
+            f"got n_ranks={n_ranks} for {len(requested)} workers; start more workers, or request fewer ranks"
         )
-    return tuple(asked[:n_ranks])
+    return tuple(requested[:n_ranks])
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a process says of itself: the daskkern it imports, and why it cannot load the code ("" if it can)."""
+    """A process's report: the version of daskkern it imports, and why it cannot load the code ("" if it can)."""
 
     version: str
     problem: str
     protocol: int = 0
-    """Of the messages, as the process has loaded it."""
+    """Version of the messages that the process has loaded."""
 
 
 def _probe(code: bytes) -> _Answer:
@@ -144,7 +143,7 @@ def _probe(code: bytes) -> _Answer:
 
 
 def package_version() -> str:
-    """Return the version of the installed package; a source tree that was never installed is "source"."""
+    """Return the version of the installed package; "source" for a source tree that was never installed."""
     try:
         return version("daskkern")
     except PackageNotFoundError:
@@ -152,9 +151,9 @@ def package_version() -> str:
 
 
 def _probing(code: bytes) -> Callable[[], Awaitable[_Answer]]:
-    """Return the function that asks a worker, in a thread: daskkern is imported there while the worker is heard of.
+    """Return a function that probes a worker from a thread, so that its heartbeats go on while daskkern is imported.
 
-    It is made anew, because it must travel by its value: by its name, it would be imported in the event loop.
+    It is a closure because it must be pickled by value: by name, it would be imported in the event loop.
     """
     probe = pickle.dumps(_probe)
 
@@ -166,10 +165,10 @@ def _probing(code: bytes) -> Callable[[], Awaitable[_Answer]]:
 
 
 def _check_processes(client: Client, workers: Sequence[str], code: object) -> None:
-    """Refuse a scheduler or workers that lack this daskkern or cannot load `code`.
+    """Raise ClusterError if the scheduler or a worker lacks this daskkern or cannot load `code`.
 
-    All workers of the cluster are asked, since Dask gives a plugin to all; and the scheduler, which unpickles
-    the tasks that pass through it.
+    All workers of the cluster are checked, since Dask installs a plugin on all of them; and the scheduler, which
+    unpickles the tasks that pass through it.
     """
     data = pickle.dumps(code)
     answers = answers_of(client, workers, _LOAD_S, _probing(data))
@@ -189,7 +188,7 @@ def _check_answer(who: str, answer: object) -> None:
         )
     if not isinstance(answer, _Answer):
         kind = BrokenOffError if isinstance(answer, OSError) else ClusterError
-        raise kind(f"{who} cannot be asked about daskkern: {answer!r}; restart it")
+        raise kind(f"{who} cannot report its daskkern: {answer!r}; restart it")
     if answer.version != ours:
         raise ClusterError(
             f"{who} has daskkern {answer.version} and this process has {ours}; "
@@ -197,7 +196,7 @@ def _check_answer(who: str, answer: object) -> None:
         )
     if answer.protocol != PROTOCOL:
         raise ClusterError(
-            f"{who} has loaded another daskkern than is installed by now: it speaks version "
+            f"{who} has loaded another daskkern than is installed now: it speaks version "
             f"{answer.protocol or 'unknown'} of the messages and this process version {PROTOCOL}; restart the older"
         )
     if answer.problem:

@@ -1,4 +1,4 @@
-"""Calls from one worker to daskkern's handlers on others, all at the same time, each with a deadline."""
+"""Concurrent calls from one worker to daskkern's handlers on others, each with a deadline."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -15,7 +15,7 @@ from daskkern.cluster.connect.protocol import handler
 
 @dataclass(frozen=True)
 class Answers:
-    """What came back, by address: values, and what went wrong."""
+    """The answers by address: returned values, and errors."""
 
     values: dict[str, Any]
     errors: dict[str, Exception]
@@ -26,7 +26,7 @@ def call_workers(
 ) -> Answers:
     """Send each address its message for the handler `verb`, from a thread of `worker`, and return the answers.
 
-    Never raises what a peer did: a worker that is dead or hangs is in ``errors`` after `timeout_s`.
+    Never raises an error of a peer: a worker that is dead or hangs is in ``errors`` after `timeout_s`.
     """
     answers = Answers({}, {})
 

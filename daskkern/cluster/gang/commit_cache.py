@@ -1,4 +1,4 @@
-"""What a worker keeps of a fit while gangs come and go: its last commit."""
+"""The cache of a fit's last commit on a worker, which outlives the gangs."""
 
 import threading
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from daskkern.arrays import HostArray
 
 @dataclass(frozen=True, eq=False)
 class CachedCommit:
-    """A commit as bytes (uint8), how many steps it is the state after, and the epoch of the gang that made it."""
+    """A commit as bytes (uint8), the number of steps it follows, and the epoch of the gang that made it."""
 
     steps: int
     data: HostArray
@@ -16,14 +16,14 @@ class CachedCommit:
 
 
 class CommitCache:
-    """Holds one commit, the latest. Thread-safe. `epoch` is that of the gang that runs."""
+    """A thread-safe cache of the latest commit. `epoch` is that of the running gang."""
 
     def __init__(self) -> None:
         self.epoch = 0
         self._lock = threading.Lock()
         self._kept: CachedCommit | None = None
         self.committed = -1
-        """Epoch of the gang that made the last commit, wherever it is kept; -1 for none."""
+        """Epoch of the gang that made the last commit, wherever it is stored; -1 for none."""
 
     @property
     def latest(self) -> CachedCommit | None:
@@ -31,11 +31,11 @@ class CommitCache:
         return self._kept
 
     def mark(self) -> None:
-        """Note that the gang that runs has made a commit that outlives it."""
+        """Record that the running gang has made a commit that outlives it."""
         self.committed = max(self.committed, self.epoch)
 
     def put(self, steps: int, data: HostArray) -> None:
-        """Keep a commit, unless a later one is here."""
+        """Cache a commit, unless a later one is already cached."""
         with self._lock:
             if self._kept is None or self._kept.steps <= steps:
                 self._kept = CachedCommit(steps, data, self.epoch)

@@ -38,34 +38,34 @@ def run_gang(
     reform: Reform | None = None,
     lease: Lease | None = None,
 ) -> list[Any]:
-    """Run ``rank_main(communicator, payload, desk)`` on each worker and return the results by rank.
+    """Run ``rank_main(communicator, payload, context)`` on each worker and return the results by rank.
 
-    `rank_main` is a function that the workers can import. What rank 0 gives to ``desk.emit`` reaches `listener`, in
-    order and in this thread. The first interrupt (Ctrl-C) makes ``desk.should_stop()`` true on every rank, soon but
-    not in the same step, and waits for the results; the second aborts. Ranks agree on when to stop by a
+    `rank_main` is a function that the workers can import. What rank 0 passes to ``context.emit`` reaches `listener`,
+    in order and in this thread. The first interrupt (Ctrl-C) makes ``context.should_stop()`` true on every rank, soon
+    but not in the same step, and waits for the results; the second aborts. Ranks agree on when to stop by a
     collective of their own.
 
-    When workers are lost, the ranks are aborted, and `rank_main` begins again on those that are left and those that
-    came back; it finds what it put into ``desk.vault``, on each worker that it ran on before. A rank that finds
-    ``desk.should_regroup()`` true leaves a commit and returns ``Regroup()``: more workers have come.
+    When workers are lost, the ranks are aborted, and `rank_main` restarts on the remaining workers and those that
+    came back; on each worker that it ran on before, it finds what it put into ``context.vault``. A rank for which
+    ``context.should_regroup()`` is true makes a commit and returns ``Regroup()``: more workers have joined.
 
     Parameters
     ----------
     payload
-        What each rank is given: the same object, or a :class:`PerRank`.
+        Passed to each rank: the same object, or a :class:`PerRank`.
     name
         What the dashboard calls the fit.
     reform
-        Makes the payload for other workers than the first; None keeps it.
+        Makes the payload for other workers than the first ones; None reuses it.
     lease
-        The workers that it was given; None asks for them, and waits for its turn.
+        The workers assigned to the fit; None requests them, and waits for its turn.
 
     Raises
     ------
     ClusterError
         When the gang cannot run, or workers were lost more often than `settings` allows.
     DaskkernError
-        What a rank raised, by its own type. Other exceptions of a rank come as ClusterError, with their text
+        What a rank raised, with its type. Other exceptions of a rank are raised as ClusterError, with their text
         and traceback in a note.
     """
     with _workers(client, (rank_main, payload, reform), name, settings, listener, lease) as lease:
@@ -90,7 +90,7 @@ def run_gang(
 def _workers(
     client: Client, code: object, name: str, settings: GangSettings, listener: Listener, lease: Lease | None
 ) -> Iterator[Lease]:
-    """Yield the lease that the caller has, or one for as long as this gang runs. `code` is tried on the workers."""
+    """Yield the caller's lease, or a new one for the run of this gang. `code` is tried on the workers."""
     if lease is not None:
         choose_workers(client, None, None, code)
         yield lease

@@ -1,4 +1,4 @@
-"""The client's side of one gang: it submits the supervisor, passes events on, and notices when nobody is left."""
+"""The client's side of one gang: submits the supervisor, forwards events, and notices when no worker is left."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -43,14 +43,14 @@ class GangClient:
         self._alone_since: float | None = None
         self._supervisors = 0
         self._farthest = self._farthest_then = (0, 0)
-        """Epoch and batch: of all that was heard, and of what was heard when all workers had died."""
-        self._pulse = HeartbeatMonitor(2 * settings.silence_s, "")  # the supervisor sees a silent worker first
+        """Epoch and batch: the latest overall, and the latest when all workers had died."""
+        self._heartbeats = HeartbeatMonitor(2 * settings.silence_s, "")  # the supervisor sees a silent worker first
         self._start_deadline: float | None = time.monotonic() + settings.start_timeout_s
         self._stop_deadline: float | None = None
 
     def begin(self, rank_main: RankMain, payload: Any, reform: Reform | None) -> None:
         """Subscribe to the fit's events and submit its supervisor."""
-        messages = self._messages  # all that the handler holds: the client keeps it for ever
+        messages = self._messages  # the handler holds only this: the client keeps it for ever
         self._client.subscribe_topic(self._order.topic, lambda event: messages.put(event[1]))
         self._work = rank_main, payload, reform
         self._supervise()
@@ -81,7 +81,7 @@ class GangClient:
         self._future.add_done_callback(lambda _: messages.put({_ENDED: number}))
 
     def wait(self) -> GangReport:
-        """Return the report, passing events on meanwhile. An interrupt becomes a request to stop."""
+        """Return the report, forwarding events meanwhile. An interrupt becomes a request to stop."""
         while True:
             try:
                 return self._wait()
@@ -123,17 +123,17 @@ class GangClient:
             self._listener(event)
 
     def _look(self) -> None:
-        """Raise when nothing can come of waiting any longer; let go of a supervisor's worker that hangs."""
+        """Raise when further waiting is pointless; drop the supervisor's worker if it hangs."""
         now, name = time.monotonic(), self._order.name
-        self._heed(str(ask_fits(self._client, "asked_to_stop", fit=self._order.fit, asker=self._client.id)))
+        self._follow_request(str(ask_fits(self._client, "asked_to_stop", fit=self._order.fit, asker=self._client.id)))
         if self._stop_deadline is not None:
-            self._ask_to_stop()  # again: the ranks may not have been there the first time
+            self._ask_to_stop()  # again: the ranks may not have existed the first time
         if self._stop_deadline is not None and now > self._stop_deadline:
             raise ClusterError(
                 f"fit '{name}' was asked to stop and has not within {self._settings.stop_grace_s:g} s; it was aborted"
             )
         alive = live_workers(self._client)
-        silent = self._pulse.silent(alive)
+        silent = self._heartbeats.silent(alive)
         self._look_for_workers(bool(alive.keys() - silent))
         for home in silent & {self._home, self._next_home(silent)}:  # without it, Dask runs the supervisor elsewhere
             silence_s = self._settings.silence_s
@@ -146,17 +146,17 @@ class GangClient:
             )
 
     def _next_home(self, silent: set[str]) -> str | None:
-        """Return the silent worker that Dask gave the supervisor to, which could not yet say so itself."""
+        """Return the silent worker that Dask assigned the supervisor to, which could not yet report it."""
         if not silent or self._future is None:
             return None
         given: Mapping[str, Sequence[Any]] = ask_scheduler(self._client, "processing")
         return next((address for address in silent if self._future.key in given.get(address, ())), None)
 
-    def _heed(self, wish: str) -> None:
-        """Do what somebody asked the scheduler for: "stop" is an interrupt, "abort" the second one."""
-        if wish == "abort":
+    def _follow_request(self, request: str) -> None:
+        """Carry out a request made through the scheduler: "stop" acts as an interrupt, "abort" as the second one."""
+        if request == "abort":
             raise FitCancelledError(f"fit '{self._order.name}' was cancelled; nothing was written")
-        if wish == "stop" and self._stop_deadline is None:
+        if request == "stop" and self._stop_deadline is None:
             self._stop_deadline = time.monotonic() + self._settings.stop_grace_s
             self._listener(StopRequested("somebody asked this fit to stop: it ends within a few steps"))
 
@@ -174,8 +174,8 @@ class GangClient:
 
     def _ask_to_stop(self) -> None:
         alive = live_workers(self._client)
-        silent = self._pulse.silent(alive)
-        with suppress(ClusterError):  # a worker hangs: it is asked again at the next look
+        silent = self._heartbeats.silent(alive)
+        with suppress(ClusterError):  # a worker hangs: the request is repeated at the next look
             tell_workers(self._client, [a for a in alive if a not in silent], "stop", fit=self._order.fit)
 
     def _report(self) -> GangReport | None:
@@ -185,7 +185,7 @@ class GangClient:
         while True:
             try:
                 report = self._future.result(timeout=patience_s)
-            except TimeoutError:  # a large result, or its worker went with it
+            except TimeoutError:  # a large result, or its worker was lost with it
                 self._look()
                 patience_s *= 2
             except KilledWorker as error:  # its workers died again and again
@@ -198,7 +198,7 @@ class GangClient:
                 self._supervise()
                 return None
             except (Exception, CancelledError) as error:
-                live_workers(self._client)  # raises, and says it better, when the scheduler is gone
+                live_workers(self._client)  # raises, with a better message, when the scheduler is gone
                 raise ClusterError(
                     f"fit '{self._order.name}' could not be supervised: {type(error).__name__}: {error}"
                 ) from error
@@ -207,7 +207,7 @@ class GangClient:
                 return report
 
     def end(self) -> None:
-        """Release everything that the fit holds on the cluster, in every case."""
+        """Release everything that the fit holds on the cluster, however it ended."""
         with suppress(OSError, TimeoutError, RuntimeError, ValueError, ClusterError):  # the scheduler may be gone
             self._client.unsubscribe_topic(self._order.topic)
             if self._future is not None:

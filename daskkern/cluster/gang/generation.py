@@ -1,4 +1,4 @@
-"""One formation of a gang: its mailboxes are opened, its ranks run, and somebody watches until it ends or breaks."""
+"""One formation of a gang: opens its mailboxes, runs its ranks, and watches them until it ends or breaks."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -21,7 +21,7 @@ from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
 
 _TICK_S = 0.05
 _MEMBERSHIP_S = 0.25
-"""How often the scheduler is asked who is alive. A future never says: the task of a lost worker just waits."""
+"""Interval between queries for live workers. Futures do not show a loss: the task of a lost worker just waits."""
 
 _CAUSE_S = 3.0
 """How long to look for a cause when a rank only noticed that a peer is silent."""
@@ -30,7 +30,7 @@ _DRAIN_S = 10.0
 """How long aborted ranks are waited for. One that is deep in a matrix product cannot be interrupted."""
 
 _JOIN_S = 3.0
-"""How long a worker must have been there before a gang is formed anew for it."""
+"""How long a worker must have been present before the gang is formed again with it."""
 
 _RPC_S = 10.0
 _PRIORITY = 10
@@ -38,7 +38,7 @@ _PRIORITY = 10
 
 @dataclass(frozen=True)
 class GangOrder:
-    """What the supervisor is told: the fit, its members, its deadlines, and how often it may try.
+    """The order to a supervisor: the fit, its members, its deadlines, and the number of retries.
 
     The times are those of :class:`daskkern.cluster.gang.gang.GangSettings`.
     """
@@ -57,7 +57,7 @@ class GangOrder:
     retries: int
     elastic: bool
     attempt: str
-    """Tells the tasks of this gang from those of one that another process formed for the same fit."""
+    """Distinguishes the tasks of this gang from those that another process formed for the same fit."""
 
     def key(self, role: str, number: int, epoch: int = 0) -> str:
         """Return a task key that the dashboard groups as ``daskkern_<name>-<role>``."""
@@ -68,9 +68,9 @@ class GangOrder:
 class Outcome:
     """How an epoch ended: with the ranks' values in rank order, or with an error.
 
-    `broken` says that the error lies in the cluster, so that another gang may do better; `grows` that the ranks
-    committed and returned because more workers are there; `superseded` that a later epoch has begun, of another
-    supervisor.
+    `broken` means that the error lies in the cluster, so that another gang may succeed; `grows` that the ranks
+    committed and returned because more workers are available; `superseded` that another supervisor has begun a later
+    epoch.
     """
 
     values: tuple[Any, ...] = ()
@@ -151,25 +151,25 @@ class Generation:
     def end(self) -> None:
         """Release the ranks and their mailboxes. A rank that still runs is aborted by the release of its task."""
         self.client.cancel(self.futures)
-        self._tell_survivors("close")
+        self._send_to_survivors("close")
 
     def unwanted(self) -> bool:
-        """Return whether nobody waits for this supervisor any more: its future was released."""
+        """Return whether the future of this supervisor was released, so that no client waits for it any more."""
         task = self.worker.state.tasks.get(self._task)
         return task is None or task.state not in ("executing", "long-running")
 
     def _look_for_more(self) -> None:
-        """Ask the ranks to regroup when there have been more workers for a while."""
+        """Ask the ranks to regroup once more workers have been available for a while."""
         if not self.order.elastic or self._asked_to_grow:
             return
         now, wanted = time.monotonic(), self.members.pick(self.addresses)
         self._joined = {a: self._joined.get(a, now) for a in wanted if a not in self.addresses}
         if self._joined and now - max(self._joined.values()) > _JOIN_S:
             self._asked_to_grow = True
-            self._tell_survivors("regroup")
+            self._send_to_survivors("regroup")
 
     def _collect(self, timeout_s: float) -> None:
-        """File the outcome of a rank that has finished within `timeout_s`, if one has."""
+        """Record the outcome of a rank that finishes within `timeout_s`, if any."""
         try:
             rank = self._finished.get(timeout=timeout_s)
         except queue.Empty:
@@ -177,7 +177,7 @@ class Generation:
         future, address = self.futures[rank], self.addresses[rank]
         try:
             outcome = future.result(timeout=self._result_s)
-        except TimeoutError:  # a large result, or its worker went with it: membership will tell
+        except TimeoutError:  # a large result, or its worker was lost with it: membership will show
             self._result_s *= 2
             self._finished.put(rank)
         except BaseException as error:  # cancelled, or its code cannot be imported there
@@ -194,14 +194,14 @@ class Generation:
                 self.failures[rank] = outcome
 
     def _lost(self) -> dict[int, str]:
-        """Return the members, by rank, that are gone or silent and have not returned."""
+        """Return the members, by rank, that are gone or silent and whose rank has not returned."""
         lost = self.members.lost(self.addresses)
         return {rank: address for rank, address in lost.items() if rank not in self.values}
 
     def _cause(self) -> tuple[DaskkernError, bool]:
         """Return what went wrong first, and whether it lies in the cluster.
 
-        A lost worker or a rank's own error comes before the silence that either leaves.
+        A lost worker or a rank's own error takes precedence over the timeouts that either causes.
         """
         deadline = time.monotonic() + _CAUSE_S
         while True:
@@ -221,7 +221,7 @@ class Generation:
 
     def _give_up(self, error: DaskkernError, *, broken: bool = False) -> Outcome:
         """Abort all ranks, give them time to notice, and report `error`."""
-        self._tell_survivors("abort", reason=str(error))
+        self._send_to_survivors("abort", reason=str(error))
         deadline = time.monotonic() + _DRAIN_S
         gone = set(self._lost())
         while time.monotonic() < deadline and not self.unwanted():
@@ -232,13 +232,13 @@ class Generation:
         return Outcome(error=error, broken=broken)
 
     def _open(self, keys: Sequence[str]) -> Outcome | None:
-        """Open the mailboxes of all members. They must all be there before the first rank sends anything."""
+        """Open the mailboxes of all members. All must exist before the first rank sends anything."""
         messages = [{"rank": rank, "addresses": self.addresses, "task": key} for rank, key in enumerate(keys)]
-        answers = self._tell("open", dict(zip(self.addresses, messages, strict=True)))
+        answers = self._send("open", dict(zip(self.addresses, messages, strict=True)))
         if False in answers.values.values():
             return Outcome(superseded=True)
         for address, answer in answers.values.items():
-            if answer is not True:  # Dask's answer for a handler that is not there
+            if answer is not True:  # Dask's answer for a missing handler
                 answers.errors[address] = ClusterError("it has no daskkern handlers yet")
         for address, error in answers.errors.items():
             problem = ClusterError(
@@ -248,13 +248,13 @@ class Generation:
             return Outcome(error=problem, broken=True)
         return None
 
-    def _tell_survivors(self, verb: str, **message: Any) -> None:
+    def _send_to_survivors(self, verb: str, **message: Any) -> None:
         """Send `message` to the members that are alive: Dask tries a dead address for many seconds."""
         alive = live_workers(self.client)
-        hushed = self.members.pulse.silent(alive)
-        self._tell(verb, {a: message for a in self.addresses if a in alive and a not in hushed})
+        unresponsive = self.members.heartbeats.silent(alive)
+        self._send(verb, {a: message for a in self.addresses if a in alive and a not in unresponsive})
 
-    def _tell(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> Answers:
+    def _send(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> Answers:
         """Send each address its message, fenced, and return the answers."""
         fence = {"fit": self.order.fit, "epoch": self.number}
         fenced = {address: {**fence, **message} for address, message in messages.items()}

@@ -1,4 +1,4 @@
-"""Workers that hang before a fit has begun: no fit uses them, and Dask itself gives them up only after minutes."""
+"""Removal of workers that hang before a fit has begun; Dask itself gives them up only after minutes."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -26,12 +26,12 @@ _POLL_S = 0.25
 def usable_workers(
     client: Client, settings: GangSettings, code: object, listener: Listener = silent
 ) -> tuple[str, ...]:
-    """Return the addresses that a gang can run on, as :func:`choose_workers` does; workers that hang are dismissed.
+    """Return the addresses that a gang can run on, as :func:`choose_workers` does, and remove workers that hang.
 
     Raises
     ------
     ClusterError
-        A sentence that names the worker and the remedy.
+        When a worker cannot be used; the message names the worker and the remedy.
     """
     check_client(client)
     dismiss_hung(client, settings.silence_s, listener)
@@ -39,28 +39,28 @@ def usable_workers(
         try:
             return choose_workers(client, settings.n_ranks, settings.workers, code, settings.rejoin_s, listener)
         except ClusterError:
-            if not dismiss_hung(client, settings.silence_s, listener):  # one less each time: this has an end
+            if not dismiss_hung(client, settings.silence_s, listener):  # one worker less each time: the loop terminates
                 raise
 
 
 def equip(client: Client, silence_s: float, listener: Listener = silent) -> None:
-    """Put daskkern's handlers on the workers; those that hang are dismissed, and the others have them.
+    """Install daskkern's handlers on the workers, and remove workers that hang.
 
     Raises
     ------
     ClusterError
-        When a worker is alive and does not take them.
+        When a worker is alive but does not accept them.
     """
     if install(client) or dismiss_hung(client, silence_s, listener):
         return
-    raise ClusterError("a worker does not take daskkern's handlers; see the workers' logs, and restart the busy one")
+    raise ClusterError("a worker does not accept daskkern's handlers; see the workers' logs, and restart the busy one")
 
 
 def dismiss_hung(client: Client, silence_s: float, listener: Listener = silent) -> tuple[str, ...]:
-    """Have the scheduler remove the workers that it has heard nothing of for `silence_s`, and return them.
+    """Have the scheduler remove the workers without a heartbeat for `silence_s`, and return them.
 
-    Dask would give them tasks of the set-up, which nobody would ever do. Their nannies start others. A worker that a
-    fit holds is left to that fit. Takes no time when all are heard of; else as long as is left of `silence_s`.
+    Dask would assign them tasks of the set-up, which would never run. Their nannies start others. A worker that a
+    fit holds is left to that fit. Returns at once when all are responsive; else waits for the rest of `silence_s`.
     """
     begun = time.monotonic()
     alive = live_workers(client)
@@ -87,7 +87,7 @@ def dismiss_hung(client: Client, silence_s: float, listener: Listener = silent) 
 
 
 def _quiet(workers: Mapping[str, Mapping[str, Any]], silence_s: float) -> Sequence[str]:
-    """Return the workers that the scheduler has heard nothing of for long, while it heard of another."""
+    """Return the workers that have been silent for long, while the scheduler received heartbeats of another."""
     heard = {address: float(worker.get("last_seen", 0.0)) for address, worker in workers.items()}
     newest = max(heard.values(), default=0.0)
     lag_s = min(_LAG_S, silence_s) + _PER_WORKER_S * len(workers)

@@ -1,4 +1,4 @@
-"""Who can be a rank of one fit: the workers that may be, are alive, and are heard of."""
+"""Candidates for the ranks of one fit: the workers that are allowed, alive and responsive."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -29,10 +29,10 @@ class Standing:
 
 @dataclass
 class HeartbeatMonitor:
-    """Tells which workers have been silent for long, by what the scheduler last heard of each.
+    """Detects workers that have been silent for long, from the time of the last heartbeat that the scheduler saw.
 
-    Only changes count, measured on this process's own clock: the scheduler's may be another one. While nothing is
-    heard of `own`, the worker of this very process, it is the scheduler that is slow, and nobody counts as silent.
+    Only changes count, measured on this process's own clock: the scheduler's may be another one. While no heartbeat of
+    `own`, the worker of this process, arrives, the scheduler itself is slow, and no worker counts as silent.
     """
 
     silence_s: float
@@ -40,7 +40,7 @@ class HeartbeatMonitor:
     _heard: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def silent(self, workers: Mapping[str, Mapping[str, Any]]) -> set[str]:
-        """Return the addresses that nothing was heard of for `silence_s`."""
+        """Return the addresses without a heartbeat for `silence_s`."""
         now = time.monotonic()
         for address, worker in workers.items():
             seen = float(worker.get("last_seen", 0.0))
@@ -50,7 +50,7 @@ class HeartbeatMonitor:
         own = self._heard.get(self.own)
         return set() if own is not None and now - own[1] > self.silence_s / 3 else quiet
 
-    def hush(self, addresses: Iterable[str]) -> None:
+    def mark_silent(self, addresses: Iterable[str]) -> None:
         """Count these workers as silent until the scheduler hears of them again."""
         for address in addresses:
             if address in self._heard:
@@ -64,15 +64,15 @@ class Members:
     Parameters
     ----------
     worker : Worker
-        That asks.
+        The worker that this runs on.
     client : Client
     fit : str
     allowed : tuple of str or None
-        Names of the workers that may be used; a worker that is restarted keeps its name and changes its address. None
-        is all.
+        Names of the workers that may be used, or None for all; a restarted worker keeps its name and changes its
+        address.
     most : int or None
-        Ranks at most.
-    pulse : Pulse
+        Largest number of ranks.
+    heartbeats : HeartbeatMonitor
     """
 
     worker: Worker
@@ -80,7 +80,7 @@ class Members:
     fit: str
     allowed: tuple[str, ...] | None
     most: int | None
-    pulse: HeartbeatMonitor
+    heartbeats: HeartbeatMonitor
     rejected: set[str] = field(default_factory=set)
     """Workers that joined but cannot be used."""
 
@@ -90,9 +90,9 @@ class Members:
         return tuple(address for address in self.heard() if address not in barred | self.rejected)
 
     def heard(self) -> tuple[str, ...]:
-        """Return the addresses that may be ranks of this fit and are heard of, whoever uses them now."""
+        """Return the responsive addresses that may be ranks of this fit, whichever fit uses them now."""
         alive = live_workers(self.client)
-        silent = self.pulse.silent(alive)
+        silent = self.heartbeats.silent(alive)
         return tuple(
             address
             for address, worker in alive.items()
@@ -100,46 +100,46 @@ class Members:
         )
 
     def take(self, addresses: Sequence[str]) -> bool:
-        """Let the fit hold these workers from now on; False when another fit was faster."""
+        """Assign these workers to the fit; return False if another fit was faster."""
         return bool(ask_fits(self.client, "take", fit=self.fit, addresses=list(addresses)))
 
     def lost(self, addresses: Iterable[str]) -> dict[int, str]:
         """Return, by rank, those of `addresses` that have left or gone silent."""
         alive = live_workers(self.client)
-        gone = self.pulse.silent(alive)
+        gone = self.heartbeats.silent(alive)
         return {rank: a for rank, a in enumerate(addresses) if a not in alive or a in gone}
 
     def drop(self, addresses: Iterable[str]) -> None:
-        """Have the scheduler remove those of `addresses` that hang: what only they hold must be computed again."""
+        """Have the scheduler remove those of `addresses` that hang: results that only they hold are recomputed."""
         alive = live_workers(self.client)
         for address in addresses:
             if address in alive:
-                ask_fits(self.client, "drop", address=address, silence_s=self.pulse.silence_s)
+                ask_fits(self.client, "drop", address=address, silence_s=self.heartbeats.silence_s)
 
     def pick(self, before: Collection[str]) -> tuple[str, ...]:
-        """Return the addresses for a new gang: those of the one before first, at most as many as are wanted."""
+        """Return the addresses for a new gang: those of the previous one first, at most `most`."""
         usable = self.usable()
         kept = [address for address in before if address in usable]
         return tuple([*kept, *(address for address in usable if address not in before)][: self.most])
 
     def standing(self) -> Standing:
-        """Ask the workers what they know of the fit. One that does not answer counts as silent from now on."""
+        """Query the workers for the state of the fit. One that does not answer counts as silent from now on."""
         messages = {address: {"fit": self.fit} for address in self.heard()}
         answers = call_workers(self.worker, self.client, "standing", messages, _ANSWER_S)
-        self.pulse.hush(answers.errors)
+        self.heartbeats.mark_silent(answers.errors)
         known = [answer for answer in answers.values.values() if isinstance(answer, list | tuple) and len(answer) == 2]
         return Standing(max((a[0] for a in known), default=-1), max((a[1] for a in known), default=-1))
 
     def forget(self, epoch: int) -> None:
-        """Let all workers forget the fit, which was over after `epoch`."""
+        """Let all workers forget the fit, which ended after `epoch`."""
         messages = {address: {"fit": self.fit, "epoch": epoch} for address in self.heard()}
         call_workers(self.worker, self.client, "forget", messages, _ANSWER_S)
 
     def gather(self, before: Collection[str], wanted: int, rejoin_s: float, idle_s: float) -> tuple[str, ...]:
         """Wait for workers, and return the addresses of a new gang.
 
-        Returns at once when `wanted` are there, after `rejoin_s` with those that are, and after `idle_s` without any
-        raises ClusterError.
+        Returns at once when `wanted` are present, or after `rejoin_s` with those that are; raises ClusterError after
+        `idle_s` without any.
         """
         begun = time.monotonic()
         while True:

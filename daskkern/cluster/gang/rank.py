@@ -24,14 +24,14 @@ from daskkern.errors import ClusterError, CommunicatorClosedError, DaskkernError
 from daskkern.events import BatchFinished, Event, silent, to_message
 
 RankMain: TypeAlias = Callable[[Communicator, Any, RankContext], Any]
-"""``rank_main(communicator, payload, desk) -> result``, a function that workers can import."""
+"""``rank_main(communicator, payload, context) -> result``, a function that workers can import."""
 
 _BATCH_INTERVAL_S = 0.5
 
 
 @dataclass(frozen=True)
 class RankOrder:
-    """What a rank is told besides its payload."""
+    """The order to a rank, in addition to its payload."""
 
     fit: str
     epoch: int
@@ -43,14 +43,14 @@ class RankOrder:
 
 @dataclass(frozen=True)
 class RankResult:
-    """A rank that returned."""
+    """The result of a rank that returned."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class RankFailure:
-    """A rank that raised. `hearsay` says that it was told to end, or found a peer gone: the cause lies elsewhere."""
+    """The failure of a rank. `hearsay` means that it was aborted, or found a peer gone: the cause lies elsewhere."""
 
     error: DaskkernError
     hearsay: bool
@@ -62,29 +62,29 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
     A failure is returned and not raised: an erred task keeps its traceback, and with it every array of the
     rank's frames, alive on the worker until the last future is gone.
     """
-    secede()  # an ordinary task may have the thread: a fit takes hours
+    secede()  # frees the thread for ordinary tasks: a fit takes hours
     worker = get_worker()
     registry = registry_of(worker)
-    mailbox, vault = registry.find(order.fit, order.epoch), registry.vaults.get(order.fit)
-    if mailbox is None or vault is None:
+    mailbox, cache = registry.find(order.fit, order.epoch), registry.vaults.get(order.fit)
+    if mailbox is None or cache is None:
         return RankFailure(
             ClusterError(f"worker {worker.address} was restarted and has lost rank {order.rank} of this fit"),
             hearsay=True,
         )
     communicator = DaskCommunicator(worker, mailbox, order.collective_timeout_s)
     sender = _EventSender(worker, order.topic)
-    desk = RankContext(
+    context = RankContext(
         emit=sender if order.rank == 0 else silent,
         should_stop=lambda: mailbox.stop_requested or mailbox.reason is not None,
         should_regroup=lambda: mailbox.regroup_requested,
-        vault=vault,
+        vault=cache,
         report=sender,
         worker=worker.address,
     )
     try:
         _start(communicator, mailbox, order.start_timeout_s)
         with _THREADS.limited_to(worker.state.nthreads), _MEMORY.held():
-            value = rank_main(communicator, payload, desk)
+            value = rank_main(communicator, payload, context)
         return RankResult(value)
     except BaseException as error:  # a SystemExit, too, must not leave the peers waiting
         hearsay = isinstance(error, CommunicatorClosedError) and mailbox.reason is not None
@@ -96,7 +96,7 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
 
 
 def _start(communicator: DaskCommunicator, mailbox: Mailbox, timeout_s: float) -> None:
-    """Wait for all ranks. That one does not come is final: its worker is alive and busy, and trying again would not
+    """Wait for all ranks. A missing rank is a final failure: its worker is alive but busy, and a retry would not
     help."""
     try:
         communicator.start(timeout_s)
@@ -107,7 +107,7 @@ def _start(communicator: DaskCommunicator, mailbox: Mailbox, timeout_s: float) -
 
 
 def _described(error: BaseException, rank: int, address: str, name: str) -> DaskkernError:
-    """Describe `error` so that it can travel: its own object where it is daskkern's, else its words."""
+    """Return `error` in a form that can be pickled: itself if it is daskkern's, else a ClusterError with its text."""
     text = "".join(traceback.format_exception(error))
     described = error if isinstance(error, DaskkernError) and _travels(error) else None
     if described is None:
@@ -127,7 +127,7 @@ def _travels(error: DaskkernError) -> bool:
 
 
 class _EventSender:
-    """Sends a rank's events to whoever listens to the fit's topic; of many batches, two a second.
+    """Sends a rank's events to the subscribers of the fit's topic; events of batches at most twice a second.
 
     The last batch before another kind of event is always sent, so that a progress bar reaches its end.
     """

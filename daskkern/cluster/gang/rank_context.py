@@ -1,4 +1,4 @@
-"""What a rank has at hand besides its peers and its work."""
+"""The context of a rank: events, control signals and the commit cache."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,22 +13,22 @@ def _never() -> bool:
 
 @dataclass(frozen=True)
 class RankContext:
-    """Where a rank's events go, whom it listens to, and where it leaves what shall outlive it.
+    """The surroundings of a rank: where its events go, when it must stop, and where it stores commits.
 
     Attributes
     ----------
     emit : callable
         Takes events; those of rank 0 reach the listener.
     should_stop : callable
-        Whether somebody asked the fit to end soon. Ranks agree on it by a collective of their own.
+        Whether the fit was asked to end soon. Ranks agree on it by a collective of their own.
     should_regroup : callable
-        Whether the gang shall be formed anew: the ranks commit and return :class:`Regroup`.
-    vault : Vault
-        Of this fit, on this worker.
+        Whether the gang is to be re-formed: the ranks then commit and return :class:`Regroup`.
+    vault : CommitCache
+        The commit cache of this fit on this worker.
     report : callable
-        Takes events, too; those of every rank reach the listener.
+        Also takes events; those of every rank reach the listener.
     worker : str
-        The address of the worker that the rank runs on, or what else stands for it.
+        The address of the worker that the rank runs on, or a name for this process.
     """
 
     emit: Listener = silent
@@ -41,4 +41,4 @@ class RankContext:
 
 @dataclass(frozen=True)
 class Regroup:
-    """What a rank returns that ended because it was asked to regroup."""
+    """The result of a rank that ended because it was asked to regroup."""

@@ -1,4 +1,4 @@
-"""How a gang is formed, and how long it waits."""
+"""Settings of a gang: how it is formed, and its timeouts."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from daskkern.errors import SpecError
 
 @dataclass(frozen=True)
 class GangSettings:
-    """How a gang is formed, and how long it waits.
+    """Settings of a gang: how it is formed, and its timeouts.
 
     Parameters
     ----------
     n_ranks
-        How many ranks to run, one a worker. None takes every worker.
+        How many ranks to run, one per worker. None takes every worker.
     workers
-        Addresses or names of the workers to choose from, in rank order. None is all of them.
+        Addresses or names of the workers to choose from, in rank order. None allows all of them.
     collective_timeout_s
         How long a collective waits for its peers; longer than the longest step of the slowest rank.
     start_timeout_s
@@ -22,19 +22,19 @@ class GangSettings:
     stop_grace_s
         How long the ranks may go on after an interrupt before they are aborted.
     silence_s
-        A worker of which the scheduler has heard nothing for so long is taken for lost: it hangs, or is cut off.
+        A worker without a heartbeat at the scheduler for this long counts as lost: it hangs, or is cut off.
     rejoin_s
-        How long to wait for as many workers as before, when some were lost, before going on with fewer; and before
-        a fit that asks for more workers than there are is refused.
+        How long to wait for as many workers as before, when some were lost, before continuing with fewer; and before
+        a fit that requests more workers than there are is refused.
     idle_s
         How long to wait when no worker is left.
     retries
-        How often in a row, without any progress, a gang that lost workers is formed anew; 0 gives up at once.
+        How often in a row, without any progress, a gang that lost workers is formed again; 0 gives up at once.
     elastic
         Whether workers that join the cluster join the gang, as long as there are no more than `n_ranks`.
     share_memory
-        Bytes that each rank may use, for a gang that shares its workers with others that say theirs: on each worker
-        they must fit its memory limit together. None has its workers alone, and waits for them.
+        Bytes that each rank may use, for a gang that shares its workers with others that declare theirs: on each
+        worker, they must fit its memory limit together. None waits for workers of its own.
     """
 
     n_ranks: int | None = None
@@ -52,8 +52,8 @@ class GangSettings:
     def __post_init__(self) -> None:
         for name in ("collective_timeout_s", "start_timeout_s", "stop_grace_s", "silence_s", "rejoin_s", "idle_s"):
             if not getattr(self, name) > 0:
-                raise SpecError(f"{name}={getattr(self, name)!r} was given; it is a positive number of seconds")
+                raise SpecError(f"got {name}={getattr(self, name)!r}; expected a positive number of seconds")
         if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
-            raise SpecError(f"retries={self.retries!r} was given; it is a whole number of 0 or more")
+            raise SpecError(f"got retries={self.retries!r}; expected a whole number of 0 or more")
         if self.share_memory is not None and not self.share_memory > 0:
-            raise SpecError(f"share_memory={self.share_memory!r} was given; it is a number of bytes")
+            raise SpecError(f"got share_memory={self.share_memory!r}; expected a positive number of bytes")

@@ -1,8 +1,8 @@
-"""The task that forms the gang of a fit, watches it and the cluster, and forms it anew when workers come or go.
+"""The task that forms the gang of a fit, watches it and the cluster, and re-forms it when workers come or go.
 
 It runs on a worker and not in the client, so that a fit can outlive the process that submitted it. The ranks
-belong to it: when it goes, the scheduler releases them, and they end. When its worker is lost the scheduler runs it
-again on another, where it finds out which epoch was the last, and goes on with the next one.
+belong to it: when it ends, the scheduler releases them, and they end. When its worker is lost, the scheduler runs it
+again on another, where it finds out which epoch was the last, and continues with the next one.
 """
 
 # mypy: allow-untyped-calls
@@ -28,30 +28,30 @@ STARTED = "gang"
 
 Reform: TypeAlias = Callable[[Client, tuple[str, ...], Any], Any]
 """``reform(client, addresses, payload) -> payload`` for a gang of other workers; raises DaskkernError when they
-cannot do it."""
+cannot run it."""
 
 
 @dataclass(frozen=True)
 class PerRank:
-    """A payload for each rank, in rank order, where one for all does not do."""
+    """A separate payload for each rank, in rank order."""
 
     payloads: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class GangReport:
-    """How a gang ended: the ranks' results in rank order, or the error that the caller shall see."""
+    """How a gang ended: the ranks' results in rank order, or the error to raise in the caller."""
 
     values: tuple[Any, ...] = ()
     error: DaskkernError | None = None
 
 
 def payloads_for(payload: Any, size: int) -> tuple[Any, ...]:
-    """Return the payload of each of `size` ranks. Raises ClusterError where each has its own, but of another number."""
+    """Return the payload of each of `size` ranks. Raises ClusterError when a PerRank has another number of them."""
     if not isinstance(payload, PerRank):
         return (payload,) * size
     if len(payload.payloads) != size:
-        raise ClusterError(f"{len(payload.payloads)} payloads were given for {size} ranks; one for each is needed")
+        raise ClusterError(f"got {len(payload.payloads)} payloads for {size} ranks; expected one for each")
     return tuple(payload.payloads)
 
 
@@ -99,7 +99,7 @@ class _Supervision:
             name = order.name
             loss = ClusterError(f"the worker that supervised fit '{name}' left the cluster or hangs; see its log")
             self._count(loss, number)
-            addresses = self._regather(addresses)
+            addresses = self._gather_again(addresses)
         while True:
             outcome, wanted = self._one(number, addresses)
             if outcome.superseded:
@@ -109,11 +109,11 @@ class _Supervision:
                 return GangReport(outcome.values, outcome.error)
             if outcome.grows:
                 addresses = self._grown(addresses)
-                self._tell(WorkersJoined(len(addresses)))
+                self._publish(WorkersJoined(len(addresses)))
             else:
                 assert outcome.error is not None
                 self._count(outcome.error, number + 1)
-                addresses = self._regather(addresses)
+                addresses = self._gather_again(addresses)
             number += 1
             self._number = number
 
@@ -123,7 +123,7 @@ class _Supervision:
             self._members.forget(self._number)
 
     def _one(self, number: int, addresses: tuple[str, ...]) -> tuple[Outcome, bool]:
-        """Run one epoch; return its outcome, and whether anybody still waits for this supervisor."""
+        """Run one epoch; return its outcome, and whether a client still waits for this supervisor."""
         payloads = payloads_for(self._payload, len(addresses))
         epoch = Generation(self._worker, self._client, self._order, self._members, addresses, number)
         try:
@@ -137,17 +137,17 @@ class _Supervision:
                 epoch.end()
 
     def _count(self, error: DaskkernError, number: int) -> None:
-        """Note that epoch `number` will follow one that broke. Raises its error after too many without a commit."""
+        """Count that epoch `number` follows one that broke. Raises its error after too many without a commit."""
         committed = self._members.standing().committed
         attempt = number - max(committed, 0)
         if attempt > self._order.retries:
             raise error
         if committed >= 0 and attempt == 1:
-            _absolve(self._client, str(self._worker.get_current_task()))
-        self._tell(WorkersLost(str(error), attempt))
+            _clear_suspicion(self._client, str(self._worker.get_current_task()))
+        self._publish(WorkersLost(str(error), attempt))
 
-    def _regather(self, before: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the addresses of the next gang, whose payload they can do."""
+    def _gather_again(self, before: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the addresses of the next gang, after making its payload for them."""
         order, payload = self._order, self._payload
         for last in (False, False, True):
             picked = self._members.gather(before, len(before), order.rejoin_s, order.idle_s)
@@ -155,9 +155,9 @@ class _Supervision:
                 self._payload = payload if self._reform is None else self._reform(self._client, picked, payload)
             except MemoryBudgetError:
                 raise
-            except Exception as error:  # a worker that goes while it is asked shows in many ways
+            except Exception as error:  # a worker that is lost during a call raises many types
                 if last:
-                    raise ClusterError(f"the workers that are left cannot be asked: {error}; see their logs") from error
+                    raise ClusterError(f"the remaining workers do not answer: {error}; see their logs") from error
                 if isinstance(error, BrokenOffError):
                     has_left(self._client, picked, NOTICE_S)
             else:
@@ -165,24 +165,24 @@ class _Supervision:
         return picked
 
     def _grown(self, before: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the members with those that joined, or without them where they cannot do it."""
+        """Return the members with those that joined, or without them if these cannot run the payload."""
         picked = self._members.pick(before)
         if not self._members.take(picked):
-            return self._regather(before)
+            return self._gather_again(before)
         try:
             if self._reform is not None:
                 self._payload = self._reform(self._client, picked, self._payload)
-        except Exception:  # too little memory, or gone again
+        except Exception:  # too little memory, or lost again
             self._members.rejected |= set(picked) - set(before)
-            return self._regather(before)
+            return self._gather_again(before)
         return picked
 
-    def _tell(self, event: Event) -> None:
+    def _publish(self, event: Event) -> None:
         self._worker.log_event(self._order.topic, to_message(event))
 
 
-def _absolve(client: Client, task: str) -> None:
-    """Let the scheduler forget that workers died under this task: it survives as many as the fit does."""
+def _clear_suspicion(client: Client, task: str) -> None:
+    """Reset Dask's count of workers that died while they ran this task: the fit has a limit of its own."""
     with suppress(Exception):  # where functions may not run on the scheduler, Dask's own limit holds
         client.run_on_scheduler(_forget_deaths, key=task)
 

@@ -1,7 +1,7 @@
-"""What daskkern adds to a worker: handlers through which ranks reach each other, over Dask's own comms.
+"""The worker plugin of daskkern: handlers through which ranks reach each other, over Dask's own comms.
 
-Nothing here waits and nothing here raises: a handler files what it got and returns, so that a peer's death
-can never leave one hanging in a worker's event loop.
+Nothing here waits and nothing here raises: a handler stores its message and returns, so that the death of a peer
+can never leave it hanging in a worker's event loop.
 """
 
 import time
@@ -30,7 +30,7 @@ class CollectivesPlugin(WorkerPlugin):
     idempotent = True  # a second registration would replace the mailboxes of running fits
 
     protocol = 0
-    """Of the client that sent this plugin, which travels by its class's name: the class is the worker's own."""
+    """Protocol of the client that sent this plugin; the class, pickled by its name, is the worker's own."""
 
     def __init__(self) -> None:
         self.protocol = PROTOCOL
@@ -62,10 +62,10 @@ class CollectivesPlugin(WorkerPlugin):
             self.registry.abort(fit, None, "this worker is closing")
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Abort a rank whose task was cancelled or released: nobody waits for it any more.
+        """Abort a rank whose task was cancelled or released: its result is no longer needed.
 
         This is how a rank ends after its supervisor, its client or their host has died: the scheduler
-        releases their futures, and this hook is told.
+        releases their futures, and calls this hook.
         """
         del start, kwargs
         if finish in _LOST_STATES and self.registry.mailboxes:
@@ -97,17 +97,17 @@ class CollectivesPlugin(WorkerPlugin):
 
 
 def _let_tasks_connect(worker: Worker) -> None:
-    """Let tasks of this worker be clients of its cluster: ``dask worker --tls-cert`` is a worker's certificate only."""
+    """Let tasks of this worker be clients of its cluster: ``dask worker --tls-cert`` sets no client certificate."""
     security: Any = worker.security
     if security is not None and security.tls_client_cert is None and security.tls_worker_cert is not None:
         security.tls_client_cert, security.tls_client_key = security.tls_worker_cert, security.tls_worker_key
 
 
 def _keep_less_profile(worker: Worker) -> None:
-    """Let the worker's statistical profile be kept in steps of 10 seconds, and the last 20 of them.
+    """Limit the worker's statistical profile to steps of 10 seconds, and the last 20 of them.
 
-    Dask keeps 1,000 trees of calls, one a second, twice. Those of a rank, whose calls are deep, grow to 170 MB in a
-    quarter of an hour (measured), which no plan of a fit's memory knows of.
+    Dask keeps 1,000 call trees, one a second, twice. Those of a rank, whose calls are deep, grow to 170 MB in a
+    quarter of an hour (measured), which the memory plan of a fit does not include.
     """
     cycle = worker.periodic_callbacks.get("profile-cycle")
     if cycle is not None:
@@ -119,10 +119,10 @@ def _keep_less_profile(worker: Worker) -> None:
 
 
 def install(client: Client, timeout_s: float = 30.0) -> bool:
-    """Put the plugin on every worker, present and future. Costs one message when it is there already.
+    """Put the plugin on every worker, present and future. Costs one message when it is already installed.
 
-    False when one has not answered within `timeout_s`: it hangs. Those that answer have the plugin then, also when
-    another dies meanwhile.
+    Returns False when a worker has not answered within `timeout_s`: it hangs. Those that answer then have the plugin,
+    also when another dies meanwhile.
 
     Raises
     ------
@@ -132,13 +132,13 @@ def install(client: Client, timeout_s: float = 30.0) -> bool:
         When the scheduler cannot be reached.
     """
     plugin = CollectivesPlugin()
-    register = client._register_worker_plugin  # the public method has no deadline, and one worker can hold it up
+    register = client._register_worker_plugin  # the public method has no deadline, and one worker can block it
     for left in reversed(range(_TRIES)):
         try:
             client.sync(register, plugin=plugin, name=PLUGIN_NAME, idempotent=True, callback_timeout=timeout_s)
         except TimeoutError:
             return False
-        except OSError:  # a worker that dies while it is asked costs the scheduler's answer to us, or is waited for
+        except OSError:  # if a worker dies during the call, the scheduler does not answer, or waits for it
             if not left:
                 raise
             time.sleep(_PAUSE_S)
@@ -150,7 +150,9 @@ def install(client: Client, timeout_s: float = 30.0) -> bool:
 def registry_of(worker: Worker) -> MailboxRegistry:
     """Return the mailboxes of `worker`."""
     plugin = worker.plugins.get(PLUGIN_NAME)
-    if not isinstance(plugin, CollectivesPlugin) or plugin.protocol != PROTOCOL:  # Dask keeps what has refused
+    if (
+        not isinstance(plugin, CollectivesPlugin) or plugin.protocol != PROTOCOL
+    ):  # Dask keeps a plugin whose setup has raised
         raise ClusterError(
             f"worker {worker.address} has no daskkern plugin; start the fit through run_gang, which installs it"
         )

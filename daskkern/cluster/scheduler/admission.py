@@ -1,8 +1,8 @@
-"""Which fits run where, and which wait: the rules alone, without a cluster.
+"""Admission control: the rules by which fits get workers or wait, independent of a cluster.
 
-A fit asks for workers and gets them all at once or none, so that two fits can never hold what the other waits for.
-It holds them by *name*: a worker that is restarted keeps its name, and thereby its place. Fits wait in the order in
-which they were submitted; one that wants other workers than those before it goes first.
+A fit requests workers and gets all of them or none, so that two fits can never hold what the other waits for.
+It holds them by *name*: a restarted worker keeps its name, and thereby its place. Fits wait in the order of their
+submission; one that needs none of the workers of those before it may start first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Place:
-    """A worker: its name, and how many bytes it may use; 0 where that is not limited."""
+    """A worker: its name, and its memory limit in bytes; 0 for no limit."""
 
     name: str
     memory_limit: int = 0
@@ -19,19 +19,19 @@ class Place:
 
 @dataclass(frozen=True)
 class WorkerRequest:
-    """What a fit asks for.
+    """The request of a fit for workers.
 
     Attributes
     ----------
     fit : str
     since : float
-        When it was submitted: the order of the queue.
+        Time of submission, which orders the queue.
     n_ranks : int or None
-        How many workers; None is all that are allowed.
+        Number of workers; None is all that are allowed.
     allowed : tuple of str or None
-        Names of the workers that it may use, in the order of its choice; None is all.
+        Names of the workers that it may use, in order of preference; None is all.
     memory : int or None
-        Bytes that it declares for each of its ranks, to share workers with other fits that do; None wants them alone.
+        Bytes that it declares for each of its ranks, to share workers with other fits that do; None is exclusive use.
     """
 
     fit: str
@@ -43,10 +43,10 @@ class WorkerRequest:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The names of the workers that a fit got, or what it waits for.
+    """The names of the workers that a fit got, or the reasons why it waits.
 
-    `ahead` are the fits that hold what it wants or ask for it since longer; `missing` is how many workers more the
-    cluster would need.
+    `ahead` are the fits that hold what it requests or have requested it for longer; `missing` is the number of workers
+    that the cluster lacks.
     """
 
     members: tuple[str, ...] = ()
@@ -56,53 +56,55 @@ class Verdict:
 
 @dataclass
 class Admission:
-    """Who holds which workers, and who waits."""
+    """The state of admission: which fit holds which workers, and which fits wait."""
 
     waiting: dict[str, WorkerRequest] = field(default_factory=dict)
     granted: dict[str, WorkerRequest] = field(default_factory=dict)
     held: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names of the workers of each fit that runs, in rank order."""
+    """Names of the workers of each running fit, in rank order."""
 
-    def ask(self, wish: WorkerRequest, places: Sequence[Place]) -> Verdict:
-        """Ask, or ask again. A fit that was granted workers keeps them, whatever it asks."""
-        if wish.fit not in self.held:
-            self.waiting[wish.fit] = wish
+    def ask(self, request: WorkerRequest, places: Sequence[Place]) -> Verdict:
+        """Request workers, possibly again. A fit that was granted workers keeps them, whatever it requests."""
+        if request.fit not in self.held:
+            self.waiting[request.fit] = request
             self._grant(places)
-        return self.look(wish, places)
+        return self.look(request, places)
 
-    def look(self, wish: WorkerRequest, places: Sequence[Place]) -> Verdict:
-        """Return what a fit holds or waits for. Nothing changes."""
-        if wish.fit in self.held:
-            return Verdict(self.held[wish.fit])
-        wanted = {place.name for place in _candidates(wish, places)}
-        return Verdict((), tuple(self._ahead(wish, wanted, places)), _missing(wish, places))
+    def look(self, request: WorkerRequest, places: Sequence[Place]) -> Verdict:
+        """Return what a fit holds or waits for, without changing anything."""
+        if request.fit in self.held:
+            return Verdict(self.held[request.fit])
+        wanted = {place.name for place in _candidates(request, places)}
+        return Verdict((), tuple(self._ahead(request, wanted, places)), _missing(request, places))
 
     def take(self, fit: str, names: Sequence[str], places: Sequence[Place]) -> bool:
-        """Let `fit` hold these workers in place of those that it held; False, and nothing changes, if it may not."""
-        wish = self.granted.get(fit)
+        """Assign these workers to `fit` instead of those it held; return False, changing nothing, if it may not."""
+        request = self.granted.get(fit)
         known = {place.name: place for place in places}
         barred = self.barred(fit, places)
-        if wish is None or any(name not in known or name in barred for name in names):
+        if request is None or any(name not in known or name in barred for name in names):
             return False
         self.held[fit] = tuple(names)
         return True
 
     def barred(self, fit: str, places: Sequence[Place]) -> set[str]:
-        """Return the names of the workers that `fit` may not use now: others use them, or wait for them. All of them,
-        when it was not admitted."""
-        wish = self.granted.get(fit)
-        if wish is None:
+        """Return the names of the workers that `fit` may not use now, because other fits use them or wait for them.
+
+        These are all workers if it was not admitted.
+        """
+        request = self.granted.get(fit)
+        if request is None:
             return {place.name for place in places}
         wanted = {place.name for other in self.waiting.values() for place in _candidates(other, places)}
         own = set(self.held[fit])
         return {
             place.name
             for place in places
-            if not self._free(place, wish) or (place.name in wanted and place.name not in own)
+            if not self._free(place, request) or (place.name in wanted and place.name not in own)
         }
 
     def release(self, fit: str) -> None:
-        """Let go of what `fit` holds or waits for."""
+        """Release what `fit` holds or waits for."""
         for table in (self.waiting, self.granted, self.held):
             table.pop(fit, None)
 
@@ -112,47 +114,47 @@ class Admission:
         return {name for names in self.held.values() for name in names}
 
     def _grant(self, places: Sequence[Place]) -> None:
-        """Give every fit its workers whose turn it is."""
+        """Assign workers to every fit whose turn it is."""
         reserved: set[str] = set()
-        for wish in sorted(self.waiting.values(), key=lambda wish: (wish.since, wish.fit)):
-            candidates = _candidates(wish, places)
-            size = wish.n_ranks or len(candidates)
+        for request in sorted(self.waiting.values(), key=lambda request: (request.since, request.fit)):
+            candidates = _candidates(request, places)
+            size = request.n_ranks or len(candidates)
             if not candidates or size > len(candidates):
-                continue  # it waits for workers to come, and holds nobody up until then
-            free = [place.name for place in candidates if place.name not in reserved and self._free(place, wish)]
+                continue  # it waits for workers to join, and blocks no other fit until then
+            free = [place.name for place in candidates if place.name not in reserved and self._free(place, request)]
             if len(free) < size:
                 reserved |= {place.name for place in candidates}
                 continue
-            self.held[wish.fit] = tuple(free[:size])
-            self.granted[wish.fit] = self.waiting.pop(wish.fit)
+            self.held[request.fit] = tuple(free[:size])
+            self.granted[request.fit] = self.waiting.pop(request.fit)
 
-    def _free(self, place: Place, wish: WorkerRequest) -> bool:
-        """Return whether `wish` may use `place`, besides the fits that do."""
-        others = [self.granted[fit] for fit, names in self.held.items() if fit != wish.fit and place.name in names]
+    def _free(self, place: Place, request: WorkerRequest) -> bool:
+        """Return whether `request` may use `place`, in addition to the fits that use it."""
+        others = [self.granted[fit] for fit, names in self.held.items() if fit != request.fit and place.name in names]
         if not others:
-            return wish.memory is None or not place.memory_limit or wish.memory <= place.memory_limit
-        if wish.memory is None or any(other.memory is None for other in others):
+            return request.memory is None or not place.memory_limit or request.memory <= place.memory_limit
+        if request.memory is None or any(other.memory is None for other in others):
             return False
-        declared = wish.memory + sum(other.memory or 0 for other in others)
+        declared = request.memory + sum(other.memory or 0 for other in others)
         return not place.memory_limit or declared <= place.memory_limit
 
-    def _ahead(self, wish: WorkerRequest, wanted: set[str], places: Sequence[Place]) -> Iterable[str]:
+    def _ahead(self, request: WorkerRequest, wanted: set[str], places: Sequence[Place]) -> Iterable[str]:
         known: Mapping[str, Place] = {place.name: place for place in places}
         for fit, names in self.held.items():
-            if any(name in wanted and not self._free(known[name], wish) for name in names if name in known):
+            if any(name in wanted and not self._free(known[name], request) for name in names if name in known):
                 yield fit
         for other in self.waiting.values():
             overlap = any(place.name in wanted for place in _candidates(other, places))
-            if overlap and (other.since, other.fit) < (wish.since, wish.fit):
+            if overlap and (other.since, other.fit) < (request.since, request.fit):
                 yield other.fit
 
 
-def _candidates(wish: WorkerRequest, places: Sequence[Place]) -> list[Place]:
-    if wish.allowed is None:
+def _candidates(request: WorkerRequest, places: Sequence[Place]) -> list[Place]:
+    if request.allowed is None:
         return list(places)
     known = {place.name: place for place in places}
-    return [known[name] for name in wish.allowed if name in known]
+    return [known[name] for name in request.allowed if name in known]
 
 
-def _missing(wish: WorkerRequest, places: Sequence[Place]) -> int:
-    return max(0, (wish.n_ranks or 1) - len(_candidates(wish, places)))
+def _missing(request: WorkerRequest, places: Sequence[Place]) -> int:
+    return max(0, (request.n_ranks or 1) - len(_candidates(request, places)))

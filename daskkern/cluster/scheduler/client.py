@@ -1,4 +1,4 @@
-"""What clients, supervisors and ranks ask the list of fits on the scheduler."""
+"""Calls of clients, supervisors and ranks to the fits plugin on the scheduler."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -14,13 +14,13 @@ from daskkern.errors import ClusterError
 
 
 def install_fits(client: Client) -> None:
-    """Put the plugin on the scheduler. Costs one message when it is there already.
+    """Put the plugin on the scheduler. Costs one message when it is already installed.
 
-    Raises ClusterError when the scheduler cannot have it.
+    Raises ClusterError when the scheduler cannot load it.
     """
     try:
         client.register_plugin(FitsPlugin())
-    except ClusterError:  # as the plugin says it
+    except ClusterError:  # raised by the plugin
         raise
     except AttributeError as error:  # it has no `received`
         raise ClusterError(
@@ -35,7 +35,7 @@ def install_fits(client: Client) -> None:
 
 
 def ask_fits(client: Client, verb: str, **arguments: Any) -> Any:
-    """Ask the plugin on the scheduler. Raises ClusterError when the scheduler is gone, or has lost the plugin."""
+    """Call the plugin on the scheduler. Raises ClusterError when the scheduler is gone, or has lost the plugin."""
     try:
         answer = ask_scheduler(client, question(verb), **arguments)
     except ClusterError:
@@ -43,5 +43,7 @@ def ask_fits(client: Client, verb: str, **arguments: Any) -> Any:
     except Exception as error:  # as the handler raised it
         raise ClusterError(f"the scheduler cannot answer about fits: {type(error).__name__}: {error}") from error
     if answer is None:  # Dask's answer to an unknown question
-        raise ClusterError("the scheduler was restarted and has forgotten the fits; what ran goes on with --resume")
+        raise ClusterError(
+            "the scheduler was restarted and has forgotten the fits; continue interrupted fits with --resume"
+        )
     return answer

@@ -1,4 +1,4 @@
-"""A line of points that never grows long: it is kept from the first point to the last, ever more coarsely."""
+"""Downsampling of a growing series of points to a bounded number, from the first point to the last."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -7,13 +7,13 @@ Point: TypeAlias = tuple[Any, ...]
 
 
 class Downsampled:
-    """At most `most` of the points that were added, evenly chosen, and always the last one."""
+    """At most `most` of the added points, evenly chosen, and always the last one."""
 
     def __init__(self, most: int) -> None:
         self._most, self._stride, self._next = most, 1, 0
         self._kept: list[Point] = []
         self._last: list[Point] = []
-        """The last point, where it is not kept."""
+        """The last point, if it is not among the kept ones."""
 
     @property
     def points(self) -> list[Point]:

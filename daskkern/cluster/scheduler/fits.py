@@ -1,4 +1,4 @@
-"""What the scheduler knows of each fit: who submitted it, how far it is, and what happened."""
+"""The scheduler's record of each fit: who submitted it, its progress, and its events."""
 
 import getpass
 import socket
@@ -19,34 +19,34 @@ ACTIVE = frozenset({SUBMITTED, QUEUED, PREPARING, RUNNING, RECOVERING})
 FINISHED, INTERRUPTED, CANCELLED, FAILED, LOST = "finished", "interrupted", "cancelled", "failed", "lost"
 
 _EVENTS = 5_000
-"""Kept of one fit: ranks send one for each epoch and stage, and batches are not among them."""
+"""Events kept of one fit: ranks send one for each epoch and stage; events of batches are not among them."""
 _TEXT = 4_000
-"""Characters that are kept of a text in an event: it may be a traceback."""
+"""Characters kept of a text in an event, which may be a traceback."""
 _NUMBERS = 10_000
-"""In a list of an event: eigenvalues."""
+"""Entries kept of a list in an event, such as eigenvalues."""
 
 _LONGEST = {"fit": 64, "name": 500, "owner": 500, "source": 10_000, "out": 10_000}
-"""Characters of the texts of a card."""
+"""Most characters of the texts of FitMetadata."""
 _MOST_EPOCHS = 2**53
 
 
 @dataclass(frozen=True)
 class FitMetadata:
-    """How a fit introduces itself.
+    """The metadata of a fit.
 
     Attributes
     ----------
     fit : str
         Its identifier, 12 hexadecimal digits.
     name : str
-        What the dashboard calls it.
+        Its name on the dashboard.
     owner : str
-        user@host of who submitted it.
+        user@host of its submitter.
     source, out : str
-        Where its rows come from, and where its model will be; "" when it stays with the caller.
+        Where its rows come from, and where its model is written; "" if the model stays with the caller.
     max_epochs : int
     detached : bool
-        Whether it goes on without the process that submitted it.
+        Whether it continues without the process that submitted it.
     """
 
     fit: str
@@ -71,7 +71,7 @@ class FitMetadata:
 
 
 def new_card(name: str) -> FitMetadata:
-    """Return the card of a new fit of this process."""
+    """Return the metadata of a new fit of this process."""
     return FitMetadata(uuid.uuid4().hex[:12], name, owner())
 
 
@@ -85,22 +85,22 @@ def owner() -> str:
 
 @dataclass(frozen=True)
 class FitStatus:
-    """How a fit stands, as anybody may ask the scheduler.
+    """The status of a fit, as the scheduler reports it to any client.
 
     Attributes
     ----------
-    card : FitCard
+    card : FitMetadata
     state : str
         "submitted", "queued", "preparing", "running" or "recovering"; then "finished", "interrupted", "cancelled",
         "failed" or "lost".
     submitted, started, ended : float
-        Seconds since 1970; 0.0 where that has not happened.
+        Seconds since 1970; 0.0 for what has not happened yet.
     workers : tuple of str
         Names of the workers that it holds, in rank order.
     ahead : tuple of str
         Fits that it waits for.
     epoch, batch, n_batches, loss, rows_per_second
-        Of the last batch that was heard of.
+        Of the last batch that was reported.
     validation_score : float
         Of the last epoch; NaN without validation rows.
     lost : int
@@ -108,11 +108,11 @@ class FitStatus:
     error : str
         Why it failed.
     seconds_left : float
-        Until its last epoch ends, at the pace of its last batches; NaN where that is not known.
+        Until its last epoch ends, at the pace of its last batches; NaN where unknown.
     stop : str
-        "stop" or "abort", when somebody has asked it to end.
+        "stop" or "abort" if it was asked to end.
     time_shares : mapping
-        Of the last epoch: the share of each of :data:`daskkern.events.PARTS_OF_TIME`; empty before.
+        The share of each of :data:`daskkern.events.PARTS_OF_TIME` in the last epoch; empty before the first ends.
     """
 
     card: FitMetadata
@@ -145,7 +145,7 @@ class FitStatus:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> "FitStatus":
-        """Rebuild it from :meth:`to_message`. Raises ClusterError for what another version sent."""
+        """Rebuild it from :meth:`to_message`. Raises ClusterError for a message of an incompatible version."""
         values = dict(message)
         try:
             card = FitMetadata(**values.pop("card"))
@@ -155,7 +155,7 @@ class FitStatus:
             return cls(card, **taken)
         except (KeyError, TypeError, SpecError) as error:
             raise ClusterError(
-                f"the scheduler describes a fit in a way that this version does not know ({error}); "
+                f"got the status of a fit in a format that this version does not know ({error}); "
                 "install the same daskkern on both"
             ) from None
 
@@ -170,20 +170,20 @@ class FitRecord:
     started: float = 0.0
     ended: float = 0.0
     client: str = ""
-    """Whose connection holds the fit: the fit ends with it."""
+    """The client whose connection holds the fit: the fit ends with it."""
     task: str = ""
-    """Of a detached fit: the task that conducts it."""
+    """The task that conducts a detached fit."""
     losses: int = 0
     """Workers that died under its conductor since its last batch."""
     stop: str = ""
-    """"stop" or "abort", when somebody asked for it."""
+    """"stop" or "abort", if the fit was asked to end."""
     lost: int = 0
     error: str = ""
     events: list[dict[str, Any]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
-    """Of the events, in the order in which they came: some are no longer kept."""
-    told: int = 0
-    """How many there were."""
+    """Numbers of the events in order of arrival: some are no longer kept."""
+    n_events: int = 0
+    """Number of events so far."""
     latest: dict[str, Any] = field(default_factory=dict)
     """The last batch."""
     reason: str = ""
@@ -196,7 +196,7 @@ class FitRecord:
         return self.state in ACTIVE
 
     def note(self, message: Mapping[str, Any]) -> bool:
-        """Take an event of the fit, as :func:`daskkern.events.to_message` wrote it. True when it is progress."""
+        """Record an event of the fit, as :func:`daskkern.events.to_message` wrote it. Return whether it is progress."""
         if not self.active:
             return False
         kind = message.get("event")
@@ -221,23 +221,23 @@ class FitRecord:
         return False
 
     def end(self, state: str, error: str = "") -> None:
-        """Set how it ended. The first time counts."""
+        """Record how it ended. Only the first call counts."""
         if self.active:
             self.state = INTERRUPTED if state == FINISHED and self.reason == "interrupted" else state
             self.ended, self.error = time.time(), error
             self.history.close()
 
     def _keep(self, event: dict[str, Any]) -> None:
-        """Keep an event. Of checkpoints in a row only the last: there is one every half minute."""
+        """Store an event. Of successive checkpoints only the last is kept: there is one every half minute."""
         if self.events and self.events[-1]["event"] == event["event"] == CheckpointWritten.__name__:
             del self.events[-1], self.numbers[-1]
         self.events.append(event)
-        self.numbers.append(self.told)
-        self.told += 1
+        self.numbers.append(self.n_events)
+        self.n_events += 1
         del self.events[:-_EVENTS], self.numbers[:-_EVENTS]
 
     def status(self, workers: tuple[str, ...], ahead: tuple[str, ...]) -> FitStatus:
-        """Return what anybody may know."""
+        """Return the public status."""
         latest = self.latest
         return FitStatus(
             self.card,
@@ -271,7 +271,7 @@ def event_of(message: Mapping[str, Any]) -> Event:
 
 
 def checked(message: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the event of a message that went through Dask, of bounded size; None for what is no event of a fit."""
+    """Return the event of a message that went through Dask, of bounded size; None if it is not an event of a fit."""
     try:
         event = to_message(event_of(message))
     except ValueError:

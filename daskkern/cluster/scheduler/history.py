@@ -1,6 +1,6 @@
-"""What the scheduler remembers of the course of a fit, within bounds: Dask itself keeps the last 1000 events only.
+"""The scheduler's history of a fit, of bounded size: Dask itself keeps only the last 1000 events.
 
-Messages are as :func:`daskkern.events.to_message` wrote them, with the time at which the scheduler had them.
+Messages are as :func:`daskkern.events.to_message` wrote them, with the time at which the scheduler received them.
 """
 
 import time
@@ -15,24 +15,24 @@ _EPOCHS = 10_000
 _NOTICES = 1_000
 _BATCHES = 2_000
 _EPOCHS_OF_ENDED = 2_000
-"""Of a fit that has ended, for the scheduler keeps many of those."""
+"""Epochs kept of a fit that has ended: the scheduler keeps many such fits."""
 _RANKS = 10_000
 _COLUMNS = ("time", "epoch", "batch", "n_batches", "loss", "rows_per_second")
 _BY_EPOCH = frozenset({"EpochFinished", "EpochTimed", "OptimalityMeasured"})
 _PACE_S = 60.0
-"""Time left is told from how fast batches came in the last so many seconds, and at least in half of the run."""
+"""The time left follows from the rate of batches over the last so many seconds, and at least half of the run."""
 
 
 class FitHistory:
-    """All epochs, a thinned line of batches, what happened, the spectrum, and the last word of each rank.
+    """The history of one fit: all epochs, downsampled batches, notices, the spectrum, and the last report of each rank.
 
-    `version` grows with every message: who has drawn it knows whether there is anything new.
+    `version` grows with every message, so that a viewer knows whether there is anything new to draw.
     """
 
     def __init__(self) -> None:
         self.version = 0
         self.losses: Counter[str] = Counter()
-        """How often each worker was lost while the fit held it, by its name."""
+        """How often each worker, by name, was lost while the fit held it."""
         self._batches = Downsampled(_BATCHES)
         self._epochs: dict[tuple[str, int], dict[str, Any]] = {}
         self._notices: list[dict[str, Any]] = []
@@ -40,11 +40,11 @@ class FitHistory:
         self._written, self._writing_s = 0, 0.0
         self._single: dict[str, dict[str, Any]] = {}
         self.time_shares: dict[str, float] = {}
-        """What each part of the time had of the last epoch."""
+        """The share of each part of the time in the last epoch."""
         self._ranks: dict[int, dict[str, Any]] = {}
 
     def note(self, message: Mapping[str, Any]) -> None:
-        """Take an event of the fit."""
+        """Record an event of the fit."""
         self.version += 1
         now, kind = time.time(), str(message["event"])
         kept = {**message, "time": now}
@@ -63,14 +63,14 @@ class FitHistory:
         elif kind in ("FitStarted", "SpectrumFound"):
             self._single[kind] = kept
         if kind in ("FitStarted", "FitResumed"):
-            self._ranks = {rank: told for rank, told in self._ranks.items() if rank < int(message["size"])}
+            self._ranks = {rank: report for rank, report in self._ranks.items() if rank < int(message["size"])}
         if kind == "FitResumed":
             self._forget_after(int(message["epoch"]), int(message["batch"]))
         if kind not in _BY_EPOCH and kind not in ("BatchFinished", "RankReported", "SpectrumFound"):
             self._notice(kept)
 
     def _notice(self, kept: dict[str, Any]) -> None:
-        """Keep what happened. Of checkpoints in a row only the last: there is one every half minute."""
+        """Store a notice. Of successive checkpoints only the last is kept: there is one every half minute."""
         if kept["event"] == "CheckpointWritten":
             self._written, self._writing_s = self._written + 1, self._writing_s + float(kept["seconds"])
             if self._notices and self._notices[-1]["event"] == "CheckpointWritten":
@@ -80,18 +80,18 @@ class FitHistory:
         del self._notices[:-_NOTICES]
 
     def _forget_from(self, epoch: int, batch: int) -> None:
-        """Forget this batch and later ones, when it is done again though nobody has said that the fit goes back."""
+        """Forget this batch and later ones if it is repeated although no event said that the fit goes back."""
         last = self._batches.last
         if last is not None and (last[1], last[2]) >= (epoch, batch):
             self._forget_after(epoch, batch - 1)
 
     def _forget_after(self, epoch: int, batch: int) -> None:
-        """Forget what will be done again after `batch` batches of `epoch`."""
+        """Forget what will be repeated after `batch` batches of `epoch`."""
         self._batches.keep_while(lambda point: (point[1], point[2]) <= (epoch, batch))
         self._epochs = {key: kept for key, kept in self._epochs.items() if key[1] < epoch}
 
     def close(self) -> None:
-        """Keep fewer epochs, evenly chosen, with the last one: no more will come."""
+        """Reduce the epochs to an even selection that includes the last: no more will follow."""
         numbers = sorted({epoch for _, epoch in self._epochs})
         step = -(-len(numbers) // _EPOCHS_OF_ENDED)
         if step > 1:
@@ -100,7 +100,7 @@ class FitHistory:
             self.version += 1
 
     def seconds_left(self, max_epochs: int) -> float:
-        """Return the seconds until epoch `max_epochs` ends at the pace of the last batches; NaN while nobody knows."""
+        """Return the seconds until epoch `max_epochs` ends at the pace of the last batches; NaN while unknown."""
         points = self._batches.points
         if len(points) < 2 or max_epochs < 1:
             return float("nan")
@@ -113,7 +113,7 @@ class FitHistory:
         return max(0.0, (max_epochs - done) / (done - before) * (last[0] - first[0]))
 
     def glance(self) -> dict[str, Any]:
-        """Return the little of :meth:`to_message` that changes from second to second, and the version of the rest."""
+        """Return the small part of :meth:`to_message` that changes every second, and the version of the rest."""
         return {
             "version": self.version,
             "started": self._single.get("FitStarted", {}),
@@ -122,7 +122,7 @@ class FitHistory:
         }
 
     def to_message(self) -> dict[str, Any]:
-        """Return it all as plain values: columns of batches, and lists of messages."""
+        """Return the history as plain values: columns of batches, and lists of messages."""
         points = self._batches.points
         return {
             **self.glance(),
@@ -138,5 +138,5 @@ class FitHistory:
 
 
 def _passes(point: tuple[Any, ...]) -> float:
-    """Return the passes over the rows that are done, as a number of epochs."""
+    """Return the completed passes over the rows, in epochs."""
     return float(point[1]) - 1 + float(point[2]) / max(float(point[3]), 1)

@@ -1,4 +1,4 @@
-"""The client's side of admission: ask the scheduler for workers, wait for them, and give them back."""
+"""The client's side of admission: requests workers from the scheduler, waits for them, and returns them."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -27,25 +27,25 @@ WorkerRequest: TypeAlias = tuple[int | None, tuple[str, ...] | None, int | None]
 
 @dataclass(frozen=True)
 class Lease:
-    """The workers that a fit was given, in rank order. It holds them until it ends or its client goes."""
+    """The workers assigned to a fit, in rank order. It holds them until it ends or its client leaves."""
 
     card: FitMetadata
     addresses: tuple[str, ...]
     wish: WorkerRequest
-    """How many workers it asked for, their names, and the bytes that each rank may use; None as in GangSettings."""
+    """The requested number of workers, their names, and the bytes that each rank may use; None as in GangSettings."""
     most: int | None = None
-    """How many of them it uses at most; None is all."""
+    """The most workers that it uses; None is all."""
 
 
 @contextmanager
 def admitted(client: Client, card: FitMetadata, settings: GangSettings, listener: Listener) -> Iterator[Lease]:
-    """Wait until the scheduler gives `card`'s fit its workers, and give them back at the end.
+    """Wait until the scheduler assigns workers to the fit of `card`, and return them at the end.
 
     Parameters
     ----------
     settings
-        Which workers, and how many; ``idle_s`` is waited while the cluster has too few, whoever uses them, and
-        ``rejoin_s`` for all of those that it holds already, when some are being restarted.
+        Which workers, and how many. The wait lasts ``idle_s`` while the cluster has too few, whichever fit uses them,
+        and ``rejoin_s`` for all workers that the fit already holds, when some are being restarted.
 
     Raises
     ------
@@ -54,27 +54,27 @@ def admitted(client: Client, card: FitMetadata, settings: GangSettings, listener
     MemoryBudgetError
         When a worker is smaller than what a rank may use.
     FitCancelledError
-        When somebody cancelled the fit while it waited.
+        When the fit was cancelled while it waited.
     """
     install_fits(client)
     equip(client, settings.silence_s, listener)
     wish = (settings.n_ranks, _names(client, settings.workers), settings.share_memory)
     _check_memory(client, settings.share_memory)
-    finished = "" if card.out else FINISHED  # with a model that is still to be written
-    with _end_told(client, card, finished):
+    finished = "" if card.out else FINISHED  # with `out`, the model is still to be written
+    with _end_reported(client, card, finished):
         yield Lease(card, _wait(client, card, wish, settings, listener), wish)
 
 
 @contextmanager
 def concluded(client: Client | None, card: FitMetadata) -> Iterator[None]:
-    """Fit and write the model inside: only then the list of fits says that it has finished, or how it ended instead."""
-    with nullcontext() if client is None else _end_told(client, card, FINISHED):
+    """A context for fitting and writing the model, at whose end the scheduler records how the fit ended."""
+    with nullcontext() if client is None else _end_reported(client, card, FINISHED):
         yield
 
 
 @contextmanager
-def _end_told(client: Client, card: FitMetadata, finished: str) -> Iterator[None]:
-    """Tell the scheduler how what is inside ended: as `finished`, cancelled or failed."""
+def _end_reported(client: Client, card: FitMetadata, finished: str) -> Iterator[None]:
+    """Report to the scheduler how the body of the context ended: as `finished`, cancelled or failed."""
     state, problem = finished, ""
     try:
         yield
@@ -85,12 +85,12 @@ def _end_told(client: Client, card: FitMetadata, finished: str) -> Iterator[None
         state, problem = FAILED, str(error) or type(error).__name__
         raise
     finally:
-        with suppress(ClusterError):  # without a scheduler there is nothing to give back
+        with suppress(ClusterError):  # without a scheduler there is nothing to return
             ask_fits(client, "ended", fit=card.fit, state=state, error=problem, asker=client.id)
 
 
 def narrowed(client: Client, lease: Lease, most: int | None) -> Lease:
-    """Return the lease with `most` workers at most, the first ones; the others are free for other fits."""
+    """Return the lease with at most the first `most` workers; the others become free for other fits."""
     addresses = lease.addresses[:most]
     if len(addresses) < len(lease.addresses):
         ask_fits(client, "take", fit=lease.card.fit, addresses=list(addresses))
@@ -98,7 +98,7 @@ def narrowed(client: Client, lease: Lease, most: int | None) -> Lease:
 
 
 def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
-    """Return the lease with the addresses that its workers have now: some were restarted, or are gone.
+    """Return the lease with the current addresses of its workers: some were restarted, or are gone.
 
     Waits ``rejoin_s`` for all of them, and ``idle_s`` for one. Raises ClusterError when none comes.
     """
@@ -116,7 +116,7 @@ def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
 
 
 def check_alone(client: Client, card: FitMetadata) -> None:
-    """Refuse a fit that writes where another does, before anything that is there is touched. Raises ClusterError."""
+    """Raise ClusterError for a fit that writes to the same place as another, before anything there is changed."""
     install_fits(client)
     for message in ask_fits(client, "fits"):
         status = FitStatus.from_message(message)
@@ -129,7 +129,7 @@ def _rival(fit: str, out: str) -> str:
 
 
 def _ask(client: Client, card: FitMetadata, wish: WorkerRequest) -> dict[str, Any]:
-    """Ask for workers, and return what the scheduler says. Raises when it says that the fit shall not be."""
+    """Request workers, and return the scheduler's answer. Raises when the fit was cancelled or refused."""
     words = dict(zip(("n_ranks", "allowed", "memory"), wish, strict=True))
     answer: dict[str, Any] = ask_fits(client, "ask", card=asdict(card), wish=words, asker=client.id)
     if answer.get("stop"):
@@ -155,7 +155,7 @@ def _wait(
         if time.monotonic() - enough_at > settings.idle_s:
             raise ClusterError(
                 f"{missing} more workers are needed for fit '{card.name}', and none came in {settings.idle_s:g} s; "
-                "start workers, or ask for fewer ranks"
+                "start workers, or request fewer ranks"
             )
         reason = _reason(answer.get("ahead", ()), missing)
         if reason != said:
@@ -172,7 +172,7 @@ def _reason(ahead: Sequence[str], missing: int) -> str:
 
 
 def _names(client: Client, workers: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the names of workers that are named or addressed: a worker that is restarted keeps its name only."""
+    """Return the names of workers given by name or address: a restarted worker keeps only its name."""
     if workers is None:
         return None
     alive = live_workers(client)
@@ -180,7 +180,7 @@ def _names(client: Client, workers: Sequence[str] | None) -> tuple[str, ...] | N
 
 
 def _check_memory(client: Client, memory: int | None) -> None:
-    """Refuse to wait for what can never be."""
+    """Raise MemoryBudgetError for a request that no worker can ever meet."""
     if memory is None:
         return
     for address, worker in live_workers(client).items():

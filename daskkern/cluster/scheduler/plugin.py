@@ -1,6 +1,6 @@
-"""What daskkern adds to a scheduler: who may run where, and what is known of each fit.
+"""The scheduler plugin of daskkern: admission of fits, and the registry of their status.
 
-Handlers answer at once; nothing here waits for a worker or a client. The plugin can be put on a scheduler that runs.
+Handlers answer at once; nothing here waits for a worker or a client. The plugin can be added to a running scheduler.
 """
 
 # mypy: allow-untyped-calls
@@ -24,18 +24,18 @@ from daskkern.errors import ClusterError
 PLUGIN_NAME = f"daskkern_fits_{PROTOCOL}"
 TOPIC = "daskkern-"
 
-_KEEPER = "daskkern-fits"
-"""The name under which the scheduler keeps detached fits, as it keeps published data."""
+_HOLDER = "daskkern-fits"
+"""The client name under which the scheduler holds detached fits, as it holds published data."""
 
 _SWEEP_MS = 5_000
 _ABSENT_S = 60.0
-"""A client of which the scheduler has heard nothing for so long no longer holds or waits for anything."""
+"""A client that has been silent for this long no longer holds or waits for anything."""
 _HUNG_S = 60.0
-"""A worker that conducts a detached fit, and of which nothing was heard for so long, is given up."""
+"""A worker that conducts a detached fit is given up after this long without a heartbeat."""
 _HOLD_S = 10.0
 _LOSSES = 20
 _ERROR = 20_000
-"""Characters that are kept of why a fit failed."""
+"""Characters kept of the reason why a fit failed."""
 
 
 class FitsPlugin(SchedulerPlugin):
@@ -45,13 +45,13 @@ class FitsPlugin(SchedulerPlugin):
     idempotent = True  # a second registration would forget the fits that run
 
     protocol = 0
-    """Of the client that sent this plugin, which travels by its class's name: the class is the scheduler's own."""
+    """Protocol of the client that sent this plugin; the class, pickled by its name, is the scheduler's own."""
 
     def __init__(self, protocol: int = PROTOCOL) -> None:
         self.protocol = protocol
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel by a function that older schedulers do not have: some take any plugin, and forget their fits."""
+        """Pickle by a function that older schedulers do not have: some accept any plugin, and lose their fits."""
         return received, (self.protocol,)
 
     async def start(self, scheduler: Any) -> None:
@@ -62,8 +62,8 @@ class FitsPlugin(SchedulerPlugin):
             )
         if any(isinstance(plugin, FitsPlugin) for plugin in scheduler.plugins.values()):
             raise ClusterError(
-                "the scheduler keeps the list of fits already, under another name; install the same daskkern as the "
-                "scheduler's here"
+                "the scheduler already keeps the list of fits, under another name; install the scheduler's version of "
+                "daskkern here"
             )
         self._scheduler = scheduler
         self._book = FitRegistry()
@@ -94,7 +94,7 @@ class FitsPlugin(SchedulerPlugin):
         for clock in self._clocks:
             clock.stop()
 
-    # -- what the scheduler tells
+    # -- hooks that the scheduler calls
 
     def log_event(self, topic: str, msg: Any) -> None:
         record = self._book.records.get(topic.removeprefix(TOPIC)) if topic.startswith(TOPIC) else None
@@ -107,7 +107,7 @@ class FitsPlugin(SchedulerPlugin):
         self._names[worker] = str(scheduler.workers[worker].name)
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
-        """Count the loss of a worker for the fit that holds it, and forgive it. See :meth:`_forgive`."""
+        """Count the loss of a worker for the fit that holds it, but not for Dask. See :meth:`_forgive`."""
         del kwargs
         name = self._names.pop(worker, "")
         for fit, held in self._book.admission.held.items():
@@ -116,8 +116,8 @@ class FitsPlugin(SchedulerPlugin):
         self._forgive(scheduler)
 
     def _forgive(self, scheduler: Any) -> None:
-        """Forgive the losses of workers under conductors, of which Dask counts three: most wait, or hold a fit that
-        goes on. `_LOSSES` without a batch between them are too many."""
+        """Reset Dask's count of workers lost under a conductor, of which it allows three: most conductors wait, or
+        hold a fit that continues. `_LOSSES` without a batch between them are too many."""
         for key, fit in self._conductors.items():
             task, record = scheduler.tasks.get(key), self._book.records[fit]
             if task is not None and task.suspicious:
@@ -133,27 +133,27 @@ class FitsPlugin(SchedulerPlugin):
         del start, args, kwargs
         if key in self._supervisors and finish == "forgotten":  # its client has the result, or is gone
             fit = self._supervisors.pop(key)
-            if not self._book.records[fit].card.detached:  # which keeps its place until its conductor ends
+            if not self._book.records[fit].card.detached:  # a detached fit keeps its place until its conductor ends
                 self._book.admission.release(fit)
         elif key in self._conductors and finish in ("memory", "erred", "forgotten"):
             fit = self._conductors.pop(key)
             self._book.admission.release(fit)
             self._settle(self._book.records[fit], finish)
-            asyncio.get_running_loop().call_soon(self._let_go, key)
+            asyncio.get_running_loop().call_soon(self._release, key)
 
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
-        """Leave the workers of running fits alone when a cluster shrinks by itself."""
+        """Exclude the workers of running fits when a cluster scales down adaptively."""
         del scheduler
         busy = self._book.admission.busy
         return [worker for worker in workers if str(worker.name) not in busy]
 
-    # -- what clients and supervisors ask
+    # -- handlers for clients and supervisors
 
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
-        asks = FitMetadata(**card)
-        if self._book.holder(asks.fit) not in ("", asker):  # conducted anew: what the one before had ends
-            self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != asks.fit}
-        answer = self._book.ask(asks, wish, str(asker), self._places())
+        metadata = FitMetadata(**card)
+        if self._book.holder(metadata.fit) not in ("", asker):  # a new conductor: the previous one's supervisors end
+            self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != metadata.fit}
+        answer = self._book.ask(metadata, wish, str(asker), self._places())
         known, names = self._addresses(), answer.get("members", ())
         return {**answer, "members": [known[name] for name in names if name in known], "held": len(names)}
 
@@ -168,18 +168,18 @@ class FitsPlugin(SchedulerPlugin):
         return [known[name] for name in self._book.admission.barred(fit, self._places())]
 
     def _supervised(self, fit: str, task: str, asker: str) -> bool:
-        """Note the task that supervises `fit` from now on. False when `asker` does not hold its workers any more."""
+        """Record the task that supervises `fit` from now on. Return False if `asker` no longer holds its workers."""
         if fit not in self._book.admission.held or self._book.holder(fit) != asker:
             return False
         self._supervisors = {key: other for key, other in self._supervisors.items() if other != fit} | {task: fit}
         return True
 
     def _ended(self, fit: str, state: str, asker: str, error: str = "") -> bool:
-        """Note how a fit ended. False, and nothing changes, when another process conducts it now."""
+        """Record how a fit ended. Return False, without a change, if another process conducts it now."""
         if self._book.holder(fit) not in ("", asker):
             return False
         if state not in ("", FINISHED, CANCELLED, FAILED):
-            raise ClusterError(f"a fit cannot end as {state!s:.50}; it ends finished, cancelled or failed")
+            raise ClusterError(f"got {state!s:.50} as the end of a fit; expected finished, cancelled or failed")
         self._book.ended(fit, state, str(error)[:_ERROR])
         return True
 
@@ -190,31 +190,33 @@ class FitsPlugin(SchedulerPlugin):
         return record.stop
 
     def cancel(self, fit: str, abort: bool = False) -> bool:
-        """Ask `fit` to end: after this step with the model so far, or with `abort` at once. False when it has."""
+        """Ask `fit` to end: after this step with the model so far, or at once with `abort`. False if it has ended."""
         if not self._book.stop(fit, abort):
             return False
         record = self._book.records[fit]
-        if not record.client and record.task:  # nobody is there to end it
-            record.end(CANCELLED, "it was cancelled while nobody conducted it; --resume goes on from its checkpoint")
-            self._let_go(record.task)
+        if not record.client and record.task:  # no client is left to end it
+            record.end(
+                CANCELLED, "it was cancelled while no process conducted it; --resume continues from its checkpoint"
+            )
+            self._release(record.task)
         return True
 
     def fits(self) -> list[dict[str, Any]]:
-        """Return how every fit stands, as :class:`daskkern.cluster.scheduler.fits.FitStatus` writes it."""
+        """Return the status of every fit, as :class:`daskkern.cluster.scheduler.fits.FitStatus` writes it."""
         return self._book.messages(self._places())
 
     def _events(self, fit: str, since: int = 0) -> dict[str, Any]:
         return self._book.events(fit, since)
 
     def history(self, fit: str) -> dict[str, Any]:
-        """Return what a FitHistory keeps of `fit`, and when each worker was last heard of; {} for none."""
+        """Return the FitHistory of `fit`, and the time of each worker's last heartbeat; {} for an unknown fit."""
         record = self._book.records.get(fit)
         if record is None:
             return {}
         return {**record.history.to_message(), "workers": self._heard()}
 
     def glance(self, fit: str) -> dict[str, Any]:
-        """Return the little of :meth:`history` that changes from second to second, and the version of the rest."""
+        """Return the small part of :meth:`history` that changes every second, and the version of the rest."""
         record = self._book.records.get(fit)
         return {} if record is None else {**record.history.glance(), "workers": self._heard()}
 
@@ -225,26 +227,26 @@ class FitsPlugin(SchedulerPlugin):
         }
 
     async def _hold(self, card: dict[str, Any], task: str) -> str:
-        """Keep the task of a detached fit, so that whoever submitted it may leave. Returns why not."""
+        """Hold the task of a detached fit, so that its submitter may leave. Return why not, or ""."""
         rival = self._book.rival(FitMetadata(**card))
         if rival:
             return f"fit {rival} is active and writes to {card['out']}; wait for it, cancel it, or write elsewhere"
         deadline = time.monotonic() + _HOLD_S
-        while task not in self._scheduler.tasks:  # it comes by another connection
+        while task not in self._scheduler.tasks:  # it arrives over another connection
             if time.monotonic() > deadline:
                 return f"the scheduler did not take the fit in {_HOLD_S:g} s; see its log, and fit again"
             await asyncio.sleep(0.01)
         record = self._book.record(FitMetadata(**card))
         record.task = task
         self._conductors[task] = record.card.fit
-        self._scheduler.client_desires_keys([task], _KEEPER)
+        self._scheduler.client_desires_keys([task], _HOLDER)
         if self._scheduler.tasks[task].state in ("memory", "erred"):
             self.transition(task, "processing", self._scheduler.tasks[task].state)
         return ""
 
     async def _drop(self, address: str, silence_s: float, unused: bool = False) -> bool:
-        """Remove a worker that hangs, see :meth:`SilentWorkers.drop`; with `unused` none that a fit holds: how long it
-        may be silent is the matter of that fit."""
+        """Remove a worker that hangs, see :meth:`SilentWorkers.drop`; with `unused`, only if no fit holds it: that fit
+        decides how long its worker may be silent."""
         worker = self._scheduler.workers.get(address)
         if unused and worker is not None and str(worker.name) in self._book.admission.busy:
             return False
@@ -253,7 +255,7 @@ class FitsPlugin(SchedulerPlugin):
     # -- the rest
 
     def _settle(self, record: FitRecord, finish: str) -> None:
-        """Note how a detached fit ended that did not say so itself."""
+        """Record the end of a detached fit that did not report it."""
         task = self._scheduler.tasks.get(record.task)
         if finish == "erred":
             text = "" if task is None else str(task.exception_text or "")
@@ -262,11 +264,11 @@ class FitsPlugin(SchedulerPlugin):
         elif finish == "forgotten":
             record.end(CANCELLED)
         else:
-            record.end(FAILED, "it ended without saying how; see the worker's log, and fit again with resume")
+            record.end(FAILED, "it ended without reporting how; see the worker's log, and fit again with resume")
 
-    def _let_go(self, key: str) -> None:
-        if _KEEPER in self._scheduler.clients:
-            self._scheduler.client_releases_keys([key], _KEEPER)
+    def _release(self, key: str) -> None:
+        if _HOLDER in self._scheduler.clients:
+            self._scheduler.client_releases_keys([key], _HOLDER)
 
     def _places(self) -> list[Place]:
         return [Place(str(worker.name), int(worker.memory_limit or 0)) for worker in self._alive()]
@@ -284,7 +286,7 @@ class FitsPlugin(SchedulerPlugin):
         return any(task is not None and task.state not in ("memory", "erred") for task in tasks)
 
     async def _sweep(self) -> None:
-        """Free what belongs to clients that are silent, and give up workers that hang while they conduct a fit."""
+        """Free what silent clients hold, and give up workers that hang while they conduct a fit."""
         now = time.time()
         for fit, record in list(self._book.records.items()):
             client = self._scheduler.clients.get(record.client)
@@ -299,7 +301,7 @@ class FitsPlugin(SchedulerPlugin):
 
 
 def received(protocol: int) -> FitsPlugin:
-    """Return the plugin that a client of version `protocol` has sent."""
+    """Return the plugin that a client of version `protocol` sent."""
     return FitsPlugin(protocol)
 
 

@@ -1,6 +1,7 @@
-"""The scheduler's book of fits: who holds which workers, who waits, and what is known of each.
+"""The scheduler's registry of fits: which fit holds which workers, which fits wait, and the status of each.
 
-Changed by the scheduler's event loop only. It knows the scheduler by a list of places, so that it can be tried without.
+Only the scheduler's event loop changes it. It sees the cluster as a list of places, so that it can be tested without
+one.
 """
 
 from bisect import bisect_left
@@ -14,14 +15,14 @@ _ENDED_KEPT = 200
 
 
 class FitRegistry:
-    """Records of fits, by their identifiers, and their admission."""
+    """The records of fits, by identifier, and their admission."""
 
     def __init__(self) -> None:
         self.admission = Admission()
         self.records: dict[str, FitRecord] = {}
 
     def record(self, card: FitMetadata) -> FitRecord:
-        """Return the record of a fit, new where there is none. Of those that have ended, the last are kept."""
+        """Return the record of a fit, creating it if needed. Of fits that have ended, the latest are kept."""
         if card.fit not in self.records:
             self.records[card.fit] = FitRecord(card)
         over = [fit for fit, record in self.records.items() if not record.active]
@@ -41,7 +42,7 @@ class FitRegistry:
         return ""
 
     def ask(self, card: FitMetadata, wish: Mapping[str, Any], asker: str, places: Sequence[Place]) -> dict[str, Any]:
-        """Ask for workers: their names, or what the fit waits for, or that it was stopped.
+        """Request workers: return their names, or what the fit waits for, or that it was stopped.
 
         `asker` is the client that holds the fit from now on.
         """
@@ -58,20 +59,20 @@ class FitRegistry:
         n_ranks, memory = (None if wish.get(key) is None else int(wish[key]) for key in ("n_ranks", "memory"))
         asked = WorkerRequest(card.fit, record.submitted, n_ranks, names, memory)
         verdict = self.admission.ask(asked, places)
-        for fit in self.admission.held:  # others may have had their turn, too
+        for fit in self.admission.held:  # others may have been granted workers, too
             if self.records[fit].state == QUEUED:
                 self.records[fit].state = PREPARING
         record.state = PREPARING if verdict.members else QUEUED
         return {"members": verdict.members, "ahead": verdict.ahead, "missing": verdict.missing}
 
     def ended(self, fit: str, state: str, error: str) -> None:
-        """Free the workers of `fit`, and note how it ended; "" notes nothing yet."""
+        """Free the workers of `fit`, and record how it ended; "" records nothing yet."""
         self.admission.release(fit)
         if fit in self.records and state:
             self.records[fit].end(state, error)
 
     def stop(self, fit: str, abort: bool) -> bool:
-        """Ask `fit` to end. False when it has."""
+        """Ask `fit` to end. Return False if it has ended."""
         record = self.records.get(fit)
         if record is None or not record.active:
             return False
@@ -79,7 +80,7 @@ class FitRegistry:
         return True
 
     def client_left(self, client: str) -> None:
-        """Free what the fits of `client` hold. A detached fit will be conducted again, and keeps its place until then;
+        """Free what the fits of `client` hold. A detached fit will get a new conductor, and keeps its place until then;
         others are lost."""
         for fit, record in self.records.items():
             if record.active and record.client == client:
@@ -91,22 +92,22 @@ class FitRegistry:
                     record.end(LOST, "the process that submitted it has left the cluster")
 
     def messages(self, places: Sequence[Place]) -> list[dict[str, Any]]:
-        """Return how every fit stands, as plain values."""
-        waiting = sorted(self.admission.waiting.values(), key=lambda wish: wish.since)
-        ahead = {wish.fit: self.admission.look(wish, places).ahead for wish in waiting}
+        """Return the status of every fit, as plain values."""
+        waiting = sorted(self.admission.waiting.values(), key=lambda request: request.since)
+        ahead = {request.fit: self.admission.look(request, places).ahead for request in waiting}
         held = self.admission.held
         return [
             record.status(held.get(fit, ()), ahead.get(fit, ())).to_message() for fit, record in self.records.items()
         ]
 
     def events(self, fit: str, since: int) -> dict[str, Any]:
-        """Return the events of `fit` from number `since` on, the number to ask for next, and its last batch."""
+        """Return the events of `fit` from number `since` on, the number to request next, and its last batch."""
         record = self.records.get(fit)
         if record is None:
             return {"events": [], "next": since, "latest": {}, "active": False}
         return {
             "events": record.events[bisect_left(record.numbers, since) :],
-            "next": record.told,
+            "next": record.n_events,
             "latest": record.latest,
             "active": record.active,
         }

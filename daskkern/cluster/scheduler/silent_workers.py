@@ -1,4 +1,4 @@
-"""Which workers the scheduler removes because nothing was heard of them, and when that is its own fault."""
+"""Removal of silent workers by the scheduler, unless its own event loop was blocked."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -12,7 +12,7 @@ from typing import Any
 _RESTART_S = 60.0
 TICK_MS = 500
 _HELD_UP_S = 1.0
-"""From when on it counts that this loop was held up; a shorter time is no reason to hear nothing of a worker."""
+"""Shortest delay of this loop that counts; a shorter one does not explain the silence of a worker."""
 _HOLD_UPS = 100
 
 
@@ -23,11 +23,11 @@ class SilentWorkers:
         self._scheduler = scheduler
         self._restarts: set[asyncio.Task[None]] = set()
         self.ticked = time.time()
-        self.hold_ups: deque[tuple[float, float]] = deque(maxlen=_HOLD_UPS)  # when one ended, and its seconds
+        self.hold_ups: deque[tuple[float, float]] = deque(maxlen=_HOLD_UPS)  # end and length in seconds of each delay
 
     async def drop(self, address: str, silence_s: float) -> bool:
-        """Remove a worker that hangs from the cluster, so that Dask computes again what it held, and have its nanny
-        start another. False when it was heard of, or when it is the scheduler that was slow."""
+        """Remove a worker that hangs from the cluster, so that Dask recomputes what it held, and have its nanny
+        start another. Return False if the worker is responsive, or if the scheduler itself was slow."""
         worker = self._scheduler.workers.get(address)
         if worker is None:
             return True
@@ -44,17 +44,17 @@ class SilentWorkers:
         return True
 
     def tick(self) -> None:
-        """Note when this loop was held up."""
+        """Record delays of this loop."""
         now = time.time()
         if now - self.ticked > _HELD_UP_S:
             self.hold_ups.append((now, now - self.ticked))
         self.ticked = now
 
     def _was_held_up(self, now: float, silence_s: float) -> bool:
-        """Return whether this loop was held up for long in the last `silence_s`: then it is no wonder that nothing was
-        heard."""
+        """Return whether this loop was blocked for long in the last `silence_s`, which explains the silence of
+        workers."""
         long_s = max(_HELD_UP_S, silence_s / 5)
-        since_then = (now, now - self.ticked)  # the clock may be the last to hear that the loop goes on
+        since_then = (now, now - self.ticked)  # the tick may be the last callback to run once the loop continues
         return any(now - ended < silence_s and took > long_s for ended, took in (since_then, *self.hold_ups))
 
     async def _restart(self, nanny: str) -> None:

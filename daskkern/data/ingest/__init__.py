@@ -1,4 +1,4 @@
-"""Turning files and dask collections into stores: in bounded memory, whole or not at all."""
+"""Turning files and dask collections into stores: in bounded memory, completely or not at all."""
 
 from daskkern.data.ingest.pipeline.report import IngestReport
 from daskkern.data.ingest.pipeline.run import ingest

@@ -1,6 +1,6 @@
-"""What object stores and web servers complain of, in one sentence that says what to do.
+"""Errors of object stores and web servers, each as one sentence that says what to do.
 
-obstore has few types of errors; the status and the code of the server are in the message.
+obstore has few error types; the status and the code of the server are in the message.
 """
 
 import re
@@ -61,7 +61,7 @@ def sentence(error: BaseException, url: str) -> str:
 
 
 def is_cut_short(error: BaseException) -> bool:
-    """Return whether an answer broke off, other than because it took too long."""
+    """Return whether a response broke off for another reason than a timeout."""
     text = str(error)
     return any(sign in text for sign in _BROKEN) and not any(sign in text for sign in _TOO_SLOW)
 

@@ -1,14 +1,14 @@
-"""Zarr groups behind URLs that are whole or known not to be.
+"""Zarr groups behind URLs that are complete, or marked as incomplete.
 
-Object stores have no rename. So a group is written where it will stay. Its root metadata say ``complete: false`` from
-the first object on, and ``complete: true`` in the very last one: that one is replaced at once or not at all, and every
-reader of daskkern refuses a group without it. Beside it ``writer.json`` names the process that writes. An error
-removes what was written; after a kill it stays, refused by readers, and the next writer on the same machine replaces
-it.
+Object stores have no rename. So a group is written at its final location. Its root metadata say ``complete: false``
+from the first object on, and ``complete: true`` in the very last one: its replacement is atomic, and every reader of
+daskkern refuses a group without it. Next to it ``writer.json`` names the process that writes. An error removes what was
+written; after a kill it stays, refused by readers, and the next writer on the same machine replaces it.
 
-A whole group is replaced by way of ``NAME.partial-*`` beside it. When the new one is whole, the old root metadata
-become those of an incomplete group, the other objects are removed, the new ones are copied, and the root metadata come
-last. A kill in between leaves a group that is refused at the place, and the new one whole beside it.
+A complete group is replaced by way of ``NAME.partial-*`` next to it. When the new one is complete, the old root
+metadata become those of an incomplete group, the other objects are removed, the new ones are copied, and the root
+metadata come last. A kill in between leaves a group at this location that readers refuse, and the complete new one next
+to it.
 """
 
 import asyncio
@@ -31,17 +31,17 @@ from daskkern.data.remote.stores import RemoteStore, for_each, open_zarr
 from daskkern.errors import StoreError
 
 ROOT, WRITER = "zarr.json", "writer.json"
-_AT_ONCE = 8  # objects on the way
+_AT_ONCE = 8  # objects in transit
 
 
 @contextmanager
 def remote_group(url: str, *, kind: str, overwrite: bool) -> Iterator[zarr.Group]:
-    """Yield an empty Zarr v3 group at a URL that is whole when the block ends without an exception.
+    """Yield an empty Zarr v3 group at a URL that is complete when the block ends without an exception.
 
     Raises
     ------
     StoreError
-        When something is there, is being written there, or the place cannot be written to.
+        When the location is taken, is being written by another process, or cannot be written to.
     """
     with _claimed(url, kind, overwrite) as claim:
         yield claim.open()
@@ -50,7 +50,7 @@ def remote_group(url: str, *, kind: str, overwrite: bool) -> Iterator[zarr.Group
 
 
 def upload(folder: Path, url: str, *, kind: str, overwrite: bool) -> None:
-    """Copy a whole group in a local folder to a URL, eight objects at a time. Raises StoreError."""
+    """Copy a complete group in a local folder to a URL, eight objects at a time. Raises StoreError."""
     files = (path for path in folder.rglob("*") if path.is_file())
     keys = sorted(path.relative_to(folder).as_posix() for path in files)
     with _claimed(url, kind, overwrite) as claim:
@@ -64,7 +64,7 @@ def upload(folder: Path, url: str, *, kind: str, overwrite: bool) -> None:
 
 
 def remove_remote(url: str) -> None:
-    """Remove everything at a URL, metadata first: what remains after a kill is no group. Raises StoreError."""
+    """Remove everything at a URL, metadata first: what remains after a kill is not a group. Raises StoreError."""
     store = RemoteStore.at(url, read_only=False)
 
     async def remove() -> None:
@@ -84,7 +84,7 @@ def check_remote(url: str, *, kind: str, overwrite: bool) -> None:
 
 @dataclass(frozen=True)
 class _Found:
-    """What is at a URL: nothing, a whole group, or objects of a writer that is gone."""
+    """The contents of a URL: nothing, a complete group, or objects left by a dead writer."""
 
     is_whole: bool
     is_left_behind: bool
@@ -98,7 +98,7 @@ def _find(url: str, kind: str, overwrite: bool) -> _Found:
         group = open_zarr(url)
     except FileNotFoundError:
         if sync(_any(store)):
-            raise StoreError(f"there are objects at {url} that are no {kind}; choose another name") from None
+            raise StoreError(f"there are objects at {url} that are not a {kind}; choose another name") from None
         return _Found(is_whole=False, is_left_behind=False)
     attributes = group.attrs.asdict()
     if attributes.get("format") != kind:
@@ -120,13 +120,13 @@ def _find(url: str, kind: str, overwrite: bool) -> _Found:
 
 @dataclass(frozen=True)
 class _Claim:
-    """A place that `writer` writes, whose root metadata say that it is not done."""
+    """A location claimed by `writer`, whose root metadata mark the group as incomplete."""
 
     store: RemoteStore
     writer: dict[str, Any]
 
     def begin(self, kind: str) -> None:
-        """Make a group that is not complete, in the place of one that is, too."""
+        """Create a group marked as incomplete, also in place of a complete one."""
         sync(self.store.set(WRITER, _buffer(json.dumps(self.writer).encode())))
         attributes: dict[str, Any] = {"format": kind, "complete": False}
         group = zarr.open_group(store=self.store, mode="a", zarr_format=3)
@@ -136,15 +136,15 @@ class _Claim:
         return zarr.open_group(store=self.store, mode="r+", zarr_format=3)
 
     def check(self) -> None:
-        """Raise StoreError when another process has taken the place meanwhile; else nobody is named any more."""
+        """Raise StoreError when another process has claimed the location meanwhile; otherwise remove the claim."""
         if _writer(self.store) != self.writer:
-            raise StoreError(f"another process writes to {self.store.url}, too; let only one do so, and begin anew")
+            raise StoreError(f"another process writes to {self.store.url}, too; run only one of them, and start over")
         sync(self.store.delete(WRITER))
 
 
 @contextmanager
 def _claimed(url: str, kind: str, overwrite: bool) -> Iterator[_Claim]:
-    """Yield a claim on a place; the caller completes the group in it."""
+    """Yield a claim on a location; the caller completes the group in it."""
     found = _find(url, kind, overwrite)
     target = RemoteStore.at(url, read_only=False)
     aside = f"{target.url}.partial-{secrets.token_hex(4)}" if found.is_whole else target.url
@@ -165,7 +165,7 @@ def _claimed(url: str, kind: str, overwrite: bool) -> Iterator[_Claim]:
 
 
 async def _replace(new: RemoteStore, old: RemoteStore) -> None:
-    """Put the objects of `new` in the place of those of `old`, its neighbour, which is marked as incomplete."""
+    """Replace the objects of `old`, which is marked as incomplete, by those of `new`, its neighbour."""
     keys = [key async for key in new.list()]
     both = old.parent()
     await _remove(old, but=(ROOT, WRITER))
@@ -180,7 +180,7 @@ async def _replace(new: RemoteStore, old: RemoteStore) -> None:
 
 
 def _writer(store: RemoteStore) -> Any:
-    """Return who says to write a place: what `_this_process` told there, or None."""
+    """Return the recorded writer of a location, as made by :func:`_this_process`, or None."""
     found = sync(store.get(WRITER, default_buffer_prototype()))
     try:
         return None if found is None else json.loads(found.to_bytes())
@@ -193,7 +193,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _is_dead(writer: Any) -> bool:
-    """Return whether a writer was a process of this machine that is no more."""
+    """Return whether a writer was a process of this machine that has ended."""
     if not isinstance(writer, dict) or writer.get("host") != socket.gethostname() or os.name != "posix":
         return False
     try:
@@ -206,7 +206,7 @@ def _is_dead(writer: Any) -> bool:
 
 
 def _by(writer: Any) -> str:
-    """Return who writes, and since when, in words."""
+    """Return the writer and the age of its claim in words."""
     try:
         minutes = (time.time() - float(writer["begun"])) / 60
         return f" that process {int(writer['pid'])} on {writer['host']} began {minutes:.0f} minutes ago"
@@ -215,7 +215,7 @@ def _by(writer: Any) -> str:
 
 
 async def _remove(store: RemoteStore, but: tuple[str, ...] = ()) -> None:
-    """Remove the objects of a group that is not complete, the root metadata, which say so, last."""
+    """Remove the objects of an incomplete group; its root metadata, which mark it as such, go last."""
     keys = [key async for key in store.list() if key not in but]
     await for_each(store.delete, [key for key in keys if key != ROOT], _AT_ONCE)
     if ROOT in keys:

@@ -2,8 +2,8 @@
 
 ``s3``, ``gs``, ``az`` and ``http(s)`` are read through obstore, every other scheme (``memory``, ``sftp``, ``hf``, and
 chains such as ``simplecache::s3``) through fsspec. Credentials come from the environment, as the libraries read them.
-obstore repeats what failed on the way or with a server error: the pauses begin at 0.1 s and grow up to
-threefold each time, to 10 s.
+obstore retries requests that fail in transit or with a server error; pauses start at 0.1 s and grow up to threefold
+each time, to 10 s.
 """
 
 import asyncio
@@ -28,33 +28,33 @@ Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 RETRIES, TIMEOUT = "DASKKERN_REMOTE_RETRIES", "DASKKERN_REMOTE_TIMEOUT"
-"""Environment variables: times that a request is repeated (10), and seconds for one, its answer included (120)."""
+"""Environment variables: retries of a request (10), and its timeout in seconds, including the response (120)."""
 
 _WEB = ("http", "https")
 _OBJECTS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", *_WEB)
 _USER = re.compile(r"://[^/]*@")
 _CONNECT_S = 5
 _PAUSES = (0.2, 1.0, 5.0)
-"""Seconds before asking again for what broke off and obstore does not repeat: lists, and answers that are errors."""
+"""Seconds before retrying requests that broke off and that obstore does not retry: listings and error responses."""
 
 
 def is_url(place: object) -> bool:
-    """Return whether a place is a URL rather than a local path."""
+    """Return whether a location is a URL rather than a local path."""
     return isinstance(place, str) and "://" in place
 
 
 def absolute(place: str) -> str:
-    """Return a local path made absolute, or a URL as it is."""
+    """Return a local path made absolute, or a URL unchanged."""
     return place if is_url(place) else os.path.abspath(place)
 
 
 def public(place: str) -> str:
-    """Return a local path as it is, and a URL without what may be secret: user, password, query and fragment."""
+    """Return a local path unchanged, and a URL without possible secrets: user, password, query and fragment."""
     return _USER.sub("://", re.split(r"[?#]", place, maxsplit=1)[0]) if is_url(place) else place
 
 
 def name_of_place(place: str) -> str:
-    """Return the last part of a local path or URL: its name without folders, which may be private, or secrets."""
+    """Return the last part of a local path or URL: without folders, which may be private, and without secrets."""
     whole = public(place).rstrip("/") if is_url(place) else os.path.abspath(place)
     return os.path.basename(whole)
 
@@ -65,9 +65,9 @@ def open_zarr(place: str | os.PathLike[str], mode: Any = "r") -> zarr.Group:
     Raises
     ------
     FileNotFoundError
-        When there is none.
+        When there is no group.
     StoreError
-        When a URL cannot be reached, with a reason.
+        When a URL cannot be reached; the message gives the reason.
     """
     if not is_url(place):
         return zarr.open_group(store=Path(place), mode=mode, zarr_format=3)
@@ -80,7 +80,7 @@ def open_zarr(place: str | os.PathLike[str], mode: Any = "r") -> zarr.Group:
 
 
 async def for_each(do: Callable[[Item], Awaitable[None]], items: Sequence[Item], at_once: int) -> None:
-    """Await ``do(item)`` for all items, `at_once` of them at a time; the first error ends it."""
+    """Await ``do(item)`` for all items, `at_once` of them at a time; the first error stops all."""
     waiting = iter(items)
 
     async def work() -> None:
@@ -108,7 +108,7 @@ class RemoteStore(WrapperStore[AbstractStore]):
         scheme, _, path = url.partition("://")
         url = f"{scheme}://{path.rstrip('/')}"
         if scheme in _WEB and not read_only:
-            raise StoreError(f"{url} was to be written, but web addresses are only read; write to a folder or bucket")
+            raise StoreError(f"got {url} to write to, but web addresses are read-only; write to a folder or bucket")
         try:
             made = _object_store(url, scheme, read_only) if scheme in _OBJECTS else _fsspec_store(url, read_only)
         except Exception as error:
@@ -116,7 +116,7 @@ class RemoteStore(WrapperStore[AbstractStore]):
         return cls(made, url)
 
     def probe(self) -> None:
-        """Raise StoreError when nothing can be found here because there is no bucket, or it is not to be listed."""
+        """Raise StoreError when the bucket does not exist or cannot be listed."""
         if self.supports_listing:
             sync(_first(self.list_dir("")))
 
@@ -129,7 +129,7 @@ class RemoteStore(WrapperStore[AbstractStore]):
         return not self.url.startswith(_WEB)
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        return await self._told(lambda: self._store.get(key, prototype, byte_range), key)
+        return await self._retried(lambda: self._store.get(key, prototype, byte_range), key)
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
@@ -137,34 +137,34 @@ class RemoteStore(WrapperStore[AbstractStore]):
         return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
 
     async def exists(self, key: str) -> bool:
-        return await self._told(lambda: self._store.exists(key), key)
+        return await self._retried(lambda: self._store.exists(key), key)
 
     async def set(self, key: str, value: Buffer) -> None:
-        await self._told(lambda: self._store.set(key, value), key, writing=True)
+        await self._retried(lambda: self._store.set(key, value), key, writing=True)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        await self._told(lambda: self._store.set_if_not_exists(key, value), key, writing=True)
+        await self._retried(lambda: self._store.set_if_not_exists(key, value), key, writing=True)
 
     async def delete(self, key: str) -> None:
-        await self._told(lambda: self._store.delete(key), key, writing=True)
+        await self._retried(lambda: self._store.delete(key), key, writing=True)
 
     async def delete_dir(self, prefix: str) -> None:
-        await self._told(lambda: self._store.delete_dir(prefix), prefix, writing=True)
+        await self._retried(lambda: self._store.delete_dir(prefix), prefix, writing=True)
 
     async def getsize(self, key: str) -> int:
-        return await self._told(lambda: self._store.getsize(key), key)
+        return await self._retried(lambda: self._store.getsize(key), key)
 
     async def getsize_prefix(self, prefix: str) -> int:
-        return await self._told(lambda: self._store.getsize_prefix(prefix), prefix)
+        return await self._retried(lambda: self._store.getsize_prefix(prefix), prefix)
 
     def list(self) -> AsyncIterator[str]:
-        return self._told_each(self._store.list)
+        return self._retried_each(self._store.list)
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        return self._told_each(self._store.list_prefix, prefix)
+        return self._retried_each(self._store.list_prefix, prefix)
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        return self._told_each(self._store.list_dir, prefix)
+        return self._retried_each(self._store.list_dir, prefix)
 
     @property
     def name(self) -> str:
@@ -176,12 +176,12 @@ class RemoteStore(WrapperStore[AbstractStore]):
         return type(self).at(self.url.removesuffix(f"/{self.name}") + "/", read_only=False)
 
     async def copy(self, key: str, target: str) -> None:
-        """Copy one object; object stores do so themselves, elsewhere it travels through this process."""
+        """Copy one object: server-side in object stores, elsewhere through this process."""
         made: Any = self._store
         if type(made).__name__ == "ObjectStore":
             import obstore  # optional package
 
-            await self._told(lambda: obstore.copy_async(made.store, key, target), key, writing=True)
+            await self._retried(lambda: obstore.copy_async(made.store, key, target), key, writing=True)
             return
         value = await self.get(key, default_buffer_prototype())
         if value is None:
@@ -194,12 +194,12 @@ class RemoteStore(WrapperStore[AbstractStore]):
         for key, prototype, byte_range in requests:
             yield key, await self.get(key, prototype, byte_range)
 
-    async def _told(self, request: Callable[[], Awaitable[Answer]], key: str, *, writing: bool = False) -> Answer:
+    async def _retried(self, request: Callable[[], Awaitable[Answer]], key: str, *, writing: bool = False) -> Answer:
         for pause in (*_PAUSES, None):
             try:
                 return await request()
             except (StoreError, ValueError, TypeError, NotImplementedError):
-                raise  # misuse, or told already
+                raise  # misuse, or already an error of ours
             except Exception as error:
                 if isinstance(error, FileNotFoundError) and not writing:
                     raise
@@ -208,17 +208,17 @@ class RemoteStore(WrapperStore[AbstractStore]):
                 await asyncio.sleep(pause)
         raise AssertionError("the last pause is None")
 
-    async def _told_each(self, names: Callable[..., AsyncIterator[str]], *prefix: str) -> AsyncGenerator[str, None]:
-        given: set[str] = set()
+    async def _retried_each(self, names: Callable[..., AsyncIterator[str]], *prefix: str) -> AsyncGenerator[str, None]:
+        yielded: set[str] = set()
         for pause in (*_PAUSES, None):
             try:
                 async for name in names(*prefix):
-                    if name not in given:
-                        given.add(name)
+                    if name not in yielded:
+                        yielded.add(name)
                         yield name
                 return
             except FileNotFoundError:
-                return  # some file systems know no empty folders
+                return  # some file systems have no empty folders
             except Exception as error:
                 if pause is None or not is_cut_short(error):
                     raise StoreError(sentence(error, self.url)) from error
@@ -244,7 +244,7 @@ def _object_store(url: str, scheme: str, read_only: bool) -> AbstractStore:
         raise StoreError(f"opening {url} needs the package obstore, which is not installed; {INSTALL}") from error
     seconds = _setting(TIMEOUT, 120)
     patience: Any = {
-        # A local server, and one that the user named as http://, are reached in clear text.
+        # Plain HTTP is used for local servers, and for those that the user gives as http://.
         "client_options": {"allow_http": True, "connect_timeout": f"{_CONNECT_S}s", "timeout": f"{seconds}s"},
         "retry_config": {
             "max_retries": _setting(RETRIES, 10),
@@ -265,5 +265,5 @@ def _setting(name: str, default: int) -> int:
     if not value:
         return default
     if not value.isdigit():
-        raise SpecError(f"the environment variable {name} is {value!r}; a whole number of 0 or more was expected")
+        raise SpecError(f"got {name}={value!r} in the environment; expected a whole number of 0 or more")
     return int(value)

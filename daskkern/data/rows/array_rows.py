@@ -19,14 +19,14 @@ class ArrayRows(Rows):
     Parameters
     ----------
     X : (n, d) array of real numbers, or sparse matrix
-        Anything sparse but canonical CSR is converted once.
+        Sparse matrices other than canonical CSR are converted once.
     y : None, (n,) int codes, or (n,) or (n, t) floats
         Codes when `classes` is given, regression targets otherwise.
     weight : None or (n,) array
     classes : sequence or None
         Class labels by code.
     dtype : dtype
-        Of the blocks of ``X``.
+        Dtype of the blocks of ``X``.
     chunk_rows : int
         Granularity of shuffling.
     scaling : Scaling or None
@@ -45,7 +45,7 @@ class ArrayRows(Rows):
         scaling: Scaling | None = None,
     ) -> None:
         if X.ndim != 2 or X.dtype.kind not in "fiub":
-            raise DataError(f"X is {X.dtype} of shape {X.shape}; a table of real numbers (rows, features) was expected")
+            raise DataError(f"got X of dtype {X.dtype} and shape {X.shape}; expected real numbers (rows, features)")
         for name, array in (("y", y), ("weight", weight)):
             if array is not None and len(array) != X.shape[0]:
                 raise DataError(f"{name} has {len(array)} rows, but X has {X.shape[0]}")
@@ -84,12 +84,12 @@ def float_dtype(dtype: npt.DTypeLike) -> np.dtype[np.floating]:
     for known in (np.dtype(np.float32), np.dtype(np.float64)):
         if np.dtype(dtype) == known:
             return known
-    raise SpecError(f"rows of dtype {np.dtype(dtype)} were asked; choose float32 or float64")
+    raise SpecError(f"got dtype {np.dtype(dtype)} for rows; choose float32 or float64")
 
 
 def check_codes(y: HostArray, n_classes: int, name: str) -> None:
     """Raise DataError unless `y` (m,) holds integers, StoreError unless they are codes of classes."""
     if y.ndim != 1 or y.dtype.kind not in "iu":
-        raise DataError(f"{name} is {y.dtype} of shape {y.shape}; integer class codes (rows,) were expected")
+        raise DataError(f"got {name} of dtype {y.dtype} and shape {y.shape}; expected integer class codes (rows,)")
     if y.size and not 0 <= y.min() <= y.max() < n_classes:
         raise StoreError(f"{name} holds codes from {y.min()} to {y.max()}, but there are {n_classes} classes")

@@ -1,15 +1,15 @@
-"""The order of mini-batches: seeded, the same on every machine, and friendly to disks.
+"""The order of mini-batches: seeded, the same on every machine, and efficient on disk.
 
-Single rows are never sampled from disk. The rows are cut into parts - chunks, or pieces of wide chunks - and as
-many stretches of neighbouring parts as a window holds. Each window is dealt one part of every stretch, so that it is
-a stratified sample of the whole order, in which files, days or drifts follow each other. The rows of a window are
-permuted and cut into batches; an epoch visits the windows, and the batches of each, in an order of its own.
+Single rows are never sampled from disk. The rows are split into parts - chunks, or pieces of wide chunks - and these
+into as many stretches of neighbouring parts as a window holds. Each window is assigned one part of every stretch. So
+it is a stratified sample of all rows, whose order may reflect files, days or drifts. The rows of a window are permuted
+and split into batches; every epoch visits the windows, and the batches of each, in a different order.
 
-Either every epoch deals and permutes anew, or a batch holds the same rows in every epoch, so that what was computed
-for its rows can be kept. How many batches there are, and of which sizes, is the same in all epochs.
+Either every epoch reassigns parts and permutes rows again, or a batch holds the same rows in every epoch, so that
+results for its rows can be cached. The number of batches and their sizes are the same in all epochs.
 
-Every draw is an argsort of raw Philox numbers, whose stream is fixed by its definition rather than by a
-version of NumPy: a fit can be resumed elsewhere.
+Every draw is an argsort of raw Philox numbers, whose stream is fixed by its definition rather than by the
+version of NumPy, so a fit can be resumed elsewhere.
 """
 
 from dataclasses import dataclass, replace
@@ -24,42 +24,42 @@ from daskkern.errors import SpecError
 
 DEFAULT_WINDOW_BYTES = 64 << 20
 ORDER = "stratified windows"
-"""Name of what this module defines: a run that was begun in another order cannot go on in this one."""
+"""Name of the order that this module defines: a run that began in another order cannot continue in this one."""
 
 STRETCHES, LEAST_STRETCHES = 128, 16
 """Stretches of the order that a window has a part of, where chunks can be read in pieces; the second in small windows.
 
-What is asked of a store costs as much as reading some 100 kB: in pieces of 512 KiB, 128 in a window, an epoch takes
-0.3 s of a processor for a GB more than in whole chunks. On 200,000 x 784 rows of a slow random walk, 16 stretches left
+A request to a store costs as much as reading some 100 kB: in pieces of 512 KiB, 128 in a window, an epoch takes
+0.3 s of CPU time per GB more than in whole chunks. On 200,000 x 784 rows of a slow random walk, 16 stretches left
 R2 0.8 points below that of the shuffled store, 64 left 0.3, and 128 nothing.
 """
 
 _PIECE_BYTES = 512 << 10
 _MOST_CHUNK_ROWS = 4096
 
-# Names of the random streams; far from the small numbers that other parts of a fit use with the same seed.
+# Identifiers of the random streams, far from the small numbers that other parts of a fit use with the same seed.
 _PARTS, _ROWS, _WINDOWS, _BATCHES = 0xDA7A_0001, 0xDA7A_0002, 0xDA7A_0003, 0xDA7A_0004
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Which rows make up which batch, and in which order the batches of an epoch come.
+    """The assignment of rows to batches, and the order of the batches in an epoch.
 
     Attributes
     ----------
     n_rows, chunk_rows : int
-        Of the rows to be read.
+        Sizes of the rows to be read.
     batch_size : int
-        Most rows of a batch. Within a window, sizes differ by at most one row.
+        Maximum number of rows of a batch. Within a window, sizes differ by at most one row.
     seed : int
-        Of the whole order.
+        Seed of the whole order.
     window_rows : int
-        Rows of a window, about. A window has at least one part and at least room for one batch; when all
-        rows fit in one window, the order is a full shuffle.
+        Approximate number of rows of a window. A window has at least one part and room for at least one batch;
+        when all rows fit in one window, the order is a full shuffle.
     piece_rows : int
         Rows of a part, where chunks are read in pieces; 0 means that parts are chunks.
     anew : bool
-        Whether batches hold other rows in every epoch.
+        Whether rows are reassigned to batches in every epoch.
     """
 
     n_rows: int
@@ -77,7 +77,7 @@ class BatchPlan:
                 f"more; got {self}"
             )
         if not 0 <= self.piece_rows <= self.chunk_rows:
-            raise SpecError(f"pieces of {self.piece_rows} rows were asked; expected 1 to {self.chunk_rows}, or 0")
+            raise SpecError(f"got pieces of {self.piece_rows} rows; expected 1 to {self.chunk_rows}, or 0")
 
     @classmethod
     def for_rows(
@@ -91,7 +91,7 @@ class BatchPlan:
     ) -> "BatchPlan":
         """Return the plan for `rows` whose windows hold about `window_bytes` of float32 features.
 
-        Windows of fewer than 128 chunks are made of pieces of chunks, where `rows` can be read so at hardly more cost.
+        Windows of fewer than 128 chunks consist of pieces of chunks, where `rows` can be read in pieces at little cost.
         """
         window_rows = max(1, window_bytes // rows.row_bytes)
         plan = cls(rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows, anew=anew)
@@ -103,38 +103,38 @@ class BatchPlan:
 
     @property
     def part_rows(self) -> int:
-        """Rows of a part; the last one may have fewer."""
+        """Number of rows of a part; the last one may have fewer."""
         return self.piece_rows or self.chunk_rows
 
     @property
     def n_parts(self) -> int:
-        """Parts of all rows."""
+        """Number of parts of all rows."""
         return -(-self.n_rows // self.part_rows)
 
     @property
     def n_batches(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches of an epoch."""
         return int(self._first_batch[-1])
 
     @property
     def n_windows(self) -> int:
-        """Windows of an epoch."""
+        """Number of windows of an epoch."""
         per_window = max(1, self.window_rows // self.part_rows, -(-self.batch_size // self.part_rows))
         return -(-self.n_parts // per_window)
 
     @property
     def most_window_rows(self) -> int:
-        """Most rows of a window, counted in whole parts."""
+        """Maximum number of rows of a window, counted in whole parts."""
         return self.part_rows * -(-self.n_parts // self.n_windows)
 
     @cached_property
     def batch_sizes(self) -> IntArray:
-        """Rows of every batch (n_batches,)."""
+        """Number of rows of every batch (n_batches,)."""
         sizes = [np.diff(self._cuts(window)) for window in range(self.n_windows)]
         return np.concatenate(sizes)
 
     def order(self, epoch: int) -> IntArray:
-        """Return the batch numbers of epoch `epoch`, from 0, in visiting order; those of a window are together."""
+        """Return the batch numbers of epoch `epoch`, from 0, in visiting order; those of a window are consecutive."""
         rank = np.argsort(self.windows(epoch))  # of each window
         keys = generator(self.seed, _BATCHES, epoch).bit_generator.random_raw(self.n_batches)
         return np.lexsort((keys, np.repeat(rank, np.diff(self._first_batch)))).astype(np.int64)
@@ -153,8 +153,8 @@ class BatchPlan:
         return range(int(self._first_batch[window]), int(self._first_batch[window + 1]))
 
     def parts_of(self, window: int, epoch: int = 0) -> IntArray:
-        """Return the numbers of the parts of a window, ascending: one of every stretch of the order."""
-        return _dealt(self, *self._draw(epoch))[window, : self._counts[window]]
+        """Return the numbers of the parts of a window, ascending: one from every stretch of the order."""
+        return _window_parts(self, *self._draw(epoch))[window, : self._counts[window]]
 
     def positions(self, batch: int, epoch: int = 0) -> IntArray:
         """Return the global row positions of batch number `batch`, int64, in the order of its rows."""
@@ -163,7 +163,7 @@ class BatchPlan:
         return window_positions(self, window, epoch)[within]
 
     def slice_in_window(self, batch: int) -> slice:
-        """Return where the rows of batch number `batch` lie among :func:`window_positions` of its window."""
+        """Return the slice of :func:`window_positions` of its window that holds the rows of batch number `batch`."""
         window = self.window_of(batch)
         cuts = self._cuts(window)
         number = batch - int(self._first_batch[window])
@@ -171,7 +171,7 @@ class BatchPlan:
 
     @cached_property
     def _counts(self) -> IntArray:
-        """Parts of each window (n_windows,): those that also get one of the last, incomplete stretch come first."""
+        """Parts of each window (n_windows,); windows that also get one of the last, incomplete stretch come first."""
         whole, rest = divmod(self.n_parts, self.n_windows)
         return whole + (np.arange(self.n_windows) < rest).astype(np.int64)
 
@@ -188,7 +188,7 @@ class BatchPlan:
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def _draw(self, epoch: int) -> tuple[int, ...]:
-        """Return what the streams of the composition of batches depend on beside the seed."""
+        """Return what the random streams of the batch composition depend on in addition to the seed."""
         return (epoch,) if self.anew else ()
 
     def _cuts(self, window: int) -> IntArray:
@@ -198,7 +198,7 @@ class BatchPlan:
 
     def _check_batch(self, batch: int) -> None:
         if not 0 <= batch < self.n_batches:
-            raise SpecError(f"batch {batch} was asked, but there are {self.n_batches} batches")
+            raise SpecError(f"got batch {batch}, but there are {self.n_batches} batches")
 
 
 def window_positions(plan: BatchPlan, window: int, epoch: int = 0) -> IntArray:
@@ -208,7 +208,7 @@ def window_positions(plan: BatchPlan, window: int, epoch: int = 0) -> IntArray:
 
 @lru_cache(maxsize=4)
 def _positions(plan: BatchPlan, window: int, *draw: int) -> IntArray:
-    parts = _dealt(plan, *draw)[window, : plan._counts[window]]
+    parts = _window_parts(plan, *draw)[window, : plan._counts[window]]
     rows = (parts[:, None] * plan.part_rows + np.arange(plan.part_rows)).ravel()  # (parts * part_rows,)
     rows = rows[rows < plan.n_rows]
     positions = rows[_permutation(len(rows), plan.seed, _ROWS, window, *draw)]
@@ -217,7 +217,7 @@ def _positions(plan: BatchPlan, window: int, *draw: int) -> IntArray:
 
 
 @lru_cache(maxsize=4)
-def _dealt(plan: BatchPlan, *draw: int) -> IntArray:
+def _window_parts(plan: BatchPlan, *draw: int) -> IntArray:
     """Return the numbers of the parts of each window (n_windows, stretches), one column a stretch.
 
     The last part, which may be short, always goes to the same window: sizes do not depend on the draw.

@@ -17,14 +17,14 @@ from daskkern.errors import SpecError
 
 __all__ = ["BatchPlan", "RowBatch", "iter_batches"]
 
-_THREADS = 2  # measured: two hide the decoding of compressed chunks behind the step, more gain nothing
+_THREADS = 2  # measured: two threads hide the decoding of compressed chunks behind the step; more bring no gain
 
 
 @dataclass(frozen=True)
 class RowBatch:
     """One batch: its number in the plan, the global positions of its rows, and the rows, in that order.
 
-    A dense block is a view of its window: keep a copy, not the view, to keep a few rows for long.
+    A dense block is a view of its window: to retain a few rows, copy them.
     """
 
     index: int
@@ -34,7 +34,7 @@ class RowBatch:
 
 @dataclass(frozen=True)
 class _Visit:
-    """One window of an epoch: the batches still to come from it, in order, and those whose X is wanted."""
+    """One window of an epoch: its remaining batches, in order, and those whose X is needed."""
 
     epoch: int
     window: int
@@ -57,27 +57,26 @@ def iter_batches(
     Parameters
     ----------
     rows : Rows
-        What `plan` was made for.
+        The rows that `plan` was made for.
     fields : Fields
-        The parts of the rows to read.
+        The fields to read.
     prefetch : int
         Windows read ahead of the one in use, by at most two threads. With 0, reading happens in this thread.
     start : int
-        Batches of the epoch's order to skip: where an interrupted epoch goes on.
+        Batches of the epoch's order to skip, to continue an interrupted epoch.
     wanted_X : callable or None
-        Asked with each batch number, in this thread, before its window is read: does it need X? The others come
-        with ``block.X`` None, and X of a window that nobody wants is not read. None means all.
+        Called with each batch number, in this thread, before its window is read: returns whether the batch needs X.
+        For other batches ``block.X`` is None, and X of a window without such a batch is not read. None means all.
 
     Notes
     -----
-    Holds at most ``prefetch + 1`` windows and one chunk a thread, and the window of a batch that the caller still
-    holds. Threads end when the iterator is exhausted,
-    closed, collected or raises; what fails in them is raised here.
+    Holds at most ``prefetch + 1`` windows and one chunk per thread, and the window of a batch that the caller still
+    holds. The threads end when the iterator is exhausted, closed, collected or raises; their errors are raised here.
     """
     if plan.n_rows != rows.n_rows:
         raise SpecError(f"the batch plan is for {plan.n_rows} rows, but there are {rows.n_rows}")
     if prefetch < 0 or not 0 <= start <= plan.n_batches:
-        raise SpecError(f"prefetch {prefetch} and start {start} of {plan.n_batches} batches: 0 or more was expected")
+        raise SpecError(f"got prefetch {prefetch} and start {start} of {plan.n_batches} batches; expected 0 or more")
     order = plan.order(epoch)[start:].tolist()
     grouped = [(window, tuple(batches)) for window, batches in groupby(order, plan.window_of)]
 
@@ -102,7 +101,7 @@ def _ahead(rows: Rows, plan: BatchPlan, visits: Iterator[_Visit], fields: Fields
 
     def fill(limit: int) -> None:
         while len(pending) < limit and (visit := next(visits, None)) is not None:
-            # Rows may be a worker's: which worker that is, its threads know by their context.
+            # Rows may belong to a worker, which its threads identify by their context.
             reading = pool.submit(copy_context().run, _load, rows, plan, visit, fields, stop)
             pending.append((visit, reading))
 
@@ -131,7 +130,7 @@ def _load(rows: Rows, plan: BatchPlan, visit: _Visit, fields: Fields, stop: thre
     for places, part in parts:
         gathering.put(slots[places], part)
         if stop.is_set():
-            break  # nobody will look at the block
+            break  # the block will not be used
     return gathering.block()
 
 

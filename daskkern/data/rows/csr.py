@@ -32,29 +32,29 @@ FeatureRows: TypeAlias = HostArray | CsrRows
 
 
 def _scipy() -> ModuleType:
-    """Return SciPy's sparse package, which a saved model of dense points is served without."""
+    """Return SciPy's sparse package; serving a saved model of dense points does not need it."""
     import scipy.sparse  # optional package
 
     return scipy.sparse
 
 
 def as_csr(X: CsrRows) -> CsrRows:
-    """Return sparse rows as a csr_array with sorted column numbers, each once a row; `X` is not modified."""
+    """Return sparse rows as a csr_array with sorted, distinct column numbers in each row; `X` is not modified."""
     return canonical(_scipy().csr_array(X))
 
 
 def csr_rows(data: HostArray, indices: HostArray, indptr: HostArray, n_features: int, where: str) -> CsrRows:
-    """Return CSR rows of parts that somebody else wrote; `indptr` (m + 1,) begins with 0.
+    """Return CSR rows made of untrusted arrays; `indptr` (m + 1,) begins with 0.
 
     Raises
     ------
     DataError
-        When the parts make no rows of `n_features` columns: compiled products would read outside of memory.
+        When the arrays are not valid rows of `n_features` columns: compiled products would read out of bounds.
     """
     shape = (len(indptr) - 1, n_features)
     if not len(data) == len(indices) == int(indptr[-1]) or flaw(data, indices, indptr, shape) is not None:
         raise DataError(
-            f"{where} holds no sound CSR rows of {n_features} features (indptr, indices and data do not go together); "
+            f"{where} holds no valid CSR rows of {n_features} features (indptr, indices and data are inconsistent); "
             "write it again"
         )
     index = np.int32 if max(len(data), n_features) < 2**31 else np.int64
@@ -72,7 +72,7 @@ def first_not_finite(X: CsrRows) -> tuple[int, int, Any] | None:
 
 
 def gather_rows(parts: Sequence[CsrRows], order: IntArray, n_features: int, dtype: npt.DTypeLike) -> CsrRows:
-    """Return the rows of `parts`, one part after the other, in the order that ``order`` (m,) says; a copy."""
+    """Return the rows of `parts`, one part after the other, in the order given by ``order`` (m,); a copy."""
     if not parts:
         return _scipy().csr_array((0, n_features), dtype=dtype)
     stacked = parts[0] if len(parts) == 1 else _scipy().vstack(parts, format="csr")
@@ -80,7 +80,7 @@ def gather_rows(parts: Sequence[CsrRows], order: IntArray, n_features: int, dtyp
 
 
 def gather(parts: Sequence[FeatureRows], numbers: Sequence[IntArray]) -> FeatureRows:
-    """Return one table of rows (n, d) of its parts, whose rows belong at the places `numbers`; a copy."""
+    """Return one table of rows (n, d) from its parts, whose rows go to the positions `numbers`; a copy."""
     places = np.concatenate(numbers)
     if is_sparse(parts[0]):
         order = np.empty(places.size, np.int64)

@@ -1,8 +1,8 @@
-"""Rows drawn in proportion to a mass, systematically: one pass over the disk, the same draws on every machine.
+"""Systematic sampling of rows in proportion to a mass: one pass over the disk, the same draws on every machine.
 
-With masses ``v_i`` of sum T and one random number u, draw j of n is the row in whose interval of the cumulative masses
-``(j + u) T / n`` lies. Row i is drawn ``n v_i / T`` times in expectation, and never a whole time more or less. Draws
-come in the order of the rows, so that reading a range of them reads a range of chunks.
+With masses ``v_i`` of sum T and one random number u, draw j of n is the row whose interval of the cumulative masses
+contains ``(j + u) T / n``. Row i is drawn ``n v_i / T`` times in expectation, and the actual number differs by less
+than 1. Draws come in the order of the rows, so that reading a range of them reads a range of chunks.
 
 References
 ----------
@@ -20,7 +20,7 @@ from daskkern.data.rows.rows import Fields, RowBlock, Rows, take
 from daskkern.errors import DataError
 
 Mass = Callable[[RowBlock], FloatArray]
-"""Masses (m,), 0 or more, of rows of which y and weight were read."""
+"""Function that returns masses (m,), 0 or more, given y and weight of rows."""
 
 
 def chunk_masses(rows: Rows, mass: Mass) -> FloatArray:
@@ -43,21 +43,21 @@ class ResampledRows(Rows):
 
     Notes
     -----
-    A read decodes the chunks that its draws lie in, y and weights twice more, and holds one of them at a time beside
-    the result. A chunk at the edge of two reads is decoded for both.
+    A read decodes the chunks that its draws lie in, y and weights two more times, and holds one of them at a time in
+    addition to the result. A chunk on the boundary of two reads is decoded for both.
     """
 
     def __init__(self, rows: Rows, masses: FloatArray, mass: Mass, offset: float) -> None:
         self._rows, self._mass, self._offset = rows, mass, offset
         self._ends = np.cumsum(masses)
         if not self._ends[-1] > 0:
-            raise DataError("rows were to be drawn in proportion to their weights, but all of them are 0")
+            raise DataError("got weights that are all 0; drawing rows in proportion to weights needs a positive one")
         self.n_rows, self.n_features, self.n_targets = rows.n_rows, rows.n_features, rows.n_targets
         self.chunk_rows, self.task, self.classes = rows.chunk_rows, rows.task, rows.classes
         self.has_weight, self.dtype, self.n_stored = rows.has_weight, rows.dtype, rows.n_stored
 
     def originals(self, draws: IntArray) -> IntArray:
-        """Return the numbers of the rows that the draws (k,), ascending, are."""
+        """Return the row numbers of the draws (k,), which are ascending."""
         total = float(self._ends[-1])
         at = np.minimum((draws + self._offset) * (total / self.n_rows), np.nextafter(total, 0))
         chunks = np.searchsorted(self._ends, at, side="right")

@@ -1,4 +1,4 @@
-"""Rows readable by position: what training reads, whether they lie in memory or in a store."""
+"""Rows readable by position, in memory or in a store: the interface that training reads through."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from daskkern.errors import SpecError
 
 
 class Fields(Flag):
-    """Which parts of the rows are wanted; ``Fields.X | Fields.y``."""
+    """The fields of rows to read, such as ``Fields.X | Fields.y``."""
 
     X = auto()
     y = auto()
@@ -27,7 +27,7 @@ ALL = Fields.X | Fields.y | Fields.weight
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows as read. A part is None when it was not wanted or the source has none. Not to be modified.
+    """Rows as read, not to be modified. A field is None when it was not requested or the source has none.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Rows(ABC):
     n_rows, n_features, n_targets : int
         Sizes; `n_targets` is 1 for classification and 0 without targets.
     chunk_rows : int
-        Rows decoded together: reads from one multiple of it to the next waste nothing.
+        Rows decoded together: reads between multiples of it decode nothing in vain.
     task : "classification", "regression" or None
         None when there are no targets.
     classes : tuple or None
@@ -62,10 +62,10 @@ class Rows(ABC):
     dtype : dtype
         Of the blocks of ``X``: float32 or float64.
     n_stored : int or None
-        Entries of all sparse rows, about; None for dense rows.
+        Approximate number of entries of all sparse rows; None for dense rows.
     reads_pieces : bool
-        Whether :meth:`parts_at` reads a piece of a chunk at the cost of its own bytes. The kind of rows says so, not
-        where they lie: batches of a store in a zip file, which is read by whole chunks, are those of its folder.
+        Whether :meth:`parts_at` reads a piece of a chunk at the cost of its own bytes. This depends on the kind of
+        rows, not on their location: a store in a zip file, which is read by whole chunks, has the same batches.
     """
 
     n_rows: int
@@ -86,13 +86,13 @@ class Rows(ABC):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of the features of a row in float32, on the average; at least 1."""
+        """Average bytes of the features of a row in float32; at least 1."""
         return mean_row_bytes(self.n_rows, self.n_features, self.n_stored)
 
     def read(self, start: int, stop: int, fields: Fields = ALL) -> RowBlock:
-        """Return the rows from `start` to `stop` (excluded). What is not in `fields` is not decoded."""
+        """Return the rows from `start` to `stop` (excluded). Other fields than `fields` are not decoded."""
         if not 0 <= start <= stop <= self.n_rows:
-            raise SpecError(f"rows {start} to {stop} were asked, but there are {self.n_rows} rows")
+            raise SpecError(f"got rows {start} to {stop}, but there are {self.n_rows} rows")
         return RowBlock(
             X=self._read_features(start, stop) if Fields.X in fields else None,
             y=self._read_targets(start, stop) if Fields.y in fields and self.task is not None else None,
@@ -100,7 +100,7 @@ class Rows(ABC):
         )
 
     def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
-        """Yield places and the rows ``positions[places]``, for ascending `positions` (k,); each chunk is read once."""
+        """Yield slices and the rows at ``positions[slice]``, for ascending `positions` (k,); reads each chunk once."""
         cuts = np.flatnonzero(np.diff(positions // self.chunk_rows)) + 1  # where the next chunk begins
         edges = [0, *cuts.tolist(), positions.size] if positions.size else [0]
         for begin, end in pairwise(edges):
@@ -119,19 +119,20 @@ class Rows(ABC):
 
 
 def mean_row_bytes(n_rows: int, n_features: int, n_stored: int | None) -> int:
-    """Return the bytes of a row of so many float32 features, or of its share of `n_stored` sparse entries."""
+    """Return the bytes of a row of `n_features` float32 features, or of its share of `n_stored` sparse entries."""
     return 4 * n_features if n_stored is None else 8 * (n_stored // max(1, n_rows) + 1)
 
 
 def take(rows: Rows, positions: IntArray, fields: Fields = ALL) -> RowBlock:
     """Return the rows at `positions` (k,), in that order; no chunk is read twice.
 
-    Positions may be unsorted and repeated. Of stores with uncompressed chunks, only the rows wanted and what lies close
-    to them is read. Memory: the result, and of one chunk, or 4 MiB if that is more, what is read and twice the rows.
+    Positions may be unsorted and repeated. From stores with uncompressed chunks, only the requested rows and bytes
+    close to them are read. Memory: the result, and for one chunk, or 4 MiB if that is more, the bytes read and twice
+    the rows.
     """
     positions = np.asarray(positions, dtype=np.int64)
     if positions.ndim != 1 or (positions.size and not 0 <= positions.min() <= positions.max() < rows.n_rows):
-        raise SpecError(f"row positions from 0 to {rows.n_rows - 1} were expected")
+        raise SpecError(f"got row positions out of range; expected 0 to {rows.n_rows - 1}")
     gathering = Gathering(rows, len(positions), fields)
     order = np.argsort(positions, kind="stable")
     for places, part in rows.parts_at(positions[order], fields):
@@ -140,16 +141,16 @@ def take(rows: Rows, positions: IntArray, fields: Fields = ALL) -> RowBlock:
 
 
 class Gathering:
-    """A block of `m` rows put together from parts, in any order. Holds the block; of sparse rows, twice at the end.
+    """A block of `m` rows assembled from parts in any order. Holds the block; sparse rows twice at the end.
 
     Parameters
     ----------
     rows : Rows
-        Where the parts come from.
+        Source of the parts.
     m : int
-        Rows of the block; each of them must be put once.
+        Number of rows of the block; each of them must be put once.
     fields : Fields
-        The parts of the rows to gather, as far as `rows` has them.
+        The fields to gather, as far as `rows` has them.
     """
 
     def __init__(self, rows: Rows, m: int, fields: Fields) -> None:
@@ -162,7 +163,7 @@ class Gathering:
         self._slots: list[IntArray] = []
 
     def put(self, slots: IntArray, part: RowBlock, places: IntArray | slice = slice(None)) -> None:
-        """Make the rows of `part` at `places` the rows `slots` of the block, every field that both have."""
+        """Copy the rows of `part` at `places` to the rows `slots` of the block, in every field that both have."""
         for into, values in ((self._X, part.X), (self._y, part.y), (self._weight, part.weight)):
             if into is not None and values is not None:
                 into[slots] = values[places]
@@ -172,7 +173,7 @@ class Gathering:
             self._slots.append(slots)
 
     def block(self) -> RowBlock:
-        """Return the block, when every row was put."""
+        """Return the block, after every row was put."""
         X: FeatureRows | None = self._X
         if self._wants_X and X is None:
             slots = np.concatenate([*self._slots, np.empty(0, np.int64)])

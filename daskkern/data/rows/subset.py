@@ -1,4 +1,4 @@
-"""Rows without some of them: what remains for training when rows are held out for validation."""
+"""Rows without a subset: those that remain for training when rows are held out for validation."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,9 +11,9 @@ from daskkern.data.rows.rows import ALL, Fields, RowBlock, Rows
 
 
 class RowsWithout(Rows):
-    """All of `rows` but those at `excluded` (k,), sorted and distinct; the rest are numbered anew in order.
+    """All of `rows` but those at `excluded` (k,), sorted and distinct; the rest are renumbered in order.
 
-    A read decodes the chunks it spans once, the excluded rows in them included.
+    A read decodes each chunk that it spans once, including the excluded rows.
     """
 
     def __init__(self, rows: Rows, excluded: IntArray) -> None:
@@ -26,7 +26,7 @@ class RowsWithout(Rows):
             self.n_stored = rows.n_stored * self.n_rows // rows.n_rows
 
     def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
-        """Yield places and the rows there, as the whole rows read them."""
+        """Yield slices of positions and their rows, read as by the underlying rows."""
         return self._rows.parts_at(original_numbers(positions, self._excluded), fields)
 
     def _read_features(self, start: int, stop: int) -> FeatureRows:
@@ -49,6 +49,6 @@ class RowsWithout(Rows):
 
 def original_numbers(positions: IntArray, excluded: IntArray) -> IntArray:
     """Return the numbers that rows at `positions` had before the rows `excluded` (sorted, distinct) were left out."""
-    # Before excluded row number i, counting from 0, there are excluded[i] - i rows that remain.
+    # Before excluded row number i, counting from 0, excluded[i] - i rows remain.
     remaining_before = excluded - np.arange(excluded.size)
     return positions + np.searchsorted(remaining_before, positions, side="right")

@@ -1,4 +1,4 @@
-"""Passes over all rows in the order in which they are stored, a batch at a time, each batch dealt to the ranks."""
+"""Passes over all rows in storage order, one batch at a time, each batch distributed over the ranks."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,14 +17,14 @@ _MOST_ELEMENTS = 1 << 27  # kernel values of a batch on all ranks
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """Which rows make up which batch. Nothing is shuffled: sums over all rows do not ask for it.
+    """The assignment of rows to batches, without shuffling: sums over all rows do not need it.
 
     Attributes
     ----------
     n_rows, chunk_rows : int
-        Of the rows to be read.
+        Sizes of the rows to be read.
     batch_size : int
-        Most rows of a batch, over all ranks.
+        Maximum number of rows of a batch, over all ranks.
     """
 
     n_rows: int
@@ -46,18 +46,18 @@ class SweepPlan:
 
     @property
     def n_batches(self) -> int:
-        """Batches of a pass."""
+        """Number of batches of a pass."""
         return -(-self.n_rows // self.batch_size)
 
     @cached_property
     def batch_sizes(self) -> IntArray:
-        """Rows of every batch (n_batches,)."""
+        """Number of rows of every batch (n_batches,)."""
         return np.array([self.n_rows * (k + 1) // self.n_batches - self._start(k) for k in range(self.n_batches)])
 
     def pieces(self, batch: int, rank: int, size: int) -> list[slice]:
         """Return a rank's pieces of batch number `batch` among `size` ranks: consecutive row numbers."""
         if not 0 <= batch < self.n_batches:
-            raise SpecError(f"batch {batch} was asked, but there are {self.n_batches} batches")
+            raise SpecError(f"got batch {batch}, but there are {self.n_batches} batches")
         start, length = self._start(batch), int(self.batch_sizes[batch])
         count = -(-PIECES // size) * size
         edges = [start + length * k // count for k in range(count + 1)]

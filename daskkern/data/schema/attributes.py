@@ -1,4 +1,4 @@
-"""Attributes of a store read as hostile input: plain JSON, each entry checked, every complaint in one sentence."""
+"""Attributes of a store, read as untrusted input: plain JSON, each entry checked, every error in one sentence."""
 
 import math
 from collections.abc import Mapping
@@ -8,17 +8,16 @@ from daskkern.errors import StoreError
 
 
 class Attributes:
-    """Takes one attribute after the other and checks it; every complaint names the store and the attribute."""
+    """Checked access to the attributes of a store; every error names the store and the attribute."""
 
     def __init__(self, attributes: Mapping[str, Any], where: str) -> None:
         self._attributes = attributes
         self._where = where
 
     def refuse(self, name: str, found: str) -> NoReturn:
-        """Raise the StoreError of an attribute; `found` says what is wrong with it."""
+        """Raise a StoreError about an attribute; `found` says what is wrong with it."""
         raise StoreError(
-            f"the store {self._where} is damaged: attribute {name!r} is not what it should be ({found}); "
-            "ingest the data again"
+            f"the store {self._where} is damaged: attribute {name!r} is invalid ({found}); ingest the data again"
         )
 
     def given(self, name: str, default: object) -> Any:
@@ -35,14 +34,14 @@ class Attributes:
         """Return a whole number of `least` or more."""
         value = self.get(name)
         if not is_whole(value) or not least <= value < 2**62:
-            self.refuse(name, f"{value!r:.80} is no whole number of {least} or more")
+            self.refuse(name, f"{value!r:.80} is not a whole number of {least} or more")
         return int(value)
 
     def choice(self, name: str, choices: tuple[Any, ...]) -> Any:
         """Return a value that is one of `choices`."""
         value = self.get(name)
         if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
-            self.refuse(name, f"{value!r:.80} is none of {choices}")
+            self.refuse(name, f"{value!r:.80} is not one of {choices}")
         return value
 
     def values(self, name: str, value: Any, kind: type, length: int) -> tuple[Any, ...]:
@@ -55,7 +54,7 @@ class Attributes:
         """Return a mapping with unchecked values."""
         value = self.get(name)
         if not isinstance(value, dict):
-            self.refuse(name, f"{value!r:.80} is no mapping")
+            self.refuse(name, f"{value!r:.80} is not a mapping")
         return dict(value)
 
     def names(self, name: str, length: int) -> tuple[str, ...] | None:
@@ -70,7 +69,7 @@ def is_whole(value: object) -> bool:
 
 
 def _is(value: object, kind: type) -> bool:
-    """Whether a JSON value is a finite number, a string or a truth value of exactly this kind."""
+    """Return whether a JSON value is a finite number, a string or a boolean of exactly this kind."""
     if kind is float:
         if isinstance(value, float):
             return math.isfinite(value)

@@ -1,4 +1,4 @@
-"""What is known about the columns of a table: their moments and range, and the scaling derived from them.
+"""Statistics of the columns of a table: moments and range, and the scaling derived from them.
 
 Moments are merged block by block in float64 (Chan, Golub and LeVeque, "Algorithms for computing the sample
 variance", The American Statistician 1983), so one pass over data of any size is enough.
@@ -18,14 +18,14 @@ from daskkern.errors import SpecError
 ScalingKind: TypeAlias = Literal["standard", "minmax", "maxabs", "unit_variance", "none", "auto", "robust"]
 SCALING_KINDS: tuple[ScalingKind, ...] = ("standard", "minmax", "maxabs", "unit_variance", "none")
 RECORDED_KINDS: tuple[ScalingKind, ...] = (*SCALING_KINDS, "auto", "robust")
-"""Also those that a fit learns, which need more than moments and range; see
+"""In addition those that a fit learns, which need more than moments and range; see
 :mod:`daskkern.data.schema.learned_scaling`.
 """
 SPARSE_SCALINGS: tuple[ScalingKind, ...] = ("maxabs", "unit_variance", "none")
-"""Those that shift nothing, so that zeros stay zeros and sparse rows sparse."""
+"""Kinds without a shift: zeros stay zeros, and sparse rows stay sparse."""
 
 WIDE = 1 << 15
-"""Columns beyond which statistics are kept in arrays rather than in attributes."""
+"""Number of columns above which statistics are stored in arrays rather than in attributes."""
 
 _PANEL_BYTES = 1 << 20  # the float64 copy of a panel stays in cache while its moments are taken
 
@@ -37,7 +37,7 @@ Floats: TypeAlias = tuple[float, ...] | FloatArray
 class ColumnStatistics:
     """Mean, standard deviation (divisor n), minimum and maximum of every column, over `count` rows.
 
-    Each is a tuple; of very many columns, as sparse data have, an array (d,).
+    Each is a tuple, or an array (d,) for very many columns, as sparse data have.
     """
 
     count: int
@@ -59,7 +59,7 @@ class ColumnStatistics:
 
 
 class Moments:
-    """Running moments of `n_columns` columns; feed blocks to :meth:`update`, then ask for :meth:`result`."""
+    """Running moments of `n_columns` columns; pass blocks to :meth:`update`, then call :meth:`result`."""
 
     def __init__(self, n_columns: int) -> None:
         self._count = 0
@@ -109,7 +109,7 @@ class Moments:
         return True
 
     def _merge(self, m: int, mean: FloatArray, squares: FloatArray) -> None:
-        """Add m rows of which the means and the sums of squared deviations are known."""
+        """Merge m rows with known means and sums of squared deviations."""
         total = self._count + m
         delta = mean - self._mean
         self._squares += squares + delta * delta * (self._count * m / total)
@@ -122,22 +122,22 @@ class Moments:
         return np.array([count, self._mean, self._squares, self._min, self._max])
 
     def restore(self, state: FloatArray) -> None:
-        """Go on after a :meth:`state`."""
+        """Continue from a :meth:`state`."""
         count, self._mean, self._squares, self._min, self._max = state.copy()
         self._count = int(count[0])
 
     def add(self, state: FloatArray) -> None:
-        """Add the rows that other moments have seen, given their :meth:`state`."""
+        """Merge other moments, given their :meth:`state`."""
         count, mean, squares, low, high = state
         if count[0] > 0:
             self._min, self._max = np.minimum(self._min, low), np.maximum(self._max, high)
             self._merge(int(count[0]), mean, squares)
 
     def result(self) -> ColumnStatistics:
-        """Return the statistics of all rows seen. A column of one value has exactly std 0 and that mean."""
+        """Return the statistics of all rows seen. A constant column has a std of exactly 0, and its value as mean."""
         if self._count == 0:
-            raise SpecError("column statistics of no rows were asked; at least one row is needed")
-        constant = self._min == self._max  # rounding in the mean must not pass for spread
+            raise SpecError("got no rows for column statistics; give at least one row")
+        constant = self._min == self._max  # rounding errors in the mean must not count as spread
         std = np.where(constant, 0.0, np.sqrt(self._squares / self._count))
         mean = np.where(constant, self._min, self._mean)
         if len(mean) > WIDE:
@@ -147,10 +147,10 @@ class Moments:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The map ``z = (x - shift) / scale`` of every column, and ``bend arcsinh(z / bend)`` where it has a bend.
+    """The map ``z = (x - shift) / scale`` of every column, followed by ``bend arcsinh(z / bend)`` where it has a bend.
 
     A bent column is linear up to about `bend` and logarithmic beyond. `shift` and `scale` are empty for kind ``"none"``
-    and `bend` where no column has one; 0 is a column without.
+    and `bend` where no column has one; a bend of 0 means none.
     """
 
     kind: ScalingKind = "none"
@@ -160,15 +160,15 @@ class Scaling:
 
     def __post_init__(self) -> None:
         if self.bend and (len(self.bend) != len(self.scale) or not all(0 <= b < np.inf for b in self.bend)):
-            raise SpecError("a scaling has bends that are no finite numbers of 0 or more, one a column; learn it again")
+            raise SpecError("got bends that are not finite numbers of 0 or more, one per column; learn it again")
 
     @classmethod
     def of(cls, kind: str, statistics: ColumnStatistics) -> "Scaling":
-        """Return the scaling of one kind for columns with these statistics; no spread gives scale 1.
+        """Return the scaling of one kind for columns with these statistics; without spread the scale is 1.
 
         ``"standard"`` gives mean 0 and standard deviation 1, ``"minmax"`` the range 0 to 1. ``"maxabs"`` divides by
-        the largest absolute value and ``"unit_variance"`` by the standard deviation; neither shifts, as scikit-learn's
-        ``MaxAbsScaler`` and ``StandardScaler(with_mean=False)``.
+        the largest absolute value and ``"unit_variance"`` by the standard deviation; neither shifts, like
+        scikit-learn's ``MaxAbsScaler`` and ``StandardScaler(with_mean=False)``.
         """
         check_scaling_kind(kind)
         if kind == "none":
@@ -206,13 +206,13 @@ class Scaling:
         return scaled.astype(dtype, copy=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a store or a model records."""
+        """Return the JSON that a store or a model records."""
         recorded = {"kind": self.kind, "shift": list(self.shift), "scale": list(self.scale)}
         return {**recorded, "bend": list(self.bend)} if self.bend else recorded
 
     @property
     def shifts(self) -> bool:
-        """Whether a zero may become another number, so that sparse rows cannot stay sparse."""
+        """Whether zeros may become other numbers, so that sparse rows cannot stay sparse."""
         return self.kind not in SPARSE_SCALINGS and any(self.shift)
 
     def _bend(self, scaled: HostArray) -> None:
@@ -244,7 +244,7 @@ class Scaling:
 
     @cached_property
     def _bends(self) -> tuple[IntArray, FloatArray]:
-        """Return the columns that have a bend, and what it is."""
+        """Return the columns that have a bend, and their bends."""
         bend = np.asarray(self.bend)
         columns = np.flatnonzero(bend)
         return columns, bend[columns]
@@ -253,7 +253,7 @@ class Scaling:
 def check_scaling_kind(kind: str) -> None:
     """Raise SpecError unless `kind` is the name of a scaling."""
     if kind not in SCALING_KINDS:
-        raise SpecError(f"scale {kind!r} was asked; choose one of {', '.join(SCALING_KINDS)}")
+        raise SpecError(f"got scale {kind!r}; choose one of {', '.join(SCALING_KINDS)}")
 
 
 def check_sparse_scaling(kind: str) -> None:
@@ -262,8 +262,8 @@ def check_sparse_scaling(kind: str) -> None:
         check_scaling_kind(kind)
     if kind not in SPARSE_SCALINGS:
         raise SpecError(
-            f"scale {kind!r} was asked of sparse rows, but it shifts columns, which would make every zero a number; "
-            "say maxabs (divide by the largest absolute value), unit_variance (divide by the standard deviation, "
+            f"got scale {kind!r} for sparse rows, but it shifts columns, so that no zero would stay zero; "
+            "choose maxabs (divide by the largest absolute value), unit_variance (divide by the standard deviation, "
             "without centring) or none"
         )
 

@@ -1,7 +1,7 @@
-"""How columns of a table became features: numbers as they are, categories one-hot or as ordinals, gaps filled.
+"""Encoding of table columns as features: numbers unchanged, categories one-hot or ordinal, missing values filled.
 
-An encoding is decided once, on training data, and recorded in the store; whatever is ingested like that store or
-predicted by its model goes through the same one.
+An encoding is decided once, on training data, and recorded in the store. Everything that is ingested like that store or
+predicted by its model is encoded the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,19 @@ _KINDS: tuple[ColumnKind, ...] = ("number", "onehot", "ordinal")
 
 @dataclass(frozen=True)
 class ColumnEncoding:
-    """How one column of the source becomes features.
+    """The encoding of one source column as features.
 
     Attributes
     ----------
     name : str
-        Of the column in the source; ``"column 3"`` where columns have no names.
+        Name of the column in the source; ``"column 3"`` where columns have no names.
     kind : "number", "onehot" or "ordinal"
-        A number is one feature, kept as it is. A category is one feature for each of `categories`, 1 where it is
+        A number is one feature, unchanged. A category is either one feature for each of `categories`, 1 where it is
         that one and 0 elsewhere, or one feature with its position among them.
     categories : tuple of str
         In ascending order; empty for numbers.
     fill : float, str or None
-        What a missing value is replaced by: a number, or one of the categories. None refuses missing values.
+        Replacement of missing values: a number, or one of the categories. None refuses missing values.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ColumnEncoding:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the column is kept as it is."""
+        """Whether the column is used unchanged."""
         return self.kind == "number" and self.fill is None
 
     def to_json(self) -> dict[str, Any]:
@@ -87,13 +87,13 @@ def _column(item: object) -> ColumnEncoding | None:
 
 
 def check_choices(categorical: str, missing: str) -> tuple[CategoricalChoice, MissingChoice]:
-    """Return both choices by type. Raises SpecError unless they are names of choices."""
-    for asked, known, option in (
+    """Return both choices, typed. Raises SpecError for unknown names."""
+    for value, known, option in (
         (categorical, CATEGORICAL_CHOICES, "categorical"),
         (missing, MISSING_CHOICES, "missing"),
     ):
-        if asked not in known:
-            raise SpecError(f"{option} {asked!r} was asked; choose one of {', '.join(known)}")
+        if value not in known:
+            raise SpecError(f"got {option} {value!r}; choose one of {', '.join(known)}")
     return (
         next(choice for choice in CATEGORICAL_CHOICES if choice == categorical),
         next(choice for choice in MISSING_CHOICES if choice == missing),

@@ -1,4 +1,4 @@
-"""How rows lie on disk: rows of a chunk, and the dtype of features."""
+"""Layout of rows on disk: rows per chunk, and the dtype of features."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +10,12 @@ _MAX_CHUNK_BYTES = 32 << 20
 
 
 def default_chunk_rows(n_features: int, dtype: npt.DTypeLike) -> int:
-    """Return how many rows a chunk holds: 4096, fewer where such a chunk would exceed 32 MiB."""
+    """Return the number of rows per chunk: 4096, or fewer where such a chunk would exceed 32 MiB."""
     return _chunk_rows(n_features * np.dtype(dtype).itemsize)
 
 
 def sparse_chunk_rows(entries: int, dtype: npt.DTypeLike) -> int:
-    """Return how many CSR rows of about `entries` entries each a chunk holds, likewise."""
+    """Return the number of CSR rows per chunk, given about `entries` entries per row."""
     return _chunk_rows(entries * (np.dtype(dtype).itemsize + 4))
 
 
@@ -26,8 +26,8 @@ def _chunk_rows(row_bytes: int) -> int:
 def stored_dtype(dtype: npt.DTypeLike) -> np.dtype[np.generic]:
     """Return the dtype in which features of `dtype` are stored.
 
-    Integers and float16 keep their own, truth values become uint8. Other floats become float32: a float64 value
-    beyond its range is refused when it is written.
+    Integers and float16 keep their dtype, booleans become uint8. Other floats become float32: a float64 value
+    beyond its range is refused on writing.
     """
     dtype = np.dtype(dtype)
     if dtype.kind in "iu":

@@ -1,19 +1,19 @@
 """Scalings that make a model independent of the units of each feature, learned from moments and a sample of rows.
 
-A feature is divided by the spread of those values that say something. For most features that is the standard
-deviation. Four kinds of feature need another number, which multiplies with the unit of the feature like the first:
+A feature is divided by the spread of its informative values. For most features that is the standard deviation.
+Four kinds of feature need another number, which scales with the unit of the feature like the first:
 
-- Where nearly all rows have one and the same value, the standard deviation shrinks with the share q of the other rows,
+- Where nearly all rows share one value, the standard deviation shrinks with the share q of the other rows,
   and these would outweigh all else. Below a q of 1/20, it is divided by the root of 20 q: other values then lie about
-  as far from the common one as with a q of 1/20. Where most features are such (pixels, counts of words), the other
-  values of a row add up, and every feature's is divided by the root of q.
-- Two values, as categories have, lie 2 apart: as far as if both were equally frequent.
-- Where the tails are so heavy that the standard deviation says nothing of the bulk, the width of the bulk is taken.
-- A feature of one value says nothing: it is divided by a number so large that it never counts.
+  as far from the common one as with a q of 1/20. Where most features are of this kind (pixels, word counts), the
+  other values of a row add up, and every feature's standard deviation is divided by the root of q.
+- Two values, as categories have, are 2 apart: as far as if both were equally frequent.
+- Where the tails are too heavy for the standard deviation to describe the bulk, the width of the bulk is used.
+- A constant feature is uninformative: it is divided by a number so large that it never counts.
 - Features of many values are bent: linear in the bulk, logarithmic in the tails, ``b arcsinh((x - c) / w)``. c is the
   median and w the width of the bulk; where more than half of the rows have one value, c is this value and w the median
-  distance of the others from it. b gives the spread that a feature without a bend has. Amounts, counts and lengths tell
-  by ratios what they tell, and a few of them would otherwise decide most distances.
+  distance of the others from it. b gives the spread that a feature without a bend has. The
+  information in amounts, counts and lengths is in ratios; a few of them would otherwise dominate most distances.
 """
 
 from dataclasses import dataclass, fields
@@ -28,11 +28,11 @@ from daskkern.data.schema.column_statistics import ColumnStatistics, Scaling, Sc
 
 LEARNED_KINDS: tuple[ScalingKind, ...] = ("auto", "robust")
 IGNORED = 1e30
-"""The scale of features of one value: finite, and beyond all that may be met later."""
+"""The scale of constant features: finite, and beyond all values that may occur later."""
 _HALF, _RARE = 0.5, 0.05  # shares of rows that differ from the common value
 _HEAVY = 100.0  # standard deviations of a feature to widths of its bulk: 1 of normal values, 1.4 of exponential ones
-_LEVELS = ((0.25, 1.349), (0.1, 2.563), (0.05, 3.290), (0.02, 4.107))  # a normal variable is that wide between them
-_LEAST_SHARE = _LEVELS[-1][0] / 2  # of sampled rows that differ from the common value, for these to have a width
+_LEVELS = ((0.25, 1.349), (0.1, 2.563), (0.05, 3.290), (0.02, 4.107))  # widths of a standard normal variable
+_LEAST_SHARE = _LEVELS[-1][0] / 2  # of sampled rows that differ from the common value; with fewer, these have no width
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)
 _TWO_VALUED = 1e-6
 _COLUMNS = 512
@@ -40,7 +40,7 @@ _COLUMNS = 512
 
 @dataclass(frozen=True)
 class _Sampled:
-    """What a sample of rows says of each column (d,).
+    """Estimates for each column (d,) from a sample of rows.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class _Sampled:
     reach : array
         The median distance from `common` of the values that differ from it; where nothing is common, the width.
     bent : array
-        The standard deviation of ``arcsinh((x - common) / reach)``; 0 where that is not to be had.
+        The standard deviation of ``arcsinh((x - common) / reach)``; 0 where it cannot be estimated.
     """
 
     median: FloatArray
@@ -72,12 +72,12 @@ def learned_scaling(
     Parameters
     ----------
     kind : "auto" or "robust"
-        "robust" takes the median and the width of the bulk for every feature: the interquartile range divided by
+        "robust" uses the median and the width of the bulk for every feature: the interquartile range divided by
         1.349, its value for a normal variable; where that is 0 that of 10 to 90, 5 to 95 or 2 to 98 hundredths.
     statistics : ColumnStatistics
-        Of all rows, or of very many.
+        Of all rows, or of a large number of them.
     sample : (m, d) array or CSR rows
-        Some of the rows, as they are.
+        Some of the rows, unscaled.
     centre : bool
         Subtract the mean (of bent features and heavy tails the median or the common value); without it zeros stay
         zeros, as sparse rows need, and only features whose common value is 0 are bent.
@@ -97,16 +97,16 @@ def learned_scaling(
     share = np.clip(off_mode / (1.0 if most_are else _RARE), 0, 1)
     scale = np.divide(std, np.sqrt(share), out=np.zeros_like(std), where=share > 0)
     scale = np.where(two_valued, (high - low) / 2, scale)
-    heavy = (found.width > 0) & (off_mode >= _HALF)  # of mostly equal values, the others are no tail
+    heavy = (found.width > 0) & (off_mode >= _HALF)  # where most values are equal, the others are not a tail
     heavy &= ~two_valued if kind == "robust" else std > _HEAVY * found.width
     scale, shift = np.where(heavy, found.width, scale), np.where(heavy, found.median, mean)
-    says_nothing = ~(std > _ROUNDING * np.maximum(np.abs(low), np.abs(high)))
+    uninformative = ~(std > _ROUNDING * np.maximum(np.abs(low), np.abs(high)))
     bends = np.zeros_like(std)
     if kind == "auto" and bend:
-        bends = _bends(found, many_valued & ~says_nothing & (centre | (found.common == 0)), share)
+        bends = _bends(found, many_valued & ~uninformative & (centre | (found.common == 0)), share)
         scale = np.divide(found.reach, bends, out=scale, where=bends > 0)
         shift = np.where(bends > 0, found.common, shift)
-    scale = np.where(says_nothing | ~np.isfinite(scale) | ~(scale > 0), IGNORED, scale)
+    scale = np.where(uninformative | ~np.isfinite(scale) | ~(scale > 0), IGNORED, scale)
     shift = shift if centre else np.zeros_like(shift)
     known = next(name for name in LEARNED_KINDS if name == kind)
     bent = tuple(map(float, bends)) if bends.any() else ()
@@ -117,8 +117,8 @@ def _bends(found: _Sampled, many_valued: HostArray, share: FloatArray) -> FloatA
     """Return the bend b of each feature: ``b arcsinh((x - common) / reach)`` has the spread that a scaled one has."""
     bends = np.divide(np.sqrt(share), found.bent, out=np.zeros_like(share), where=found.bent > 0)
     scale = np.divide(found.reach, bends, out=np.zeros_like(share), where=bends > 0)
-    kept = many_valued & np.isfinite(scale) & (scale > 0)
-    return np.where(kept, bends, 0.0)
+    usable = many_valued & np.isfinite(scale) & (scale > 0)
+    return np.where(usable, bends, 0.0)
 
 
 def _finite(table: FloatArray) -> FloatArray:
@@ -130,9 +130,9 @@ def _finite(table: FloatArray) -> FloatArray:
 
 
 def _sampled(sample: FeatureRows) -> _Sampled:
-    """Return what `sample` says of its columns.
+    """Return the estimates for the columns of `sample`.
 
-    Of sparse rows, only columns with an entry in more rows than the tails have are looked at; elsewhere 0 is common.
+    For sparse rows, only columns with entries in more rows than the tails hold are examined; elsewhere 0 is common.
     """
     if not is_sparse(sample):
         return _of_columns(np.asarray(sample, np.float64))

@@ -1,4 +1,4 @@
-"""What a store records about its making, for people to read."""
+"""Provenance of a store: a record of how it was made, for people to read."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ Provenance: TypeAlias = Mapping[str, str | int | float | bool | list[str] | None
 
 
 def made_now(command: str, sources: Iterable[object]) -> Provenance:
-    """Return the record of a store that this process makes now, by a command from sources, without secrets of URLs."""
+    """Return the provenance of a store that `command` makes now from `sources`, without secrets of URLs."""
     return {
         "by": f"daskkern {__version__} {command}",
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -22,6 +22,6 @@ def made_now(command: str, sources: Iterable[object]) -> Provenance:
 
 
 def recorded(group: zarr.Group) -> Mapping[str, Any]:
-    """Return what a store records; empty when it records nothing."""
+    """Return the recorded provenance of a store, empty when there is none."""
     found = group.attrs.asdict().get("provenance")
     return found if isinstance(found, dict) else {}

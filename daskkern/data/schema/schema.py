@@ -1,9 +1,9 @@
-"""What a daskkern store holds, as a value: :class:`StoreInfo`, its attributes in Zarr, and their validation.
+"""The schema of a daskkern store: :class:`StoreInfo`, its attributes in Zarr, and their validation.
 
 A store is a Zarr v3 group: ``X`` (n, d), an array or a group of CSR parts, ``y`` ((n,) int64 class codes or (n, t)
-float64 targets) and optionally ``weight`` (n,) float64, all chunked by the same number of rows. Values are kept as
-they came, except that float64 features are stored as float32. Everything else is in the attributes, which are read
-as hostile input: plain JSON, every entry checked, nothing unpickled.
+float64 targets) and optionally ``weight`` (n,) float64, all chunked by the same number of rows. Values are stored
+unchanged, except that float64 features become float32. Everything else is in the attributes, which are read as
+untrusted input: plain JSON, every entry checked, nothing unpickled.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ VERSION = 1
 SOURCE_KEY = "source_key"
 """The attribute with a digest of the sources and settings that a store was ingested from."""
 STATISTICS = "column_statistics"
-"""The array (4, d) with mean, std, min and max of very many columns."""
+"""The array (4, d) with mean, std, min and max, used for very many columns."""
 
 Task: TypeAlias = Literal["classification", "regression"]
 ClassLabel: TypeAlias = str | int | float | bool
@@ -42,7 +42,7 @@ _LABEL_KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool":
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """What a store holds.
+    """The contents of a store.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class StoreInfo:
     classes : tuple or None
         Class labels by code, all of one kind: str, int, float or bool.
     class_counts : tuple of int or None
-        Rows of each class.
+        Number of rows of each class.
     feature_names, target_names : tuple of str or None
         None when the source had no names.
     statistics, target_statistics : ColumnStatistics or None
@@ -67,7 +67,7 @@ class StoreInfo:
     is_sparse : bool
         Whether `X` is a group of CSR parts rather than an array.
     encoding : tuple of ColumnEncoding or None
-        How the columns of the source became features; None when they are the columns as they were.
+        How the columns of the source became features; None when they are the columns unchanged.
     """
 
     n_rows: int
@@ -88,7 +88,7 @@ class StoreInfo:
     encoding: Encoding | None = None
 
     def feature_name(self, column: int) -> str:
-        """Return the name of a feature, for messages: its own, or ``column 3``."""
+        """Return the name of a feature for messages, ``column 3`` where features have no names."""
         return self.feature_names[column] if self.feature_names else f"column {column}"
 
     def to_attributes(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class StoreInfo:
         Raises
         ------
         StoreError
-            A sentence that names the first thing that is wrong.
+            For the first attribute that is wrong, which the message names.
         """
         check_format(attributes, FORMAT, VERSION, where)
         return _AttributeReader(attributes, where, statistics).info()
@@ -134,12 +134,12 @@ def check_format(attributes: Mapping[str, Any], kind: str, version: int, where: 
     if found != kind:
         has = f"its format is {found!r}" if isinstance(found, str) else "it has no format attribute"
         maker = "ingest" if kind == FORMAT else "fit"
-        raise StoreError(f"{where} is a Zarr group but no {kind}: {has}; make one with 'daskkern {maker}'")
+        raise StoreError(f"{where} is a Zarr group but not a {kind}: {has}; make one with 'daskkern {maker}'")
     if attributes.get("complete") is not True:
         raise StoreError(f"{where} is a half-written {kind}: writing it never finished; delete it and write it again")
     number = attributes.get("version")
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise StoreError(f"{where} is no sound {kind}: its version is {number!r}; write it again")
+        raise StoreError(f"{where} is not a valid {kind}: its version is {number!r}; write it again")
     if number > version:
         raise StoreError(
             f"{where} has version {number} of the {kind} format, but this daskkern reads versions up to {version}; "
@@ -148,18 +148,18 @@ def check_format(attributes: Mapping[str, Any], kind: str, version: int, where: 
 
 
 class _AttributeReader(Attributes):
-    """Takes what makes a :class:`StoreInfo`, and checks that its parts go together."""
+    """Reads a :class:`StoreInfo` from attributes, and checks that its parts are consistent."""
 
     def __init__(self, attributes: Mapping[str, Any], where: str, statistics: FloatArray | None) -> None:
         super().__init__(attributes, where)
-        self._kept = statistics
+        self._array = statistics
 
     def info(self) -> StoreInfo:
         n_rows, d = self.count("n_rows", least=1), self.count("n_features", least=1)
         t = self.count("n_targets", least=0)
         task = self.choice("task", ("classification", "regression", None))
         if (task is None) != (t == 0) or (task == "classification" and t != 1):
-            self.refuse("n_targets", f"{t} targets do not go with task {task!r}")
+            self.refuse("n_targets", f"{t} targets do not fit task {task!r}")
         classes, counts = self._classes(task, n_rows)
         sparse = self.given("layout", "dense") != "dense" and self.choice("layout", ("csr",)) == "csr"
         return StoreInfo(
@@ -199,9 +199,9 @@ class _AttributeReader(Attributes):
     def _statistics(self, name: str, n_rows: int, width: int) -> ColumnStatistics:
         entry = self.mapping(name)
         if name == "statistics" and entry.get("array") == STATISTICS:
-            if self._kept is None or self._kept.shape != (4, width) or not np.isfinite(self._kept).all():
-                self.refuse(name, f"the array {STATISTICS!r} is missing or unsound")
-            return ColumnStatistics(n_rows, *self._kept)
+            if self._array is None or self._array.shape != (4, width) or not np.isfinite(self._array).all():
+                self.refuse(name, f"the array {STATISTICS!r} is missing or invalid")
+            return ColumnStatistics(n_rows, *self._array)
         mean, std, low, high = (self.values(name, entry.get(k), float, width) for k in ("mean", "std", "min", "max"))
         return ColumnStatistics(n_rows, mean, std, low, high)
 
@@ -209,7 +209,7 @@ class _AttributeReader(Attributes):
         entry = self.mapping("scaling")
         kind: ScalingKind | None = next((k for k in RECORDED_KINDS if k == entry.get("kind")), None)
         if kind is None:
-            self.refuse("scaling", f"kind {entry.get('kind')!r:.80} is none of {RECORDED_KINDS}")
+            self.refuse("scaling", f"kind {entry.get('kind')!r:.80} is not one of {RECORDED_KINDS}")
         length = 0 if kind == "none" else width
         shift = self.values("scaling", entry.get("shift"), float, length)
         scale = self.values("scaling", entry.get("scale"), float, length)
@@ -249,8 +249,8 @@ def _labels_to_json(classes: tuple[ClassLabel, ...] | None) -> dict[str, Any] | 
     kind = next((name for name, known in _LABEL_KINDS.items() if kinds == {known}), None)
     if kind is None:
         raise StoreError(
-            f"class labels of kinds {sorted(k.__name__ for k in kinds)} were given; "
-            f"a store keeps labels of one kind out of {', '.join(_LABEL_KINDS)}"
+            f"got class labels of kinds {sorted(k.__name__ for k in kinds)}; "
+            f"a store holds labels of one kind out of {', '.join(_LABEL_KINDS)}"
         )
     return {"kind": kind, "values": list(classes)}
 

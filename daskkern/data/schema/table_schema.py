@@ -1,4 +1,4 @@
-"""What rows must have in common with others that came before: with a store, or with the rows of a model."""
+"""The schema that new rows must share with earlier ones: with a store, or with the training rows of a model."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,16 @@ from daskkern.data.schema.schema import ClassLabel, StoreInfo, Task
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Columns, encoding, scaling and targets that rows get.
+    """Columns, encoding, scaling and targets of rows.
 
     Attributes
     ----------
     n_features : int
     feature_names, target_names : tuple of str or None
     encoding : tuple of ColumnEncoding or None
-        How the columns of the source become features; None for as they are.
+        How the columns of the source become features; None leaves them unchanged.
     scaling : Scaling
-        To be recorded.
+        The scaling to record.
     task : "classification", "regression" or None
     n_targets : int
     classes : tuple or None
@@ -36,7 +36,7 @@ class TableSchema:
 
     @classmethod
     def of(cls, info: StoreInfo) -> "TableSchema":
-        """Return what rows must have to be like those of a store."""
+        """Return the schema of the rows of a store."""
         return cls(
             info.n_features,
             info.feature_names,

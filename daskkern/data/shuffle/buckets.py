@@ -2,8 +2,8 @@
 
 Every row has a random 64-bit key, and the new order is that of the keys. Pass one cuts the range of the keys into
 K equal intervals and appends each row to the file of its interval, its bucket. Pass two loads one bucket after
-the other, sorts it by key, and hands its rows out. Keys depend on the seed and the row number alone, so the order
-does not depend on K, which the memory decides, nor on how the rows are read.
+the other, sorts it by key, and yields its rows. Keys depend on the seed and the row number alone, so the order
+does not depend on K, which follows from the memory, nor on how the rows are read.
 
 References
 ----------
@@ -28,12 +28,12 @@ from daskkern.errors import SpecError, StoreError
 Keys = npt.NDArray[np.uint64]
 
 DEFAULT_MEMORY = 256 << 20
-"""Bytes that a shuffle may hold."""
+"""Default number of bytes that a shuffle may hold."""
 
 _PARTS = ("key", "X", "data", "indices", "lengths", "y", "weight")  # files of a bucket
 _STREAM = 0xDA7A_0006
-_GROUP = 4096  # keys drawn together; part of what a seed means
-_SHARE = 4  # a bucket, and a load of pass one, take this part of the memory; sorting and writing need the rest
+_GROUP = 4096  # keys drawn together; part of the definition of the order for a seed
+_SHARE = 4  # a bucket, and a load of pass one, use this fraction of the memory; sorting and writing need the rest
 
 
 def row_keys(seed: int, start: int, stop: int) -> Keys:
@@ -46,7 +46,7 @@ def row_keys(seed: int, start: int, stop: int) -> Keys:
 
 @dataclass(frozen=True)
 class RowFormat:
-    """How the rows of a bucket lie in its files: the dtypes, the width, and what there is beside X."""
+    """The layout of rows in the files of a bucket: dtypes, width, and the fields in addition to X."""
 
     n_features: int
     dtype: np.dtype[np.generic]
@@ -67,29 +67,31 @@ class Buckets:
     Parameters
     ----------
     folder : Path
-        Is made; the caller removes it. It grows to the bytes of the rows and 8 more a row.
+        Created here and removed by the caller. It grows to the bytes of the rows and 8 more per row.
     n_bytes : int
-        Bytes of all rows that will come, about.
+        Approximate bytes of all rows to come.
     seed : int
     memory : int
         Bytes to hold at most.
     first_row : int
-        Number of the first row that will come; rows before it go to buckets of others.
+        Number of the first row to come; earlier rows go to the buckets of other tasks.
     """
 
     def __init__(self, folder: Path, n_bytes: int, seed: int, memory: int = DEFAULT_MEMORY, first_row: int = 0) -> None:
         if memory < 1 or seed < 0:
-            raise SpecError(f"a shuffle with memory {memory} and seed {seed} was asked; give memory, and 0 or more")
+            raise SpecError(
+                f"got memory {memory} and seed {seed}; expected memory of 1 or more and a seed of 0 or more"
+            )
         folder.mkdir()
         self._folder, self._seed = folder, seed
         self.n_buckets = max(1, -(-_SHARE * n_bytes // memory))
         self.load_bytes = max(1, memory // _SHARE)
-        """How much to append at once."""
+        """Bytes to append at once."""
         self._rows = first_row
         self._format: RowFormat | None = None
 
     def append(self, block: StoredBlock) -> None:
-        """Add the next rows. Raises StoreError when the disk refuses them."""
+        """Add the next rows. Raises StoreError when they cannot be written."""
         if block.n_rows == 0:
             return
         self._format = RowFormat.of(block)
@@ -114,12 +116,12 @@ class Buckets:
                     name.unlink(missing_ok=True)
                 order = np.argsort(keys, kind="stable")
                 step = max(1, len(order) // 4)
-                for start in range(0, len(order), step):  # the sorted copy is never whole
+                for start in range(0, len(order), step):  # the sorted copy is never complete in memory
                     yield rows.take(order[start : start + step])
                 del rows
 
     def sizes(self) -> IntArray:
-        """Return the rows (n_buckets,) that each bucket has so far."""
+        """Return the number of rows of each bucket so far (n_buckets,)."""
         files = (self._folder / f"{number}.key" for number in range(self.n_buckets))
         return np.array([file.stat().st_size // 8 if file.exists() else 0 for file in files], np.int64)
 

@@ -1,7 +1,7 @@
-"""Tasks that the workers of a cluster run on files of one folder, and that have all ended when the caller goes on.
+"""Tasks that the workers of a cluster run on files of one folder, and that have all ended when the caller continues.
 
-Dask does not stop a task that runs: cancelling makes the scheduler forget it, and it goes on writing. So a file in
-the folder says that nobody wants the rest, tasks look for it between blocks, and the caller waits for them.
+Dask does not stop a running task: after cancellation the scheduler forgets it, and it continues to write. So a file
+in the folder marks the work as cancelled, tasks check for it between blocks, and the caller waits for them.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ from daskkern.backend.task_names import task_name
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-_SIGN = "unwanted"
-_PATIENCE = 60.0  # seconds for running tasks to look; a worker that hangs must not hold up the error
+_CANCELLED = "unwanted"
+_WAIT_SECONDS = 60.0  # seconds for running tasks to check; a hanging worker must not delay the error
 
 
 def run_tasks(
@@ -28,18 +28,18 @@ def run_tasks(
     folder: Path,
     finished: Callable[[int], None] = lambda number: None,
 ) -> list[Result]:
-    """Return ``function(job)`` for each job, in their order, from the workers.
+    """Return the results of ``function(job)`` for each job, in order, computed on the workers.
 
     Parameters
     ----------
     client : Client
     function : callable
-        Calls :func:`check_wanted` on `folder` every few seconds. May be run twice where a worker is lost.
+        Calls :func:`check_wanted` on `folder` every few seconds. May run twice when a worker is lost.
     jobs : sequence
     folder : Path
-        That all workers see; the caller removes it after an error.
+        Visible to all workers; the caller removes it after an error.
     finished : callable
-        Is called with the number of each job that ends, in any order.
+        Called with the number of each job that ends, in any order.
 
     Raises
     ------
@@ -56,9 +56,9 @@ def run_tasks(
             results[number] = result
             finished(number)
     except BaseException:
-        (folder / _SIGN).touch()
+        (folder / _CANCELLED).touch()
         with suppress(Exception), current(client):
-            wait(futures, timeout=_PATIENCE)
+            wait(futures, timeout=_WAIT_SECONDS)
         raise
     finally:
         client.cancel(futures)
@@ -66,6 +66,6 @@ def run_tasks(
 
 
 def check_wanted(folder: Path) -> None:
-    """Raise InterruptedError when the caller of :func:`run_tasks` wants no more of what is written to `folder`."""
-    if (folder / _SIGN).exists() or not folder.exists():
-        raise InterruptedError(f"what was being written to {folder} is no longer wanted")
+    """Raise InterruptedError when the caller of :func:`run_tasks` no longer needs the files in `folder`."""
+    if (folder / _CANCELLED).exists() or not folder.exists():
+        raise InterruptedError(f"writing to {folder} was cancelled")

@@ -1,11 +1,11 @@
-"""Whether rows come in an order that follows their targets, so that a batch of neighbours is no fair sample.
+"""Detection of rows ordered by their targets, in which a batch of neighbours is not a representative sample.
 
 The measure is the correlation ratio: the share of the variance of the target that lies between blocks of
 consecutive rows. Class codes count as indicators, quantities as their ranks, so it does not matter whether the
-target rises or falls, or how its values are spread; the share of more classes than blocks is taken of the largest
-possible. In a random order the share is (blocks - 1) / (rows - 1) on
-the average; sorted rows bring it close to 1. Blocks are chunks of the store, because whole chunks are dealt to the
-windows from which batches are drawn: an order within a chunk does no harm, so a store of one chunk is not sorted.
+target rises or falls, or how its values are spread; with more classes than blocks, the share is relative to the
+largest possible one. In a random order the share is (blocks - 1) / (rows - 1) on average; in sorted rows it is close
+to 1. Blocks are chunks of the store, because whole chunks are assigned to the windows from which batches are drawn:
+an order within a chunk does no harm, so a store of one chunk is not sorted.
 
 References
 ----------
@@ -27,13 +27,13 @@ SORTED_SHARE = 0.1
 """Rows are called sorted when this share of a target's variance, corrected for chance, lies between chunks."""
 
 _STREAM = 0xDA7A_0007
-_LEAST_BLOCKS, _BLOCKS, _VALUES = 8, 256, 4 << 20  # at most so many blocks, and target values, are looked at
-_DEVIATIONS = 6  # of chance, in few rows
+_LEAST_BLOCKS, _BLOCKS, _VALUES = 8, 256, 4 << 20  # maximum numbers of blocks and target values to examine
+_DEVIATIONS = 6  # due to chance, in few rows
 
 
 @dataclass(frozen=True)
 class TargetOrder:
-    """How much the most sorted target follows the order of the rows: `share` from about 0 (random) to 1 (sorted)."""
+    """How far the most sorted target follows the order of the rows: `share` from about 0 (random) to 1 (sorted)."""
 
     share: float
     is_sorted: bool
@@ -51,21 +51,21 @@ def target_order(rows: Rows) -> TargetOrder:
 
 
 def order_note(rows: Rows) -> str | None:
-    """Return one sentence when the rows are sorted farther than the windows of a fit reach, else None."""
+    """Return one sentence when the rows are sorted over longer ranges than the windows of a fit span, else None."""
     if BatchPlan.for_rows(rows, batch_size=1, window_bytes=DEFAULT_WINDOW_BYTES).n_windows == 1:
         return None
     order = target_order(rows)
     if not order.is_sorted:
         return None
     return (
-        f"the target is sorted: {order.share:.0%} of its variance lies between chunks of rows, so batches are no fair "
-        "samples; shuffle the store once with 'daskkern shuffle STORE --out STORE'"
+        f"the target is sorted: {order.share:.0%} of its variance lies between chunks of rows, so batches are not "
+        "representative; shuffle the store once with 'daskkern shuffle STORE --out STORE'"
     )
 
 
 @dataclass(frozen=True)
 class _Sums:
-    """Sums of squared deviations from the mean of all: of block means, of everything; and of how many indicators."""
+    """Sums of squared deviations from the overall mean, between blocks and in total; and the number of indicators."""
 
     between: float
     total: float
@@ -108,9 +108,9 @@ def _between(sums: _Sums, blocks: IntArray) -> TargetOrder:
         return TargetOrder(0.0, is_sorted=False)
     share = sums.between / sums.total
     chance = (n_blocks - 1) / (n - 1)
-    spread = np.sqrt(2 * (n_blocks - 1)) / n  # of the share in a random order, as of a chi-squared variable
+    spread = np.sqrt(2 * (n_blocks - 1)) / n  # of the share in a random order, approximated by a chi-squared variable
     corrected = max(0.0, 1 - (1 - share) * (n - 1) / (n - n_blocks))
-    if sums.n_indicators > n_blocks:  # even blocks that share no class have so many within that little lies between
+    if sums.n_indicators > n_blocks:  # more classes than this leave little variance between even disjoint blocks
         corrected *= (sums.n_indicators - 1) / (n_blocks - 1)
     surprising = share > chance + _DEVIATIONS * spread
     return TargetOrder(corrected, is_sorted=bool(corrected > SORTED_SHARE and surprising))

@@ -1,4 +1,4 @@
-"""Shuffling a store with the workers of a Dask cluster, all of which see the folders of both stores.
+"""Shuffling a store with the workers of a Dask cluster, all of which can access the folders of both stores.
 
 Pass one: each task appends a range of rows to buckets of its own. Pass two: each task writes a range of output
 chunks; it sorts the buckets that these rows come from, one at a time. Keys depend on the row numbers alone, so the
@@ -36,7 +36,7 @@ _TASKS_PER_WORKER = 2
 
 @dataclass(frozen=True)
 class _Shuffle:
-    """What every task knows: where the rows come from and go to, the seed, and the memory of one task."""
+    """Settings of all tasks: source and destination of the rows, the seed, and the memory of one task."""
 
     source: str
     work: Path
@@ -68,7 +68,7 @@ class _Part:
     number: int
     limits: tuple[int, int]
     scattered: tuple[_Scattered, ...] = ()
-    """What pass one left."""
+    """The results of pass one."""
 
 
 def shuffle_store_on(
@@ -85,7 +85,7 @@ def shuffle_store_on(
     Parameters
     ----------
     client : Client
-        Of workers that reach both paths.
+        A client whose workers can access both paths.
     source, out, seed, overwrite
         As for :func:`daskkern.data.shuffle.shuffle.shuffle_store`.
     memory : int
@@ -94,15 +94,15 @@ def shuffle_store_on(
     Raises
     ------
     SpecError
-        For sparse rows, whose chunks hold no whole rows: shuffle them in one process.
+        For sparse rows, whose chunks do not hold whole rows: shuffle them in one process.
     StoreError, MemoryBudgetError
-        As for one process. The disk needs room for the rows twice.
+        As for one process. The disk needs space for the rows twice.
     """
     location = os.path.abspath(source) if not is_url(source) else os.fspath(source)
     store = open_store(location)
     rows, n = StoredRows(store), store.info.n_rows
     if store.info.is_sparse:
-        raise SpecError(f"the rows of {location} are sparse, which workers do not shuffle; use shuffle_store")
+        raise SpecError(f"got sparse rows at {location}, which workers cannot shuffle; use shuffle_store")
     check_destination(os.fspath(out), kind=FORMAT, overwrite=overwrite)
     check_budget(rows, memory)
     with work_folder(out) as work:
@@ -129,7 +129,7 @@ def _scatter(part: _Part) -> _Scattered:
     """Pass one: append a range of rows to new buckets."""
     job, limits, folder = part.job, part.limits, part.job.folder(part.number)
     check_wanted(job.work)
-    shutil.rmtree(folder, ignore_errors=True)  # of a worker that was lost
+    shutil.rmtree(folder, ignore_errors=True)  # left by a lost worker
     rows = StoredRows(open_store(job.source))
     n_bytes = rows.info.n_rows * rows.row_bytes
     buckets = Buckets(folder, n_bytes, job.seed, job.memory, first_row=limits[0])
@@ -169,7 +169,7 @@ def _gather(part: _Part) -> dict[str, list[HostArray]]:
 
 
 def _sorted_bucket(scattered: tuple[_Scattered, ...], number: int) -> tuple[StoredBlock, IntArray]:
-    """Return the rows of a bucket of all parts, and the order of their keys."""
+    """Return the rows of one bucket from all parts, and the order of their keys."""
     loaded = [load_bucket(part.folder, number, part.form) for part in scattered if part.sizes[number]]
     keys = np.concatenate([keys for keys, _ in loaded])
     return _join([rows for _, rows in loaded]), np.argsort(keys, kind="stable")
@@ -207,7 +207,7 @@ def _make_arrays(store: Store, path: Path) -> zarr.Group:
 
 
 def _complete(store: Store, group: zarr.Group, written: list[dict[str, list[HostArray]]], seed: int) -> None:
-    """Record what is the same in any order, and the checksums of the chunks."""
+    """Record everything that does not depend on the order, and the checksums of the chunks."""
     sums = {name: Checksum() for name in store.array_names()}
     for part in written:
         for name, chunks in part.items():

@@ -18,7 +18,7 @@ from daskkern.errors import MemoryBudgetError
 
 Progress: TypeAlias = Callable[[int, int], None]
 
-_LEAST_CHUNKS = 4  # read, sorted, gathered for writing, and on the way through Zarr
+_LEAST_CHUNKS = 4  # read, sorted, gathered for writing, and inside Zarr
 
 
 def shuffle_store(
@@ -32,8 +32,8 @@ def shuffle_store(
 ) -> Store:
     """Write the rows of a store in a random order to a new one, in bounded memory.
 
-    Every order is equally likely. It depends on the seed and the number of rows alone. Beside the new store, the
-    rows take their size once more in temporary files in the folder of `out`, or for a URL in ``TMPDIR``.
+    Every order is equally likely. It depends only on the seed and the number of rows. In addition to the new
+    store, the rows take their size once more in temporary files in the folder of `out`, or for a URL in ``TMPDIR``.
 
     Parameters
     ----------
@@ -42,20 +42,20 @@ def shuffle_store(
     out : path or URL
         The store to write. With `overwrite` it may be the source itself.
     seed : int
-        Of the order, 0 or more.
+        Seed of the order, 0 or more.
     memory : int
         Bytes to hold at most.
     overwrite : bool
         Replace an existing store.
     progress : callable, optional
-        Called with the rows moved and those to move: each row twice.
+        Called with the rows moved and the rows to move; each row counts twice.
 
     Raises
     ------
     StoreError
-        When the source cannot be read, `out` is taken, or the disk has no room.
+        When the source cannot be read, `out` is taken, or the disk has too little space.
     MemoryBudgetError
-        When `memory` does not hold a few chunks.
+        When `memory` is too small for a few chunks.
     """
     store = open_store(source)
     out = os.fspath(out)
@@ -91,7 +91,7 @@ def check_budget(rows: StoredRows, memory: int) -> None:
     chunk = rows.info.chunk_rows * rows.row_bytes
     if memory < _LEAST_CHUNKS * chunk:
         raise MemoryBudgetError(
-            f"a shuffle in {memory / 1e6:.3g} MB of memory was asked, but a chunk of rows has {chunk / 1e6:.3g} MB and "
+            f"got {memory / 1e6:.3g} MB of memory for a shuffle, but a chunk of rows has {chunk / 1e6:.3g} MB and "
             f"{_LEAST_CHUNKS} of them are needed; give more memory, or ingest with fewer --chunk-rows"
         )
 

@@ -1,4 +1,4 @@
-"""Whether a store is whole: every chunk is read and compared with what was recorded when it was written."""
+"""Integrity check of a store: every chunk is read and compared with the checksums recorded on writing."""
 
 import time
 import zlib
@@ -23,7 +23,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What :func:`check_store` read and found."""
+    """The result of :func:`check_store`."""
 
     path: str
     n_chunks: int
@@ -33,15 +33,15 @@ class CheckReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether nothing was found wrong."""
         return not self.findings
 
 
 def check_store(source: StoreSource, *, progress: Progress | None = None) -> CheckReport:
-    """Read everything in a store and report all that is wrong.
+    """Read everything in a store and report all errors.
 
-    Attributes and the metadata of arrays are compared with the checksums of when they were written. Every chunk must
-    be there, decode, and have its checksum. When all bytes are sound, so must be what they say: finite features,
+    Attributes and array metadata are compared with the checksums recorded on writing. Every chunk must be there,
+    decode, and have its checksum. When all bytes are intact, their contents must be valid, too: finite features,
     known class codes, weights of 0 or more, CSR rows, the recorded class counts and statistics.
 
     Parameters
@@ -49,16 +49,16 @@ def check_store(source: StoreSource, *, progress: Progress | None = None) -> Che
     source : str, path or zarr.Group
         As :func:`daskkern.data.storage.store.open_store` takes it.
     progress : callable, optional
-        Called with the chunks read and those there are.
+        Called with the number of chunks read and the number of all chunks.
 
     Raises
     ------
     StoreError
-        When it is no store, or so damaged that it cannot be opened.
+        When `source` is not a store, or too damaged to be opened.
 
     Notes
     -----
-    Holds one chunk, and one checksum of 4 bytes for each.
+    Holds one chunk, and a checksum of 4 bytes for each chunk.
     """
     begun = time.perf_counter()
     store = open_store(source, chunks_present=False)
@@ -98,7 +98,7 @@ def _changed_keys(store: Store, records: Records | None) -> Iterator[StoreFindin
 
 
 class _ArrayCheck:
-    """Reads one array chunk by chunk and keeps what is wrong in `findings`."""
+    """Reads one array chunk by chunk and collects errors in `findings`."""
 
     def __init__(self, store: Store, name: str, records: Records | None) -> None:
         self.findings: list[StoreFinding] = []
@@ -131,17 +131,17 @@ class _ArrayCheck:
                 return None
             values = np.ascontiguousarray(self._array[start : start + rows])
             if len(values) < rows and not self._is_padded(place, values.nbytes):
-                self._find(key, "was changed after it was written: the filling behind its last row is not 0")
+                self._find(key, "was changed after it was written: the padding after its last row is not 0")
                 return None
             return values
-        except StoreError:  # the place cannot be reached, which says nothing of the chunk
+        except StoreError:  # the location cannot be reached; the chunk may be intact
             raise
-        except Exception as error:  # codecs and stores have types for each
+        except Exception as error:  # codecs and stores have error types of their own
             self._find(key, f"cannot be read ({type(error).__name__}: {' '.join(str(error).split())})")
             return None
 
     def _is_padded(self, place: StorePath, used: int) -> bool:
-        """Whether the last chunk, when it is stored as it is, ends in zeros."""
+        """Return whether the last chunk, where it is stored uncompressed, ends in zeros."""
         metadata: Any = self._array.metadata
         if len(metadata.codecs) > 1:
             return True

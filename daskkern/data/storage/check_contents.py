@@ -1,4 +1,4 @@
-"""Whether the rows of a store are what its attributes say."""
+"""Comparison of the rows of a store with its attributes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ _BLOCK_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class StoreFinding:
-    """One thing that is wrong: the array, chunk or attribute it is in, and a sentence about it."""
+    """One error: the array, chunk or attribute it is in, and a sentence about it."""
 
     key: str
     sentence: str
 
 
 def contradictions(store: Store) -> list[StoreFinding]:
-    """Return what the rows say against the attributes, or the first unusable value."""
+    """Return how the rows contradict the attributes, or the first unusable value."""
     rows, contents = StoredRows(store), _Contents(store)
     if store.info.is_sparse:
         pointers, n_stored = store.array("X/indptr"), store.array("X/data").shape[0]
@@ -32,7 +32,7 @@ def contradictions(store: Store) -> list[StoreFinding]:
         if (first, last) != (0, n_stored):
             return [
                 StoreFinding(
-                    "X/indptr", f"array X/indptr leads from {first} to {last}, but there are {n_stored} entries"
+                    "X/indptr", f"array X/indptr goes from {first} to {last}, but there are {n_stored} entries"
                 )
             ]
     try:
@@ -46,7 +46,7 @@ def contradictions(store: Store) -> list[StoreFinding]:
 
 
 class _Contents:
-    """Takes the class counts and statistics of rows anew."""
+    """Recomputes the class counts and statistics of rows."""
 
     def __init__(self, store: Store) -> None:
         self._info = store.info
@@ -55,7 +55,7 @@ class _Contents:
         self._targets = Moments(self._info.n_targets) if self._info.task == "regression" else None
 
     def observe(self, block: StoredBlock, where: str) -> StoreFinding | None:
-        """Add rows; return a finding about the first of their parts that cannot be used."""
+        """Add rows; return a finding about the first field with an unusable value."""
         if not self._features.update(block.X):
             return StoreFinding("X", f"array X holds a value that is not finite in {where}; ingest the data again")
         if block.weight is not None and not (np.isfinite(block.weight) & (block.weight >= 0)).all():
@@ -91,7 +91,7 @@ def _differs(attribute: str, array: str) -> StoreFinding:
 
 
 def _agree(recorded: ColumnStatistics, found: ColumnStatistics) -> bool:
-    """Whether statistics are the same but for the rounding of sums in another order."""
+    """Return whether statistics agree up to the rounding of sums in a different order."""
     size = np.maximum(np.abs(found.min), np.abs(found.max))
     return (
         np.array_equal(recorded.min, found.min)

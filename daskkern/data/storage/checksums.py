@@ -19,7 +19,7 @@ _POLYNOMIAL = 0xEDB88320  # of CRC-32, bits reversed: the highest bit is the coe
 
 
 class Checksum:
-    """Sums chunks as they are written: `chunks` one by one, `whole` all together."""
+    """Checksums of chunks as they are written: `chunks` one by one, `whole` for all together."""
 
     def __init__(self) -> None:
         self.whole = 0
@@ -30,7 +30,7 @@ class Checksum:
         self.add_sum(zlib.crc32(chunk.data), chunk.nbytes)
 
     def add_sum(self, crc: int, n_bytes: int) -> None:
-        """Add a chunk of which only the CRC-32 and the size are at hand."""
+        """Add a chunk of which only the CRC-32 and the size are known."""
         self.chunks.append(crc)
         self.whole = combine(self.whole, crc, n_bytes)
 

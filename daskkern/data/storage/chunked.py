@@ -1,4 +1,4 @@
-"""Arrays of one Zarr group that grow together, a whole chunk of rows at a time."""
+"""Arrays of one Zarr group that grow together, one chunk of rows at a time."""
 
 from collections.abc import Mapping
 
@@ -18,11 +18,11 @@ class ChunkedArrays:
     Parameters
     ----------
     group : zarr.Group
-        Where the arrays are made, when their first chunk is written.
+        The group in which the arrays are created, when their first chunk is written.
     buffers : mapping of str to array
         One chunk (chunk_rows, ...) of each array. The caller fills rows from `fill` on and calls :meth:`commit`.
     chunk_rows : int
-        Rows of a chunk, also where there are no arrays but rows kept elsewhere to count.
+        Rows of a chunk, also where there are no arrays and rows stored elsewhere are only counted.
     """
 
     def __init__(self, group: zarr.Group, buffers: Mapping[str, HostArray], chunk_rows: int) -> None:
@@ -41,13 +41,13 @@ class ChunkedArrays:
         return self._chunk_rows - self.fill
 
     def commit(self, rows: int) -> None:
-        """Take `rows` rows more from the buffers, and write them when that makes a chunk."""
+        """Accept another `rows` rows from the buffers, and write them when they complete a chunk."""
         self.fill += rows
         if self.fill == self._chunk_rows:
             self._flush()
 
     def settle(self) -> None:
-        """Write what is still in the buffers and cut the arrays to the rows that came."""
+        """Write the rest of the buffers and truncate the arrays to the rows that were added."""
         self._flush()
         if self.n_rows == 0:
             raise DataError("the data has no rows; at least one is needed")
@@ -69,7 +69,7 @@ class ChunkedArrays:
             self._arrays[name][start : start + len(codes)] = recode[codes]
 
     def sum_again(self, name: str) -> None:
-        """Compute the checksums of an array anew from what is stored."""
+        """Recompute the checksums of an array from the stored chunks."""
         self.sums[name] = Checksum()
         for start in self.starts():
             self.sums[name].add(self.read(name, start))
@@ -80,27 +80,25 @@ class ChunkedArrays:
         for start in self.starts():
             codes = self.read(name, start)
             if codes.min() < 0 or codes.max() >= n_classes:
-                raise DataError(
-                    f"class codes from 0 to {n_classes - 1} were expected, found {codes.min()} to {codes.max()}"
-                )
+                raise DataError(f"got class codes from {codes.min()} to {codes.max()}; expected 0 to {n_classes - 1}")
             counts += np.bincount(codes, minlength=n_classes)
         return tuple(int(count) for count in counts)
 
     @property
     def stored_chunk_rows(self) -> int:
-        """Rows of a chunk on disk: fewer than asked when all rows fit in less."""
+        """Rows of a chunk on disk: fewer than requested when all rows fit in less."""
         if not self._arrays:
             return min(self._chunk_rows, self.n_rows)
         return int(next(iter(self._arrays.values())).chunks[0])
 
     def state(self) -> State:
-        """Return what :meth:`restore` needs beside the chunks that are written."""
+        """Return what :meth:`restore` needs in addition to the written chunks."""
         state = {f"buffer:{name}": buffer[: self.fill].copy() for name, buffer in self.buffers.items()}
         sums = {f"sums:{name}": total.state() for name, total in self.sums.items()}
         return {**state, **sums, "counts": np.array([self.n_rows, self.fill], np.int64)}
 
     def restore(self, state: State) -> None:
-        """Go on after a :meth:`state` of an earlier process, in the same group."""
+        """Continue from a :meth:`state` of an earlier process, in the same group."""
         self.n_rows, self.fill = (int(value) for value in state["counts"])
         self.sums = {name: Checksum.restored(state[f"sums:{name}"]) for name in self.buffers}
         for name, buffer in self.buffers.items():
@@ -110,14 +108,14 @@ class ChunkedArrays:
                 self._arrays[name] = array
 
     def make(self, n_rows: int) -> None:
-        """Make the arrays for rows that others will write; see :meth:`go_on_at`."""
+        """Create the arrays for rows that other processes will write; see :meth:`go_on_at`."""
         rows = min(n_rows, self._chunk_rows)
         for name, buffer in self.buffers.items():
             self._arrays[name] = self._create(name, buffer[:rows])
             self._arrays[name].resize((n_rows, *buffer.shape[1:]))
 
     def go_on_at(self, start: int) -> None:
-        """Write from row `start` on, where a chunk begins, into arrays that another process made."""
+        """Write from row `start` on, where a chunk begins, into arrays that another process created."""
         self.n_rows = start
         self._arrays = {name: array for name in self.buffers if (array := reopened(self._group, name, 1)) is not None}
 
@@ -149,7 +147,7 @@ class ChunkedArrays:
         if name not in self._arrays:
             self._arrays[name] = self._create(name, rows)
         array, stop = self._arrays[name], self.n_rows + len(rows)
-        if array.shape[0] < stop:  # growing by doubling keeps the writes of metadata few
+        if array.shape[0] < stop:  # growing by doubling limits the number of metadata writes
             array.resize((max(stop, 2 * array.shape[0]), *array.shape[1:]))
         array[self.n_rows : stop] = rows
         self.sums[name].add(rows)
@@ -162,7 +160,7 @@ class ChunkedArrays:
             dtype=rows.dtype,
             compressors=None,  # raw chunks read four times faster than zstd from the page cache
             fill_value=0,
-            overwrite=True,  # of a dead process, from after its last state
+            overwrite=True,  # written by a dead process after its last state
             # Chunks of zeros are written too, so that a missing chunk means a damaged store. The setting lives
             # in this object alone, therefore an array is never opened a second time to write to it.
             config={"write_empty_chunks": True},

@@ -22,11 +22,11 @@ ENCODING = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 PARTS = ("data", "indices", "indptr")
 
 _POINTER_CHUNK = 1 << 16
-_LEAST_ENTRIES, _MOST_ENTRIES = 1 << 14, 1 << 22  # of a chunk; less makes many files, more reads too much at once
+_LEAST_ENTRIES, _MOST_ENTRIES = 1 << 14, 1 << 22  # of a chunk; fewer make many files, more read too much at once
 
 
 State: TypeAlias = dict[str, HostArray]
-"""How far a writer came, as named arrays: numbers, and what was still in its buffers."""
+"""The progress of a writer as named arrays: counters, and the contents of its buffers."""
 
 
 def part_of(state: State, name: str) -> State:
@@ -35,7 +35,7 @@ def part_of(state: State, name: str) -> State:
 
 
 def reopened(group: zarr.Group, name: str, written: int) -> "zarr.Array[Any] | None":
-    """Return an array of a group for further writing; one of which nothing counts is removed."""
+    """Return an array of a group for further writing; an array without valid contents is removed."""
     if name not in group:
         return None
     if written == 0:
@@ -53,7 +53,7 @@ class GrowingVector:
     Parameters
     ----------
     group : zarr.Group
-        Where the array is made, when its first chunk is written.
+        The group in which the array is created, when its first chunk is written.
     name : str
     dtype : dtype
     chunk : int
@@ -80,14 +80,14 @@ class GrowingVector:
                 self._flush()
 
     def settle(self) -> None:
-        """Write what is in the buffer and cut the array to the values that came. Nothing may be appended after."""
+        """Write the buffer and truncate the array to the values added. Nothing may be appended afterwards."""
         if self._fill or self._array is None:
             self._flush()
         assert self._array is not None
         self._array.resize((self._written,))
 
     def state(self) -> State:
-        """Return what :meth:`restore` needs beside the chunks that are written."""
+        """Return what :meth:`restore` needs in addition to the written chunks."""
         return {
             "written": np.array(self._written),
             "sums": self.sums.state(),
@@ -95,7 +95,7 @@ class GrowingVector:
         }
 
     def restore(self, state: State) -> None:
-        """Go on after a :meth:`state` of an earlier process, in the same group."""
+        """Continue from a :meth:`state` of an earlier process, in the same group."""
         self._written, self.sums = int(state["written"]), Checksum.restored(state["sums"])
         self._fill = len(state["buffer"])
         self._buffer[: self._fill] = state["buffer"]
@@ -112,10 +112,10 @@ class GrowingVector:
                 dtype=values.dtype,
                 compressors=None,
                 fill_value=0,
-                overwrite=True,  # of a dead process, from after its last state
+                overwrite=True,  # written by a dead process after its last state
                 config={"write_empty_chunks": True},  # a missing chunk means a damaged store
             )
-        if self._array.shape[0] < stop:  # growing by doubling keeps the writes of metadata few
+        if self._array.shape[0] < stop:  # growing by doubling limits the number of metadata writes
             self._array.resize((max(stop, 2 * self._array.shape[0]),))
         self._array[self._written : stop] = values
         self.sums.add(values)
@@ -130,9 +130,9 @@ class CsrWriter:
     parent : zarr.Group
     n_features : int
     dtype : dtype
-        Of the entries as stored.
+        Dtype of the entries as stored.
     entries_chunk : int
-        Entries of a chunk, about those of a chunk of rows, so that reading rows reads little else.
+        Entries of a chunk, about as many as a chunk of rows has, so that reading rows reads little else.
     """
 
     def __init__(self, parent: zarr.Group, n_features: int, dtype: npt.DTypeLike, entries_chunk: int) -> None:
@@ -164,7 +164,7 @@ class CsrWriter:
 
     @classmethod
     def resumed(cls, parent: zarr.Group, n_features: int, dtype: npt.DTypeLike, state: State) -> "CsrWriter":
-        """Return the writer that goes on after a :meth:`state` of an earlier process."""
+        """Return a writer that continues from a :meth:`state` of an earlier process."""
         n_rows, n_stored, chunk = (int(value) for value in state["sizes"])
         writer = cls(parent, n_features, dtype, chunk)
         writer.n_rows, writer.n_stored = n_rows, n_stored
@@ -176,7 +176,7 @@ class CsrWriter:
         return {"data": self._data, "indices": self._indices, "indptr": self._indptr}
 
     def settle(self) -> None:
-        """Write the rest, and the attributes by which AnnData and others know the layout."""
+        """Write the rest, and the attributes by which AnnData and others recognize the layout."""
         try:
             for vector in self._vectors().values():
                 vector.settle()
@@ -190,12 +190,12 @@ class CsrWriter:
 
 
 class CsrReader:
-    """Rows of a CSR group by position; reads only the entries of the rows that are asked.
+    """Rows of a CSR group by position; reads only the entries of the requested rows.
 
     Parameters
     ----------
     group : group with ``data``, ``indices`` and ``indptr``
-        Of Zarr, or of HDF5: both slice alike.
+        A Zarr or HDF5 group: both support the same slicing.
     n_features : int
     where : str
         The name of the rows in messages.
@@ -216,13 +216,11 @@ class CsrReader:
             pointers = np.asarray(self._indptr[start : stop + 1]).astype(np.int64, copy=False)
             first, last = int(pointers[0]), int(pointers[-1])
             if not 0 <= first <= last <= self.n_stored:
-                raise DataError(
-                    f"{self._where} is damaged: its row pointers lead outside of the entries; write it again"
-                )
+                raise DataError(f"{self._where} is damaged: its row pointers are out of range; write it again")
             data, indices = np.asarray(self._data[first:last]), np.asarray(self._indices[first:last])
         except DataError:  # StoreError too
             raise
-        except Exception as error:  # a chunk cut short, a lost disk or network: stores have types for each
+        except Exception as error:  # a truncated chunk, a lost disk or network: stores have error types of their own
             raise StoreError(
                 f"rows {start} to {stop} of {self._where} cannot be read ({type(error).__name__}: {error}); copy or "
                 "make it again"

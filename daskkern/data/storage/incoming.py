@@ -1,4 +1,4 @@
-"""What the rows that a writer takes must look like, and the buffers that one chunk of them fills."""
+"""The format of the rows that a writer accepts, and the buffers for one chunk of them."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Incoming:
     sparse: bool
 
     def buffers(self, rows: int) -> dict[str, HostArray]:
-        """Return room for a chunk of rows: ``X`` unless rows are sparse, ``y`` and ``weight`` where there are any."""
+        """Return buffers for a chunk of rows: ``X`` unless rows are sparse, ``y`` and ``weight`` where present."""
         buffers: dict[str, HostArray] = {}
         if not self.sparse:
             buffers["X"] = np.empty((rows, self.n_features), self.dtype)
@@ -44,14 +44,12 @@ class Incoming:
             )
 
     def check(self, X: FeatureRows, y: HostArray | None, weight: HostArray | None) -> dict[str, HostArray]:
-        """Return what was given by name, targets as they are stored. Raises DataError when a shape or dtype is off."""
+        """Return the blocks by name, targets as they are stored. Raises DataError for a wrong shape or dtype."""
         wanted = {"X": True, "y": self.task is not None, "weight": self.has_weight}
         blocks: dict[str, HostArray] = {}
         for name, block in {"X": X, "y": y, "weight": weight}.items():
             if (block is not None) != wanted[name]:
-                raise DataError(
-                    f"{name} was {'not ' if block is None else ''}given, unlike what the store was made for"
-                )
+                raise DataError(f"{name} was {'not ' if block is None else ''}given, unlike the settings of the store")
             if block is not None:
                 blocks[name] = block
         if self.task == "regression" and blocks["y"].ndim == 1:
@@ -60,9 +58,9 @@ class Incoming:
         for name, block in blocks.items():
             expected = (X.shape[0], *widths[name])
             if block.shape != expected:
-                raise DataError(f"{name} has shape {block.shape}; {expected} was expected")
+                raise DataError(f"got {name} of shape {block.shape}; expected {expected}")
         if self.task == "classification" and blocks["y"].dtype.kind not in "iu":
-            raise DataError(f"class codes were given as {blocks['y'].dtype}; whole numbers from 0 are expected")
+            raise DataError(f"got class codes of dtype {blocks['y'].dtype}; expected integers from 0")
         if stored_dtype(X.dtype) != self.dtype and not np.can_cast(X.dtype, self.dtype):
             raise DataError(f"rows of {X.dtype} were appended to a store of {self.dtype}")
         return blocks

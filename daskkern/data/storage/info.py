@@ -1,4 +1,4 @@
-"""What a store holds, for people and programs: sizes, targets, columns, layout, and where it came from."""
+"""A description of a store for people and programs: sizes, targets, columns, layout, and provenance."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from daskkern.data.storage.store_rows import StoreRows
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
-_VALUES = 4 << 20  # of targets or weights that are read at most
+_VALUES = 4 << 20  # of targets or weights to read at most
 _BINS = 12
 
 
@@ -82,7 +82,7 @@ class StoreDescription:
     columns : tuple of ColumnDescription
         Every feature.
     provenance : mapping
-        What the maker of the store recorded.
+        The recorded provenance of the store.
     """
 
     path: str

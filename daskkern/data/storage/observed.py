@@ -1,4 +1,4 @@
-"""What a writer learns of the rows that pass through it: their moments, whether they weigh; bad values are refused."""
+"""Statistics of the rows that a writer receives: moments, and whether any weight is positive; refuses bad values."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from daskkern.errors import DataError
 
 
 class RowStatistics:
-    """Moments of features and targets, and whether any row weighs something.
+    """Moments of features and targets, and whether any row has a positive weight.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class RowStatistics:
         self.weighs = False
 
     def take(self, buffers: Mapping[str, HostArray], new: slice, first_row: int) -> None:
-        """Take the rows `new` of the buffers ``X``, ``y`` and ``weight``, where row 0 is row `first_row` of the store.
+        """Add the rows `new` of the buffers ``X``, ``y`` and ``weight``, where row 0 is row `first_row` of the store.
 
         Raises
         ------
@@ -44,7 +44,7 @@ class RowStatistics:
             self.weighs = self.weighs or bool(weight.any())
 
     def take_sparse(self, X: CsrRows, first_row: int) -> None:
-        """Take CSR rows as stored; row 0 is row `first_row` of the store. Raises DataError likewise."""
+        """Add CSR rows as stored; row 0 is row `first_row` of the store. Raises DataError likewise."""
         if self.features.update(X):
             return
         bad = first_not_finite(X)
@@ -60,7 +60,7 @@ class RowStatistics:
         return state if self.targets is None else {**state, "target_moments": self.targets.state()}
 
     def restore(self, state: State) -> None:
-        """Go on after a :meth:`state` of an earlier process."""
+        """Continue from a :meth:`state` of an earlier process."""
         self.features.restore(state["moments"])
         self.weighs = bool(state["weighs"])
         if self.targets is not None:

@@ -1,6 +1,6 @@
-"""Rows far apart, read by byte ranges where chunks are stored as they lie in memory.
+"""Scattered rows, read by byte ranges where chunks are stored uncompressed.
 
-Landmarks and other samples are few rows of every chunk: ten thousand rows of a store of 20 GB lie in all of its chunks.
+Landmarks and other samples are few rows of every chunk: ten thousand rows of a 20 GB store are spread over all chunks.
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ from daskkern.data.remote.stores import for_each
 from daskkern.errors import StoreError
 
 GAP = 1 << 17
-"""Bytes: what lies closer is read together, since a request costs what reading some 100 kB does."""
+"""Bytes: ranges with smaller gaps are read together, since a request costs as much as reading some 100 kB."""
 _PART = 1 << 22
 _AT_ONCE = 32
 
 
 @dataclass(frozen=True)
 class _Range:
-    """Rows from `first` to `last` (included) of one chunk, of which those at ``slots`` of the positions are wanted."""
+    """Rows from `first` to `last` (included) of one chunk, of which those at ``slots`` of the positions are needed."""
 
     first: int
     last: int
@@ -36,23 +36,23 @@ class _Range:
 
 
 def has_plain_chunks(array: "zarr.Array[Any]") -> bool:
-    """Return whether rows are byte ranges of chunks: neither compressed nor sharded, and not cut along columns."""
+    """Return whether rows are byte ranges of chunks: neither compressed nor sharded, and not split along columns."""
     codecs = _codecs(array)
     return len(codecs) == 1 and isinstance(codecs[0], BytesCodec) and tuple(array.chunks[1:]) == tuple(array.shape[1:])
 
 
 def gives_ranges(array: "zarr.Array[Any]") -> bool:
-    """Return whether parts of chunks can be read from where an array lies, and cost less than all of it.
+    """Return whether parts of chunks can be read from the location of an array, at less cost than whole chunks.
 
-    Simple web servers refuse to; from a zip file everything before a part is read, too. Asks for a byte of the
-    metadata. Raises StoreError when it cannot be read.
+    Simple web servers do not support it; from a zip file everything before a part is read, too. Requests one byte of
+    the metadata. Raises StoreError when it cannot be read.
     """
     store, key = array.store_path.store, f"{array.store_path.path}/zarr.json".lstrip("/")
     if isinstance(store, ZipStore) or "zip::" in str(getattr(store, "url", "")):
         return False
     try:
         found = sync(store.get(key, default_buffer_prototype(), RangeByteRequest(0, 1)))
-    except Exception as error:  # each store has types of its own
+    except Exception as error:  # each store has error types of its own
         if any("NotSupported" in type(reason).__name__ for reason in (error, error.__cause__)):
             return False
         if isinstance(error, StoreError):
@@ -62,25 +62,25 @@ def gives_ranges(array: "zarr.Array[Any]") -> bool:
 
 
 def parts_at(array: "zarr.Array[Any]", positions: IntArray) -> Iterator[tuple[slice, HostArray]]:
-    """Yield places and rows: the rows ``positions[places]`` of an array, not scaled, one part after the other.
+    """Yield slices and the rows at ``positions[slice]`` of an array, not scaled, one part after the other.
 
-    Rows that lie close together are read together, each byte once, and up to 32 places at once.
+    Rows close to each other are read together, each byte once, and up to 32 ranges at once.
 
     Parameters
     ----------
     array : zarr.Array
-        One that :func:`has_plain_chunks`.
+        An array for which :func:`has_plain_chunks` is true.
     positions : (k,) int64
         Ascending; repeated ones are allowed.
 
     Raises
     ------
     StoreError
-        Naming the chunk that is missing, too short or cannot be read.
+        When a chunk is missing, too short or cannot be read; the message names it.
 
     Notes
     -----
-    Memory: 4 MiB as read, or one chunk if that is more, and the wanted rows of it, twice.
+    Memory: 4 MiB as read, or one chunk if that is more, and the requested rows of it, twice.
     """
     row_bytes = array.dtype.itemsize * int(np.prod(array.shape[1:]))
     part: list[_Range] = []
@@ -105,7 +105,7 @@ def rows_at(array: "zarr.Array[Any]", positions: IntArray) -> HostArray:
 
 
 def _ranges(positions: IntArray, chunk_rows: int, row_bytes: int) -> Iterator[_Range]:
-    """Yield the ranges of rows to read: cut where chunks end, and where a gap is not worth reading."""
+    """Yield the ranges of rows to read, split where chunks end, and where a gap is not worth reading."""
     if not positions.size:
         return
     apart = (np.diff(positions) - 1) * row_bytes > GAP
@@ -131,7 +131,7 @@ def _read(array: "zarr.Array[Any]", positions: IntArray, part: list[_Range]) -> 
 
 
 async def _rows(array: "zarr.Array[Any]", span: _Range) -> HostArray:
-    """Return the rows of a range as they lie in their chunk."""
+    """Return the rows of a range as stored in their chunk."""
     chunk_rows, shape = array.chunks[0], (span.last - span.first + 1, *array.shape[1:])
     stored = array.dtype.newbyteorder(_byte_order(array))
     number = span.first // chunk_rows
@@ -145,7 +145,7 @@ async def _rows(array: "zarr.Array[Any]", span: _Range) -> HostArray:
         )
     except StoreError:
         raise
-    except Exception as error:  # a lost disk or network: stores have types for each
+    except Exception as error:  # a lost disk or network: stores have error types of their own
         raise _damaged(array, span, f"{type(error).__name__}: {error}") from error
     if found is None or len(found) != size:
         what = "is missing" if found is None else "is shorter than its metadata says"

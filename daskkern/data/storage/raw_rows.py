@@ -1,4 +1,4 @@
-"""Rows exactly as a store holds them: no scaling, no cast. What copies of stores are made of."""
+"""Rows exactly as stored, without scaling or cast, for copies of stores."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from daskkern.data.storage.csr_store import CsrReader
 from daskkern.data.storage.store import Store, read_array
 
 Selection: TypeAlias = Any
-"""What picks rows: a mask (m,), positions (k,), or a slice."""
+"""A selection of rows: a mask (m,), positions (k,), or a slice."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class StoredBlock:
 
     @property
     def n_rows(self) -> int:
-        """Rows of the block."""
+        """Number of rows of the block."""
         return int(self.X.shape[0])
 
     def take(self, rows: Selection) -> "StoredBlock":
@@ -47,7 +47,7 @@ class StoredRows:
     dtype : dtype
         Of ``X`` as stored.
     row_bytes : int
-        Bytes of a row with its targets and weight; of sparse rows on the average.
+        Bytes of a row with its targets and weight; the average for sparse rows.
     """
 
     def __init__(self, store: Store) -> None:
@@ -69,7 +69,7 @@ class StoredRows:
         )
 
     def blocks(self, n_bytes: int) -> Iterator[tuple[int, StoredBlock]]:
-        """Yield all rows in order with the number of their first row, whole chunks of about `n_bytes` at a time."""
+        """Yield all rows in order, in whole chunks of about `n_bytes`, with the number of their first row."""
         chunk = self.info.chunk_rows
         step = chunk * max(1, n_bytes // (chunk * self.row_bytes))
         for start in range(0, self.info.n_rows, step):

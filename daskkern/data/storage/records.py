@@ -1,8 +1,8 @@
-"""What a store records about its own bytes, so that a check can name the chunk or the key that was changed.
+"""Checksums that a store records of its own bytes, so that a check can name the chunk or the key that was changed.
 
 The group ``chunk_checksums`` of a store has an array of the same name for each array of the store, with the CRC-32
 of every chunk, and in its attributes the CRC-32 of each attribute of the store and of each array's metadata. The
-attribute ``records`` of the store is the CRC-32 of all that in turn.
+attribute ``records`` of the store is the CRC-32 of all these checksums.
 """
 
 import json
@@ -36,7 +36,7 @@ class Records:
 def write_records(group: zarr.Group, sums: Mapping[str, Checksum], attributes: Mapping[str, Any]) -> int:
     """Record the sums of finished arrays and of the attributes that the group will get.
 
-    Returns the CRC-32 of the records, to be kept in the attribute ``records`` of the group.
+    Returns the CRC-32 of the records, to be stored in the attribute ``records`` of the group.
     """
     records = group.create_group(RECORDS)
     for name, of_array in sums.items():
@@ -63,12 +63,12 @@ def records_sum(group: zarr.Group, names: Iterable[str]) -> int:
 
 
 def read_records(group: zarr.Group) -> Records | None:
-    """Return what was recorded, or None for a store without records.
+    """Return the recorded checksums, or None for a store without records.
 
     Raises
     ------
     StoreError
-        When the records are damaged themselves.
+        When the records themselves are damaged.
     """
     try:
         found: Any = group.get(RECORDS)
@@ -102,7 +102,7 @@ def _bytes_of(group: zarr.Group, file: str) -> bytes:
 
 
 def _with_parents(names: Iterable[str]) -> set[str]:
-    """Return names of arrays, and of the groups that they lie in."""
+    """Return names of arrays, and of the groups that contain them."""
     return {*names, *(name.rpartition("/")[0] for name in names if "/" in name)}
 
 

@@ -1,4 +1,4 @@
-"""Writing one store by several processes: one makes room and joins, the others write parts that begin at a chunk."""
+"""Writing one store by several processes: one creates and joins, the others write parts that begin at a chunk."""
 
 import zarr
 
@@ -11,12 +11,12 @@ class SharedWriter(StoreWriter):
     """A :class:`StoreWriter` of dense rows that other processes write.
 
     The process that enters it calls :meth:`make_room`, and when the others are done :meth:`join_part` for each of
-    them in the order of the rows. Another process makes a writer for the same folder, which it does not enter, and
+    them in the order of the rows. Another process creates a writer for the same folder, which it does not enter, and
     calls :meth:`write_part`, appends its rows, and calls :meth:`leave_part`.
     """
 
     def make_room(self, n_rows: int) -> None:
-        """Make arrays of `n_rows` rows, into which other processes write parts."""
+        """Create arrays of `n_rows` rows, into which other processes write parts."""
         self._arrays.make(n_rows)
 
     def write_part(self, group: zarr.Group, start: int) -> None:
@@ -39,5 +39,5 @@ class SharedWriter(StoreWriter):
             self._arrays.recode("y", recode, first)
 
     def sum_classes(self) -> None:
-        """Compute the checksums of the class codes anew, when all parts have joined."""
+        """Recompute the checksums of the class codes, when all parts have joined."""
         self._arrays.sum_again("y")

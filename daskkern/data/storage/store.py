@@ -26,12 +26,12 @@ from daskkern.errors import StoreError
 StoreSource: TypeAlias = str | os.PathLike[str] | zarr.Group
 ZarrArray: TypeAlias = "zarr.Array[Any]"
 
-_QUESTIONS = 32  # to a web server at once
+_CONCURRENT_REQUESTS = 32  # to a web server
 
 
 @dataclass(frozen=True)
 class Store:
-    """An open store: what it holds, the Zarr group, and where it is."""
+    """An open store: its schema, the Zarr group, and its path."""
 
     info: StoreInfo
     group: zarr.Group
@@ -55,7 +55,7 @@ class Store:
         return {part: self.array(f"X/{part}") for part in PARTS}
 
     def fingerprint(self) -> str:
-        """Return a short digest that tells this data from other data, whatever the store is called.
+        """Return a short digest that identifies the data, independent of the name of the store.
 
         It covers shapes, dtype, the attributes and through them the checksums of the rows; no row is read.
         """
@@ -76,7 +76,7 @@ class Store:
 
 
 def open_store(source: StoreSource, *, chunks_present: bool = True) -> Store:
-    """Open a store for reading and check that it is whole.
+    """Open a store for reading and check that it is complete.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def open_store(source: StoreSource, *, chunks_present: bool = True) -> Store:
     Raises
     ------
     StoreError
-        When it is missing, no daskkern store, of a newer schema, half-written, damaged or incomplete.
+        When it is missing, not a daskkern store, of a newer schema, incomplete or damaged.
     """
     group, path = _open_group(source)
     info = StoreInfo.from_attributes(group.attrs.asdict(), path, _statistics(group, path))
@@ -124,7 +124,7 @@ def read_array(array: ZarrArray, start: int, stop: int) -> HostArray:
         return np.asarray(array[start:stop])
     except StoreError:
         raise
-    except Exception as error:  # a chunk cut short, a lost disk or network: codecs and stores have types for each
+    except Exception as error:  # a truncated chunk, a lost disk: codecs and stores have their own types
         raise StoreError(
             f"rows {start} to {stop} of {array.store_path} cannot be read ({type(error).__name__}: {error}); "
             "copy the store again or ingest the data again"
@@ -148,14 +148,14 @@ def _open_group(source: StoreSource) -> tuple[zarr.Group, str]:
         raise
     except FileNotFoundError as error:
         raise StoreError(f"{text} holds no Zarr v3 group; make a store with 'daskkern ingest'") from error
-    except Exception as error:  # damaged metadata, network and permissions: zarr and fsspec have types for each
+    except Exception as error:  # damaged metadata, network: zarr and fsspec have their own types
         raise StoreError(f"{text} cannot be opened as a store: {type(error).__name__}: {error}") from error
 
 
 def _open_zip(path: Path) -> zarr.Group:
     """Open a zipped store, whether its files were packed at the top or inside a folder."""
     if not zipfile.is_zipfile(path):
-        raise StoreError(f"{path} is a file but no store; turn it into one with 'daskkern ingest {path} --out STORE'")
+        raise StoreError(f"{path} is a file but not a store; convert it with 'daskkern ingest {path} --out STORE'")
     with zipfile.ZipFile(path) as archive:
         roots = [name for name in archive.namelist() if name == "zarr.json" or name.endswith("/zarr.json")]
     if not roots:
@@ -184,7 +184,7 @@ def _check_array(array: ZarrArray, name: str, shape: tuple[int, ...], info: Stor
         )
     expected = {"X": "fiu", "y": "i" if info.task == "classification" else "f", "weight": "f"}[name]
     if array.dtype.kind not in expected:
-        raise StoreError(f"array {name!r} of the store {path} holds {array.dtype} values; numbers were expected")
+        raise StoreError(f"array {name!r} of the store {path} holds {array.dtype} values; expected numbers")
     if array.chunks != (info.chunk_rows, *shape[1:]):
         raise StoreError(
             f"array {name!r} of the store {path} has chunks {array.chunks}, but its attributes say "
@@ -207,12 +207,12 @@ def _statistics(group: zarr.Group, path: str) -> FloatArray | None:
 
 
 def _check_csr(group: zarr.Group, info: StoreInfo, path: str) -> None:
-    """Check that the parts of sparse rows are there, whole and of lengths that go together."""
+    """Check that the parts of sparse rows are there, complete and of consistent lengths."""
     parts = {name: _array(group, f"X/{name}", path) for name in PARTS}
     lengths = {name: array.shape for name, array in parts.items()}
     if lengths["indptr"] != (info.n_rows + 1,) or lengths["data"] != lengths["indices"] or len(lengths["data"]) != 1:
         raise StoreError(
-            f"the parts of X of the store {path} have the shapes {lengths}, which make no {info.n_rows} sparse rows; "
+            f"the parts of X of the store {path} have the shapes {lengths}, which do not fit {info.n_rows} rows; "
             "ingest the data again"
         )
     for name, array in parts.items():
@@ -258,17 +258,17 @@ def _chunk_keys(array: ZarrArray) -> Iterator[str]:
 
 
 def _sizes(store: AbstractStore, keys: Iterable[str]) -> list[int | None]:
-    """Return the bytes of objects, None for those that are missing: one question each, a few at a time."""
+    """Return the bytes of objects, None for those that are missing: one request each, a few at a time."""
 
-    asked = list(keys)
+    listed = list(keys)
     found: dict[str, int] = {}
 
-    async def ask(key: str) -> None:
+    async def request(key: str) -> None:
         with suppress(FileNotFoundError):
             found[key] = await store.getsize(key)
 
-    sync(for_each(ask, asked, _QUESTIONS))
-    return [found.get(key) for key in asked]
+    sync(for_each(request, listed, _CONCURRENT_REQUESTS))
+    return [found.get(key) for key in listed]
 
 
 async def _list_keys(store: AbstractStore, path: str) -> set[str]:

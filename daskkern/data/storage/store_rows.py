@@ -23,9 +23,9 @@ class StoreRows(Rows):
     store : Store
         From :func:`daskkern.data.storage.store.open_store`.
     dtype : dtype
-        Of the blocks of ``X``: float32 or float64.
+        Dtype of the blocks of ``X``: float32 or float64.
     scaling : Scaling or None
-        To be applied in place of the recorded one.
+        Applied in place of the recorded one.
     """
 
     def __init__(self, store: Store, dtype: npt.DTypeLike = np.float32, scaling: Scaling | None = None) -> None:
@@ -35,7 +35,7 @@ class StoreRows(Rows):
         self.chunk_rows = info.chunk_rows
         self.task, self.classes, self.has_weight = info.task, info.classes, info.has_weight
         self._scaling, self._path = info.scaling if scaling is None else scaling, store.path
-        self._ranges: bool | None = None  # asked once, when it is needed
+        self._ranges: bool | None = None  # checked once, when it is needed
         self._csr = (
             CsrReader(store.csr_parts(), info.n_features, f"X of the store {store.path}") if info.is_sparse else None
         )
@@ -48,7 +48,7 @@ class StoreRows(Rows):
         }
 
     def parts_at(self, positions: IntArray, fields: Fields = ALL) -> Iterator[tuple[slice, RowBlock]]:
-        """Yield places and the rows there; of uncompressed chunks, only what is wanted and what lies close is read."""
+        """Yield slices of positions and their rows; uncompressed chunks are read only at and close to these rows."""
         wanted = {field: array for field, array in self._arrays.items() if field in fields and array is not None}
         sparse = self._csr is not None and Fields.X in fields
         if sparse or not all(has_plain_chunks(array) for array in wanted.values()) or not self._gives_ranges(wanted):

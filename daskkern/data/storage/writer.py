@@ -1,4 +1,4 @@
-"""Writing a store: rows come in blocks of any size and go out as whole chunks, in bounded memory."""
+"""Writing a store: blocks of rows of any size are written as whole chunks, in bounded memory."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from daskkern.errors import DataError, StoreError
 
 
 class StoreWriter:
-    """Writes one store; a context manager that leaves a whole store behind, or nothing.
+    """Writer of one store; a context manager that leaves a complete store behind, or nothing.
 
     Parameters
     ----------
@@ -39,29 +39,29 @@ class StoreWriter:
     n_features : int
         Columns of ``X``.
     dtype : dtype
-        Of the rows that will come; they are kept as :func:`stored_dtype` says.
+        Dtype of the rows to come, which are stored as :func:`stored_dtype` defines.
     task : "classification", "regression" or None
         What the targets are; None writes no ``y``.
     n_targets : int
         Columns of a regression target.
     classes : sequence or None
-        Labels by code. May be given later to :meth:`set_classes`, when only then they are known.
+        Labels by code. May be given later to :meth:`set_classes`, if they are not known yet.
     scale : str
         The scaling to compute from the rows and record: see :meth:`daskkern.data.schema.column_statistics.Scaling.of`.
-        Sparse rows allow those that shift nothing.
+        Sparse rows allow those without a shift.
     chunk_rows : int or None
-        Rows of a chunk; None for :func:`default_chunk_rows`, of sparse rows for 4096 or what the first rows suggest.
+        Rows of a chunk; None for :func:`default_chunk_rows`, for sparse rows 4096 or what the first rows suggest.
     sparse : bool
-        Rows come and are kept as CSR.
+        Rows are received and stored as CSR.
     encoding : tuple of ColumnEncoding or None
         How the columns of the source became these features, to be recorded.
     resume_key : str or None
-        A digest of what is being written. A writer of the same key that was killed is taken up: see `partial`.
-        Not known behind URLs.
+        A digest of the data being written. The work of a killed writer with the same key is resumed: see `partial`.
+        Not supported behind URLs.
 
     Notes
     -----
-    Holds at most one chunk beyond the block that is being appended.
+    Holds at most one chunk in addition to the block that is being appended.
     """
 
     def __init__(
@@ -87,9 +87,9 @@ class StoreWriter:
         if sparse:
             check_sparse_scaling(scale)
         if n_features < 1:
-            raise DataError(f"rows with {n_features} features were given; at least one feature is needed")
+            raise DataError(f"got rows with {n_features} features; give at least one feature")
         if chunk_rows is not None and chunk_rows < 1:
-            raise DataError(f"chunks of {chunk_rows} rows were asked; at least 1 is needed")
+            raise DataError(f"got chunk_rows={chunk_rows}; expected 1 or more")
         self.path = str(path)
         n_targets = 0 if task is None else 1 if task == "classification" else n_targets
         self._incoming = Incoming(n_features, stored_dtype(dtype), task, n_targets, has_weight, sparse)
@@ -100,7 +100,7 @@ class StoreWriter:
         self._overwrite = overwrite
         self._encoding, self.resume_key = encoding, resume_key
         self.partial: Partial | None = None
-        """The folder being written, and whether it was found half-written with this resume key."""
+        """The folder being written, and whether it was found incomplete with this resume key."""
         self._chunk_rows = chunk_rows or (0 if sparse else default_chunk_rows(n_features, self._incoming.dtype))
         self._observed = RowStatistics(n_features, n_targets if task == "regression" else 0)
         self._csr: CsrWriter | None = None
@@ -156,7 +156,7 @@ class StoreWriter:
             step = min(total - done, self._arrays.room)
             for name, block in blocks.items():
                 if name in self._buffers:
-                    with np.errstate(over="ignore"):  # an overflow is found as infinity below
+                    with np.errstate(over="ignore"):  # an overflow shows as infinity below
                         self._buffers[name][fill : fill + step] = block[done : done + step]
             if self._csr is not None:
                 self._append_sparse(X[done : done + step])
@@ -165,7 +165,7 @@ class StoreWriter:
             done += step
 
     def _prepare_sparse(self, X: CsrRows) -> None:
-        """Make room when the first rows are here: only they tell how many entries a chunk of rows has."""
+        """Create the buffers on the first rows, which determine how many entries a chunk of rows has."""
         if self._csr is not None:
             return
         entries = max(1, X.nnz // X.shape[0])  # of a row
@@ -182,13 +182,13 @@ class StoreWriter:
         self._csr.append(X)
 
     def set_scaling(self, scaling: Scaling) -> None:
-        """Record this scaling rather than one of these rows: a test store is loaded like its training store."""
+        """Record this scaling instead of one computed from these rows: test rows are scaled like training rows."""
         if self._incoming.sparse and scaling.shifts:
             check_sparse_scaling(scaling.kind)
         self._scaling = scaling
 
     def state(self) -> State:
-        """Return how far the writer came, for :meth:`restore` in another process that took up the same group."""
+        """Return the progress of the writer, for :meth:`restore` in another process that resumes the same group."""
         state = self._observed.state()
         if self._chunk_rows:
             state["chunk_rows"] = np.array(self._chunk_rows)
@@ -198,7 +198,7 @@ class StoreWriter:
         return state
 
     def restore(self, state: State) -> None:
-        """Go on after a :meth:`state`; before any row is appended."""
+        """Continue from a :meth:`state`; to be called before any row is appended."""
         self._observed.restore(state)
         if "chunk_rows" in state:
             self._chunk_rows = int(state["chunk_rows"])
@@ -210,16 +210,16 @@ class StoreWriter:
             )
 
     def set_provenance(self, provenance: Provenance) -> None:
-        """Record what the store was made of. Nothing reads it but people."""
+        """Record the provenance of the store, which only people read."""
         self._provenance = provenance
 
     @property
     def chunk_rows(self) -> int:
-        """Rows of a chunk; 0 for sparse rows while it is not known."""
+        """Rows of a chunk; 0 for sparse rows while unknown."""
         return self._chunk_rows
 
     def set_classes(self, classes: Sequence[ClassLabel], recode: IntArray | None = None) -> None:
-        """Give the labels when all rows are in.
+        """Set the labels after all rows were appended.
 
         A code ``c`` as appended becomes ``recode[c]`` in a second pass over ``y``.
         """
@@ -230,13 +230,13 @@ class StoreWriter:
             self._arrays.sum_again("y")
 
     def scaling(self) -> Scaling:
-        """Return the scaling that will be recorded, as of the rows appended so far."""
+        """Return the scaling to be recorded, computed from the rows appended so far."""
         return self._scaling or Scaling.of(self._scale, self._observed.features.result())
 
     def _complete(self) -> None:
         self._settle()
         if "weight" in self._buffers and not self._observed.weighs:
-            raise DataError("all weights are 0; at least one row must weigh something")
+            raise DataError("got weights that are all 0; at least one must be positive")
         info = self._info()
         if info.n_features > WIDE:
             self._group.create_array(STATISTICS, data=info.statistics.table(), compressors=None, overwrite=True)

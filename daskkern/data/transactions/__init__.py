@@ -1,1 +1,1 @@
-"""Folders and groups that exist whole or not at all."""
+"""Atomic writes: folders and groups that are complete or absent."""

@@ -1,8 +1,8 @@
-"""Zarr groups that exist whole or not at all.
+"""Zarr groups that are complete or absent.
 
-On disk a group is written under a hidden sibling name and renamed when it is complete. Whatever goes wrong before -
-an error, an interrupt - removes the sibling and leaves what was there before untouched. Behind a URL there is no
-rename: see :mod:`daskkern.data.remote.group` for how it is done there.
+On disk a group is written under a hidden sibling name and renamed when it is complete. An error or
+interrupt before that removes the sibling and leaves what was there before untouched. Object stores have no rename:
+see :mod:`daskkern.data.remote.group` for groups behind URLs.
 """
 
 import glob
@@ -23,7 +23,7 @@ from daskkern.data.remote.stores import is_url
 from daskkern.errors import StoreError
 
 OWNER = "owner.json"
-"""A file of folders whose writing may be taken up again."""
+"""A file in folders whose writing may be resumed."""
 
 
 @contextmanager
@@ -33,9 +33,9 @@ def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Ite
     Parameters
     ----------
     path : str or Path
-        A folder of the local file system, whose parent is made when it is missing, or a URL.
+        A folder of the local file system, whose parent is created when missing, or a URL.
     kind : str
-        The format name kept in the group's attributes, for example ``"daskkern-store"``; ``complete`` is false
+        The format name in the group's attributes, for example ``"daskkern-store"``; ``complete`` is false
         there until the end.
     overwrite : bool
         Replace an existing group of the same kind. Anything else at `path` is never touched.
@@ -43,7 +43,7 @@ def atomic_group(path: str | Path, *, kind: str, overwrite: bool = False) -> Ite
     Raises
     ------
     StoreError
-        When `path` is taken or cannot be written to. Before anything is written, and again before the rename.
+        When `path` is taken or cannot be written to. Checked before anything is written, and again before the rename.
     """
     if is_url(path):
         with remote_group(str(path), kind=kind, overwrite=overwrite) as group:
@@ -90,9 +90,9 @@ def local_folder(path: str | Path) -> Path:
 
 
 def working_place(path: str | os.PathLike[str]) -> Path:
-    """Return a local path beside which to put what is made on the way to `path`: itself, where it is local.
+    """Return a local path next to which to put intermediate files for `path`: `path` itself where it is local.
 
-    For a URL it is a name among the temporary files of this user (``TMPDIR`` says where), the same every time.
+    For a URL it is a name among the temporary files of this user (see ``TMPDIR``), the same on every call.
     """
     if not is_url(path):
         return local_folder(os.fspath(path))
@@ -109,13 +109,13 @@ def _kind_at(path: Path) -> str | None:
         return None
     try:
         kind = zarr.open_group(store=path, mode="r", zarr_format=3).attrs.get("format")
-    except Exception:  # zarr raises many types for what is no group
+    except Exception:  # zarr raises many types when there is no group
         return None
     return kind if isinstance(kind, str) else None
 
 
 def move_into_place(partial: Path, target: Path) -> None:
-    """Rename `partial` to `target`; an old group there goes away only after the new one has its name."""
+    """Rename `partial` to `target`; an old group there is removed only after the new one has its name."""
     if not target.exists():
         partial.rename(target)
         return
@@ -132,17 +132,17 @@ def move_into_place(partial: Path, target: Path) -> None:
 
 
 def partial_prefix(target: Path) -> str:
-    """Return how names of half-written groups for `target` begin that processes of this machine make."""
+    """Return the prefix of the names that processes of this machine give to incomplete groups for `target`."""
     return f".{target.name}.partial-{socket.gethostname()}-"
 
 
 def fresh_partial(target: Path) -> Path:
-    """Return a new name beside `target` that tells the process."""
+    """Return a new name next to `target` that contains the process number."""
     return target.with_name(f"{partial_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}")
 
 
 def sweep(target: Path, prefix: str) -> None:
-    """Remove folders beside `target` whose names are `prefix`, the number of a process that is gone, and ``-...``.
+    """Remove folders next to `target` whose names are `prefix`, the number of a process that has ended, and ``-...``.
 
     Those with a file `OWNER` are left to :mod:`daskkern.data.transactions.resumable`.
     """
@@ -163,7 +163,7 @@ def _is_running(process: int) -> bool:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` to a local file that appears, or replaces an older one, when it is whole."""
+    """Write `text` to a local file that appears, or replaces an older one, when it is complete."""
     target = Path(path)
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""Files that may be replaced: those that daskkern, or Dask for it, wrote. Anything else is not overwritten unasked."""
+"""Files that may be replaced: those that daskkern, or Dask on its behalf, wrote. Others need ``overwrite``."""
 
 import os
 from enum import Enum
@@ -12,7 +12,7 @@ _HEAD_BYTES = 1 << 16
 
 
 class FileKind(Enum):
-    """What a file is, and what stands near its beginning."""
+    """Kinds of files: a description, and bytes near the beginning that identify them."""
 
     REPORT = ("report of daskkern", REPORT_MARK.encode())
     DASK_REPORT = ("performance report of Dask", b"<title>Dask Performance Report</title>")
@@ -21,7 +21,7 @@ class FileKind(Enum):
 
 
 def check_file(path: str | os.PathLike[str], kind: FileKind, *, overwrite: bool = False, option: str = "") -> Path:
-    """Return the path of a local file that may be written, as one of `kind`.
+    """Return the path of a local file that may be written as a file of `kind`.
 
     Parameters
     ----------
@@ -29,26 +29,26 @@ def check_file(path: str | os.PathLike[str], kind: FileKind, *, overwrite: bool 
     kind : Kind
         An older file of this kind is replaced.
     overwrite : bool
-        So is any other file.
+        Replace any other file, too.
     option : str
-        Of the command line, for messages.
+        The command-line option, for messages.
 
     Raises
     ------
     SpecError
-        For a place where no file can be: a URL, a folder, or in a folder that is missing.
+        When `path` cannot be a local file: a URL, a folder, or a path in a missing folder.
     StoreError
         When there is a file of another kind.
     """
     given = f"{option} {public(os.fspath(path))!r} was given".lstrip()
     if not os.fspath(path) or is_url(os.fspath(path)):
-        raise SpecError(f"{given}, which is no local file; give the name of one")
+        raise SpecError(f"{given}, which is not a local file; give the name of one")
     target = Path(path)
     if target.is_dir() or (os.path.lexists(target) and not target.is_file()):
-        what = "a folder" if target.is_dir() else "no plain file"
+        what = "a folder" if target.is_dir() else "not a regular file"
         raise SpecError(f"{given}, which is {what}; give the name of a file")
     if not target.absolute().parent.is_dir():
-        raise SpecError(f"{given}, whose folder does not exist; give one in a folder there is")
+        raise SpecError(f"{given}, whose folder does not exist; give one in an existing folder")
     words, mark = kind.value
     if target.exists() and not overwrite and mark not in _head(target):
         raise StoreError(

@@ -1,7 +1,7 @@
-"""Groups whose writing can be taken up again after the process that wrote them was killed.
+"""Groups whose writing can be resumed after the process that wrote them was killed.
 
 As in :mod:`daskkern.data.transactions.atomic` a group is written under a hidden sibling name. Here that folder also
-says who writes it and what (``owner.json``), so that the next process can tell work that goes on from work left behind.
+records its writer and the work (``owner.json``), so that the next process can distinguish live from abandoned work.
 """
 
 import hashlib
@@ -29,12 +29,12 @@ from daskkern.data.transactions.atomic import (
 )
 
 PROGRESS = "progress.npz"
-_STALE_SECONDS = 3600.0  # after which a folder of another machine, whose processes cannot be asked, is given up
+_STALE_SECONDS = 3600.0  # after which a folder of another machine, whose processes cannot be checked, is abandoned
 
 
 @dataclass(frozen=True)
 class Partial:
-    """A group being written: `found` tells whether it is one that a dead process left, with its progress."""
+    """A group being written; `found` is true for one that a dead process left, with its progress."""
 
     group: zarr.Group
     folder: Path
@@ -42,13 +42,13 @@ class Partial:
 
     @property
     def progress(self) -> Path:
-        """The file in which the writer may keep how far it came; without it nothing is taken up again."""
+        """The file in which the writer may record its progress; without it nothing is resumed."""
         return self.folder / PROGRESS
 
 
 @dataclass(frozen=True)
 class _Owner:
-    """Who writes a folder: `where` names the machine and its process namespace."""
+    """The process that writes a folder; `where` names the machine and its process namespace."""
 
     where: str
     pid: int
@@ -71,7 +71,7 @@ class _Owner:
         if self.pid == 0:
             return True
         if self.where != _here():
-            return time.time() - _last_sign(folder) > _STALE_SECONDS
+            return time.time() - _last_activity(folder) > _STALE_SECONDS
         try:
             return abs(psutil.Process(self.pid).create_time() - self.started) > 1
         except psutil.NoSuchProcess:
@@ -81,7 +81,7 @@ class _Owner:
 
 
 def work_key(work: object) -> str:
-    """Return a digest of what is being done, given as JSON: the same for the same sources and settings."""
+    """Return a digest of the work, given as JSON: equal for equal sources and settings."""
     return hashlib.sha256(json.dumps(work, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -89,9 +89,9 @@ def work_key(work: object) -> str:
 def resumable_group(path: str | Path, *, kind: str, key: str, overwrite: bool = False) -> Iterator[Partial]:
     """Yield a group that appears at `path` when the block ends without an exception, as ``atomic_group`` does.
 
-    What a dead process left beside `path` is taken up when its `key` is the same and it kept its progress, and
-    removed otherwise; what a living one writes is left alone. An interrupt keeps the folder when progress was
-    kept in it, any other exception removes it.
+    What a dead process left next to `path` is resumed when its `key` is the same and it recorded its progress, and
+    removed otherwise; the work of a live process is left alone. An interrupt keeps the folder when it holds recorded
+    progress; any other exception removes it.
     """
     target = local_folder(path)
     check_destination(target, kind=kind, overwrite=overwrite)
@@ -104,19 +104,19 @@ def resumable_group(path: str | Path, *, kind: str, key: str, overwrite: bool = 
         check_destination(target, kind=kind, overwrite=overwrite)
         (partial.folder / PROGRESS).unlink(missing_ok=True)
         move_into_place(partial.folder, target)
-        (target / OWNER).unlink(missing_ok=True)  # not before: without it nobody could tell what a kill leaves here
+        (target / OWNER).unlink(missing_ok=True)  # not earlier: it identifies what a killed process leaves here
     except (KeyboardInterrupt, SystemExit):
         keep = partial.progress.exists()
         raise
     finally:
         if keep:
-            _sign(partial.folder, _Owner("", 0, 0.0, key))  # this process may live on, but it no longer writes here
+            _sign(partial.folder, _Owner("", 0, 0.0, key))  # this process may continue, but it no longer writes here
         else:
-            shutil.rmtree(partial.folder, ignore_errors=True)  # gone already when all went well
+            shutil.rmtree(partial.folder, ignore_errors=True)  # already renamed on success
 
 
 def give_up(path: str | Path) -> None:
-    """Remove what dead processes left beside `path`."""
+    """Remove what dead processes left next to `path`."""
     target = local_folder(path)
     for folder, _ in _left_behind(target):
         shutil.rmtree(folder, ignore_errors=True)
@@ -132,7 +132,7 @@ def _begin(target: Path, kind: str, key: str) -> Partial:
 
 def _take_up(target: Path, key: str) -> Partial | None:
     """Claim the newest folder of a dead process with this key, and remove all others of dead processes."""
-    sweep(target, partial_prefix(target))  # killed before they were signed
+    sweep(target, partial_prefix(target))  # of processes killed before signing
     claimed: Partial | None = None
     for folder, owner in _left_behind(target):
         if claimed is None and owner.key == key and (folder / PROGRESS).is_file():
@@ -148,7 +148,7 @@ def _claim(folder: Path, target: Path, key: str) -> Partial | None:
         folder.rename(mine)  # only one of several claimants succeeds
         _sign(mine, _Owner.this(key))
         return Partial(zarr.open_group(store=mine, mode="r+", zarr_format=3), mine, found=True)
-    except Exception:  # taken by another, or damaged: the work begins anew
+    except Exception:  # claimed by another process, or damaged: the work starts over
         shutil.rmtree(mine, ignore_errors=True)
         return None
 
@@ -160,7 +160,7 @@ def _left_behind(target: Path) -> list[tuple[Path, _Owner]]:
     folders = [entry for entry in target.parent.iterdir() if entry.name.startswith(prefix) and entry.is_dir()]
     owned = [(folder, owner) for folder in folders if (owner := _Owner.of(folder)) is not None]
     dead = [(folder, owner) for folder, owner in owned if owner.is_dead(folder)]
-    return sorted(dead, key=lambda pair: -_last_sign(pair[0]))
+    return sorted(dead, key=lambda pair: -_last_activity(pair[0]))
 
 
 def _sign(folder: Path, owner: _Owner) -> None:
@@ -169,13 +169,13 @@ def _sign(folder: Path, owner: _Owner) -> None:
     temporary.replace(folder / OWNER)
 
 
-def _last_sign(folder: Path) -> float:
-    """When the folder's owner was last seen to be alive: it signed, or kept progress."""
-    seen = 0.0
+def _last_activity(folder: Path) -> float:
+    """Return when the folder's owner last showed activity: it signed, or recorded progress."""
+    latest = 0.0
     for name in (OWNER, PROGRESS):
         with suppress(OSError):
-            seen = max(seen, (folder / name).stat().st_mtime)
-    return seen
+            latest = max(latest, (folder / name).stat().st_mtime)
+    return latest
 
 
 def _here() -> str:

@@ -1,6 +1,6 @@
-"""A hidden folder beside a destination for what is made on the way, gone afterwards in every case.
+"""A hidden folder next to a destination for intermediate files, removed afterwards in every case.
 
-For a destination behind a URL it lies among the temporary files of this machine (``TMPDIR``).
+For a destination behind a URL it is among the temporary files of this machine (``TMPDIR``).
 """
 
 import os
@@ -20,9 +20,9 @@ from daskkern.errors import StoreError
 
 @contextmanager
 def work_folder(destination: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a new hidden folder beside `destination`, on the same disk, and remove it in the end.
+    """Yield a new hidden folder next to `destination`, on the same disk, and remove it at the end.
 
-    Its name carries the host and the process. Folders that killed processes of this host left for the same
+    Its name contains the host and the process number. Folders that killed processes of this host left for the same
     destination are removed first.
     """
     target = working_place(destination)

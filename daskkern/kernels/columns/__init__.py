@@ -1,1 +1,1 @@
-"""Columns of a model that are not plain kernel functions of a point."""
+"""Columns of a model other than plain kernel functions of a point."""

@@ -1,4 +1,4 @@
-"""The features themselves as columns: what linear models are made of."""
+"""The features themselves as columns: the columns of linear models."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from daskkern.kernels.rows import as_rows, module_of
 
 @dataclass(frozen=True)
 class Coordinate(Kernel):
-    """``phi(x; e) = x . e`` for unit vectors e, and 1 for ``e = 0``: a column of a basis, no kernel.
+    """``phi(x; e) = x . e`` for unit vectors e, and 1 for ``e = 0``: a column of a basis, not a kernel.
 
-    Points are CSR rows of one entry 1 each, or of none. Products take the columns of the rows themselves: nothing
-    is multiplied by unit vectors, and sparse rows stay sparse but for :meth:`block`.
+    Points are CSR rows of one entry 1 each, or of none. Products select columns of the rows: nothing is
+    multiplied by unit vectors, and sparse rows stay sparse except in :meth:`block`.
     """
 
     name: ClassVar[str] = "coordinate"
@@ -54,7 +54,7 @@ class Coordinate(Kernel):
         X = as_rows(X, right.dtype)
         if X.shape[1] != right.n_features:
             raise DataError(
-                f"rows of {right.n_features} features were expected, but X has shape {tuple(X.shape)}; "
+                f"got X of shape {tuple(X.shape)}; expected rows of {right.n_features} features; "
                 "give the same features as in training"
             )
         return Left(X.shape, X.dtype, Side(X, None, None, None), None)

@@ -1,4 +1,4 @@
-"""The linear map of rows into which length scales per feature, matrices and metrics turn."""
+"""The linear map of rows that length scales per feature, matrices and metrics define."""
 
 from dataclasses import dataclass
 from types import ModuleType
@@ -12,7 +12,7 @@ from daskkern.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """``y = x / s`` with scales s, or ``y = x F``; distances of y are what a radial kernel sees.
+    """``y = x / s`` with scales s, or ``y = x F``; a radial kernel is a function of the distances of y.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Coordinates:
                 f"{rows.shape[1]}; give one for each feature"
             )
         values = self._on(xp, rows.dtype)
-        with np.errstate(all="ignore"):  # what overflows is refused with the row's norm
+        with np.errstate(all="ignore"):  # overflow raises an error later, with the row's norm
             if self.values.ndim == 2:
                 return rows @ values
             if not is_sparse(rows):

@@ -1,4 +1,4 @@
-"""Random features that are drawn again whenever they are used: a model of any number of them is numbers only."""
+"""Random features that are drawn again for each use: a model stores column numbers only, however many there are."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,9 +21,9 @@ from daskkern.kernels.rows import as_rows, module_of
 
 _STREAM = 83
 MOST_DRAWN = 1 << 24
-"""Most columns: numbers that float32 tells apart."""
+"""Largest number of columns: float32 represents their numbers exactly."""
 KEPT_BYTES = 1 << 26
-"""Bytes of weights that points keep for their next product; those beyond are drawn again, at three times the cost of a
+"""Bytes of weights that points cache for their next product; others are drawn again, at three times the cost of a
 product with batches of 128 rows."""
 _PADDED = 256
 """Columns by which a prepared piece may be longer."""
@@ -31,10 +31,10 @@ _PADDED = 256
 
 @dataclass(frozen=True, eq=False)
 class DrawnPoints(Points):
-    """Column numbers, with the weights of the first whole pieces once a product has asked for them.
+    """Column numbers, with the weights of the first whole pieces once a product has used them.
 
-    Pieces are kept up to column `keeps`, at most KEPT_BYTES. They are `owner`'s, and of no use to another kernel.
-    Threads may share the points: an entry of `kept` is the same whoever makes it.
+    Pieces are cached up to column `keeps`, at most KEPT_BYTES. They belong to the kernel `owner`, and no other can use
+    them. Threads may share the points: an entry of `kept` is the same whichever thread computes it.
     """
 
     owner: Kernel | None = None
@@ -44,11 +44,11 @@ class DrawnPoints(Points):
 
 @dataclass(frozen=True)
 class Drawn(Kernel):
-    """Columns in blocks of random features, no kernel; its points are column numbers, (p, 1).
+    """Columns in blocks of random features, not a kernel; its points are column numbers, (p, 1).
 
     Column number j is feature ``j % width`` of block ``j // width``, whose weights come from (seed, block number) by a
-    counter-based generator: the same on every machine, and no part of a model. Prepared points keep those of their
-    first columns, up to KEPT_BYTES, from one product to the next. The inner product of the features of a block
+    counter-based generator: the same on every machine, and not part of a model. Prepared points cache those of
+    their first columns, up to KEPT_BYTES, from one product to the next. The inner product of the features of a block
     is an unbiased estimate of the kernel: every block is a sample of its own.
 
     Parameters
@@ -72,13 +72,13 @@ class Drawn(Kernel):
         for name, least in (("seed", 0), ("width", 1), ("n_features", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or int(value) != value or value < least:
-                raise SpecError(f"{name}={value!r} was asked of drawn features; give a whole number from {least} on")
+                raise SpecError(f"got {name}={value!r} for drawn features; give a whole number from {least} on")
             object.__setattr__(self, name, int(value))
         if isinstance(self.kernel, ArcCosine):
             return
         spectral_kernel(self.kernel)
         if self.width % 2:
-            raise SpecError(f"blocks of {self.width} random Fourier features were asked; give an even number")
+            raise SpecError(f"got blocks of {self.width} random Fourier features; give an even number")
 
     def formula(self, pair: Pair) -> Expression:
         return pair.inner
@@ -115,7 +115,7 @@ class Drawn(Kernel):
         xp = module_of(Z)
         numbers = to_host(Z)[:, 0].astype(np.int64)
         if Z.shape[1] != 1 or (numbers.size and not 0 <= numbers.min() <= numbers.max() < MOST_DRAWN):
-            raise DataError(f"columns that are drawn have numbers below {MOST_DRAWN}, one each; found {Z.shape}")
+            raise DataError(f"got drawn columns {Z.shape}; expected one number below {MOST_DRAWN} for each")
         like = self._neuron.points(xp.zeros((1, self.n_features), Z.dtype), precision=precision)
         side = Side(numbers, None, None, None)
         cuts = cut_blocks(Z.shape[0], blocks)
@@ -194,7 +194,7 @@ class Drawn(Kernel):
         return rows
 
     def _like(self, right: Points) -> Array:
-        """Return an array where the rows are: the numbers themselves stay on the host."""
+        """Return an array in the memory of the rows: the numbers themselves stay on the host."""
         like = right.parts[0]
         return np.empty(0) if like.side is None else like.side.rows
 

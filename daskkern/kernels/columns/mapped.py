@@ -20,7 +20,7 @@ from daskkern.kernels.rows import as_rows, module_of
 
 @dataclass(frozen=True, eq=False)
 class Mapped(Kernel):
-    """Columns ``phi_j(x) = sum_i M_ij k(z_i, x)``, no kernel; its points are the rows of M^T, (r, p).
+    """Columns ``phi_j(x) = sum_i M_ij k(z_i, x)``, not a kernel; its points are the rows of M^T, (r, p).
 
     Every product passes over all of Z, whichever columns it is for: ranks share the columns, not the kernel values.
     A trained model needs none of it, because ``phi(x)^T w = k(x, Z) (M w)``.
@@ -41,7 +41,7 @@ class Mapped(Kernel):
         return self.kernel.formula(pair)
 
     def spec(self) -> Spec:
-        raise SpecError("mapped columns are not written down; their model is one of the kernel's own columns")
+        raise SpecError("mapped columns have no spec; their model is one of the kernel's own columns")
 
     def features_of(self, points: Array) -> int:
         del points

@@ -1,9 +1,9 @@
-"""Products of a block in memory, such as kept kernel values or the panels of a factor, with few columns.
+"""Products of a block in memory, such as cached kernel values or the panels of a factor, with few columns.
 
-They do what the functions of :mod:`daskkern.backend.tiles` with the same names do. Blocks go to compiled code where it
-can serve: BLAS copies a block to multiply it, which for ten columns takes longer than the product. What a rank holds of
-the dimension that is dealt to the ranks must not choose between the two: their last bits differ, coefficients of a
-kernel model cancel, and models of 1 and 3 ranks would differ by 1e-3.
+They compute the same as the functions of those names in :mod:`daskkern.backend.tiles`, with compiled code where it
+applies: BLAS copies a block to multiply it, which for ten columns takes longer than the product. The choice must not
+depend on a rank's share of the distributed dimension: last bits differ, coefficients of a kernel model cancel, and
+models of 1 and 3 ranks would differ by 1e-3.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ try:
 except ImportError:  # llvmlite is missing
     skinny = None  # type: ignore[assignment]
 
-_LEAST_ROWS = 32  # of a block whose columns are dealt to ranks
-_COLUMNS = range(1, 12 + 1)  # more need a block more than once
+_LEAST_ROWS = 32  # of a block whose columns are distributed over ranks
+_COLUMNS = range(1, 12 + 1)  # more would read a block more than once
 _ROWS = 256  # of a unit of work; more for tall blocks, which are cut into 16 units
 _UNITS = 16
 _STRIP = 64  # rows whose products are summed in the working dtype: they stay in cache
@@ -34,15 +34,15 @@ _BLOCK = 1024  # columns likewise, where the caller has no blocks
 _WIDTH = 2048  # columns of a unit of a transposed product: narrower ones read the block in short pieces
 _PANEL = 32
 SHORT = 1 << 15
-"""Numbers of a product on a GPU up to which all parts of a block are multiplied in one launch: with more rows or
-outputs, one of cuBLAS's for each part takes long enough to hide the next. Not measured on a GPU."""
+"""Size of a product on a GPU up to which all parts of a block are multiplied in one launch: with more rows or
+outputs, a cuBLAS launch for each part takes long enough to hide the next. Not measured on a GPU."""
 
 
 def multiply(left: Array, right: Array, xp: ModuleType, rows: Sequence[slice] | None = None) -> Array:
     """Return ``left @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (p, c).
 
-    On the host, `rows` are what BLAS takes at once, where the rows are dealt to ranks: its last bits depend on how many
-    there are.
+    On the host, `rows` are the parts for each call of BLAS where the rows are distributed over ranks: its last bits
+    depend on their number.
     """
     if _is_compiled(left, right, xp) and left.shape[1] and not 0 < left.shape[1] % _BLOCK < _PANEL:
         return _times(left, right, slices(left.shape[1], _BLOCK)).astype(right.dtype)
@@ -64,7 +64,7 @@ def multiply_blocks(left: Array, right: Array, blocks: Sequence[slice], xp: Modu
     if left.shape[0] < _LEAST_ROWS or not _is_compiled(left, right, xp):
         return tiles.multiply_blocks(left, right, blocks, xp)
     total = np.zeros((left.shape[0], right.shape[1]))
-    for compiled, run in _runs(blocks):  # each block is treated alike, whichever others its rank has
+    for compiled, run in _runs(blocks):  # each block is treated alike, whatever the rank's other blocks
         columns = slice(run[0].start, run[-1].stop)
         work = _times if compiled else _in_tiles
         total += work(left[:, columns], right[columns], [_from(block, columns.start) for block in run])
@@ -80,7 +80,7 @@ def _from(block: slice, start: int) -> slice:
 
 
 def _runs(blocks: Sequence[slice]) -> list[tuple[bool, list[slice]]]:
-    """Return consecutive blocks together as far as one follows the other and all fill a vector register, or none do."""
+    """Return runs of adjacent blocks that all fill a vector register, or all do not."""
     found: list[tuple[bool, list[slice]]] = []
     for block in blocks:
         wide = block.stop - block.start >= _PANEL
@@ -103,7 +103,7 @@ def multiply_transposed_blocks(left: Array, right: Array, blocks: Sequence[slice
 def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequence[slice] | None = None) -> Array:
     """Return ``left.T @ right`` in the dtype of `right` for a block `left` (m, p) and `right` (m, c).
 
-    `columns` are for BLAS what the rows are in :func:`multiply`.
+    `columns` are the parts for each call of BLAS, as `rows` in :func:`multiply`.
     """
     if not left.shape[1]:
         return xp.zeros((0, right.shape[1]), right.dtype)
@@ -115,7 +115,7 @@ def multiply_transposed(left: Array, right: Array, xp: ModuleType, columns: Sequ
 
 
 def _is_short(left: Array, right: Array, n_lines: int, xp: ModuleType) -> bool:
-    """Return whether launches would take longer than the product on a GPU, as far as all ranks know it."""
+    """Return whether launches take longer than the product on a GPU, by sizes that are equal on all ranks."""
     if xp is np or is_plain() or is_sparse(left):
         return False
     c = right.shape[1]
@@ -126,12 +126,12 @@ def _is_short(left: Array, right: Array, n_lines: int, xp: ModuleType) -> bool:
 
 def _table(xp: ModuleType, blocks: Sequence[slice]) -> Array:
     edges = tuple((block.start, block.stop) for block in blocks)
-    return _kept_table(xp, int(xp.cuda.runtime.getDevice()), edges)
+    return _cached_table(xp, int(xp.cuda.runtime.getDevice()), edges)
 
 
 @lru_cache(64)
-def _kept_table(xp: ModuleType, device: int, edges: tuple[tuple[int, int], ...]) -> Array:
-    """Return what :func:`daskkern.kernels.engines.cuda.block_table` does; a fit has the same blocks in every step."""
+def _cached_table(xp: ModuleType, device: int, edges: tuple[tuple[int, int], ...]) -> Array:
+    """Return the cached :func:`daskkern.kernels.engines.cuda.block_table`: a fit uses the same blocks in every step."""
     return cuda.block_table(cuda.device_of(xp), [slice(*edge) for edge in edges])
 
 

@@ -1,4 +1,4 @@
-"""Which engine makes a product: compiled code on a CPU, CUDA on a GPU, or tiles with NumPy or CuPy functions."""
+"""The choice of the engine for a product: compiled code on a CPU, CUDA on a GPU, or tiles in NumPy or CuPy."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,7 +59,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Tiled:
-    """Tiles that `fill` writes, whatever it is."""
+    """Products of tiles that any function `fill` writes."""
 
     fill: tiled.Fill
     n_rows: int
@@ -116,7 +116,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Widened:
-    """Products that `inner` makes in float64, of operands and for results in `dtype`."""
+    """Products that `inner` computes in float64, for operands and results in `dtype`."""
 
     inner: Engine
     fill: tiled.Fill
@@ -142,7 +142,7 @@ class Widened:
 
 
 def widened_fill(fill: tiled.Fill) -> tiled.Fill:
-    """Return what writes a tile that `fill` makes in float64."""
+    """Return the function that writes a tile which `fill` computes in float64."""
 
     def widened(rows: slice, k: int, out: Array) -> None:
         values = namespace_of(out).empty(out.shape, np.float64)
@@ -173,7 +173,7 @@ class OnGpu:
 
 
 def engine_for(what: Program, left: Left, right: Points, *, same: bool) -> Engine:
-    """Return the engine that both sides of a formula were prepared for; `same` says that they are the same rows.
+    """Return the engine that both sides of a formula were prepared for; `same`: they are the same rows.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def engine_for(what: Program, left: Left, right: Points, *, same: bool) -> Engin
 
 
 def fill_for(what: Program, left: Left, right: Points) -> tiled.Fill:
-    """Return what writes one tile of the block; SpecError when the sides were prepared for different engines."""
+    """Return the writer of one tile of the block; SpecError when the sides were prepared for different engines."""
     rows, packed = left.native, right.packed
     if rows is not None and packed is not None:
         return lambda part, k, out: native.block(what, rows, packed, part, k, out)

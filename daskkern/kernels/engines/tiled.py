@@ -1,4 +1,4 @@
-"""Products in tiles that stay in cache, for whatever fills a tile: the plain engine of NumPy and CuPy.
+"""Products in tiles that stay in cache, for any function that fills a tile: the plain engine of NumPy and CuPy.
 
 Each function takes `fill(rows, k, out)`, which writes the kernel's values for a slice of rows and the k-th block of
 columns. The compiled engine fills tiles here too where it has no fused product of its own.
@@ -28,7 +28,7 @@ def formula_fill(what: Program, left: Side, right: Side, blocks: Sequence[slice]
         cols = blocks[k]
         inner_products(left.rows[rows], right.rows[cols], out)
         xp = namespace_of(out)
-        with np.errstate(over="ignore"):  # exp(-inf) is 0; what is infinite is seen in the result
+        with np.errstate(over="ignore"):  # exp(-inf) is 0; infinite values show in the result
             out[...] = evaluate(what, _symbols(what, out, left, right, rows, cols, xp), xp)
 
     return fill
@@ -97,7 +97,7 @@ def matvec(fill: Fill, m: int, blocks: Sequence[slice], A: Array, head: Array | 
                 head[rows, cols.start : cols.start + width] = values[:, :width]
 
     for_each(list(itertools.product(_row_tiles(m, xp), range(len(groups)))), unit)
-    return partial.sum(axis=0)  # in the order of the groups, whoever computed them
+    return partial.sum(axis=0)  # in the order of the groups, whichever thread computed them
 
 
 def rmatvec(fill: Fill, m: int, blocks: Sequence[slice], G: Array) -> Array:
@@ -122,7 +122,7 @@ def rmatvec(fill: Fill, m: int, blocks: Sequence[slice], G: Array) -> Array:
 def double_product(
     fill: Fill, m: int, blocks: Sequence[slice], V: Array, between: Callable[[Array, slice], Array] | None
 ) -> Array:
-    """Return ``K^T op(K V)`` (p, c), float64, in one pass: each block of K is made once and used on both sides."""
+    """Return ``K^T op(K V)`` (p, c), float64, in one pass: each block of K is computed once and used on both sides."""
     xp = namespace_of(V)
     p = blocks[-1].stop if blocks else 0
     height = max(1, min(m, _STRIPE_BYTES // (max(p, 1) * V.dtype.itemsize))) if xp is np else max(m, 1)

@@ -1,7 +1,7 @@
 """Sums, products and positive multiples of kernels, which are kernels again.
 
-Members that see rows in the same coordinates are one formula: one pass, compiled. Others fill a tile each, and so do
-members that need rows moved from far away beside members that must not be moved.
+Members that use rows in the same coordinates form one formula: one pass, compiled. Otherwise each fills a tile, also
+where some members need shifted rows and others must not shift them.
 """
 
 import operator
@@ -43,7 +43,7 @@ class Composite(Kernel):
 
     @abstractmethod
     def with_members(self, members: tuple[Kernel, ...]) -> Self:
-        """Return the same of other members."""
+        """Return the same composite of other members."""
 
     def formula(self, pair: Pair) -> Expression:
         combined: Expression = self.combine([member.formula(pair) for member in self.members])
@@ -210,7 +210,7 @@ class Scaled(Composite):
 
 
 def _own_placement(member: Kernel, placement: Placement) -> Placement:
-    """Return the placement for a member: a composite deals the shift out among its own."""
+    """Return the placement for a member: a composite passes the shift on to its own members."""
     return placement if isinstance(member, Composite) or member.is_shift_invariant else PLAIN
 
 
@@ -221,18 +221,18 @@ def _flat(kind: type[Sum] | type[Product], kernels: object) -> tuple[Kernel, ...
         _check(kind.name, kernel)
         flat += kernel.kernels if isinstance(kernel, kind) else (kernel,)
     if not flat:
-        raise SpecError(f"a {kind.name} of no kernels was asked; give one at least")
+        raise SpecError(f"got a {kind.name} of no kernels; give at least one")
     return tuple(flat)
 
 
 def _check(name: str, kernel: object) -> None:
     if not isinstance(kernel, Kernel):
-        raise SpecError(f"the {name} kernel was asked with {kernel!r:.60}, which is no kernel")
+        raise SpecError(f"got {kernel!r:.60} for the {name} kernel, which is not a kernel")
 
 
 def _factor(value: object) -> float:
     if isinstance(value, bool):
-        raise SpecError(f"factor={value!r} was asked of the scaled kernel; give a positive finite number")
+        raise SpecError(f"got factor={value!r} for the scaled kernel; give a positive finite number")
     return positive("scaled", "factor", value)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""The arc-cosine kernels of degree 0, 1 and 2, and what they are made of."""
+"""The arc-cosine kernels of degree 0, 1 and 2, and their parts."""
 
 from dataclasses import dataclass
 from math import pi
@@ -16,7 +16,7 @@ class ArcCosine(Kernel):
 
     With t the angle between x and z: ``1 - t / pi``; ``|x| |z| (sin t + (pi - t) cos t) / pi``;
     ``|x|^2 |z|^2 (3 sin t cos t + (pi - t)(1 + 2 cos^2 t)) / pi``. A zero row is at a right angle to all rows and to
-    itself: it gives 1/2 for degree 0, and 0 else.
+    itself: it gives 1/2 for degree 0, and 0 otherwise.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class ArcCosine(Kernel):
 
     def __post_init__(self) -> None:
         if isinstance(self.degree, bool) or as_number(self.degree) not in (0, 1, 2):
-            raise SpecError(f"degree={self.degree!r} was asked of the arc_cosine kernel; give 0, 1 or 2")
+            raise SpecError(f"got degree={self.degree!r} for the arc_cosine kernel; give 0, 1 or 2")
         object.__setattr__(self, "degree", int(self.degree))
 
     def formula(self, pair: Pair) -> Expression:

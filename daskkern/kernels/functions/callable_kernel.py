@@ -30,19 +30,19 @@ class CallableKernel(Kernel):
     Parameters
     ----------
     function : callable
-        Takes rows (m, d) and (p, d), float32 or float64, as they come: NumPy or CuPy, dense or CSR. Returns a dense
+        Takes rows (m, d) and (p, d), float32 or float64, unconverted: NumPy or CuPy, dense or CSR. Returns a dense
         array (m, p) on the same device. Called with pieces of a block, from several threads; it must be symmetric and
         positive definite, and must not change its arguments. A function that a module defines can be sent to workers.
     label : str
-        What errors call it.
+        Its name in error messages.
     diagonal_function : callable, optional
-        Takes rows (m, d) and returns ``k(x_i, x_i)``, (m,). By default blocks of 32 rows give it.
+        Takes rows (m, d) and returns ``k(x_i, x_i)``, (m,). By default it is computed from blocks of 32 rows.
 
     Raises
     ------
     SpecError
-        When prepared points find that the function returns another shape or no finite numbers, and from
-        :meth:`spec`: a function cannot be written down.
+        When, on preparing points, the function returns another shape or numbers that are not finite, and from
+        :meth:`spec`: a function has no spec.
     """
 
     name: ClassVar[str] = "callable"
@@ -54,11 +54,11 @@ class CallableKernel(Kernel):
     def __post_init__(self) -> None:
         for given in (self.function, *([] if self.diagonal_function is None else [self.diagonal_function])):
             if not callable(given):
-                raise SpecError(f"the kernel {self.label!r} was asked with {given!r:.60}, which is no function")
+                raise SpecError(f"got {given!r:.60} for the kernel {self.label!r}, which is not a function")
 
     @property
     def has_units(self) -> bool:
-        return True  # nobody knows; the function is given rows as they are
+        return True  # not known; the function gets rows unchanged
 
     @property
     def coordinates(self) -> Hashable:
@@ -78,7 +78,7 @@ class CallableKernel(Kernel):
         )
 
     def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
-        """Return an error of 0: what rounding does to a Python function is not known."""
+        """Return an error of 0: the effect of rounding on a Python function is not known."""
         del Z, dtype
         return Rounding(0.0, TOLERANCE, 0.0)
 
@@ -105,7 +105,7 @@ class CallableKernel(Kernel):
         X = as_rows(X, right.dtype)
         if X.shape[1] != right.n_features:
             raise DataError(
-                f"rows of {right.n_features} features were expected, but X has shape {tuple(X.shape)}; "
+                f"got X of shape {tuple(X.shape)}; expected rows of {right.n_features} features; "
                 "give the same features as in training"
             )
         return Left(X.shape, X.dtype, Side(rounded(X, right.precision), None, None, None))

@@ -15,8 +15,8 @@ class Cauchy(RadialKernel):
 
     Notes
     -----
-    EigenPro 1's released code calls ``1 / exp(1 + r^2 / s^2)`` by this name, which is a scaled Gaussian; here it
-    is the Cauchy kernel of the literature.
+    The released code of EigenPro 1 uses this name for ``1 / exp(1 + r^2 / s^2)``, a scaled Gaussian; here it is the
+    Cauchy kernel of the literature.
     """
 
     name: ClassVar[str] = "cauchy"

@@ -39,7 +39,7 @@ class Matern(RadialKernel):
     def __post_init__(self) -> None:
         nu = as_number(self.nu)
         if nu not in _WORDS:
-            raise SpecError(f"nu={self.nu!r} was asked of the matern kernel; give 0.5, 1.5 or 2.5")
+            raise SpecError(f"got nu={self.nu!r} for the matern kernel; give 0.5, 1.5 or 2.5")
         object.__setattr__(self, "nu", nu)
         object.__setattr__(self, "name", _WORDS[nu])
         super().__post_init__()

@@ -40,7 +40,7 @@ class NeuralTangent(Kernel):
         depth = as_number(self.depth)
         if isinstance(self.depth, bool) or not (depth.is_integer() and 1 <= depth <= _DEEPEST):
             raise SpecError(
-                f"depth={self.depth!r} was asked of the neural_tangent kernel; give a whole number from 1 to {_DEEPEST}"
+                f"got depth={self.depth!r} for the neural_tangent kernel; give a whole number from 1 to {_DEEPEST}"
             )
         object.__setattr__(self, "depth", int(depth))
 

@@ -29,7 +29,7 @@ ACTIVATIONS: dict[str, Callable[[Expression], Expression]] = {
 
 @dataclass(frozen=True)
 class Neuron(Kernel):
-    """``phi(x; w) = activation(x . w) / width^(1/2)``: a column of a basis, no kernel; its points are the weights w.
+    """``phi(x; w) = activation(x . w) / width^(1/2)``: a column of a basis, not a kernel; its points are the weights w.
 
     ``sum_j phi(x; w_j) phi(z; w_j)`` over random w approximates a kernel. "fourier" is ``cos t + sin t``, whose columns
     come in pairs w and -w: ``(cos a + sin a)(cos b + sin b) + (cos a - sin a)(cos b - sin b) = 2 cos(a - b)``, the
@@ -52,9 +52,9 @@ class Neuron(Kernel):
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
-            raise SpecError(f"activation {self.activation!r} was asked; choose one of {', '.join(ACTIVATIONS)}")
+            raise SpecError(f"got activation {self.activation!r}; choose one of {', '.join(ACTIVATIONS)}")
         if isinstance(self.width, bool) or int(self.width) < 1:
-            raise SpecError(f"width={self.width!r} was asked of random features; give a whole number of at least 1")
+            raise SpecError(f"got width={self.width!r} for random features; give a whole number of at least 1")
         object.__setattr__(self, "width", int(self.width))
         object.__setattr__(self, "bias", bool(self.bias))
 

@@ -33,11 +33,11 @@ class Polynomial(Kernel):
     def __post_init__(self) -> None:
         degree = as_number(self.degree)
         if not (degree >= 1 and degree.is_integer()):
-            raise SpecError(f"degree={self.degree!r} was asked of the polynomial kernel; give a whole number >= 1")
+            raise SpecError(f"got degree={self.degree!r} for the polynomial kernel; give a whole number >= 1")
         if self.gamma is not None:
             object.__setattr__(self, "gamma", positive(self.name, "gamma", self.gamma))
         if not 0 <= as_number(self.coef0) < float("inf"):
-            raise SpecError(f"coef0={self.coef0!r} was asked of the polynomial kernel; give a number >= 0")
+            raise SpecError(f"got coef0={self.coef0!r} for the polynomial kernel; give a number >= 0")
         object.__setattr__(self, "degree", int(degree))
 
     @property
@@ -46,7 +46,7 @@ class Polynomial(Kernel):
 
     def formula(self, pair: Pair) -> Expression:
         if self.gamma is None:
-            raise SpecError("the polynomial kernel's gamma waits for data: call kernel.resolve(rows) first")
+            raise SpecError("the polynomial kernel's gamma depends on data: call kernel.resolve(rows) first")
         return (pair.inner * self.gamma + self.coef0) ** self.degree
 
     def spec(self) -> dict[str, str | float]:

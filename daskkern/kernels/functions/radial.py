@@ -1,4 +1,4 @@
-"""What radial kernels share: length scales and metrics, and gradients with respect to rows."""
+"""The base class of radial kernels: length scales and metrics, and gradients with respect to rows."""
 
 from abc import abstractmethod
 from collections.abc import Hashable
@@ -45,7 +45,7 @@ class RadialKernel(Kernel):
 
     Notes
     -----
-    Arrays are kept as tuples, so that kernels compare and hash. Scales per feature leave CSR rows sparse; a matrix
+    Arrays are stored as tuples, so that kernels compare and hash. Scales per feature leave CSR rows sparse; a matrix
     or metric makes them dense, (m, k) for a metric of rank k, a batch at a time.
     """
 
@@ -59,7 +59,7 @@ class RadialKernel(Kernel):
         object.__setattr__(self, "metric", check_metric(self.name, self.metric))
         if isinstance(self.length_scale, tuple):
             raise SpecError(
-                f"a metric and length scales per feature were asked of the {self.name} kernel; give the metric with a "
+                f"got a metric and length scales per feature for the {self.name} kernel; give the metric with a "
                 "number or 'median'"
             )
 
@@ -72,7 +72,7 @@ class RadialKernel(Kernel):
 
     @abstractmethod
     def profile(self, r: Expression, r2: Expression) -> Expression:
-        """Return the kernel's value in terms of r and r squared. Use one of them where it is enough."""
+        """Return the kernel's value in terms of r and r squared. Use only one of them where possible."""
 
     def formula(self, pair: Pair) -> Expression:
         return self.profile(*self._radius(pair))
@@ -105,8 +105,8 @@ class RadialKernel(Kernel):
         """Return the gradients of ``sum_j k(x_i, z_j) A_jc`` by x_i.
 
         ``2 (x_i sum_j k'_ij A_jc - sum_j k'_ij A_jc z_j)`` with k' the derivative by the squared distance: products
-        with the kernel matrix of :meth:`derivative`, which is never held. A kernel that has no gradient where two
-        rows are equal counts as 0 there.
+        with the kernel matrix of :meth:`derivative`, which is never held. Where two rows are equal and the kernel has
+        no gradient, 0 is used.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class RadialKernel(Kernel):
 
     @property
     def unit(self) -> float:
-        """What :meth:`transform` leaves of the length scale: ``r = |transform(x) - transform(z)| / unit``."""
+        """The length scale after :meth:`transform`: ``r = |transform(x) - transform(z)| / unit``."""
         return self._unit
 
     @property
@@ -173,7 +173,7 @@ class RadialKernel(Kernel):
 
 @dataclass(frozen=True)
 class _Slope(Kernel):
-    """A function of two rows that is no kernel, for products only."""
+    """A function of two rows that is not a kernel, for products only."""
 
     expression: Expression
 
@@ -181,7 +181,7 @@ class _Slope(Kernel):
         return self.expression
 
     def spec(self) -> Spec:
-        raise SpecError("the derivative of a kernel has no spec; write down the kernel")
+        raise SpecError("the derivative of a kernel has no spec; use that of the kernel")
 
 
 def _dense(rows: Array) -> Array:

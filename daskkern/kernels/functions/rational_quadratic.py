@@ -40,7 +40,7 @@ class RationalQuadratic(RadialKernel):
     def profile(self, r: Expression, r2: Expression) -> Expression:
         base = 1 + r2 * (0.5 / self.alpha)
         if (2 * self.alpha).is_integer() and self.alpha <= _MOST_PRODUCTS:
-            return (1 / base) ** self.alpha  # powers of what is below 1 do not overflow
+            return (1 / base) ** self.alpha  # powers of numbers below 1 do not overflow
         return exp(log(base) * -self.alpha)
 
     def spec(self) -> Spec:

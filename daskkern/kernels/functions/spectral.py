@@ -21,14 +21,13 @@ def spectral_kernel(kernel: Kernel) -> RadialKernel:
     """Return `kernel` if its spectral density is known here. Raises SpecError if not."""
     if not isinstance(kernel, Gaussian | Laplacian | Matern | Cauchy):
         raise SpecError(
-            f"random Fourier features of the {kernel.name} kernel were asked; they are there for gaussian, "
-            "laplacian, matern and cauchy"
+            f"got the {kernel.name} kernel for random Fourier features; choose gaussian, laplacian, matern or cauchy"
         )
     return kernel
 
 
 def spread(kernel: RadialKernel, normal: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Return normal vectors (d, h) scaled to the kernel's spectral density, with what `rng` draws next."""
+    """Return normal vectors (d, h) scaled to the kernel's spectral density, with the next draws of `rng`."""
     half = normal.shape[1]
     if isinstance(kernel, Gaussian):
         return normal
@@ -39,7 +38,7 @@ def spread(kernel: RadialKernel, normal: FloatArray, rng: np.random.Generator) -
 
 
 def in_row_coordinates(kernel: RadialKernel, frequencies: FloatArray, d: int) -> FloatArray:
-    """Return frequencies (k, h) of what the kernel sees of rows as ones (d, h) of the rows, for its length scale."""
+    """Return frequencies (k, h) of transformed rows as ones (d, h) of the rows, for the kernel's length scale."""
     if kernel.coordinates == ():
         return frequencies / kernel.unit
     into: FloatArray = kernel.transform(np.eye(d)) @ frequencies
@@ -47,5 +46,5 @@ def in_row_coordinates(kernel: RadialKernel, frequencies: FloatArray, d: int) ->
 
 
 def seen_features(kernel: RadialKernel, d: int) -> int:
-    """Return the features that the kernel sees of rows of `d`."""
+    """Return the number of features of the transformed rows, for rows of `d` features."""
     return d if kernel.coordinates == () else int(kernel.transform(np.eye(d)).shape[1])

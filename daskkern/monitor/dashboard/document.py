@@ -1,4 +1,4 @@
-"""The page "Kernel fits": what is on it, how it is kept up to date, and what its buttons do."""
+"""The page "Kernel fits": its content, its updates, and the actions of its buttons."""
 
 import time
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _REFRESH_MS = 1_000
 _ARMED_S = 5.0
 _SMOOTHING = {"none": 0.0, "light": 0.8, "strong": 0.97}
 _NOT_HERE = (
-    "This page was opened under a name that the scheduler does not know as its own, so that it stops no fits. Use "
+    "This page was opened under a name that the scheduler does not know as its own, so it cannot stop fits. Use "
     "<code>daskkern cancel</code>, or open the page by the scheduler's address."
 )
 _STOP, _SURE = "Stop after this window", "Click again to stop"
@@ -38,14 +38,14 @@ class KernelFits:
     Parameters
     ----------
     view : FitsView
-        Whom to ask. Its answers are only read.
+        The source of the data, which is not modified.
     """
 
     def __init__(self, view: FitsView) -> None:
         style = InlineStyleSheet(css=_STYLE)
         self._view, self._document = view, None
         self._armed = ("", 0.0)
-        """The fit that a second click stops, and until when."""
+        """The fit that a second click stops, and the time until which it does."""
         self._drawn: tuple[Any, ...] = ()
         self.sources = Sources()
         self._parts = tuple(
@@ -84,7 +84,7 @@ class KernelFits:
         document.add_periodic_callback(self.update, _REFRESH_MS)
 
     def update(self) -> None:
-        """Ask how the fits stand, and change what is not as it was."""
+        """Fetch the status of the fits, and update what has changed."""
         now, fits = time.time(), self._view.fits()
         listed = tables.in_order(fits)
         known = [str(status["card"]["fit"]) for status in listed]
@@ -102,14 +102,14 @@ class KernelFits:
         _set(self.facts, text=tables.facts(status, glance, now))
         _set(self.ranks, text=tables.ranks_table(glance, tables.is_active(status), now))
         wanted = (self.chosen.value, glance["version"], self.axis.active, self.scale.active, self.smoothing.value)
-        if wanted != self._drawn:  # the whole history is long, and asked for by each viewer
+        if wanted != self._drawn:  # the whole history is long, and each viewer requests it
             self._draw(self._view.history(self.chosen.value))
-            self._drawn = wanted  # when all went well: what failed is tried again
+            self._drawn = wanted  # only after success: a failure is retried
 
     def _changed(self, attr: str, old: object, new: object) -> None:
         del attr, old, new
         if self._armed[0] != self.chosen.value:
-            self._armed = ("", 0.0)  # nor when the choice comes back
+            self._armed = ("", 0.0)  # also if the same fit is chosen again
         self.update()
 
     def _draw(self, history: Mapping[str, Any]) -> None:
@@ -146,11 +146,11 @@ class KernelFits:
         _set(self.stop_note, text=_NOT_HERE if active and is_foreign(self._document) else "")
 
     def _is_armed(self, now: float) -> bool:
-        """Return whether a click stops the chosen fit. The choice may have changed since the first."""
+        """Return whether a click stops the chosen fit, which may have changed since the first click."""
         return self._armed[0] == self.chosen.value and now < self._armed[1]
 
     def _stop_clicked(self) -> None:
-        """Stop the chosen fit at the second click, so that a slip of the hand ends nothing."""
+        """Stop the chosen fit at the second click, so that a single accidental click does not."""
         if not may_stop(self._document):
             return
         now = time.time()

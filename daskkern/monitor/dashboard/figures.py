@@ -1,4 +1,4 @@
-"""The plots of the page, and the sources of their data. Colours that depend on the theme are set in the browser."""
+"""The plots of the page, and the sources of their data. Colors that depend on the theme are set in the browser."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +45,7 @@ def _plot(x: str, y: str, **options: Any) -> Any:
 
 
 def _label(plot: Any, *lines: tuple[str, Any], columns: int | None = None) -> None:
-    """Put a legend above `plot`, where it hides no data, on one line or in so many `columns`."""
+    """Put a legend above `plot`, where it hides no data, on one line or in `columns` columns."""
     items = [LegendItem(label=text, renderers=[line]) for text, line in lines]
     legend = Legend(items=items, orientation="horizontal", border_line_color=None, background_fill_color=None)
     legend.padding, legend.margin, legend.spacing = 2, 2, 16
@@ -59,7 +59,7 @@ def _hover(plot: Any, renderers: list[Any], *tooltips: tuple[str, str]) -> None:
 
 
 def loss_plot(sources: Sources, scale: str) -> Any:
-    """Return training and validation loss with a y axis that is "log" or "linear"."""
+    """Return the plot of training and validation loss with a y axis that is "log" or "linear"."""
     plot = _plot("Time", "Mean loss of a row", y_axis_type=scale)
     plot.line("x", "loss", source=sources.batches, color=BLUE, alpha=0.35, line_width=1)
     smooth = plot.line("x", "smooth", source=sources.batches, color=BLUE, line_width=2)
@@ -72,7 +72,7 @@ def loss_plot(sources: Sources, scale: str) -> Any:
 
 
 def score_plot(sources: Sources) -> Any:
-    """Return the validation score."""
+    """Return the plot of the validation score."""
     plot = _plot("Time", "Accuracy or R²")
     line = plot.line("x", "validation_score", source=sources.epochs, color=ORANGE, line_width=2)
     dots = plot.scatter("x", "validation_score", source=sources.epochs, color=ORANGE, size=6)
@@ -82,7 +82,7 @@ def score_plot(sources: Sources) -> Any:
 
 
 def rate_plot(sources: Sources) -> Any:
-    """Return rows per second."""
+    """Return the plot of rows per second."""
     plot = _plot("Time", "Rows/s")
     line = plot.line("x", "rate", source=sources.batches, color=GREEN, line_width=2)
     plot.y_range.start = 0
@@ -93,7 +93,7 @@ def rate_plot(sources: Sources) -> Any:
 
 
 def shares_plot(sources: Sources) -> Any:
-    """Return where the time of each epoch went."""
+    """Return the plot of the parts of the time of each epoch."""
     plot = _plot("Epoch", "Share of the time (%)", y_range=(0, 100))
     bars = plot.vbar_stack(
         list(PARTS),
@@ -115,7 +115,7 @@ def shares_plot(sources: Sources) -> Any:
 
 
 def spectrum_plot(sources: Sources) -> Any:
-    """Return the eigenvalues before and after preconditioning."""
+    """Return the plot of the eigenvalues before and after preconditioning."""
     plot = _plot("Number of the eigenvalue", "Eigenvalue", x_axis_type="log", y_axis_type="log")
     before = plot.line("number", "before", source=sources.spectrum, color=PURPLE, line_width=2)
     after = plot.line("number", "after", source=sources.spectrum, color=GREEN, line_width=2)

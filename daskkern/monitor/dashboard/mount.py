@@ -1,4 +1,4 @@
-"""The page on a scheduler that runs: its route, and its tab beside those of Dask's own pages."""
+"""Mounting of the page on a running scheduler: its route, and its tab next to those of Dask's own pages."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -17,11 +17,11 @@ from daskkern.monitor.view import FitsView
 
 PAGE = "kernel-fits"
 _BEFORE = "profile"
-"""The tab stands before this one of Dask's."""
+"""The tab is placed before this one of Dask's."""
 
 
 class Mounted:
-    """The page as long as it is served.
+    """The page while it is served.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Mounted:
             self._pages.insert(self._pages.index(_BEFORE) if _BEFORE in self._pages else len(self._pages), PAGE)
 
     def close(self) -> None:
-        """Take route and tab away. Twice does no harm."""
+        """Remove the route and the tab. Idempotent."""
         with suppress(ValueError):
             self._routes.remove(self._app)
             self._app.stop()

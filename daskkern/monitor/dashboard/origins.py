@@ -1,12 +1,12 @@
-"""Which viewers may stop fits: those whose connection a page of this dashboard has opened, under a name of its own.
+"""Origin checks: only viewers connected by a page of this dashboard, under one of its own names, may stop fits.
 
 A browser lets any web site open a web socket to a dashboard that its user can reach, and Dask allows every origin
-unless it is configured otherwise. Such a site may look, as it may on Dask's own pages. What a session says of its
-request is of no use here: its token is not signed. The headers of the socket itself are the browser's.
+unless it is configured otherwise. Such a site may read, as it may on Dask's own pages. The request data of a session
+cannot be used here: its token is not signed. The headers of the socket itself are set by the browser.
 
-A web site can also have its own name lead to the dashboard (DNS rebinding), so that its pages and the dashboard are one
-host to the browser: names that a stranger can own count only where they were configured. And it can lay the page under
-one of its own (clickjacking): browsers show it in frames of this dashboard only, and of the hosts that were configured.
+A web site can also point its own name at the dashboard (DNS rebinding), so that its pages and the dashboard are one
+host to the browser: names that a stranger can own count only if they are configured. And it can overlay the page with
+one of its own (clickjacking): browsers show it only in frames of this dashboard and of the configured hosts.
 """
 
 # mypy: allow-untyped-calls, allow-subclassing-any
@@ -31,17 +31,17 @@ _PRIVATE = (".local", ".localhost", ".internal")
 """Names that nobody can register."""
 
 _own: WeakSet[Any] = WeakSet()
-"""Documents to which only pages of this dashboard are connected."""
+"""Documents to which only pages of this dashboard have connected."""
 _foreign: WeakSet[Any] = WeakSet()
 
 
 def may_stop(document: Any) -> bool:
-    """Return whether the viewer of `document` may stop fits: not before a page of this dashboard has connected."""
+    """Return whether the viewer of `document` may stop fits: only after a page of this dashboard has connected."""
     return document in _own
 
 
 def is_foreign(document: Any) -> bool:
-    """Return whether a page has connected to `document` that may not stop fits."""
+    """Return whether a page that may not stop fits has connected to `document`."""
     return document in _foreign
 
 
@@ -56,12 +56,12 @@ def is_own(headers: Mapping[str, str], named: Iterable[str] = (), names: Iterabl
     Parameters
     ----------
     headers : mapping
-        Of the request for the socket. A proxy tells the host that was asked in ``X-Forwarded-Host``, which the script
-        of a web site cannot set.
+        Of the request for the socket. A proxy reports the requested host in ``X-Forwarded-Host``, which a script of a
+        web site cannot set.
     named : iterable of str
-        Hosts that were configured, as Bokeh reads them: ``host``, ``host:port``, with ``*`` for a part of either.
+        Configured hosts in Bokeh's format: ``host``, ``host:port``, with ``*`` for a part of either.
     names : iterable of str
-        Of this machine.
+        Names of this machine.
     """
     origin = urlsplit(headers.get("Origin", "")).netloc.lower()
     if not origin:
@@ -76,12 +76,12 @@ def is_own(headers: Mapping[str, str], named: Iterable[str] = (), names: Iterabl
 
 
 def _single(named: Iterable[str]) -> list[str]:
-    """Return the hosts in `named` without those that stand for all."""
+    """Return the hosts in `named` without wildcards for all hosts."""
     return [host.lower() for host in named if host.split(":")[0] != "*"]
 
 
 def _is_ours(host: str, names: Iterable[str]) -> bool:
-    """Return whether nobody else can own the name in `host`: an address, a name without a dot, or one of `names`."""
+    """Return whether no stranger can own the name in `host`: an address, a name without a dot, or one of `names`."""
     name = urlsplit(f"//{host}").hostname or ""
     try:
         ip_address(name)
@@ -93,12 +93,12 @@ def _is_ours(host: str, names: Iterable[str]) -> bool:
 
 @cache
 def machine_names() -> tuple[str, ...]:
-    """Return the names of this machine. May ask a name server."""
+    """Return the names of this machine. May query a name server."""
     return socket.gethostname(), socket.getfqdn()
 
 
 class Socket(WSHandler):
-    """Bokeh's end of a socket, which notes who has opened it."""
+    """Bokeh's socket handler, extended to record who has opened it."""
 
     async def _async_open(self, token: str) -> None:
         await super()._async_open(token)
@@ -114,19 +114,19 @@ class Socket(WSHandler):
 
 
 class Page(DocHandler):
-    """Bokeh's page, which browsers show in no frame of another web site."""
+    """Bokeh's page, which browsers do not show in frames of other web sites."""
 
     def set_default_headers(self) -> None:
         hosts = _single(dask.config.get(_ORIGINS, ()))
         self.set_header("Content-Security-Policy", " ".join(["frame-ancestors 'self'", *hosts]))
-        if not hosts:  # it knows no list of hosts
+        if not hosts:  # this header has no list of hosts
             self.set_header("X-Frame-Options", "SAMEORIGIN")
 
 
 def watch_origins(app: Any) -> None:
-    """Have a bokeh application note who opens its sockets, and keep its page out of frames.
+    """Make a bokeh application record who opens its sockets, and keep its page out of foreign frames.
 
-    Where the first fails, nobody may stop.
+    If the first fails, no viewer may stop fits.
     """
     for rule in app.wildcard_router.rules:
         for kind, ours in ((WSHandler, Socket), (DocHandler, Page)):

@@ -1,6 +1,6 @@
-"""The parts of the page that are text: the list of fits, how the chosen one stands, its ranks, and what happened.
+"""The text of the page: the list of fits, the status of the chosen one, its ranks, and its notices.
 
-Everything that came from a client is escaped.
+Everything that comes from a client is escaped.
 """
 
 import math
@@ -16,7 +16,7 @@ _SILENT_S = 15.0
 _NOTICES = 100
 _REASONS = {
     "max_epochs": "all epochs are done",
-    "max_seconds": "its time is over",
+    "max_seconds": "the time limit is reached",
     "early_stopping": "the validation score has stopped rising",
     "converged": "the optimum is reached",
     "interrupted": "it was asked to stop",
@@ -29,13 +29,13 @@ def is_active(status: Mapping[str, Any]) -> bool:
 
 
 def in_order(fits: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return fits as they are listed: those that go on first, the newest of each kind first."""
+    """Return fits in the order of the list: active ones first, then by age, newest first."""
     newest = sorted(fits, key=lambda status: -status["submitted"])
     return sorted(newest, key=lambda status: not is_active(status))
 
 
 def done_share(status: Mapping[str, Any]) -> float:
-    """Return the share of the epochs that is done; NaN where their number is not known."""
+    """Return the completed share of the epochs; NaN if their number is unknown."""
     most, batches = status["card"]["max_epochs"], status["n_batches"]
     if status["state"] == "finished":
         return 1.0
@@ -79,7 +79,7 @@ def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
 
 
 def badge(status: Mapping[str, Any]) -> str:
-    """Return the state of a fit as a coloured word."""
+    """Return the state of a fit as a colored word."""
     state = escape(str(status["state"]))
     text = f"{state}, stopping" if status.get("stop") and is_active(status) else state
     return f"<span class='state {state}'>{text}</span>"
@@ -91,7 +91,7 @@ def _bar(share: float) -> str:
 
 
 def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> str:
-    """Return how one fit stands, as HTML: its numbers large, its words small."""
+    """Return the status of one fit as HTML, with large numbers and small text."""
     card, started = status["card"], history["started"]
     of = f" of {int(card['max_epochs'])}" if card["max_epochs"] else ""
     tiles = (
@@ -122,7 +122,7 @@ def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> 
 def ranks_table(history: Mapping[str, Any], active: bool, now: float) -> str:
     """Return the ranks of a fit as HTML."""
     if not history["ranks"]:
-        return "<p class='empty'>The ranks have not reported yet: workers are being asked, or the set-up runs.</p>"
+        return "<p class='empty'>The ranks have not reported yet: the fit waits for workers, or the set-up runs.</p>"
     head = _head(
         "Rank",
         "Worker",
@@ -161,7 +161,7 @@ def _rank(rank: Mapping[str, Any], history: Mapping[str, Any], active: bool, now
 
 
 def _time_so_far(status: Mapping[str, Any], now: float) -> tuple[str, str]:
-    """Return what a fit has spent its time with, and how much."""
+    """Return the label and the length of the time that a fit has run, queued or waited."""
     if status["started"] or not is_active(status):
         return "Running for", seconds(ran(status["started"], status["ended"], now))
     waits = status["state"] in ("submitted", "queued")
@@ -169,9 +169,9 @@ def _time_so_far(status: Mapping[str, Any], now: float) -> tuple[str, str]:
 
 
 def notices_table(history: Mapping[str, Any]) -> str:
-    """Return what happened in a fit as HTML, the latest first."""
-    told = history["notices"][-_NOTICES:]
-    lines = [(message["time"], *_notice(message)) for message in reversed(told)]
+    """Return the notices of a fit as HTML, the latest first."""
+    latest = history["notices"][-_NOTICES:]
+    lines = [(message["time"], *_notice(message)) for message in reversed(latest)]
     rows = "".join(
         f"<tr><td><small>{clock(at)}</small></td><td><span class='event {kind}'>{name}</span></td><td>{text}</td></tr>"
         for at, kind, name, text in lines
@@ -191,15 +191,15 @@ def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
         case "FitQueued":
             return "plain", "waits", escape(str(m["reason"]))
         case "WorkersLost":
-            return "bad", "worker lost", f"{escape(str(m['reason']))}; attempt {int(m['attempt'])} to go on begins"
+            return "bad", "worker lost", f"{escape(str(m['reason']))}; attempt {int(m['attempt'])} to continue begins"
         case "WorkersJoined":
-            return "good", "workers joined", f"going on with {int(m['size'])} rank{_s(m['size'])}"
+            return "good", "workers joined", f"continuing with {int(m['size'])} rank{_s(m['size'])}"
         case "FitResumed":
             where = f"batch {int(m['batch'])} of epoch {int(m['epoch'])}"
             return (
                 "good",
                 "window redone",
-                f"goes on after {where} on {int(m['size'])} rank{_s(m['size'])}; what came later is done again",
+                f"continues after {where} on {int(m['size'])} rank{_s(m['size'])}; later work is repeated",
             )
         case "CheckpointWritten":
             where = (
@@ -207,7 +207,7 @@ def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
                 if m["batch"]
                 else f"after epoch {int(m['epoch']) - 1}"
             )
-            return "plain", "last checkpoint", f"{where}, written in {seconds(m['seconds'])} beside the work"
+            return "plain", "last checkpoint", f"{where}, written in {seconds(m['seconds'])} in the background"
         case "FitFinished":
             reason = escape(_REASONS.get(str(m["reason"]), str(m["reason"])))
             return "good", "ended", f"{reason}, after {int(m['epochs'])} epochs and {seconds(m['seconds'])}"
@@ -215,7 +215,7 @@ def _notice(message: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def spectrum_note(history: Mapping[str, Any]) -> str:
-    """Return what followed from the spectrum, in a sentence."""
+    """Return the consequences of the spectrum in a sentence."""
     spectrum = history["spectrum"]
     if not spectrum:
         return "This solver uses no spectrum, or the set-up has not found it yet."
@@ -227,15 +227,15 @@ def spectrum_note(history: Mapping[str, Any]) -> str:
 
 
 def shares_note(history: Mapping[str, Any]) -> str:
-    """Return what the shares of time mean, or why there are none."""
+    """Return an explanation of the shares of time, or why there are none."""
     written, took = int(history["checkpoints"]["count"]), float(history["checkpoints"]["seconds"])
-    beside = f" {written} checkpoint{_s(written)} took {seconds(took)} to write, beside the work." if written else ""
+    saved = f" {written} checkpoint{_s(written)} took {seconds(took)} to write in the background." if written else ""
     if not history["timed"]:
-        return f"Measured at the end of each epoch.{beside}"
+        return f"Measured at the end of each epoch.{saved}"
     last = history["timed"][-1]
     waited = f" the longest wait of a rank for slower ones was {seconds(last['longest_wait'])}"
     longest = f" In the last epoch{waited}." if last["longest_wait"] else ""
-    return f"Means over the ranks. Rows are read ahead: only waiting for them counts.{longest}{beside}"
+    return f"Means over the ranks. Rows are read ahead: only waiting for them counts.{longest}{saved}"
 
 
 def _count(message: Mapping[str, Any], name: str) -> str:

@@ -1,11 +1,11 @@
-"""Newton's method on landmarks, for losses that are not squared: its systems are solved by Falkon.
+"""Newton's method on landmarks, for losses other than the squared one: Falkon solves its systems.
 
 An epoch is a Newton step: passes for the products of its system, whose weights are the curvature of the loss at the
 scores, and one for the gradient and the loss at the model after the step (in the first epoch one at the model 0, too).
 The scores are those of the first of the products' passes, which multiplies model and direction at once.
 
 A step that raises the objective is halved; until half of it has been evaluated the model is the one before it. The
-penalty falls from `path_start` to alpha by a factor of 10 a step.
+penalty falls from `path_start` to alpha, by a factor of 10 at each step.
 
 References
 ----------
@@ -33,7 +33,7 @@ _NUMBERS = ("sweep", "epoch", "loss", "told", "seen")
 
 @dataclass(frozen=True)
 class Newton:
-    """One Newton step under way: A^T, the penalty mu, and the system for its direction, in the coordinates of A."""
+    """One Newton step in progress: A^T, the penalty mu, and the system for its direction, in the coordinates of A."""
 
     inner: LowerFactor
     mu: float
@@ -52,20 +52,20 @@ class NewtonRun:
     Attributes
     ----------
     u : (p, c) array
-        T a of the model that the next step begins with, or of which the gradient is being gathered.
+        T a of the model from which the next step starts, or whose gradient is being accumulated.
     before : (u, loss) or None
         The last model that was evaluated and accepted.
     gradient : (p, c) array or None
-        Of the mean loss at u; None where it is not known.
+        Gradient of the mean loss at u; None where it is not known.
     step : Newton or None
     sums : (p + 1, k) array or None
-        Of the rank's rows so far in this pass, k = c or 2 c; None between passes.
+        Sums over the rank's rows so far in this pass, k = c or 2 c; None between passes.
     v, w : (p, k) and (p, c) arrays or None
-        What this pass multiplies, and its direction in the coordinates of u.
+        The factor that this pass multiplies by, and its direction in the coordinates of u.
     scores : tuple of (k, c) arrays
         The values of u at the rank's rows, batch by batch, from the first of the products' passes on.
     at, sweep, epoch : int
-        Batches of the pass, passes of the epoch, and epochs that are done.
+        Finished batches of the pass, passes of the epoch, and epochs.
     loss : float
         Mean training loss of the model in `before`.
     told, seen : float, int
@@ -114,7 +114,7 @@ def add_batch(problem: Problem, state: NewtonRun, batch: Batch, comm: Communicat
 
 
 def end_pass(problem: Problem, state: NewtonRun, comm: Communicator, path_start: float, sweeps: int) -> NewtonRun:
-    """End a pass, with it a Newton step before the last of the epoch's `sweeps`, and the epoch after the last."""
+    """End a pass: the one before the last of `sweeps` ends a Newton step, the last one ends the epoch."""
     setup: FalkonSetup = problem.extra
     assert state.sums is not None
     own = state.sums[:, -state.u.shape[1] :]
@@ -177,7 +177,7 @@ def _product(problem: Problem, state: NewtonRun, batch: Batch) -> tuple[NewtonRu
 
 
 def _evaluated(state: NewtonRun, gradient: Array, loss: float, mu: float) -> NewtonRun:
-    """With gradient and loss at u known, accept u; or go back half of the last step."""
+    """Accept u, whose gradient and loss are known, or go back half of the last step."""
     if state.before is not None and not _objective(state.u, loss, mu) <= _objective(*state.before, mu) * (
         1 + _ROUNDING
     ):

@@ -1,4 +1,4 @@
-"""What a rank needs for the methods that pass over the rows with a factor of ``K_ZZ``."""
+"""The set-up of one rank for the methods that pass over the rows with a factor of ``K_ZZ``."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from daskkern.preconditioners import FalkonPart
 
 @dataclass(frozen=True)
 class FalkonSetup:
-    """What a rank needs: all columns, the rows of all ranks together, and the preconditioner.
+    """The set-up of one rank: all columns, the number of rows of all ranks together, and the preconditioner.
 
-    `inner` is A^T for the squared loss, whose curvature is known beforehand; None for other losses. `note` is what
-    there is to say about the landmarks, or "".
+    `inner` is A^T for the squared loss, whose curvature is known beforehand; None for other losses. `note` is a
+    remark on the landmarks, or "".
     """
 
     whole: KernelPart

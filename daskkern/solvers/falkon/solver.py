@@ -16,8 +16,8 @@ Rudi, Carratino and Rosasco, "FALKON: an optimal large scale kernel method", Neu
 Rudi, "Globally convergent Newton methods for ill-conditioned generalized self-concordant losses", NeurIPS 2019;
 Meanti et al., "Kernel methods through the roof: handling billions of points efficiently", NeurIPS 2020.
 
-Where we differ: every smooth loss here has a curvature, so each can be met, several outputs included (one A for all
-of them, from their mean curvature); a Newton step that raises the objective is halved; T, once it is made, and all
+Where we differ: every smooth loss here has a curvature, so all are supported, with several outputs, too (one A for all
+of them, from their mean curvature); a Newton step that raises the objective is halved; T, once computed, and all
 vectors are float64, and only products with K_XZ and with A are taken in the dtype of the fit; the residual is evaluated
 (with many outputs in every tenth pass), and ends the fit.
 """
@@ -35,7 +35,7 @@ from daskkern.solvers.falkon import newton, squared
 from daskkern.solvers.falkon.newton import NewtonRun
 from daskkern.solvers.falkon.setup import FalkonSetup
 from daskkern.solvers.falkon.squared import SquaredRun
-from daskkern.solvers.rows import told_loss
+from daskkern.solvers.rows import reported_loss
 from daskkern.solvers.snapshot import Snapshot
 
 FalkonRun = SquaredRun | NewtonRun
@@ -50,11 +50,11 @@ class Falkon(Solver[FalkonRun]):
     newton_passes : int
         CG iterations of a Newton step; not used with the squared loss, whose epochs are CG iterations.
     path_start : float
-        Penalty of the first Newton step, if that is more than alpha; it falls by a factor of 10 each step.
+        Penalty of the first Newton step, if it is larger than alpha; it falls by a factor of 10 each step.
     tol : float
-        With the squared loss the fit ends when the residual, evaluated and in the norm of the preconditioner, is at
-        most `tol` times that of the model 0, for every output; and where rounding lets it fall no further. 0 ends it at
-        the latter only.
+        With the squared loss the fit ends when the evaluated residual, in the norm of the preconditioner, is at most
+        `tol` times that of the zero model for every output, or when rounding keeps it from falling further. With 0 it
+        ends for the latter reason only.
     """
 
     name: ClassVar[str] = "falkon"
@@ -68,11 +68,11 @@ class Falkon(Solver[FalkonRun]):
 
     def __post_init__(self) -> None:
         if not is_whole(self.newton_passes, least=1):
-            raise SpecError(f"newton_passes={self.newton_passes!r} was asked of Falkon; give 1 or more")
+            raise SpecError(f"got newton_passes={self.newton_passes!r} for Falkon; give 1 or more")
         if not self.path_start >= 0:
-            raise SpecError(f"path_start={self.path_start!r} was asked of Falkon; give a penalty of 0 or more")
+            raise SpecError(f"got path_start={self.path_start!r} for Falkon; give a penalty of 0 or more")
         if not self.tol >= 0:
-            raise SpecError(f"tol={self.tol!r} was asked of Falkon; give a number of 0 or more")
+            raise SpecError(f"got tol={self.tol!r} for Falkon; give a number of 0 or more")
 
     def sweeps(self, epoch: int, loss: Loss) -> int:
         each = 1 if isinstance(loss, Squared) else 1 + self.newton_passes
@@ -92,8 +92,8 @@ class Falkon(Solver[FalkonRun]):
             if batch.last:
                 sweeps = self.sweeps(state.epoch + 1, problem.loss)
                 state = newton.end_pass(problem, state, comm, self.path_start, sweeps)
-        told, seen, amount = told_loss(state.loss, state.told, state.seen, batch, ended=state.between_epochs)
-        return replace(state, told=told, seen=seen), amount
+        reported, seen, amount = reported_loss(state.loss, state.told, state.seen, batch, ended=state.between_epochs)
+        return replace(state, told=reported, seen=seen), amount
 
     def finish(self, problem: Problem, state: FalkonRun, comm: Communicator) -> Array:
         del comm

@@ -2,13 +2,13 @@
 
 In the coordinates u = T a the objective is ``q(u) = sum w |K_XZ T^-1 u - y|^2 / (2 n) + alpha |u|^2 / 2``, and the
 preconditioner ``M = (A^T A)^-1``. A pass multiplies ``K_XZ`` with the model and with the direction d at once, so that
-it gives ``H d``, and of the model itself the gradient and the loss: neither is carried on by a recursion, and the loss
+it gives ``H d``, and the gradient and the loss of the model itself: no recursion updates them, and the loss
 after a step of length t is ``q(u) + t q'(u) d + t^2 d^T H d / 2``, from the sums of the rows. With many outputs, where
-this would take wider products, it is every tenth pass that does so, the last, and the one before the fit ends.
+this would take wider products, only every tenth pass, the last, and the one before the fit ends do so.
 
-A residual that differs from the one that was expected tells what rounding does to it: CG begins again from the true
+The difference between the true residual and the expected one measures the effect of rounding: CG restarts from the true
 one where they differ by a tenth, and ends where the difference is as large as the residual itself, or where the
-objective rises; then the model is the last that was evaluated.
+objective rises; the model is then the last one that was evaluated.
 
 References
 ----------
@@ -34,13 +34,13 @@ _RESTART = 0.1
 _NOISE = 0.5
 _EVALUATE = 10
 _LANES = 16
-"""Columns that products with kernel values take at once: as many cost what one does."""
+"""Columns of a product with kernel values that together take no longer than one."""
 _ARRAYS = ("u", "d", "r", "z")
 _NUMBERS = ("sweep", "steps", "residual", "loss", "told", "seen")
 _FALL = 1e-4
-"""What the objective must fall by in a pass, relative to itself, for a residual that is mostly rounding to go on."""
+"""Least relative decrease of the objective in a pass for CG to continue with a residual that is mostly rounding."""
 _ROUNDING = 1e-6
-"""By how much the objective may rise, relative to itself: float32 sums differ by this much between two models alike."""
+"""Largest relative rise of the objective that is ignored: float32 sums differ by as much between equal models."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,18 @@ class SquaredRun:
     before : (u, objective, loss) or None
         The last model that was evaluated.
     sums : (p + 2, k) array or None
-        Of the rank's rows so far in this pass, k = c or 2 c; None between passes.
+        Sums over the rank's rows so far in this pass, k = c or 2 c; None between passes.
     v : (p, k) array or None
-        What this pass multiplies: T^-1 d, and before it T^-1 u unless that is 0. None in the first pass.
+        The factor of this pass: T^-1 d, and before it T^-1 u unless that is 0. None in the first pass.
     sweep : int
         1 between the pass for the right side and the other of the first epoch; else 0.
     steps : int
-        Iterations that are done.
+        Finished iterations.
     residual : float
         ``|r|_M / |b|_M`` of the worst output.
     checked, noisy, floored : bool
-        The last pass has evaluated the model; the residual that was evaluated last was mostly rounding; the run has
-        nothing to gain from more passes.
+        The last pass evaluated the model; the last evaluated residual was mostly rounding; more passes would not
+        improve the model.
     loss, told, seen : float, float, int
         Mean training loss of the model; the sum of losses that was reported in this epoch, and its rows.
     """
@@ -135,13 +135,13 @@ def add_batch(problem: Problem, state: SquaredRun, batch: Batch, tol: float) -> 
 
 
 def end_pass(problem: Problem, state: SquaredRun, comm: Communicator) -> SquaredRun:
-    """End a pass: with the right side the first, with an iteration of CG every other."""
+    """End a pass: the first gives the right side, every later one an iteration of CG."""
     setup: FalkonSetup = problem.extra
     total = comm.allreduce(state.sums)
     pulled = setup.part.lower.solve(total[:-2]) / setup.n_rows
     numbers, c = total[-2:] / setup.n_rows, state.u.shape[1]
     first, evaluated = state.v is None, pulled.shape[1] > c
-    checked = evaluated or not bool(state.u.any())  # of the model 0 all is known
+    checked = evaluated or not bool(state.u.any())  # everything is known of the zero model
     state = replace(state, sums=None, v=None, sweep=int(first), checked=checked)
     if first:
         return _begin(setup, state, -pulled, float(numbers[0, 0]))
@@ -154,7 +154,7 @@ def end_pass(problem: Problem, state: SquaredRun, comm: Communicator) -> Squared
 
 
 def _begin_pass(problem: Problem, state: SquaredRun, tol: float) -> SquaredRun:
-    """Say what the pass multiplies: nothing, the direction, or the model and the direction."""
+    """Choose the factor of the pass: none, the direction, or the model and the direction."""
     setup: FalkonSetup = problem.extra
     xp, (p, c) = namespace_of(state.u), state.u.shape
     if state.before is None:
@@ -166,7 +166,7 @@ def _begin_pass(problem: Problem, state: SquaredRun, tol: float) -> SquaredRun:
 
 
 def _begin(setup: FalkonSetup, state: SquaredRun, b: Array, loss: float) -> SquaredRun:
-    """With the right side known, begin CG from the model 0."""
+    """Begin CG from the zero model, for the known right side."""
     z = _precondition(setup, b)
     norm = namespace_of(b).sqrt((b * z).sum(axis=0))
     return replace(state, d=z, r=b, z=z, norm=norm, before=(state.u, loss, loss), loss=loss)
@@ -229,7 +229,7 @@ def _length(pair: tuple[Array, Array]) -> Array:
 
 
 def _ratio(a: Array, b: Array) -> Array:
-    """Return ``a / b``, 0 where b is: an output that is solved stays as it is."""
+    """Return ``a / b``, 0 where b is 0: an output that is solved no longer changes."""
     xp = namespace_of(b)
     return xp.where(b > 0, a / xp.where(b > 0, b, 1), 0)
 

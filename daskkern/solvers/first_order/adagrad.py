@@ -1,11 +1,11 @@
-"""AdaGrad: a step of its own for every coefficient, with an L1 penalty where a sparse model is wanted.
+"""AdaGrad: a separate step size for every coefficient, with an optional L1 penalty for sparse models.
 
 Over explicit features, with g the gradient of a batch and of the ridge penalty in the coefficients,
 
     G_j <- G_j + g_j^2 ,   h_j = theta eta r / (G_j)^(1/2) ,   w_j <- soft(w_j - h_j g_j, h_j l1) ,
 
 ``soft(x, t) = sign(x) max(|x| - t, 0)``. It minimises ``(1/n) sum w loss + (alpha/2) |w|^2 + l1 sum_j |w_j|``. Features
-that are seldom met keep long steps, and steps shrink like 1 / t^(1/2) by themselves. eta is the constant step of SGD
+that are seldom nonzero keep long steps, and steps shrink like 1 / t^(1/2). eta is the constant step of SGD
 (:mod:`daskkern.solvers.first_order.sgd`) and r the root mean square of the first gradient where it is not 0, so that
 the first change is as long as SGD's whatever the scale of features and targets.
 
@@ -64,7 +64,7 @@ class AdaGrad(Solver[AdaGradRun]):
     theta : float
         Multiplies the steps.
     l1 : float
-        Penalty on the absolute values of all coefficients, that of a constant feature included: many end as exact 0.
+        Penalty on the absolute values of all coefficients, that of a constant feature included: many become exactly 0.
     averaging : float
         Share of the run, at its end, whose iterates are averaged; 0 returns the last, which has more zeros.
     """
@@ -79,11 +79,11 @@ class AdaGrad(Solver[AdaGradRun]):
 
     def __post_init__(self) -> None:
         if not 0 < self.theta < np.inf:
-            raise SpecError(f"theta={self.theta!r} was asked of AdaGrad; give a positive number")
+            raise SpecError(f"got theta={self.theta!r} for AdaGrad; give a positive number")
         if not 0 <= self.l1 < np.inf:
-            raise SpecError(f"l1={self.l1!r} was asked of AdaGrad; give a penalty of 0 or more")
+            raise SpecError(f"got l1={self.l1!r} for AdaGrad; give a penalty of 0 or more")
         if not 0 <= self.averaging <= 1:
-            raise SpecError(f"averaging={self.averaging!r} was asked of AdaGrad; give a share between 0 and 1")
+            raise SpecError(f"got averaging={self.averaging!r} for AdaGrad; give a share between 0 and 1")
 
     @property
     def l1_penalty(self) -> float:
@@ -99,7 +99,7 @@ class AdaGrad(Solver[AdaGradRun]):
         scores = comm.allreduce(partial_scores(problem, batch, state.w))
         loss, slope = loss_and_gradient(problem, scores.astype(problem.dtype), batch)
         setup: ColumnSetup = problem.extra
-        # What a batch has beyond the usual would shorten all later steps, too.
+        # Unusually large rows of one batch would shorten all later steps, too.
         share = setup.statistics.share(batch.size, smoothness_of(problem.loss), problem.alpha, batch.excess)
         g = pull(problem, batch, slope) * (share / batch.size)
         if problem.alpha:

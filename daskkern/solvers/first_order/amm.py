@@ -1,4 +1,4 @@
-"""AMM: several hyperplanes a class, the best of which speaks for it; they are added and pruned on the way.
+"""AMM: several hyperplanes a class, the largest of which gives its score; they are added and pruned during the fit.
 
     g_k(x) = max_j w_kj . x ,   loss = max(0, 1 + max_(k != y) g_k(x) - w_yz . x) ,   z = argmax_j w_yj . x
 
@@ -15,7 +15,7 @@ References
 ----------
 Wang, Djuric, Crammer and Vucetic, "Trading representability for scalability: adaptive multi-hyperplane machine for
 nonlinear classification", KDD 2011, algorithm 1 and section 4.3. Where we differ: there are at most `hyperplanes`
-weights a class; z is chosen anew at every visit of a row (their online form); a row's weight multiplies its step.
+weights a class; z is chosen again at every visit of a row (their online form); a row's weight multiplies its step.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class AMM(Solver[AMMRun]):
     hyperplanes : int
         Most weights b of a class.
     prune : float
-        How much is pruned: the pruned weights have a norm of at most ``prune / (alpha t)`` together.
+        Amount of pruning: the pruned weights have a norm of at most ``prune / (alpha t)`` together.
     averaging : float
         Share of the run, at its end, whose iterates at the ends of batches are averaged, weight by weight; 0 returns
         the last one, as the paper does.
@@ -76,9 +76,9 @@ class AMM(Solver[AMMRun]):
 
     def __post_init__(self) -> None:
         if not is_whole(self.hyperplanes, least=1):
-            raise SpecError(f"hyperplanes={self.hyperplanes!r} was asked of AMM; give a positive whole number")
+            raise SpecError(f"got hyperplanes={self.hyperplanes!r} for AMM; give a positive whole number")
         if not self.prune >= 0:
-            raise SpecError(f"prune={self.prune!r} was asked of AMM; give a number of 0 or more")
+            raise SpecError(f"got prune={self.prune!r} for AMM; give a number of 0 or more")
         check_averaging(self.averaging, "uniform", "AMM")
 
     @property
@@ -88,7 +88,7 @@ class AMM(Solver[AMMRun]):
     def init(self, problem: Problem, comm: Communicator) -> AMMRun:
         del comm
         if not problem.alpha > 0:
-            raise SpecError("solver amm was asked with alpha=0, but its steps are 1 / (alpha t); give alpha above 0")
+            raise SpecError("got alpha=0 for solver amm, whose steps are 1 / (alpha t); give alpha above 0")
         shape = (problem.part.columns.ids.size, problem.n_outputs * self.hyperplanes)
         v = problem.part.namespace.zeros(shape, problem.dtype)
         return AMMRun(

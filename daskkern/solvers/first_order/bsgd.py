@@ -4,17 +4,17 @@
 
 Every row whose g is not 0 becomes a support point. When there are more than the budget, the model is made smaller by
 one point, at the least cost in the norm of the kernel's space or near it: the point of the smallest term is removed, or
-removed and projected on the others, or merged with another one. The budget is the number of landmarks that is asked;
-which points those are is found on the way.
+removed and projected onto the others, or merged with another one. The budget is the requested number of landmarks;
+the fit finds which points those are.
 
-Serial: one rank meets the rows one by one. The scores of a batch are taken at once and then kept up to date, so that
+Serial: one rank visits the rows one by one. The scores of a batch are computed at once and then updated, so that
 the iterates are those of the sequential method.
 
 References
 ----------
 Wang, Crammer and Vucetic, "Breaking the curse of kernelization: budgeted stochastic gradient descent for large-scale
 SVM training", JMLR 2012: the budgeted step, and removal, projection and merging. Here each output is one against the
-rest, with one coefficient a support point: for several classes the paper has another loss.
+rest, with one coefficient a support point: for several classes the paper uses another loss.
 """
 
 from dataclasses import dataclass
@@ -44,12 +44,12 @@ class BSGDRun:
     Attributes
     ----------
     points : (budget + 1, d) array
-        Support points; those with coefficients 0 are free places, of which there is at least one.
+        Support points; those with coefficients 0 are free slots, of which there is at least one.
     coef : (budget + 1, c) float64
     t : int
         Steps so far.
     sparse : bool
-        Whether rows are sparse: then so are the points of the model.
+        Whether rows are sparse; the points of the model are then sparse, too.
     """
 
     points: HostArray
@@ -59,7 +59,7 @@ class BSGDRun:
 
     @property
     def kept(self) -> HostArray:
-        """The places of the budget's points: all but the last free one."""
+        """The slots of the budget's points: all but the last free one."""
         free = int(np.flatnonzero(~self.coef.any(axis=1))[-1])
         return np.delete(np.arange(len(self.coef)), free)
 
@@ -73,10 +73,10 @@ class BSGD(Solver[BSGDRun]):
     Parameters
     ----------
     strategy : {"auto", "removal", "projection", "merging"}
-        What is done about a point too many. "removal" costs one kernel column of the batch, "projection" a
-        factorisation of order n^3, "merging" a look at n pairs; it needs the Gaussian kernel, where a point on the line
-        between two has the largest inner product with their sum. "auto" merges with a Gaussian kernel, and removes
-        with others.
+        How the model returns to its budget. "removal" costs one kernel column of the batch, "projection" a
+        factorisation of order n^3, "merging" a comparison of n pairs; it needs the Gaussian kernel, where a point on
+        the line between two has the largest inner product with their sum. "auto" merges with a Gaussian kernel, and
+        removes with others.
     """
 
     name: ClassVar[str] = "bsgd"
@@ -90,18 +90,18 @@ class BSGD(Solver[BSGDRun]):
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
-            raise SpecError(f"strategy={self.strategy!r} was asked of BSGD; choose one of {', '.join(STRATEGIES)}")
+            raise SpecError(f"got strategy={self.strategy!r} for BSGD; choose one of {', '.join(STRATEGIES)}")
 
     def init(self, problem: Problem, comm: Communicator) -> BSGDRun:
         if comm.size != 1:
             raise SpecError(f"solver bsgd is serial, but {comm.size} ranks were started")
         if not problem.alpha > 0:
-            raise SpecError("solver bsgd was asked with alpha=0, but its steps are 1 / (alpha t); give alpha above 0")
+            raise SpecError("got alpha=0 for solver bsgd, whose steps are 1 / (alpha t); give alpha above 0")
         kernel = problem.part.kernel
         if self.strategy == "merging" and not isinstance(kernel, Gaussian):
             raise SpecError(
-                f"solver bsgd was asked to merge support points with the {kernel.name} kernel, which needs the "
-                "Gaussian kernel; take strategy='removal' or 'projection'"
+                f"got strategy='merging' for solver bsgd with the {kernel.name} kernel, but merging needs the Gaussian "
+                "kernel; give strategy='removal' or 'projection'"
             )
         like = problem.part.points
         points = np.zeros((like.size + 1, like.n_features), problem.dtype)
@@ -130,7 +130,7 @@ class BSGD(Solver[BSGDRun]):
     def moving_bytes(self, p: int, d: int, itemsize: int) -> int:
         held = self.strategy == "projection" or (self.strategy != "removal" and p < MOST_HELD)
         matrices = 4 * (p + 1) ** 2 * 8 if held else 0
-        return 5 * (p + 1) * d * itemsize + matrices  # the state, its successor, and either prepared
+        return 5 * (p + 1) * d * itemsize + matrices  # the state, its successor, and both of them prepared
 
     def finish(self, problem: Problem, state: BSGDRun, comm: Communicator) -> Array:
         del comm

@@ -1,4 +1,4 @@
-"""Support points on a budget: a model that grows by a point, and is made smaller by one at a small cost.
+"""Support points on a budget: a model that grows by one point, and shrinks by one at a small cost.
 
 References
 ----------
@@ -18,17 +18,17 @@ from daskkern.solvers.first_order.row_by_row import Sequence
 
 _HELD = 8
 MOST_HELD = 1025
-"""Support points, for each row of a batch and in all, up to which the kernel between all of them is held when points
-are merged: one product of matrices takes less time than small ones for every merge."""
+"""Support points, for each row of a batch and in total, up to which the kernel matrix of all of them is held when
+points are merged: one matrix product takes less time than a small one for every merge."""
 
 
 class BudgetedRows:
-    """Support points on a budget, while the rows of one batch are met.
+    """Support points on a budget, during the steps on the rows of one batch.
 
     Attributes
     ----------
     points, coef : (budget + 1, d) and (budget + 1, c) arrays
-        Between two rows at least one place is free: its coefficients are 0.
+        Between two rows at least one slot is free: its coefficients are 0.
     rows : Sequence
     """
 
@@ -48,7 +48,7 @@ class BudgetedRows:
         self._logs: LogKernel | None = None  # from the first merge on
 
     def meet(self, i: int, shrink: float, eta: float) -> None:
-        """Make the step of row i, and put the model back on its budget."""
+        """Take the step of row i, and bring the model back to its budget."""
         row = slice(i, i + 1)
         delta = self.rows.gradient(self._problem.loss, row) * -eta
         self.coef *= shrink
@@ -56,7 +56,7 @@ class BudgetedRows:
         if not delta.any():
             return
         known = np.flatnonzero((self.points == self._X[i]).all(axis=1) & self.coef.any(axis=1))
-        if known.size:  # the row of an earlier epoch, or one equal to it: the model does not grow
+        if known.size:  # the row was visited in an earlier epoch, or equals one that was: the model does not grow
             self.coef[known[0]] += delta[0]
             return
         place = self._free()[0]
@@ -109,7 +109,7 @@ class BudgetedRows:
         self.rows.scores += self._columns([i]) * coef
 
     def _drop(self, places: list[int]) -> None:
-        """Take the terms at `places` out of the model."""
+        """Remove the terms at `places` from the model."""
         self.rows.scores -= self._columns(places) @ self.coef[places]
         self.coef[places] = 0
 
@@ -121,7 +121,7 @@ class BudgetedRows:
         return values
 
     def _held(self) -> LogKernel:
-        """Return the kernel between all points and rows, to be kept up to date."""
+        """Return the kernel between all points and rows, which later steps update."""
         right, block = self._prepared(self.points), self._kernel.block
         return LogKernel(block(self.points, right), block(self._left, right), self.rows.gram)
 

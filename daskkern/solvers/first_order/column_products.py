@@ -1,8 +1,8 @@
-"""What first-order methods share: scores, pullbacks and inner products of batches, whatever the columns are.
+"""Scores, pullbacks and inner products of batches for first-order methods, for all kinds of columns.
 
-The columns of the model are dealt to the ranks, and every rank meets every row: scores are one allreduce of (m, c)
-numbers, the gradient in the columns needs no traffic. A method that treats the rows of a batch one after the other
-asks for their inner products once, one allreduce of (m, m) numbers, and then goes through them without any: its
+The columns of the model are distributed over the ranks, and every rank visits every row: scores take one allreduce of
+(m, c) numbers, the gradient in the columns needs no communication. A method that treats the rows of a batch one after
+the other computes their inner products once, with one allreduce of (m, m) numbers, and its steps on them need none: its
 iterates are those of the sequential method, on any number of ranks.
 """
 
@@ -21,7 +21,7 @@ from daskkern.solvers.base import Batch, Problem
 
 @dataclass(frozen=True, eq=False)
 class RowShare:
-    """The training rows whose numbers this rank keeps: `ids` (n_r,) int64 as the arrays have them.
+    """The training rows whose per-row values this rank stores: `ids` (n_r,) int64 in the order of the arrays.
 
     With all rows as centres they are the rank's columns, else an equal share.
     """
@@ -41,7 +41,7 @@ class RowShare:
         return cls.of(np.arange(n_rows * rank // size, n_rows * (rank + 1) // size))
 
     def find(self, positions: IntArray) -> tuple[HostArray, HostArray]:
-        """Return where in the arrays the rows of a batch are that are kept here, and which of its rows they are."""
+        """Return, for the rows of a batch that this rank stores, their places in the arrays and in the batch."""
         rows = self.ids[self.order]
         at = np.minimum(np.searchsorted(rows, positions), max(rows.size - 1, 0))
         here = (rows[at] == positions).nonzero()[0] if rows.size else np.zeros(0, np.int64)
@@ -50,7 +50,7 @@ class RowShare:
     def read(self, values: Array, positions: IntArray) -> Array:
         """Return this rank's part (m, ...) of ``values`` at the rows of a batch: 0 where another rank has them.
 
-        The sum over the ranks is the whole: it travels with the scores.
+        The sum over the ranks has all rows; it is taken together with the scores.
         """
         local, here = self.find(positions)
         xp = namespace_of(values)
@@ -61,7 +61,7 @@ class RowShare:
 
 @dataclass(frozen=True)
 class ColumnSetup:
-    """What a rank needs beside its columns.
+    """The set-up of one rank, in addition to its columns.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ def descend(problem: Problem, batch: Batch, v: Array, change: Array) -> Array:
 
 
 def changes(problem: Problem, batch: Batch, change: Array) -> tuple[IntArray | slice, Array]:
-    """Return which of the rank's columns :func:`descend` changes, each once, and by what (k, c): those alone.
+    """Return which of the rank's columns :func:`descend` changes, each once, and their changes (k, c).
 
     All of them for dense columns; the batch's rows with all rows as centres; the features that sparse rows have.
     """
@@ -131,7 +131,7 @@ def changes(problem: Problem, batch: Batch, change: Array) -> tuple[IntArray | s
 
 
 def _entries(problem: Problem, batch: Batch) -> tuple[IntArray, Array] | None:
-    """Return which of the rank's columns sparse rows have entries in, and the rows in these alone; None for others."""
+    """Return the rank's columns in which sparse rows have entries, and the rows in these; None for dense rows."""
     if batch.phi is not None or batch.X is None or not problem.part.is_coordinates or not is_sparse(batch.X):
         return None
     values, xp = problem.part.rows(batch.X), problem.part.namespace
@@ -177,7 +177,7 @@ def _products(problem: Problem, batch: Batch) -> Array:
 
 
 def needed_rows(batch: Batch) -> Array:
-    """Return the rows of a batch. Raises SpecError where the trainer left them out."""
+    """Return the rows of a batch. Raises SpecError where the batch has none."""
     if batch.X is None:
         raise SpecError("a step needs the rows of its batch")
     return batch.X

@@ -4,9 +4,9 @@
 
 over the batch of step t, phi_t its own block of random features: ``phi_t(x)^T phi_t(z)`` is an unbiased estimate of the
 kernel, so that the gradient is one too. Only the coefficients of block t are new; the shrinkage of all others is one
-number. The objective comes near its least value like 1 / t, and the model is not limited to features chosen before.
+number. The objective converges like 1 / t, and the model is not limited to features chosen beforehand.
 
-Distributed by columns: one allreduce of (m, c) numbers a step. Coefficients that are still 0 cost nothing: step t takes
+Distributed by columns: one allreduce of (m, c) numbers a step. Coefficients that are still 0 cost nothing: step t uses
 t blocks.
 
 References
@@ -64,12 +64,12 @@ class DoublySGD(Solver[DoublyRun]):
 
     def __post_init__(self) -> None:
         if not 1 < self.theta < 2:
-            raise SpecError(f"theta={self.theta!r} was asked of DoublySGD; give a number between 1 and 2")
+            raise SpecError(f"got theta={self.theta!r} for DoublySGD; give a number between 1 and 2")
 
     def init(self, problem: Problem, comm: Communicator) -> DoublyRun:
         del comm
         if not problem.alpha > 0:
-            raise SpecError("DoublySGD was asked with alpha=0; its steps are theta / (alpha t): give a positive alpha")
+            raise SpecError("got alpha=0 for DoublySGD, whose steps are theta / (alpha t); give a positive alpha")
         shape = (problem.part.columns.ids.size, problem.n_outputs)
         return DoublyRun(problem.part.namespace.zeros(shape, problem.dtype), 1.0, 0)
 
@@ -120,10 +120,10 @@ class DoublySGD(Solver[DoublyRun]):
         step = int(saved.numbers["step"])
         if step > problem.n_steps:
             raise DataError(
-                f"a checkpoint of {step} steps was to be continued by a run of {problem.n_steps}, without features "
-                "for them; ask for as many epochs as it has, or more"
+                f"a run of {problem.n_steps} steps cannot continue a checkpoint of {step}: it lacks their features; "
+                "give at least as many epochs as the checkpoint has"
             )
-        # A longer run than the one that was saved has more columns; none of those has been used.
+        # A longer run than the one that was saved has more columns; none of them has been used yet.
         ids = problem.part.columns.ids
         known = np.flatnonzero(ids < len(saved.shards["v"].ids)) if "v" in saved.shards else np.arange(ids.size)
         v = to_host(fresh.v).copy()
@@ -134,5 +134,5 @@ class DoublySGD(Solver[DoublyRun]):
 def _drawn(problem: Problem) -> Drawn:
     kernel = problem.part.kernel
     if not isinstance(kernel, Drawn):
-        raise SpecError(f"DoublySGD was asked with columns of {kernel.name}; give basis=DoublyStochastic()")
+        raise SpecError(f"got columns of {kernel.name} for DoublySGD; give basis=DoublyStochastic()")
     return kernel

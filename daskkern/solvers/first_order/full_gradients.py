@@ -1,4 +1,4 @@
-"""What SVRG and SARAH share: an epoch is a pass for the full gradient and then passes of steps that lean on it.
+"""The base of SVRG and SARAH: an epoch is a pass for the full gradient and then passes of steps that use it.
 
 Distributed by columns: one allreduce of (m, c) numbers a batch in the gradient's pass, of (m, 2 c) in the others.
 """
@@ -23,9 +23,9 @@ from daskkern.solvers.snapshot import Shard, Snapshot
 class FullGradientRun:
     """The state of a run.
 
-    `w` (p_r, c) are the coefficients. `other` are those that gradients are compared with, and `gradient` what was known
-    of the gradient there; in the pass for the full gradient it grows. `sweep` passes of this epoch are behind. `norm`
-    is that of the last full gradient, or -1. `excess` is the largest of a batch so far.
+    `w` (p_r, c) are the coefficients. `other` are those that gradients are compared with, and `gradient` the estimate
+    there; the pass for the full gradient accumulates it. `sweep` passes of this epoch are finished. `norm` is that of
+    the last full gradient, or -1. `excess` is the largest of a batch so far.
     """
 
     w: Array
@@ -46,10 +46,10 @@ class FullGradients(Solver[FullGradientRun]):
         Passes of steps after each pass for the full gradient: an epoch is ``inner + 1`` passes over the rows.
     theta : float
         Multiplies the step, ``m / (L (beta + (m - 1) top) + m alpha)`` for batches of m rows. The theory of both
-        methods wants less than 1.
+        methods requires less than 1.
     tol : float
         The fit ends when a full gradient has a norm of at most `tol`, in units of the largest ``w^(1/2) |x|``: it is
-        then a slope of the loss. 0 never ends it.
+        then a slope of the loss. 0 disables this.
     """
 
     bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
@@ -63,15 +63,15 @@ class FullGradients(Solver[FullGradientRun]):
 
     def __post_init__(self) -> None:
         if not is_whole(self.inner, 1):
-            raise SpecError(f"inner={self.inner!r} was asked of {self.name}; give a whole number of at least 1")
+            raise SpecError(f"got inner={self.inner!r} for {self.name}; give a whole number of at least 1")
         if not self.theta > 0:
-            raise SpecError(f"theta={self.theta!r} was asked of {self.name}; give a positive number")
+            raise SpecError(f"got theta={self.theta!r} for {self.name}; give a positive number")
         if not self.tol >= 0:
-            raise SpecError(f"tol={self.tol!r} was asked of {self.name}; give a number of 0 or more")
+            raise SpecError(f"got tol={self.tol!r} for {self.name}; give a number of 0 or more")
 
     @abstractmethod
     def begun(self, problem: Problem, state: FullGradientRun, eta: float) -> FullGradientRun:
-        """Return the state with which steps begin, once ``gradient`` (without the penalty's) is that at `w`."""
+        """Return the state before the first step, once ``gradient`` (without the penalty's) is that at `w`."""
 
     @abstractmethod
     def moved(
@@ -91,12 +91,12 @@ class FullGradients(Solver[FullGradientRun]):
         self, problem: Problem, state: FullGradientRun, batch: Batch, comm: Communicator
     ) -> tuple[FullGradientRun, float]:
         setup: ColumnSetup = problem.extra
-        # A step along the full gradient goes for the rows of every batch, so that all are as long as each allows.
+        # A step along the full gradient affects the rows of every batch, so that all are as long as each allows.
         state = replace(state, excess=max(state.excess, batch.excess))
         smoothness = smoothness_of(problem.loss)
         eta = self.theta * setup.statistics.step_size(batch.size, smoothness, problem.alpha, state.excess)
         if state.sweep:
-            run, loss = self._lean(problem, state, batch, eta, comm)
+            run, loss = self._inner_step(problem, state, batch, eta, comm)
         else:
             run, loss = self._add(problem, state, batch, eta, comm)
         if batch.last:
@@ -106,7 +106,7 @@ class FullGradients(Solver[FullGradientRun]):
     def _add(
         self, problem: Problem, state: FullGradientRun, batch: Batch, eta: float, comm: Communicator
     ) -> tuple[FullGradientRun, float]:
-        """Add the batch's share of the full gradient; the model stays."""
+        """Add the batch's share of the full gradient; the model does not change."""
         setup: ColumnSetup = problem.extra
         scores = comm.allreduce(partial_scores(problem, batch, state.w)).astype(problem.dtype)
         loss, g = loss_and_gradient(problem, scores, batch)
@@ -116,7 +116,7 @@ class FullGradients(Solver[FullGradientRun]):
             run = self.begun(problem, replace(run, norm=math.sqrt(square / setup.statistics.beta)), eta)
         return run, loss
 
-    def _lean(
+    def _inner_step(
         self, problem: Problem, state: FullGradientRun, batch: Batch, eta: float, comm: Communicator
     ) -> tuple[FullGradientRun, float]:
         """Take a step."""

@@ -1,7 +1,7 @@
-"""The iterate of first-order methods as ``scale * v``, and the mean of iterates, at the cost of what a step touches.
+"""The iterate of first-order methods as ``scale * v``, and the mean of iterates, at the cost of what a step changes.
 
-The ridge penalty shrinks all coefficients by one factor: that is a number here, no pass over them. The weighted mean of
-the iterates is kept without a pass, too. With ``v_t = v_T - sum_(j >= t) d_j``, d_j what step j adds to v,
+The ridge penalty shrinks all coefficients by one factor: that is one number here, not a pass over them. The weighted
+mean of the iterates needs no pass, either. With ``v_t = v_T - sum_(j >= t) d_j``, d_j what step j adds to v,
 
     sum_t omega_t s_t v_t = S_T v_T - sum_j S_j d_j ,   S_j = sum_(t <= j) omega_t s_t ,
 
@@ -25,19 +25,19 @@ from daskkern.solvers.snapshot import Shard, Snapshot
 WEIGHTS = ("uniform", "linear")
 _ALL = slice(None)
 _LEAST_SCALE = 0.5
-"""Below it the scale is multiplied in: the two terms of a mean grow like 1 / scale, and cancel."""
+"""Least scale; below it the scale is multiplied in: the two terms of a mean grow like 1 / scale, and cancel."""
 
 
 @dataclass(frozen=True)
 class Averaging:
-    """Which iterates are averaged: those from step `start` on, with weights 1, or ("linear") growing like the step."""
+    """The averaged iterates: those from step `start` on, with weights 1, or ("linear") proportional to the step."""
 
     start: int
     weights: str = "uniform"
 
     @classmethod
     def of_share(cls, share: float, weights: str, n_steps: int, known: int | None = None) -> "Averaging":
-        """Return the averaging of the last `share` of a run of `n_steps`, or of what comes from step `known` on.
+        """Return the averaging of the last `share` of a run of `n_steps`, or of the steps from `known` on.
 
         A share of 0 averages nothing.
         """
@@ -53,18 +53,18 @@ class Averaging:
 
 
 def check_averaging(share: float, weights: str, solver: str) -> None:
-    """Raise SpecError for settings without a meaning."""
+    """Raise SpecError for settings that are not valid."""
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise SpecError(f"averaging={share!r} was asked of {solver}; give a share between 0 and 1")
+        raise SpecError(f"got averaging={share!r} for {solver}; give a share between 0 and 1")
     if weights not in WEIGHTS:
-        raise SpecError(f"average_weights={weights!r} was asked of {solver}; choose one of {', '.join(WEIGHTS)}")
+        raise SpecError(f"got average_weights={weights!r} for {solver}; choose one of {', '.join(WEIGHTS)}")
 
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
     """Coefficients ``scale * v`` (p_r, c), and the mean of earlier ones.
 
-    The arrays are written in place: only the last one of a run may be used.
+    The arrays are written in place: only the latest iterate of a run may be used.
 
     Attributes
     ----------
@@ -78,8 +78,8 @@ class Iterate:
     since, weight : float
         S since the last fold, and the sum of all weights.
     begun : int or None
-        The step from which the mean was taken in a run that ended at another step than this one, where that was
-        another: it stays the mean until the next step, which begins it anew.
+        The step at which the mean of an earlier run with another end began, where it differs from this run's: that
+        mean is used until the next step, which starts a new one.
     """
 
     v: Array
@@ -118,7 +118,7 @@ class Iterate:
         return self
 
     def passed(self) -> "Iterate":
-        """Return the iterate when its step is done: it enters the mean."""
+        """Return the iterate after its step is finished, added to the mean."""
         if self.begun is not None:
             return replace(self, total=None, lag=None, since=0.0, weight=0.0, begun=None).passed()
         step = self.step + 1
@@ -129,7 +129,7 @@ class Iterate:
         return run if run.lag is not None else replace(run, total=self.v * 0, lag=self.v * 0)
 
     def fold(self) -> "Iterate":
-        """Return the same with scale 1, and a mean whose terms do not cancel. A pass over the coefficients."""
+        """Return the same iterate with scale 1, and a mean whose terms do not cancel. A pass over the coefficients."""
         if self.total is not None and self.lag is not None:
             self.total[...] += self.since * self.v - self.lag
             self.lag[...] = 0
@@ -159,7 +159,7 @@ class Iterate:
         return {name: getattr(self, name) for name in names} | {"averaged_from": start}
 
     def restored(self, saved: Snapshot, ids: IntArray, xp: ModuleType, prefix: str = "") -> "Iterate":
-        """Return the iterate as a snapshot has it. A mean that began elsewhere than this run's ends with a step."""
+        """Return the iterate of a snapshot. A mean that began at another step ends with the next step."""
         numbers = saved.numbers
         run = replace(
             self, v=xp.asarray(saved.rows(prefix + "v", ids)), scale=float(numbers["scale"]), step=int(numbers["step"])

@@ -1,7 +1,7 @@
-"""Merging two terms of a model with a Gaussian kernel: where on the line between their points, and at what loss.
+"""Merging two terms of a model with a Gaussian kernel: where on the line between their points, and at what cost.
 
 The logarithm of the kernel is a squared distance, so that the kernel values of ``z = h x + (1 - h) y`` follow from
-those of x and y, without a look at the features:
+those of x and y, without the features:
 
     log k(z, .) = h log k(x, .) + (1 - h) log k(y, .) - h (1 - h) log k(x, y) .
 
@@ -11,8 +11,8 @@ Wang, Crammer and Vucetic, "Breaking the curse of kernelization: budgeted stocha
 SVM training", JMLR 2012 (merging by a golden section for every pair).
 
 Where we differ: all pairs are compared on one grid of the line, whose powers of the kernel values are taken at once,
-and the golden section is made for the best pair alone. What a merge loses is flat where it is least, so that the grid
-finds the pair, and it does not stop at a local optimum.
+and the golden section search runs for the best pair alone. The cost of a merge is flat around its minimum, so that the
+grid finds the pair, and it does not stop at a local optimum.
 """
 
 from math import exp
@@ -23,7 +23,7 @@ from daskkern.arrays import FloatArray, HostArray
 
 _GOLDEN = (5**0.5 - 1) / 2
 _GRID = np.linspace(0, 1, 17)
-_SEARCH_STEPS = 16  # of the golden section between three points of the grid: h is known to 1e-4
+_SEARCH_STEPS = 16  # of the golden section search between three points of the grid: h is known to 1e-4
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -43,11 +43,11 @@ class LogKernel:
         self.points, self.rows, self._among = logarithm(points), logarithm(rows), logarithm(among)
 
     def put(self, place: int, row: int) -> None:
-        """Let the point at `place` be one of the rows."""
+        """Replace the point at `place` by one of the rows."""
         self._set(place, self.rows[row].copy(), self._among[:, row])
 
     def merge(self, i: int, j: int, h: float) -> None:
-        """Let point i be ``h x_i + (1 - h) x_j``."""
+        """Replace point i by ``h x_i + (1 - h) x_j``."""
         apart = h * (1 - h) * self.points[i, j]
         own = h * self.points[i] + (1 - h) * self.points[j] - apart
         self._set(i, np.minimum(own, 0), np.minimum(h * self.rows[:, i] + (1 - h) * self.rows[:, j] - apart, 0))
@@ -59,17 +59,17 @@ class LogKernel:
 
 
 def logarithm(values: HostArray) -> FloatArray:
-    """Return the logarithms (float64) of kernel values, those of 0 as large as that of the least number."""
+    """Return the logarithms (float64) of kernel values, that of 0 being the one of the smallest number."""
     logs: FloatArray = np.log(np.clip(values.astype(np.float64), _TINY, 1))
     return logs
 
 
 def best_merge(a: FloatArray, others: FloatArray, logs: FloatArray, own: int) -> tuple[int, float]:
-    """Return with which term one of a Gaussian kernel merges best, and where on the line between their points.
+    """Return the term that is best to merge with, under a Gaussian kernel, and where on the line between their points.
 
     The terms have coefficients a (c,) and `others` (k, c), number `own` of which is the term itself; `logs` (k,) are
     the logarithms of the kernel values of the point with all. The merged point is ``h x + (1 - h) x_other``; the
-    coefficient of :func:`merged` makes the change of the model least, whose squared norm is
+    coefficient of :func:`merged` minimises the change of the model, whose squared norm is
 
         |a|^2 + |a_other|^2 + 2 <a, a_other> kappa - |coefficient|^2 .
     """

@@ -1,16 +1,16 @@
-"""MISO, which is Finito, and dual coordinate ascent without a dual.
+"""MISO, also known as Finito: dual coordinate ascent without a dual.
 
-Of every row a mean u_i of minus the slopes of its loss is kept, and the model follows from them,
+For every row a mean u_i of minus the slopes of its loss is stored, and the model follows from them,
 ``w = sum_i w_i u_i x_i / (alpha n)``. A step moves the mean of one row towards minus its slope,
 
     u_i <- u_i - delta_i (u_i + loss'(z_i)),   z_i = f(x_i),   delta_i = 1 / (1 + smoothness w_i |x_i|^2 / (alpha n))
 
-Each row's part of the objective, the penalty included, is so replaced by a parabola below it, and the sum of the
-parabolas is minimised anew after every row: w is where it is least. For linear models the n points of the paper are
-multiples of the rows, so that a number a row and output is all that is kept.
+Each row's part of the objective, the penalty included, is thus replaced by a parabola below it, and the sum of the
+parabolas is minimised again after every row: w is its minimiser. For linear models the n points of the paper are
+multiples of the rows, so that only one number a row and output is stored.
 
 Distributed and exact as :mod:`daskkern.solvers.first_order.sdca`, of which this is the form for smooth losses: a step
-needs their slope alone. Where the conjugate is known the duality gap is taken, too.
+needs their slope alone. Where the conjugate is known the duality gap is computed, too.
 
 References
 ----------
@@ -35,10 +35,10 @@ class MISO(SDCA):
     Parameters
     ----------
     tol : float
-        The fit ends with a duality gap of at most `tol` times the loss of the model 0, where the conjugate of the loss
-        is known; 0 never ends it.
+        The fit ends with a duality gap of at most `tol` times the loss of the zero model, where the conjugate of the
+        loss is known; 0 disables this.
     gap_every : int
-        Epochs from one gap to the next. It takes one more pass over the rows.
+        Epochs from one gap to the next. Each gap takes one more pass over the rows.
     averaging : float
         Share of the run, at its end, whose iterates are averaged; 0 returns the last.
     """

@@ -3,10 +3,10 @@
     f <- (1 - eta_t alpha) f - eta_t g_t k(x_t, .)
 
 All rows are centres, so that the terms of a row share a coefficient. Terms shrink geometrically, and `truncation` drops
-those that are older than so many steps: what is left out is the sum of terms, each below
+those that are older than that many steps: the error is a sum of terms, each below
 ``(1 - eta alpha)^truncation`` of what it was. Terms are dropped between batches.
 
-The rows of a batch are met one at a time, and their inner products are taken once a batch: the iterates are those of
+The rows of a batch are visited one at a time, and their inner products computed once a batch: the iterates are those of
 the sequential method on any number of ranks. Distributed by columns: one allreduce of (m, c + m) numbers a batch.
 
 References
@@ -39,9 +39,9 @@ class NormaRun:
     young : (n_r, c) array
         Coefficients of the terms of this epoch; without truncation, of all.
     old : (n_r, c) array or None
-        Those of the epoch before, as far as they are not dropped. None without truncation.
+        Those of the previous epoch that are not dropped. None without truncation.
     born, born_before : (n_r,) float64 arrays or None
-        The steps that made the terms of either.
+        The steps that created the terms of either.
     t, batches : int
         Steps and batches so far.
     average : TailAverage
@@ -73,7 +73,7 @@ class Norma(Solver[NormaRun]):
     theta : float
         From 0 to 1.
     truncation : int or None
-        Steps that a term lives, at most as many as there are rows; None drops nothing.
+        Steps after which a term is dropped, at most as many as there are rows; None drops nothing.
     averaging : float
         Share of the run, at its end, whose iterates at the ends of batches are averaged; 0 returns the last one.
     """
@@ -94,21 +94,21 @@ class Norma(Solver[NormaRun]):
 
     def __post_init__(self) -> None:
         if self.schedule not in ("inverse_root", "constant"):
-            raise SpecError(f"schedule={self.schedule!r} was asked of NORMA; choose 'inverse_root' or 'constant'")
+            raise SpecError(f"got schedule={self.schedule!r} for NORMA; choose 'inverse_root' or 'constant'")
         if not 0 < self.theta <= 1:
-            raise SpecError(f"theta={self.theta!r} was asked of NORMA; give a number above 0, at most 1")
+            raise SpecError(f"got theta={self.theta!r} for NORMA; give a number above 0, at most 1")
         if self.truncation is not None and not is_whole(self.truncation, least=1):
-            raise SpecError(f"truncation={self.truncation!r} was asked of NORMA; give a whole number of steps, or None")
+            raise SpecError(f"got truncation={self.truncation!r} for NORMA; give a whole number of steps, or None")
         if not 0 <= self.averaging <= 1:
-            raise SpecError(f"averaging={self.averaging!r} was asked of NORMA; give a share between 0 and 1")
+            raise SpecError(f"got averaging={self.averaging!r} for NORMA; give a share between 0 and 1")
 
     def init(self, problem: Problem, comm: Communicator) -> NormaRun:
         del comm
         setup: ColumnSetup = problem.extra
         if self.truncation is not None and self.truncation > setup.n_rows:
             raise SpecError(
-                f"NORMA was asked with truncation={self.truncation}, but there are {setup.n_rows} training rows; give "
-                "at most that many steps, or None"
+                f"got truncation={self.truncation} for NORMA, but there are {setup.n_rows} training rows; give at most "
+                "that many steps, or None"
             )
         zero = problem.part.namespace.zeros((problem.part.columns.ids.size, problem.n_outputs), problem.dtype)
         start = problem.averaging_start(self.averaging) if self.averaging else problem.n_steps + 1

@@ -3,8 +3,8 @@
     w <- (1 - 1/t) w - 1 / (alpha t k) sum_(i in A_t) g_i phi(x_i) ,   optionally back to the ball of radius R
 
 A_t are k rows. With all rows as centres that is kernelized Pegasos: for the hinge, a coefficient is y times how often
-its row violated the margin, over alpha t. The rows of a batch are met k at a time in their order, and their inner
-products are taken once a batch: the iterates are those of the sequential method on any number of ranks.
+its row violated the margin, over alpha t. The rows of a batch are visited k at a time in order, and their inner
+products computed once a batch: the iterates are those of the sequential method on any number of ranks.
 
 Distributed by columns: one allreduce of (m, c + m) numbers a batch.
 
@@ -42,7 +42,7 @@ class PegasosRun:
     t : int
         Steps so far.
     square : (c,) float64
-        ``|w|^2`` of each output; with a joint loss, of all of them in each. Kept for projections.
+        ``|w|^2`` of each output; with a joint loss, of all of them in each. Used by projections.
     """
 
     iterate: Iterate
@@ -59,8 +59,8 @@ class Pegasos(Solver[PegasosRun]):
     rows : int
         Rows k of a step; a batch has as many steps as it has such groups.
     project : bool
-        Whether iterates are put back on the ball that has the optimum: of radius ``1 / sqrt(alpha)`` for each output
-        for the hinge, ``sqrt(2 loss(0) / alpha)`` for other losses of classification.
+        Whether iterates are projected onto the ball that contains the optimum: of radius ``1 / sqrt(alpha)`` for each
+        output for the hinge, ``sqrt(2 loss(0) / alpha)`` for other losses of classification.
     ahead : int or "auto"
         The step is ``1 / (alpha (t + ahead))``. "auto" is 0 for losses with kinks, whose gradients are bounded, as in
         the paper; for smooth ones as many as make the first step ``1 / (L max |phi(x)|^2)`` on sampled rows, because
@@ -85,17 +85,15 @@ class Pegasos(Solver[PegasosRun]):
 
     def __post_init__(self) -> None:
         if not is_whole(self.rows, least=1):
-            raise SpecError(f"rows={self.rows!r} was asked of Pegasos; give a positive whole number")
+            raise SpecError(f"got rows={self.rows!r} for Pegasos; give a positive whole number")
         if self.ahead != "auto" and not is_whole(self.ahead, least=0):
-            raise SpecError(f"ahead={self.ahead!r} was asked of Pegasos; give a whole number of steps, or 'auto'")
+            raise SpecError(f"got ahead={self.ahead!r} for Pegasos; give a whole number of steps, or 'auto'")
         check_averaging(self.averaging, self.average_weights, "Pegasos")
 
     def init(self, problem: Problem, comm: Communicator) -> PegasosRun:
         del comm
         if not problem.alpha > 0:
-            raise SpecError(
-                "solver pegasos was asked with alpha=0, but its steps are 1 / (alpha t); give alpha above 0"
-            )
+            raise SpecError("got alpha=0 for solver pegasos, whose steps are 1 / (alpha t); give alpha above 0")
         if self.project:
             radius(problem.loss, problem.alpha, problem.n_outputs)
         averaging = Averaging.of_share(self.averaging, self.average_weights, problem.n_steps, problem.averaged_from)
@@ -120,7 +118,7 @@ class Pegasos(Solver[PegasosRun]):
         return PegasosRun(iterate.fold() if batch.last else iterate, t, square), loss
 
     def steps_ahead(self, problem: Problem) -> int:
-        """Return how many steps the schedule begins after its own first."""
+        """Return how many steps of the schedule are skipped at its start."""
         if not isinstance(self.ahead, str):
             return int(self.ahead)
         return steps_ahead(problem)
@@ -143,7 +141,7 @@ class Pegasos(Solver[PegasosRun]):
 
 
 def radius(loss: Loss, alpha: float, n_outputs: int) -> float:
-    """Return the radius of a ball that has the optimum: of each output, or of all together for a joint loss.
+    """Return the radius of a ball that contains the optimum: of each output, or of all together for a joint loss.
 
     ``alpha/2 |f|^2`` is at most the objective of f = 0, and for the hinge half of that by duality. Raises SpecError
     where the loss of f = 0 depends on the targets.
@@ -152,8 +150,8 @@ def radius(loss: Loss, alpha: float, n_outputs: int) -> float:
         return float(alpha**-0.5)
     if loss.tasks != {"classification"}:
         raise SpecError(
-            f"solver pegasos was asked to project with the {loss.name} loss, whose value at 0 depends on the targets; "
-            "take project=False"
+            f"got project=True for solver pegasos with the {loss.name} loss, whose value at 0 depends on the targets; "
+            "give project=False"
         )
     y = np.eye(1, n_outputs) if loss.joint else np.array([[-1.0], [1.0]])
     return float(np.sqrt(2 * loss.value(np.zeros_like(y), y).max() / alpha))
@@ -170,7 +168,7 @@ def _square_after(
 
 
 def _project(rows: Sequence, square: FloatArray, most: float) -> FloatArray:
-    """Put outputs outside of the ball back on it, and return the squared norms then."""
+    """Project outputs outside of the ball onto it, and return their squared norms."""
     if (square <= most**2).all():
         return square
     factors = np.minimum(1.0, most / np.sqrt(np.maximum(square, np.finfo(np.float64).tiny)))

@@ -1,8 +1,8 @@
 """Steps on the rows of a batch, one after the other, without products of the columns in between.
 
 A step on row i changes the scores of the rows by their inner products with row i. With the scores z (m, c) and the
-inner products G (m, m) of a batch, all steps on it are made on small arrays, the same on all ranks: the iterates are
-those of the method that meets one row at a time.
+inner products G (m, m) of a batch, all steps on it are taken on small arrays, the same on all ranks: the iterates are
+those of the method that visits one row at a time.
 """
 
 from math import ceil
@@ -20,19 +20,19 @@ from daskkern.solvers.first_order.iterate import Iterate
 
 
 class Sequence:
-    """The rows of a batch while steps are made on them. Arrays are NumPy's, in float64.
+    """The rows of a batch during the steps on them. Arrays are NumPy arrays in float64.
 
     Attributes
     ----------
     scores : (m, c) array
-        Of the model as it is.
+        Of the current model.
     gram : (m, m) array
     y, weight : (m, c) and (m, 1) arrays
     change : (m, c) array
         The model is ``shrunk * projected`` times that before the batch, plus ``sum_i k(x_i, .) change_i``.
     shrunk : float
     projected : (c,) array
-        What the outputs were multiplied by, each by another factor.
+        The factor by which each output was multiplied.
     """
 
     def __init__(self, scores: HostArray, gram: HostArray, y: HostArray, weight: HostArray | None) -> None:
@@ -55,13 +55,13 @@ class Sequence:
         return g if self.weight is None else g * self.weight[rows]
 
     def longest_step(self, loss: Loss, rows: slice) -> float:
-        """Return the longest step along the mean gradient of some of the rows that keeps near their targets."""
+        """Return the longest step along the mean gradient of some of the rows that stays near their targets."""
         squares = self.gram.diagonal()[rows]
         total = float((squares if self.weight is None else squares * self.weight[rows, 0]).sum())
         return longest_step(rows.stop - rows.start, total, smoothness_of(loss))
 
     def step(self, rows: slice, shrink: float, delta: FloatArray) -> None:
-        """Make the model ``shrink f + sum_i k(x_i, .) delta_i`` over `rows`."""
+        """Change the model to ``shrink f + sum_i k(x_i, .) delta_i`` over `rows`."""
         self.shrunk *= shrink
         self._multiply(shrink)
         if delta.any():
@@ -88,7 +88,7 @@ def sequence_of(problem: Problem, batch: Batch, v: Array, comm: Communicator, sc
 
 
 def applied(problem: Problem, batch: Batch, iterate: Iterate, rows: Sequence) -> Iterate:
-    """Return the iterate after the steps that were made on the rows of a batch."""
+    """Return the iterate after the steps on the rows of a batch."""
     if (rows.projected != 1).any():
         iterate = iterate.project(rows.projected)
     change = namespace_of(iterate.v).asarray(rows.change)
@@ -96,7 +96,7 @@ def applied(problem: Problem, batch: Batch, iterate: Iterate, rows: Sequence) ->
 
 
 def steps_ahead(problem: Problem) -> int:
-    """Return how many steps the schedule 1 / (alpha t) begins after its own first.
+    """Return how many steps of the schedule 1 / (alpha t) are skipped at its start.
 
     0 for losses with kinks, whose gradients are bounded; for smooth ones as many as make the first step
     ``1 / (L max |phi(x)|^2)`` on sampled rows.

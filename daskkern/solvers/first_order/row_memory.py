@@ -1,7 +1,7 @@
-"""What methods share that keep numbers for every row, and treat the rows of a batch one after the other.
+"""Helpers of methods that store numbers for every row and treat the rows of a batch one after the other.
 
-A batch is asked once for the inner products of its rows, their scores and what is kept for them, in one allreduce. The
-steps for its rows then are plain recursions on (m, c) arrays, the same on all ranks, without traffic. So the iterates
+One allreduce a batch gives the inner products of its rows, their scores and the numbers stored for them. The steps for
+its rows are then plain recursions on (m, c) arrays, the same on all ranks, without communication. So the iterates
 are those of the sequential method on any number of ranks, and no local subproblems (CoCoA) have to be reconciled.
 """
 
@@ -20,16 +20,16 @@ from daskkern.solvers.first_order.column_products import ColumnSetup, partial_gr
 
 @dataclass(frozen=True, eq=False)
 class BatchNumbers:
-    """A batch in numbers, float64 in host memory.
+    """The numbers of a batch, float64 in host memory.
 
     Attributes
     ----------
     gram : (m, m)
         Inner products of the rows.
     scores : tuple of (m, c)
-        Of each of the coefficients that were asked.
+        Of each of the given coefficients.
     kept : (m, c)
-        What is kept for the rows.
+        The numbers stored for the rows.
     y : (m, c)
     weight : (m, 1)
     """
@@ -46,7 +46,7 @@ def batch_numbers(
 ) -> BatchNumbers:
     """Return the numbers of `batch`: one allreduce.
 
-    `kept` (n_r, c) float64 holds this rank's rows, as `problem.extra.rows` deals them.
+    `kept` (n_r, c) float64 holds this rank's rows, as `problem.extra.rows` assigns them.
     """
     setup: ColumnSetup = problem.extra
     c = problem.n_outputs
@@ -69,7 +69,7 @@ def targets_of(batch: Batch) -> FloatArray:
 
 
 def weight_of(batch: Batch) -> FloatArray:
-    """Return the weights (m, 1) in float64 in host memory, ones where all rows weigh the same."""
+    """Return the weights (m, 1) in float64 in host memory, ones where all rows have the same weight."""
     return np.ones((batch.size, 1)) if batch.weight is None else to_host(batch.weight).astype(np.float64)
 
 
@@ -84,7 +84,7 @@ def shuffled(m: int, seed: int, stream: int, step: int) -> IntArray:
 
 
 def like(change: HostArray, problem: Problem) -> Array:
-    """Return `change` where the columns are: in host memory, or on the device."""
+    """Return `change` in the memory of the columns: on the host or on the device."""
     return problem.part.namespace.asarray(change)
 
 
@@ -101,13 +101,13 @@ def squared_norm(problem: Problem, h: Array, comm: Communicator) -> float:
 
 
 def zeros(problem: Problem) -> Array:
-    """Return the coefficients (p_r, c) of the model that is 0."""
+    """Return the coefficients (p_r, c) of the zero model."""
     xp = problem.part.namespace
     return xp.zeros((problem.part.columns.ids.size, problem.n_outputs), problem.dtype)
 
 
 def no_rows(problem: Problem) -> HostArray:
-    """Return zeros (n_r, c) in float64 for the rows whose numbers this rank keeps."""
+    """Return zeros (n_r, c) in float64 for the rows whose numbers this rank stores."""
     setup: ColumnSetup = problem.extra
     return np.zeros((setup.rows.ids.size, problem.n_outputs))
 

@@ -1,16 +1,16 @@
 """Stochastic averaged gradients: SAG and SAGA.
 
-Of every row the last slope of its loss is kept, ``g_i = w_i loss'(f(x_i))`` (c numbers), and ``D = sum_i g_i x_i``. A
+The last slope of each row's loss is stored, ``g_i = w_i loss'(f(x_i))`` (c numbers), and ``D = sum_i g_i x_i``. A
 step for row i with the new slope g, ``delta = g - g_i``, is
 
     w <- (1 - eta alpha) w - eta (kappa delta x_i + D / n),   D <- D + delta x_i,   g_i <- g
 
 with ``kappa = 1 / n`` for SAG and, without bias, ``kappa = 1 / (n p_i)`` for SAGA, where p_i is the probability of the
-row. The penalty is not in the memory: its gradient is exact. In the first epoch SAG divides by the rows seen so far.
+row. No slope includes the penalty: its gradient is exact. In the first epoch SAG divides by the rows seen so far.
 
 Distributed by columns and exact: the rows of a batch are treated one after the other on (m, c) numbers that every rank
-has (see :mod:`daskkern.solvers.first_order.row_memory`): within a batch w is a combination of the w and D that it began
-with and of the batch's rows, so its scores follow from theirs. It costs an allreduce of m^2 + 3 m c numbers a batch.
+has (see :mod:`daskkern.solvers.first_order.row_memory`): within a batch w is a combination of the w and D at its
+start and of the batch's rows, so its scores follow from theirs. It costs an allreduce of m^2 + 3 m c numbers a batch.
 
 References
 ----------
@@ -49,7 +49,7 @@ METHODS = ("sag", "saga")
 STEPS = ("auto", "line_search")
 ORDERS = ("auto", "uniform", "shuffled", "lipschitz")
 _UNEQUAL = 4.0
-"""Times the mean that the largest ``w |x|^2`` must be for rows to be drawn by it: steps are then twice as long."""
+"""Least ratio of the largest ``w |x|^2`` to the mean for rows to be drawn by it: steps are then twice as long."""
 _STREAM, _DRAWS = 72, 73
 _MOST_DOUBLINGS = 60
 
@@ -59,7 +59,7 @@ class SAGRun:
     """The state of a run.
 
     `v` and `d` (p_r, c) are the coefficients and D, `g` (n_r, c) float64 the slopes of the rank's rows, written in
-    place. `seen` rows of the first epoch are behind. `largest` is the largest ``w |x|^2`` seen, `searched` the line
+    place. `seen` rows of the first epoch were visited. `largest` is the largest ``w |x|^2`` seen, `searched` the line
     search's estimate of the smoothness of a row, `norm` that of the averaged gradient after an epoch, or -1.
     """
 
@@ -83,16 +83,16 @@ class SAG(Solver[SAGRun]):
     steps : str
         "auto": ``1 / (3 L)`` for SAGA and ``1 / (16 L)`` for SAG, as in the papers' theorems, with
         ``L = smoothness * max w |x|^2 + alpha``; the maximum is that of the rows seen so far. The step of 1 / L that is
-        often taken for SAG diverges here: rows are drawn batch by batch. "line_search" finds L along the run: doubled
-        until a row's own step decreases its loss as it should, and halved in the course of an epoch.
+        often used for SAG diverges here: rows are drawn batch by batch. "line_search" estimates L during the run: it is
+        doubled until a row's own step decreases its loss enough, and halved in the course of an epoch.
     order : str
-        Which rows of a batch are visited. "uniform" and "lipschitz" draw as many as it has, with replacement, the
-        latter half of them in proportion to their own smoothness, for longer steps; "shuffled" visits each once, and
-        is for SAGA. "auto" is "lipschitz" where ``w |x|^2`` of some row is
-        more than 4 times the mean, as with few heavy weights, else "uniform". All rows are visited in the first epoch.
+        Which rows of a batch are visited. "uniform" and "lipschitz" draw as many as it has, with replacement,
+        "lipschitz" half of them in proportion to their own smoothness, for longer steps; "shuffled" visits each once,
+        and is for SAGA. "auto" is "lipschitz" where ``w |x|^2`` of some row is more than 4 times the mean,
+        as with few heavy weights, else "uniform". All rows are visited in the first epoch.
     tol : float
         The fit ends when the averaged gradient has a norm of at most `tol`, in units of the largest ``w^(1/2) |x|``: it
-        is then a slope of the loss. 0 never ends it.
+        is then a slope of the loss. 0 disables this.
     """
 
     name: ClassVar[str] = "sag"
@@ -118,14 +118,14 @@ class SAG(Solver[SAGRun]):
             ("order", self.order, ORDERS),
         ):
             if value not in known:
-                raise SpecError(f"{name}={value!r} was asked of SAG; choose one of {', '.join(known)}")
+                raise SpecError(f"got {name}={value!r} for SAG; choose one of {', '.join(known)}")
         if self.method == "sag" and self.order == "shuffled":
             raise SpecError(
-                "order='shuffled' was asked of SAG with method 'sag', whose bias then does not average out and the "
+                "got order='shuffled' for SAG with method 'sag', whose bias then does not average out and the "
                 "iteration can diverge; choose 'uniform' or 'lipschitz', or method 'saga'"
             )
         if not self.tol >= 0:
-            raise SpecError(f"tol={self.tol!r} was asked of SAG; give a number of 0 or more")
+            raise SpecError(f"got tol={self.tol!r} for SAG; give a number of 0 or more")
 
     def init(self, problem: Problem, comm: Communicator) -> SAGRun:
         del comm
@@ -183,7 +183,7 @@ class SAG(Solver[SAGRun]):
             smoothness = smoothness_of(problem.loss) * sweep.largest
             if self._by_size(sweep.largest, setup) and sweep.seen >= setup.n_rows:
                 # No row is drawn with less than half its share, so that L / (n p) is at most twice the mean.
-                # A row waits an epoch for its visits, in which n steps follow its slope of before: eta w |x|^2 <= 1.
+                # A row is visited once an epoch on average, and n steps use its old slope meanwhile: eta w |x|^2 <= 1.
                 smoothness = max(smoothness / 3, min(smoothness, 2 * smoothness_of(problem.loss) * mean))
         L = smoothness + problem.alpha
         return 1 / (3 * L) if self.method == "saga" else 1 / (16 * L)

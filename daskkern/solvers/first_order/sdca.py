@@ -6,7 +6,7 @@ A step maximises the dual in the variables of one row:
     u_i <- argmax_v  -loss*(-v) - <v - u_i, z_i> - (Q_i / 2) |v - u_i|^2,   z_i = f(x_i),  Q_i = w_i |x_i|^2 / (alpha n)
 
 The duality gap is ``(1/n) sum_i w_i (loss(z_i) + loss*(-u_i) + <u_i, z_i>)``, a sum of terms that are 0 or more, and
-bounds how far the objective is above its least value. It takes a pass over the rows, in which scores alone are needed.
+bounds how far the objective is above its least value. It takes a pass over the rows, which needs only scores.
 
 Distributed by columns and exact: the rows of a batch are treated one after the other on (m, c) numbers that every rank
 has (see :mod:`daskkern.solvers.first_order.row_memory`), so the iterates do not depend on the number of ranks, and
@@ -43,7 +43,7 @@ from daskkern.solvers.first_order.row_memory import (
 from daskkern.solvers.snapshot import Snapshot
 
 _STREAM = 71
-_LEAST_Q = 1e-12  # rows that are 0, or weigh nothing, still get the dual variables of their score
+_LEAST_Q = 1e-12  # zero rows, and rows of weight 0, still get the dual variables of their score
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class SDCARun:
     """The state of a run.
 
     `v` (p_r, c) are the coefficients, `u` (n_r, c) float64 the dual variables of the rank's rows, both written in place
-    and averaged over the same steps. `measuring` is true in the pass that takes the gap, whose `total` grows; `gap` is
-    the last epoch's, or -1. `first` is the loss of the model 0. `model` is the mean of `v` during that pass.
+    and averaged over the same steps. `measuring` is true in the pass that sums the gap in `total`; `gap` is that of
+    the last epoch, or -1. `first` is the loss of the zero model. `model` is the mean of `v` during that pass.
     """
 
     v: Iterate
@@ -74,15 +74,15 @@ class SDCA(Solver[SDCARun]):
     Parameters
     ----------
     tol : float
-        The fit ends with a duality gap of at most `tol` times the loss of the model 0; 0 never ends it.
+        The fit ends with a duality gap of at most `tol` times the loss of the zero model; 0 disables this.
     gap_every : int
-        Epochs from one gap to the next. It takes one more pass over the rows.
+        Epochs from one gap to the next. Each gap takes one more pass over the rows.
     averaging : float or "auto"
         Share of the run, at its end, whose iterates at the ends of batches are averaged, the dual variables with them,
         so that the gap is that of the mean; 0 returns the last. "auto" is a half for losses with kinks, for which the
         bound of the paper is that of a mean (theorem 2) and the error of the last iterate jumps (Fashion-MNIST, 10,000
         rows, Nystrom features: 16.3 to 21.4% over five epochs, the mean 14.9%); and 0 for smooth ones, where the last
-        iterate converges linearly and a mean of many is behind it.
+        iterate converges linearly and a mean of many lags behind it.
     """
 
     name: ClassVar[str] = "sdca"
@@ -102,16 +102,16 @@ class SDCA(Solver[SDCARun]):
 
     def __post_init__(self) -> None:
         if not self.tol >= 0:
-            raise SpecError(f"tol={self.tol!r} was asked of {type(self).__name__}; give a number of 0 or more")
+            raise SpecError(f"got tol={self.tol!r} for {type(self).__name__}; give a number of 0 or more")
         if not is_whole(self.gap_every, 1):
             raise SpecError(
-                f"gap_every={self.gap_every!r} was asked of {type(self).__name__}; give a whole number of at least 1"
+                f"got gap_every={self.gap_every!r} for {type(self).__name__}; give a whole number of at least 1"
             )
         if not isinstance(self.averaging, str):
             check_averaging(self.averaging, "uniform", type(self).__name__)
         elif self.averaging != "auto":
             raise SpecError(
-                f"averaging={self.averaging!r} was asked of {type(self).__name__}; give a share from 0 to 1, or 'auto'"
+                f"got averaging={self.averaging!r} for {type(self).__name__}; give a share from 0 to 1, or 'auto'"
             )
 
     def averaged_share(self, loss: Loss) -> float:
@@ -128,7 +128,7 @@ class SDCA(Solver[SDCARun]):
         del comm
         if not problem.alpha > 0:
             raise SpecError(
-                f"solver {self.name} was asked with alpha={problem.alpha}, and its dual needs a penalty; give alpha > 0"
+                f"got alpha={problem.alpha} for solver {self.name}, whose dual needs a penalty; give alpha > 0"
             )
         averaging = Averaging.of_share(self.averaged_share(problem.loss), "uniform", problem.n_steps)
         return SDCARun(Iterate.zero(problem, averaging), Iterate(no_rows(problem), averaging))
@@ -161,13 +161,13 @@ class SDCA(Solver[SDCARun]):
         return run, before
 
     def risen(self, loss: Loss, z: FloatArray, u: FloatArray, y: FloatArray, Q: FloatArray) -> FloatArray:
-        """Return the dual variables (1, c) of a row after its step, from its scores z and those before, u."""
+        """Return the dual variables (1, c) of a row after its step, from its scores z and the previous ones u."""
         assert isinstance(loss, Dual)
         new: FloatArray = loss.dual_step(z, u, y, Q)
         return new
 
     def _measure(self, problem: Problem, state: SDCARun, batch: Batch, comm: Communicator) -> tuple[SDCARun, float]:
-        """Add the terms of the gap of the model that :meth:`finish` returns, of a batch; the model stays."""
+        """Add a batch's terms of the gap of the model that :meth:`finish` returns; the model does not change."""
         setup: ColumnSetup = problem.extra
         loss = problem.loss
         assert isinstance(loss, Dual)

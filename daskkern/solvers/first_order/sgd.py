@@ -3,8 +3,8 @@
     w <- (1 - eta_t alpha) w - (eta_t / m) Phi_B^T g
 
 over explicit features, and with all rows as centres ``a <- (1 - eta_t alpha) a``, ``a_B <- a_B - (eta_t / m) g``, the
-same step in the space of the kernel. The shrinkage is one number and the mean of the iterates is kept lazily, so that a
-step costs what its batch touches: on sparse rows of a linear model, their entries.
+same step in the space of the kernel. The shrinkage is one number and the mean of the iterates is updated lazily, so
+that a step costs what its batch changes: on sparse rows of a linear model, their entries.
 
 Distributed by columns: one allreduce of (m, c) numbers a step.
 
@@ -46,7 +46,7 @@ class SGDRun:
     gradient : (p_r, c) array or None
         With growing batches, the sum of the gradients since the last step, in coefficients.
     rows : int
-        How many rows that sum is over.
+        The number of rows of that sum.
     excess : float
         Of these rows: see :class:`daskkern.solvers.Batch`.
     """
@@ -76,13 +76,13 @@ class SGD(Solver[SGDRun]):
     average_weights : {"uniform", "linear"}
         Weights of the average: equal, or growing with the step.
     growth : float
-        Each epoch, steps take this many times the rows of those of the epoch before, in whole batches and at most all
-        rows; 1 for batches that stay. With a constant step and a smooth loss the error falls geometrically.
+        In each epoch, steps use this many times the rows of those of the previous epoch, in whole batches and at most
+        all rows; 1 for constant batches. With a constant step and a smooth loss the error falls geometrically.
     """
 
     name: ClassVar[str] = "sgd"
     bases: ClassVar[tuple[str, ...]] = ("all rows", "random features", "nystrom features", "linear")
-    # Steps grow no longer from a few rows on, where one large eigenvalue rules. More rows take hardly more time and
+    # From a few rows on steps no longer grow, where one large eigenvalue dominates. More rows take hardly more time and
     # leave far less noise: adult, 20 epochs with 64 rows 15.3% in 14 s, one epoch with 2 rows 40% in 30 s.
     auto_batch: ClassVar[int | None] = 64
 
@@ -94,23 +94,23 @@ class SGD(Solver[SGDRun]):
 
     def __post_init__(self) -> None:
         if self.schedule not in SCHEDULES:
-            raise SpecError(f"schedule={self.schedule!r} was asked of SGD; choose one of {', '.join(SCHEDULES)}")
+            raise SpecError(f"got schedule={self.schedule!r} for SGD; choose one of {', '.join(SCHEDULES)}")
         if not self.theta > 0:
-            raise SpecError(f"theta={self.theta!r} was asked of SGD; give a positive number")
+            raise SpecError(f"got theta={self.theta!r} for SGD; give a positive number")
         if not 1 <= self.growth < np.inf:
-            raise SpecError(f"growth={self.growth!r} was asked of SGD; give a number of at least 1")
+            raise SpecError(f"got growth={self.growth!r} for SGD; give a number of at least 1")
         check_averaging(self.averaging, self.average_weights, "SGD")
 
     def init(self, problem: Problem, comm: Communicator) -> SGDRun:
         del comm
         if self.schedule == "inverse" and not problem.alpha > 0:
-            raise SpecError("SGD was asked with schedule='inverse', whose steps are 1 / (alpha t), and alpha=0")
+            raise SpecError("got alpha=0 for schedule='inverse' of SGD, with steps 1 / (alpha t); give alpha > 0")
         steps = sum(self.steps_of(problem, epoch) for epoch in range(problem.max_epochs))
         averaging = Averaging.of_share(self.averaging, self.average_weights, steps, problem.averaged_from)
         return SGDRun(Iterate.zero(problem, averaging))
 
     def span(self, epoch: int) -> int:
-        """Return how many batches make a step of epoch number `epoch`, from 0, but for the last step of the epoch."""
+        """Return how many batches make a step of epoch number `epoch`, from 0, except for the epoch's last step."""
         return int(min(self.growth**epoch, 2.0**31)) if epoch * np.log2(self.growth) < 31 else 2**31
 
     def steps_of(self, problem: Problem, epoch: int) -> int:

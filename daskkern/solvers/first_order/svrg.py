@@ -3,7 +3,7 @@
     mu = (1/n) sum_i g_i(w~) x_i                                 a pass over the rows, with w~ the iterate
     w <- (1 - eta alpha) w - eta (mu + (1/m) Phi_B^T (g_B(w) - g_B(w~)))      for each batch
 
-The noise of a step vanishes as w and w~ near the optimum, so that steps of one size converge linearly.
+The noise of a step vanishes as w and w~ near the optimum, so that constant steps converge linearly.
 
 References
 ----------

@@ -7,17 +7,17 @@ With A as in :mod:`daskkern.solvers.kernel_ridge.blocks`, for the rows B of a ba
     d = P^-1 (A z - W^(1/2) y)_B ,      eta = 1 / lambda_max(P^(-1/2) A_BB P^(-1/2))
     w <- z - eta I_B d ,      v <- beta v + (1 - beta) z - eta gamma I_B d ,      z <- theta v + (1 - theta) w
 
-with ``beta = 1 - (mu / nu)^(1/2)``, ``gamma = (mu nu)^(-1/2)``, ``theta = 1 / (1 + gamma nu)``. A step costs the kernel
-rows of its block and m r numbers beside them: blocks may be larger than those that are solved exactly.
+with ``beta = 1 - (mu / nu)^(1/2)``, ``gamma = (mu nu)^(-1/2)``, ``theta = 1 / (1 + gamma nu)``. A step needs the kernel
+rows of its block and m r further numbers: blocks may be larger than those that are solved exactly.
 
-Distributed by columns: one allreduce of (m, 2 c + m) numbers a step; the small decompositions are made by every rank.
+Distributed by columns: one allreduce of (m, 2 c + m) numbers a step; every rank computes the small decompositions.
 
 References
 ----------
 Rathore, Frangella, Yang, Derezinski and Udell, "Have ASkotch: a neat solution for large-scale kernel ridge
 regression", arXiv 2407.10070, 2024; Frangella, Tropp and Udell, "Randomized Nystrom preconditioning", SIMAX 2023.
 
-Where we differ: blocks are the batches of an epoch, so that every row is met once in each; ``mu`` is bounded by
+Where we differ: blocks are the batches of an epoch, so that every row is visited once in each; ``mu`` is bounded by
 ``1 / nu``, above which the method has no guarantee.
 """
 
@@ -40,7 +40,7 @@ from daskkern.solvers.snapshot import Shard, Snapshot
 
 _STREAM = 72
 _POWERS = 10
-_SAFETY = 1.05  # of a largest eigenvalue that powers come near from below
+_SAFETY = 1.05  # of a largest eigenvalue, which power iterations approach from below
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ASkotch(Solver[ASkotchRun]):
 
     def __post_init__(self) -> None:
         if not is_whole(self.rank, least=1):
-            raise SpecError(f"rank={self.rank!r} was asked of ASkotch; give a positive whole number")
+            raise SpecError(f"got rank={self.rank!r} for ASkotch; give a positive whole number")
 
     def init(self, problem: Problem, comm: Communicator) -> ASkotchRun:
         del comm
@@ -158,4 +158,4 @@ def _shifted_cholesky(core: FloatArray, size: float) -> tuple[FloatArray, float]
             return scipy.linalg.cholesky(core + nu * np.eye(len(core)), lower=True, check_finite=False), nu
         except scipy.linalg.LinAlgError:
             continue
-    raise DataError("the kernel of a block of rows is not positive semi-definite; take another kernel")
+    raise DataError("the kernel of a block of rows is not positive semi-definite; choose another kernel")

@@ -5,7 +5,7 @@
 for one batch of rows after the other, in random order: each step minimises ``1/2 a^T (K + n alpha W^-1) a - a^T y``
 over the coefficients of its rows, so that it falls at every step. One batch of all rows is the direct solution.
 
-Distributed by columns: one allreduce of (m, 2 c + m) numbers a step; the (m, m) system is solved by every rank.
+Distributed by columns: one allreduce of (m, 2 c + m) numbers a step; every rank solves the (m, m) system.
 
 References
 ----------

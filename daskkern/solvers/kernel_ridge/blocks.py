@@ -4,7 +4,7 @@ With sample weights W of mean 1 the optimum solves ``(K + n alpha W^-1) a = y``,
 
     A b = W^(1/2) y ,      A = W^(1/2) K W^(1/2) + n alpha I ,
 
-which also rows of weight 0 have a place in. For the rows B of a batch a step needs ``A_BB`` and the residual
+which includes rows of weight 0, too. For the rows B of a batch a step needs ``A_BB`` and the residual
 ``W^(1/2) (y - f)_B - n alpha b_B``.
 """
 
@@ -37,7 +37,7 @@ class CoordinateBlock:
     root : (m, 1) array
         ``W^(1/2)`` of the rows.
     loss : float
-        Summed loss of the rows at the coefficients that the residual is of.
+        Summed loss of the rows at the coefficients of the residual.
     """
 
     gram: FloatArray
@@ -72,11 +72,11 @@ def add_block(problem: Problem, batch: Batch, block: CoordinateBlock, a: Array, 
 
 
 def threads_for(m: int) -> int:
-    """Return how many threads decompositions of (m, m) numbers are worth."""
+    """Return the useful number of threads for decompositions of (m, m) matrices."""
     return cpu_count() if m >= _WORTH_THREADS else 1
 
 
 def check_ridge(problem: Problem, name: str) -> None:
     """Raise SpecError for a ridge penalty of 0."""
     if not problem.alpha > 0:
-        raise SpecError(f"{name} was asked with alpha=0, which leaves its systems singular; give a positive alpha")
+        raise SpecError(f"got alpha=0 for {name}, which leaves its systems singular; give a positive alpha")

@@ -1,4 +1,4 @@
-"""Conjugate gradient, an iteration at a time, on several right sides at once."""
+"""Conjugate gradient, one iteration at a time, for several right sides at once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class LinearSystem:
     def iterate(self, Hd: Array, *, joint: bool = False) -> "LinearSystem":
         """Return the system after an iteration, for the product ``H d``.
 
-        With `joint`, H couples the columns: they make one system. A column that is solved stays as it is.
+        With `joint`, H couples the columns: they make one system. A column that is solved no longer changes.
         """
         xp = namespace_of(self.b)
 

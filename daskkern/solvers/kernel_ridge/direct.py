@@ -4,8 +4,8 @@ All rows as centres:  ``(W^(1/2) K W^(1/2) + n alpha) z = W^(1/2) y``, ``a = W^(
 landmarks:            ``(K_ZX W K_XZ / n + alpha K_ZZ) a = K_ZX W y / n``                    (p x p)
 explicit features:    ``(Phi^T W Phi / n + alpha I) a = Phi^T W y / n``                      (p x p)
 
-Serial: one rank reads all rows once and holds the matrix in float64, whatever the cluster has. A fit whose matrix does
-not fit the memory is refused with the numbers. An alpha of 0 means the jitter that makes the factor possible.
+Serial: one rank reads all rows once and holds the matrix in float64, on any cluster. A fit whose matrix does not fit
+into memory raises an error with the sizes. An alpha of 0 means the jitter that makes the factor possible.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _STRIP = 512
 
 @dataclass(frozen=True)
 class DirectSetup:
-    """What the one rank needs: all columns, their points (p, ...) but for all rows, rows, and threads.
+    """The set-up of the one rank: all columns, their points (p, ...) unless they are all rows, rows, and threads.
 
     `orthonormal` columns are explicit features, whose coefficients have the norm of the function.
     """
@@ -50,7 +50,7 @@ class DirectRun:
     Attributes
     ----------
     matrix : (p, p) float64
-        K as far as it has been filled, or the sum of ``w k(Z, x) k(x, Z)``. Written in place: there is no second one.
+        K as far as it has been filled, or the sum of ``w k(Z, x) k(x, Z)``. Written in place: there is no copy.
     right : (p, c) float64
         ``W^(1/2) y``, or the sum of ``w k(Z, x) y``.
     root : (n, 1) float64
@@ -58,7 +58,7 @@ class DirectRun:
     square : float
         The sum of ``w y^2``.
     coef : (p, c) array or None
-        The solution, when it is known.
+        The solution, once it is known.
     """
 
     matrix: FloatArray
@@ -70,7 +70,7 @@ class DirectRun:
 
 @dataclass(frozen=True)
 class Direct(Solver[DirectRun]):
-    """The exact minimiser of the squared loss. Serial; one epoch, whatever is asked."""
+    """The exact minimiser of the squared loss. Serial; always one epoch."""
 
     name: ClassVar[str] = "direct"
     deals: ClassVar[str] = "nothing"
@@ -169,7 +169,7 @@ def _solve(problem: Problem, setup: DirectSetup, state: DirectRun, batch: Batch)
 
 
 def _unsolved(setup: DirectSetup, batch: Batch, dtype: str, error: str) -> str:
-    """Return the sentence for normal equations without a factor."""
+    """Return the error message for normal equations without a factor."""
     known, remedy = f"the normal equations cannot be factored ({error})", "take a larger alpha, or dtype float64"
     if setup.orthonormal or batch.X is None:
         return f"{known}; {remedy}"
@@ -179,7 +179,7 @@ def _unsolved(setup: DirectSetup, batch: Batch, dtype: str, error: str) -> str:
 
 
 def _penalty(setup: DirectSetup, centres: Array, alpha: float, A: FloatArray) -> Callable[[FloatArray], float]:
-    """Add the matrix of ``alpha |f|^2`` to `A` in place, and return the function that it is of the coefficients."""
+    """Add the matrix of ``alpha |f|^2`` to `A` in place, and return that penalty as a function of coefficients."""
     if setup.orthonormal:
         index = np.arange(len(A))
         A[index, index] += alpha

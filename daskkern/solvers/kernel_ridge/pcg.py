@@ -2,12 +2,12 @@
 
     (W^(1/2) K W^(1/2) + n alpha) z = W^(1/2) y ,   a = W^(1/2) z
 
-Distributed by rows of K, which are its columns: a rank has the points of its own rows, passes over all rows and keeps
-``K_rX v`` of its own. An iteration is one pass; it costs an allgather of (n, c) numbers, one allreduce of (s, c) for
-the preconditioner, and one of (4, c) and of (3, c). n numbers for each output are held whole on every rank.
+Distributed by rows of K, which are its columns: a rank has the points of its own rows, passes over all rows and
+computes its own ``K_rX v``. An iteration is one pass; it costs an allgather of (n, c) numbers, one allreduce of (s, c)
+for the preconditioner, and one of (4, c) and of (3, c). n numbers for each output are held whole on every rank.
 
-The residual is carried on by a recursion, and evaluated in every tenth pass, in the last, and in the one after it has
-come down to the tolerance: such a pass multiplies K with direction and solution at once, and sends twice as much.
+A recursion updates the residual; it is evaluated in every tenth pass, in the last, and in the one after it has
+reached the tolerance: such a pass multiplies K with direction and solution at once, and sends twice as much.
 
 References
 ----------
@@ -37,7 +37,7 @@ PRECONDITIONERS = ("nystrom", "random_features", "none")
 
 @dataclass(frozen=True)
 class PCGSetup:
-    """What a rank needs: the preconditioner, its own rows' targets and weights, and who has which row.
+    """The set-up of one rank: the preconditioner, its own rows' targets and weights, and which rank has which row.
 
     Attributes
     ----------
@@ -70,15 +70,15 @@ class PCGRun:
     norm : (c,) array
         ``|W^(1/2) y|``.
     sums : (n_r, k) array or None
-        What the pass has added up for the rank's own rows; None between passes.
+        Sums of the pass for the rank's own rows; None between passes.
     whole : (n, k) array or None
         W^(1/2) d of all rows, k = c; in a pass that evaluates the residual W^(1/2) x, too, and k = 2 c.
     steps : int
-        Iterations that are done.
+        Finished iterations.
     residual : float
         ``|r| / |W^(1/2) y|`` of the worst output.
     checked, floored : bool
-        The last pass has evaluated the residual; that was mostly rounding.
+        The last pass evaluated the residual; it was mostly rounding.
     """
 
     x: Array
@@ -100,12 +100,12 @@ class PCG(Solver[PCGRun]):
     Parameters
     ----------
     preconditioner : {"nystrom", "random_features", "none"}
-        "none" is kernel conjugate gradient: many more iterations, which end early for a smoother model.
+        "none" is plain kernel conjugate gradient: many more iterations; stopping early gives a smoother model.
     rank : int or "auto"
         s: landmarks, or random features, of the preconditioner; "auto" is 1,000, or a quarter of the rows if fewer.
     tol : float
-        The fit ends when the residual, evaluated, is at most `tol` times the targets, for every output; and where
-        rounding lets it fall no further. 0 ends it at the latter only.
+        The fit ends when the evaluated residual is at most `tol` times the targets for every output, or when rounding
+        keeps it from falling further. With 0 it ends for the latter reason only.
     """
 
     name: ClassVar[str] = "pcg"
@@ -120,11 +120,11 @@ class PCG(Solver[PCGRun]):
     def __post_init__(self) -> None:
         if self.preconditioner not in PRECONDITIONERS:
             known = ", ".join(PRECONDITIONERS)
-            raise SpecError(f"preconditioner={self.preconditioner!r} was asked of PCG; choose one of {known}")
+            raise SpecError(f"got preconditioner={self.preconditioner!r} for PCG; choose one of {known}")
         if self.rank != "auto" and not is_whole(self.rank, least=2):
-            raise SpecError(f"rank={self.rank!r} was asked of PCG; give 2 or more, or 'auto'")
+            raise SpecError(f"got rank={self.rank!r} for PCG; give 2 or more, or 'auto'")
         if not self.tol >= 0:
-            raise SpecError(f"tol={self.tol!r} was asked of PCG; give a number of 0 or more")
+            raise SpecError(f"got tol={self.tol!r} for PCG; give a number of 0 or more")
 
     def size(self, n_rows: int) -> int:
         """Return s, even, for `n_rows` rows; 0 without a preconditioner."""
@@ -199,7 +199,7 @@ def _iterate(problem: Problem, setup: PCGSetup, state: PCGRun, comm: Communicato
     """End a pass: one iteration, and the summed training loss after it.
 
     The next direction is conjugate to the last; it is the preconditioned residual alone where evaluating the residual
-    has moved it by a tenth. Where that is most of it the solution stays as it was evaluated.
+    has changed it by a tenth. Where the change is most of the residual, the solution stays as it was evaluated.
     """
     xp, c = namespace_of(state.d), state.d.shape[1]
     assert state.sums is not None
@@ -226,6 +226,6 @@ def _iterate(problem: Problem, setup: PCGSetup, state: PCGRun, comm: Communicato
 
 
 def _ratio(a: Array, b: Array) -> Array:
-    """Return ``a / b``, 0 where b is: an output that is solved stays as it is."""
+    """Return ``a / b``, 0 where b is 0: an output that is solved no longer changes."""
     xp = namespace_of(b)
     return xp.where(b > 0, a / xp.where(b > 0, b, 1), 0)

@@ -1,4 +1,4 @@
-"""Columns of text as features: which categories there are, and each batch of Arrow columns made into numbers."""
+"""Text columns as features: their categories, and the conversion of batches of Arrow columns to numbers."""
 
 import math
 from collections import Counter
@@ -15,21 +15,21 @@ from daskkern.data.schema.encoding import CategoricalChoice, ColumnEncoding, Enc
 from daskkern.errors import DataError
 
 MOST_ONEHOT, MOST_ORDINAL = 1000, 100_000
-_ALWAYS_CATEGORIES = 10  # different texts of a column that "auto" never takes for names or free text
+_ALWAYS_CATEGORIES = 10  # different texts of a column up to which "auto" never takes them for names or free text
 ABSENT = "missing"
-"""The category of missing values with the choice ``constant``."""
+"""The category of missing values with ``missing="constant"``."""
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Makes Arrow columns into features.
+    """Conversion of Arrow columns to features.
 
     Attributes
     ----------
     encoding : tuple of ColumnEncoding
-        Of every feature column, in order.
+        Encodings of the feature columns, in order.
     missing : MissingChoice
-        Numbers that are missing become NaN, to be filled later, unless they are refused.
+        Missing numbers become NaN, to be filled later, unless they are refused.
     absent : sequence of str
         Texts that stand for a missing value.
     """
@@ -40,7 +40,7 @@ class Encoder:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the source, in order."""
+        """Names of the source columns, in order."""
         return tuple(column.name for column in self.encoding)
 
     @property
@@ -50,7 +50,7 @@ class Encoder:
 
     @property
     def recorded(self) -> Encoding | None:
-        """What a store records: nothing when every column is kept as it is."""
+        """The encoding that a store records: None when every column is used unchanged."""
         return None if all(column.is_plain for column in self.encoding) else self.encoding
 
     def features(self, batch: pa.RecordBatch, dtype: "np.dtype[np.generic]", source: str, first: int) -> HostArray:
@@ -108,7 +108,7 @@ def survey_categories(
 ) -> dict[str, ColumnEncoding]:
     """Return the encodings of text columns, whose categories are those of all rows, in ascending order.
 
-    With the choice ``"auto"`` a column is one-hot, and refused when a text occurs less than twice on average.
+    With ``"auto"`` a column is encoded one-hot, and refused when its texts occur less than twice on average.
     """
     counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     gaps = dict.fromkeys(names, 0)
@@ -134,7 +134,7 @@ def _encoding(
         fill = ABSENT
         categories.add(ABSENT)
     elif missing in ("mean", "most_frequent") and counts:
-        fill = min(counts, key=lambda text: (-counts[text], text))  # the most frequent, the first of equals
+        fill = min(counts, key=lambda text: (-counts[text], text))  # the most frequent, the first of ties
     if not categories:
         raise DataError(f"column {name!r} of {source} has no values at all; leave it out with --drop")
     return ColumnEncoding(name, "ordinal" if categorical == "ordinal" else "onehot", tuple(sorted(categories)), fill)
@@ -143,7 +143,7 @@ def _encoding(
 def _refuse_many(name: str, found: int, categorical: CategoricalChoice, source: str) -> None:
     most = MOST_ORDINAL if categorical == "ordinal" else MOST_ONEHOT
     if found > most:
-        other = "" if categorical == "ordinal" else ", or say --categorical ordinal"
+        other = "" if categorical == "ordinal" else ", or use --categorical ordinal"
         raise DataError(
             f"column {name!r} of {source} has more than {most} different texts, so it does not look like a category; "
             f"leave it out with --drop{other}"
@@ -151,19 +151,19 @@ def _refuse_many(name: str, found: int, categorical: CategoricalChoice, source: 
 
 
 def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
-    """Refuse names and free text, and numbers among which some text has got."""
+    """Refuse names and free text, and numbers mixed with some text."""
     n_values = sum(counts.values())
     texts = {text: count for text, count in counts.items() if not _is_number(text)}
     if len(counts) - len(texts) > _ALWAYS_CATEGORIES and 2 * sum(texts.values()) < n_values:
         first = max(texts, key=lambda text: (texts[text], text))
         raise DataError(
             f"column {name!r} of {source} holds numbers, but texts such as {first!r:.60} in {sum(texts.values())} of "
-            f"{n_values} rows; mend them, leave such cells empty, or say --categorical onehot"
+            f"{n_values} rows; correct them, leave such cells empty, or use --categorical onehot"
         )
     if len(counts) > _ALWAYS_CATEGORIES and n_values < 2 * len(counts):
         raise DataError(
             f"column {name!r} of {source} has {len(counts)} different texts in {n_values} rows, so it does not look "
-            f"like a category; leave it out with --drop {name}, or say --categorical onehot"
+            f"like a category; leave it out with --drop {name}, or use --categorical onehot"
         )
 
 
@@ -175,7 +175,7 @@ def _is_number(text: str) -> bool:
 
 
 def note_on_texts(categorical: CategoricalChoice, known: Mapping[str, ColumnEncoding]) -> tuple[str, ...]:
-    """Return a remark on the columns of text that ``"auto"`` has encoded."""
+    """Return a note on the text columns that ``"auto"`` has encoded."""
     if categorical != "auto" or not known:
         return ()
     features = sum(len(column.feature_names) for column in known.values())
@@ -189,5 +189,5 @@ def plain_encoding(names: Sequence[str], texts: dict[str, ColumnEncoding]) -> En
 
 
 def missing_like(encoding: Encoding) -> MissingChoice:
-    """Return how readers treat missing numbers of rows that get a recorded encoding: NaN where some are filled."""
+    """Return how readers treat missing numbers of rows with a recorded encoding: NaN where some are filled."""
     return "mean" if any(column.fill is not None for column in encoding) else "refuse"

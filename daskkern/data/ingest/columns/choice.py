@@ -1,4 +1,4 @@
-"""Which columns of a table with names are features, targets and weight."""
+"""The choice of features, targets and weight among named columns of a table."""
 
 import difflib
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from daskkern.data.ingest.readers.tables import Request
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.errors import DataError
 
-_SHOWN = 12  # column names listed in a message
+_SHOWN = 12  # column names shown in a message
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class ColumnRoles:
 
 
 def choose_columns(names: Sequence[str], request: Request, source: str) -> ColumnRoles:
-    """Deal the columns of `source` to their roles.
+    """Assign the columns of `source` to their roles.
 
     Raises
     ------
     DataError
-        When no target was named, a named column is not there, or nothing is left as a feature.
+        When no target was named, a named column is missing, or no column is left as a feature.
     """
     twice = sorted({name for name in names if list(names).count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
@@ -65,11 +65,11 @@ def source_columns(like: TableSchema) -> tuple[str, ...]:
 
 
 def _choose_like(names: Sequence[str], request: Request, like: TableSchema, source: str) -> ColumnRoles:
-    """Return the columns by the roles that they had for another store; further columns are left out."""
+    """Return the columns by the roles that they had for another store; other columns are left out."""
     features = source_columns(like)
     if not features:
         raise DataError(
-            f"the store to be like has no column names, so {source} cannot be matched to it; ingest it without --like"
+            f"the --like store has no column names, so {source} cannot be matched to it; ingest it without --like"
         )
     target = request.target
     if target is None:
@@ -78,7 +78,7 @@ def _choose_like(names: Sequence[str], request: Request, like: TableSchema, sour
     for name in (*features, *target, *([request.weight] if request.weight else [])):
         if name not in names:
             raise DataError(
-                f"{source} has no column {name!r}, which the store to be like was made with{_meant(name, names)}"
+                f"{source} has no column {name!r}, which the --like store was made with{_meant(name, names)}"
             )
     return ColumnRoles(features, target, request.weight)
 
@@ -90,7 +90,7 @@ def check_same_columns(first: Sequence[str], names: Sequence[str], source: str, 
         found = [f"lacks {_listed(missing)}"] * bool(missing) + [f"also has {_listed(extra)}"] * bool(extra)
         raise DataError(
             f"the columns of {source} differ from those of {first_source}: it {' and '.join(found)}; "
-            "make the columns the same, or ingest the files apart"
+            "make the columns the same, or ingest the files separately"
         )
 
 

@@ -1,4 +1,4 @@
-"""Missing numbers: NaN in the features of a table, replaced by what a first pass over its rows found."""
+"""Imputation of missing numbers: NaN in features, replaced by values from a first pass over the rows."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,22 +11,20 @@ from daskkern.data.ingest.readers.tables import Piece, Table
 from daskkern.data.schema.encoding import ColumnEncoding, Encoding, MissingChoice
 from daskkern.errors import DataError, SpecError
 
-_MOST_VALUES = 100_000  # different values of a column of which the most frequent is looked for
+_MOST_VALUES = 100_000  # different values of a column up to which the most frequent one is determined
 
 
 def imputed(table: Table, missing: MissingChoice) -> tuple[Table, tuple[str, ...]]:
-    """Return `table` with missing numbers replaced, its encoding with what replaces them, and a remark for the user.
+    """Return `table` with missing numbers replaced and their replacements in its encoding, and notes for the user.
 
-    ``"mean"`` takes the mean of the values that are there, ``"most_frequent"`` the one that occurs most often (the
-    least of several), ``"constant"`` 0. Every column gets its value, also those without gaps, so that rows which
-    come later may have some.
+    ``"mean"`` is the mean of the values present, ``"most_frequent"`` the one that occurs most often (the smallest
+    of ties), ``"constant"`` 0. Columns without missing values get a replacement, too, because later rows may miss
+    some.
     """
     if missing == "refuse":
         return table, ()
     if table.is_sparse:
-        raise SpecError(
-            f"--missing {missing} was asked of sparse rows, whose entries that are not there are zeros; leave it out"
-        )
+        raise SpecError(f"got --missing {missing} for sparse rows, whose missing entries are zeros; leave it out")
     if table.dtype.kind != "f":  # whole numbers have no NaN
         return table, ()
     encoding = table.encoding or tuple(ColumnEncoding(name) for name in _names(table))
@@ -44,7 +42,7 @@ def imputed(table: Table, missing: MissingChoice) -> tuple[Table, tuple[str, ...
 
 
 def filled_as(table: Table, encoding: Encoding) -> Table:
-    """Return `table` with missing numbers replaced as an encoding says; columns without a value refuse them."""
+    """Return `table` with missing numbers replaced as recorded in an encoding; columns without one refuse them."""
     fills: list[float] = []
     for column in encoding:
         known = column.kind == "number" and column.fill is not None
@@ -68,7 +66,7 @@ def _filled(X: HostArray, fills: FloatArray) -> HostArray:
 
 
 def _survey(table: Table, places: HostArray, missing: MissingChoice) -> tuple[FloatArray, HostArray]:
-    """Return what replaces missing values in each of the columns at `places`, and how many each misses."""
+    """Return the replacement of missing values for each of the columns at `places`, and how many each misses."""
     gaps, n, sums = np.zeros(len(places), np.int64), 0, np.zeros(len(places))
     counts: list[Counter[float]] = [Counter() for _ in places]
     for piece in table.pieces():
@@ -87,7 +85,7 @@ def _survey(table: Table, places: HostArray, missing: MissingChoice) -> tuple[Fl
     if n and empty.size and missing != "constant":
         raise DataError(
             f"feature column {table.feature_name(int(places[empty[0]]))} of {table.source} has no values at all; leave "
-            "it out with --drop, or say --missing constant"
+            "it out with --drop, or use --missing constant"
         )
     if missing == "mean":
         return sums / np.maximum(n - gaps, 1), gaps
@@ -100,5 +98,5 @@ def _refuse_many(table: Table, column: int, counter: Counter[float]) -> None:
     if len(counter) > _MOST_VALUES:
         raise DataError(
             f"feature column {table.feature_name(column)} of {table.source} has more than {_MOST_VALUES} different "
-            "values, so its most frequent one says little; use --missing mean"
+            "values, so its most frequent one is not meaningful; use --missing mean"
         )

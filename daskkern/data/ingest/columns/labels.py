@@ -1,4 +1,4 @@
-"""Class labels as they stream by: coded in order of appearance, sorted by value at the end."""
+"""Codes of class labels in a stream: assigned in order of appearance, sorted by value at the end."""
 
 from collections.abc import Sequence
 
@@ -10,16 +10,16 @@ from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import DataError
 
 AUTO_LIMIT = 1000
-"""Most classes that a task nobody named may have: beyond, the target is more likely a measurement or a name."""
+"""Maximum number of classes when no task was given: with more, the target is probably a quantity or a name."""
 
 
 class LabelCoder:
-    """Codes labels of one kind. Equal values get equal codes whatever their dtype: 1, 1.0 and True are one label.
+    """Coder of labels of one kind. Equal values get equal codes whatever their dtype: 1, 1.0 and True are one label.
 
     Parameters
     ----------
     limit : int or None
-        Most labels, see :data:`AUTO_LIMIT`; None when the user asked for classes. Then more than
+        Maximum number of labels, see :data:`AUTO_LIMIT`; None when the user requested classes. Then more than
         :data:`~daskkern.data.ingest.columns.whole_numbers.FEW` numbers with fractions among them are refused.
     """
 
@@ -43,11 +43,11 @@ class LabelCoder:
         return tuple(self._codes)
 
     def go_on(self, labels: Sequence[ClassLabel]) -> None:
-        """Begin with labels that were coded before."""
+        """Continue with labels that were coded before."""
         self._codes = {label: code for code, label in enumerate(labels)}
 
     def finish(self) -> tuple[tuple[ClassLabel, ...], IntArray]:
-        """Return the labels in ascending order, and the place ``recode[code]`` of each code among them.
+        """Return the labels in ascending order, and the position ``recode[code]`` of each code among them.
 
         Floats that are all whole numbers become ints.
         """
@@ -62,7 +62,7 @@ class LabelCoder:
 
 
 class KnownLabels:
-    """Codes labels by a fixed list of classes, comparing values."""
+    """Coder of labels by a fixed list of classes, comparing values."""
 
     def __init__(self, classes: Sequence[ClassLabel]) -> None:
         self._codes = {label: code for code, label in enumerate(classes)}
@@ -92,16 +92,16 @@ class KnownLabels:
 
 
 def no_classes(found: str) -> DataError:
-    """Return the refusal of a target that classes were asked for, though its values are not those of classes."""
+    """Return the error for a target of a requested classification whose values are not like classes."""
     return DataError(
         f"--task classification was given, but the target has {found}; classes are few values that several rows "
-        "share: say --task regression, or choose another --target"
+        "share: use --task regression, or choose another --target"
     )
 
 
 def too_many(found: str) -> DataError:
-    """Return the refusal of a target with too many values to be classes."""
+    """Return the error for a target with too many values to be classes."""
     return DataError(
-        f"the target has {found}, so it does not look like classes; say --task regression when it is a "
+        f"the target has {found}, so it does not look like classes; use --task regression when it is a "
         "quantity, --task classification when these really are classes, or choose another --target"
     )

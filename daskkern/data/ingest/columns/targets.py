@@ -1,4 +1,4 @@
-"""What the targets are: classes or quantities, and why."""
+"""The decision whether targets are classes or quantities, and its reason."""
 
 from dataclasses import dataclass
 
@@ -26,22 +26,22 @@ class Decision:
 
 
 def check_task(task: str) -> None:
-    """Raise SpecError unless `task` is one that can be asked for."""
+    """Raise SpecError unless `task` is a known task."""
     if task not in TASKS:
-        raise SpecError(f"task {task!r} was asked; choose one of {', '.join(TASKS)}")
+        raise SpecError(f"got task {task!r}; choose one of {', '.join(TASKS)}")
 
 
 def decide(table: Table, asked: str) -> Decision:
-    """Return what the targets of `table` are: as asked, as the file says, or as their values suggest."""
+    """Return the task for the targets of `table`: as given, as the file says, or as their values suggest."""
     decision = _decide(table, asked)
     if decision.task == "classification" and table.n_targets != 1:
         raise DataError(
-            f"{table.source} has {table.n_targets} targets, but classes are one target; for several quantities say "
+            f"{table.source} has {table.n_targets} targets, but classes are one target; for several quantities use "
             "--task regression"
         )
     if decision.task == "regression" and table.target_kind == "text":
         raise DataError(
-            f"regression was asked, but the target of {table.source} is text; choose a target of numbers, or "
+            f"the task is regression, but the target of {table.source} is text; choose a target of numbers, or "
             "--task classification"
         )
     return decision
@@ -50,7 +50,7 @@ def decide(table: Table, asked: str) -> Decision:
 def _decide(table: Table, asked: str) -> Decision:
     if table.target_kind is None:
         if asked != "auto":
-            raise DataError(f"{asked} was asked, but {table.source} has no targets; name them with --target")
+            raise DataError(f"got --task {asked}, but {table.source} has no targets; name them with --target")
         return Decision(None, "there are no targets", guessed=False)
     if asked == "classification":
         return Decision("classification", "as asked", guessed=False)
@@ -65,7 +65,7 @@ def _decide(table: Table, asked: str) -> Decision:
         if not n_values:
             return Decision("regression", "the target holds floats", guessed=True)
         target = f"target {table.target_names[0]!r}" if table.target_names else "the target"
-        reason = f"{target} has {n_values} whole-number values; say --task regression for a regression"
+        reason = f"{target} has {n_values} whole-number values; use --task regression for a regression"
         return Decision("classification", reason, guessed=True)
     kinds = {"text": "strings", "truth": "truth values", "integer": "integers"}
     return Decision("classification", f"the target holds {kinds[table.target_kind]}", guessed=True)

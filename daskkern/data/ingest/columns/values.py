@@ -1,4 +1,4 @@
-"""Checking values on their way into a store: what is refused is named by file, row and column."""
+"""Checks of values on their way into a store; errors name file, row and column."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from daskkern.errors import DataError
 
 
 def features_of(piece: Piece, table: Table) -> FeatureRows:
-    """Return the features of a piece in the dtype of the store, row after row in memory or CSR, all finite."""
+    """Return the features of a piece in the dtype of the store, in row-major order or CSR, all finite."""
     if table.is_sparse:
         return _sparse_features(piece, table)
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused just below
+    with np.errstate(over="ignore"):  # values beyond float32 become infinite, and are refused below
         X = np.ascontiguousarray(piece.X, dtype=table.dtype)
     if not _all_finite(X):
         row, column = (int(i) for i in np.argwhere(~np.isfinite(X))[0])
@@ -35,7 +35,7 @@ def _unusable(piece: Piece, table: Table, row: int, column: int, found: float) -
     if np.isfinite(found):
         problem, remedy = f"{found:g}, which {table.dtype} cannot hold", "rescale the column"
     else:
-        problem, remedy = f"{found}, which is no finite number", "fill in such values (--missing) or remove the rows"
+        problem, remedy = f"{found}, which is not a finite number", "fill in such values (--missing) or remove the rows"
     return DataError(f"{_place(piece, row)} has {problem}, in feature column {table.feature_name(column)}; {remedy}")
 
 
@@ -74,13 +74,13 @@ def _refuse_unusable(piece: Piece, y: HostArray, table: Table) -> None:
     column = int(where[1]) if len(where) > 1 else 0
     name = repr(table.target_names[column]) if table.target_names else f"column {column}"
     raise DataError(
-        f"{_place(piece, int(where[0]))} has {float(y[tuple(where)])}, which is no finite number, in target {name}; "
+        f"{_place(piece, int(where[0]))} has {float(y[tuple(where)])}, which is not a finite number, in target {name}; "
         "remove such rows"
     )
 
 
 def _all_finite(values: HostArray) -> bool:
-    """Whether no value is NaN or infinite; the extremes tell, without an array of truth values."""
+    """Return whether all values are finite, determined from the extremes, without an array of booleans."""
     if values.size == 0 or values.dtype.kind != "f":
         return True
     return bool(np.isfinite(values.min()) and np.isfinite(values.max()))

@@ -1,4 +1,4 @@
-"""Floats that are class labels: whole numbers of which there are few, as tables write 0.0 and 1.0."""
+"""Floats that are class labels: few different whole numbers, as when tables write 0.0 and 1.0."""
 
 import numpy as np
 
@@ -6,17 +6,17 @@ from daskkern.arrays import FloatArray, HostArray
 from daskkern.data.ingest.readers.tables import Table
 
 FEW = 20
-"""Most different values of a target of floats that are taken for classes."""
+"""Maximum number of different values of a float target that are taken for classes."""
 
-_ROWS_EACH = 2  # on average, or the values are not repeated as labels are
+_ROWS_EACH = 2  # on average; labels repeat at least this often
 
 
 def n_few_whole_numbers(table: Table) -> int:
-    """Return how many different values a target of floats has, where they look like class labels; else 0.
+    """Return the number of different values of a float target if they look like class labels, else 0.
 
     They do where all are whole numbers, at least two of them differ, at most `FEW` do, and there are two rows or more
-    for each. One pass over the targets, which ends at the first block that shows otherwise; of tables that cannot be
-    asked for them alone, 0.
+    for each. One pass over the targets, which ends at the first block that violates this. Returns 0 for tables
+    whose targets cannot be read separately.
     """
     if table.targets is None:
         return 0

@@ -1,4 +1,4 @@
-"""Where the parts of the rows go: checked before anything is read."""
+"""Checks of the output stores, before anything is read."""
 
 import os
 from collections.abc import Mapping
@@ -28,13 +28,13 @@ def check_outputs(outputs: Mapping[int, PathLike], overwrite: bool) -> None:
 
 
 def is_begun(outputs: Mapping[int, PathLike]) -> bool:
-    """Return whether some of several local stores are there and some are not: as a kill between two renames leaves."""
+    """Return whether some local stores exist and some do not, as after a kill between two renames."""
     there = [not is_url(path) and Path(path).exists() for path in outputs.values()]
     return any(there) and not all(there)
 
 
 def check_begun(outputs: Mapping[int, PathLike], key: str | None) -> None:
-    """Raise StoreError unless the stores that are there were made by an ingestion of this `key`."""
+    """Raise StoreError unless the existing stores were made by an ingestion with this `key`."""
     for path in outputs.values():
         if not is_url(path) and Path(path).exists() and not is_written(Path(path), key):
             check_destination(os.fspath(path), kind=FORMAT, overwrite=False)
@@ -49,8 +49,8 @@ def check_split(parts: Parts, split: SplitSettings, outputs: Mapping[int, PathLi
         given = part == TEST and parts.test is not None
         if share is None and part in outputs and not given:
             lacks = f": {parts.train.source} has no X_test" if part == TEST else ""
-            raise SpecError(f"nothing would go to {outputs[part]}{lacks}; say {option} 0.2")
+            raise SpecError(f"no rows would go to {outputs[part]}{lacks}; use {option} 0.2")
         if share is not None and part not in outputs:
-            raise SpecError(f"a {name} part of {share:g} was asked, but not where its rows go; say --out-{name} STORE")
+            raise SpecError(f"got a {name} part of {share:g} without a store for its rows; add --out-{name} STORE")
         if share is not None and given:
             raise SpecError(f"{parts.train.source} already has a test part (X_test); leave out --split")

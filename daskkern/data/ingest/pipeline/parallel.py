@@ -1,7 +1,7 @@
 """Ingestion by the workers of a cluster: each writes its own chunks of the store, from its own rows of the source.
 
-Parts begin where a chunk begins, so no two workers write to one chunk, and a part that is done twice because a
-worker was lost is the same both times. Labels are coded by their order in each part; when all are known, the codes
+Parts begin where a chunk begins, so no two workers write to one chunk, and a part that is written twice because
+a worker was lost is the same both times. Labels are coded by their order in each part; when all are known, the codes
 of every part are replaced, which touches only ``y``.
 """
 
@@ -24,12 +24,12 @@ from daskkern.data.storage.csr_store import State
 from daskkern.data.storage.shared_writer import SharedWriter
 from daskkern.errors import DataError, SpecError, StoreError
 
-_PARTS_PER_WORKER = 4  # so that a slow one is not waited for long
+_PARTS_PER_WORKER = 4  # so that a slow worker causes little waiting
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a worker needs to write the rows from `start` to `stop`."""
+    """The task of a worker that writes the rows from `start` to `stop`."""
 
     table: Table
     decision: Decision
@@ -41,12 +41,12 @@ class Part:
 
 
 def check_parallel(table: Table) -> None:
-    """Raise SpecError unless the rows of `table` can be dealt to workers before they are read."""
+    """Raise SpecError unless the rows of `table` can be distributed to workers before they are read."""
     if table.is_sparse or table.n_rows is None:
-        what = "they are sparse" if table.is_sparse else "their number is not known"
+        what = "they are sparse" if table.is_sparse else "their number is unknown"
         raise SpecError(
-            f"the rows of {table.source} were to be ingested on a cluster, but {what}, so that no worker knows where "
-            "to write; leave out the cluster"
+            f"got a cluster to ingest the rows of {table.source}, but {what}, so workers cannot know where to write; "
+            "leave out the cluster"
         )
 
 
@@ -58,7 +58,7 @@ def ingest_parts(
     classes: tuple[ClassLabel, ...] | None,
     progress: Progress,
 ) -> None:
-    """Have the workers of `client` write all rows; everything but what the writer does on leaving.
+    """Write all rows with the workers of `client`; the writer still has to be closed.
 
     The source and the folder of the store must be on a file system that the workers share with this process.
     """
@@ -74,12 +74,12 @@ def ingest_parts(
     parts = [Part(table, decision, classes, folder, writer.chunk_rows, *bound) for bound in bounds]
     written = 0
 
-    def tell(number: int) -> None:
+    def count(number: int) -> None:
         nonlocal written
         written += bounds[number][1] - bounds[number][0]
         progress(written, table.n_rows)
 
-    results = run_tasks(client, _write, parts, writer.partial.folder, tell)
+    results = run_tasks(client, _write, parts, writer.partial.folder, count)
     _join(writer, table, decision, classes, bounds, results)
 
 
@@ -106,8 +106,8 @@ def _write(part: Part) -> tuple[State, tuple[ClassLabel, ...]]:
     folder, table = Path(part.folder), part.table
     if not folder.is_dir():
         raise StoreError(
-            f"a worker cannot see the folder {folder} of the store; give an output on a file system that all workers "
-            "share, or leave out the cluster"
+            f"a worker cannot access the folder {folder} of the store; give an output on a file system that all "
+            "workers share, or leave out the cluster"
         )
     writer = SharedWriter(
         folder,
@@ -144,7 +144,7 @@ def _join(
     bounds: list[tuple[int, int]],
     results: list[tuple[State, tuple[ClassLabel, ...]]],
 ) -> None:
-    """Put the parts together: statistics, checksums, and one code for each label."""
+    """Merge the parts: statistics, checksums, and one code for each label."""
     known, places = classes, None
     if decision.task == "classification" and classes is None:
         coder = LabelCoder(AUTO_LIMIT if decision.guessed else None)

@@ -1,4 +1,4 @@
-"""What is told of an ingestion when it is done."""
+"""The report of a finished ingestion."""
 
 import os
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What was made of the sources.
+    """The result of an ingestion.
 
-    `task_reason` says in a few words why the task is what it is; `notes` are remarks worth showing. The fields of
-    the test and the validation store are None without one. `shuffled` tells whether the training rows were.
+    `task_reason` gives the reason for the task in a few words; `notes` are remarks worth showing. The fields of
+    the test and the validation store are None without one. `shuffled` says whether the training rows were shuffled.
     """
 
     path: str
@@ -46,7 +46,7 @@ class IngestReport:
 def report(
     source: IngestSource, outputs: Mapping[int, PathLike], task_reason: str, *, shuffled: bool, asked: bool | None
 ) -> IngestReport:
-    """Return what the stores at `outputs` hold; `asked` is what was said of shuffling, None for nothing."""
+    """Return the report on the stores at `outputs`; `asked` is the `shuffle` option as given."""
     info = open_store(outputs[TRAIN]).info
     return IngestReport(
         path=str(outputs[TRAIN]),
@@ -88,11 +88,11 @@ def _ignored_test(parts: Parts, outputs: Mapping[int, PathLike]) -> tuple[str, .
 
 
 def _resolution(info: StoreInfo, table: Table) -> tuple[str, ...]:
-    """Return remarks on columns whose spread float32 barely resolves, because they lie far from 0."""
+    """Return notes on columns whose spread float32 barely resolves, because they lie far from 0."""
     if table.dtype.kind != "f":
         return ()
     size, std = np.abs(info.statistics.mean), np.asarray(info.statistics.std)
-    spread = (std > 0) | (size >= 2**24)  # so far out, float32 may have made different values one
+    spread = (std > 0) | (size >= 2**24)  # this far from 0, float32 may have merged different values
     coarse = np.flatnonzero(spread & (std < 100 * size * np.finfo(np.float32).eps))
     return tuple(
         f"feature column {table.feature_name(int(j))} varies by {std[j]:.3g} around {info.statistics.mean[j]:.6g}, "

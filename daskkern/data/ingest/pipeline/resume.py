@@ -1,4 +1,4 @@
-"""Keeping how far an ingestion came, so that the same command goes on after the process was killed."""
+"""Recorded progress of an ingestion, so that the same command continues it after the process was killed."""
 
 import json
 import os
@@ -31,12 +31,12 @@ class ResumedIngest:
 
 
 class IngestCheckpoint:
-    """Records the state of a writer, and takes it up again. Without a resume key it does nothing.
+    """Records the state of a writer, and restores it. Without a resume key it does nothing.
 
     Parameters
     ----------
     writer : StoreWriter
-        Entered, and nothing appended to it yet.
+        An entered writer, to which nothing was appended yet.
     """
 
     def __init__(self, writer: StoreWriter) -> None:
@@ -45,7 +45,7 @@ class IngestCheckpoint:
         self._last = time.monotonic()
 
     def take_up(self) -> ResumedIngest | None:
-        """Return what an earlier process kept, after restoring the writer; None when there is nothing to go on from."""
+        """Return the progress of an earlier process, after restoring the writer; None when there is none."""
         partial = self._writer.partial
         if partial is None or self._path is None or not partial.found:
             return None
@@ -69,13 +69,13 @@ class IngestCheckpoint:
         self._last = time.monotonic()
 
     def forget(self) -> None:
-        """Remove the record: what comes next changes rows that are written already."""
+        """Remove the record: the next steps change rows that are already written."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
 
 def is_written(path: Path, key: str | None) -> bool:
-    """Return whether there is a whole store at `path` that was made from these sources with these settings."""
+    """Return whether there is a complete store at `path` that was made from these sources with these settings."""
     if key is None or not path.is_dir():
         return False
     try:
@@ -85,12 +85,12 @@ def is_written(path: Path, key: str | None) -> bool:
 
 
 def key_of(files: Sequence[Path], settings: Mapping[str, object]) -> str:
-    """Return what tells this ingestion from others: its sources, by size and time of change, and its settings."""
+    """Return the identity of an ingestion: its sources, with size and modification time, and its settings."""
     return work_key({"version": _VERSION, "sources": [_stamp(path) for path in files], "settings": dict(settings)})
 
 
 def _stamp(path: Path) -> list[object]:
-    """Return the absolute name of a file and what changes when it does; of a folder, those of all its files."""
+    """Return the absolute name of a file, its size and modification time; for a folder, those of all its files."""
     absolute = os.path.abspath(path)
     if not path.is_dir():
         status = path.stat()

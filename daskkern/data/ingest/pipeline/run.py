@@ -1,4 +1,4 @@
-"""Ingestion: settings are checked, sources opened, targets decided; then the stores are made and told of."""
+"""Ingestion: checks the settings, opens the sources, decides the task, makes the stores and reports on them."""
 
 import os
 from collections.abc import Sequence
@@ -59,25 +59,25 @@ def ingest(
     ----------
     sources : path, sequence of paths, DaskArrays or dask dataframe
         Files or patterns of one format, see :mod:`daskkern.data.ingest.readers.formats`; a folder stands for the
-        Parquet files in it. Several are concatenated. An ingestion that was killed is taken up when it is called alike
-        again. Dask collections are computed a block at a time, where the active Dask client likes.
+        Parquet files in it. Several are concatenated. A killed ingestion is resumed when it is called again with the
+        same arguments. Dask collections are computed a block at a time, by the active Dask client.
     out : path or URL
-        The store to write. For a URL, rows are first stored among the temporary files of this machine (``TMPDIR``).
+        The store to write. For a URL, rows are first stored in the temporary folder of this machine (``TMPDIR``).
     target : str or sequence of str, optional
-        Target columns of a table, or the entry of an npz. Required for tables; ``()`` says there is none.
+        Target columns of a table, or the entry of an npz. Required for tables; ``()`` means none.
     task : str
         ``"auto"``, ``"classification"`` or ``"regression"``. Auto: an npz entry ``task`` decides; else strings,
-        truth values and integers are classes, and so are floats that are at most 20 different whole numbers; other
+        booleans and integers are classes, and so are floats that are at most 20 different whole numbers; other
         floats, and all floats of dask collections, are quantities. Values that hardly repeat are refused as classes,
-        also where those were asked for.
+        even for ``"classification"``.
     scale : str
         Scaling to record, applied on load: ``"standard"``, ``"minmax"``, ``"maxabs"``, ``"unit_variance"`` or
-        ``"none"``. Sparse rows allow the last three, which shift nothing.
+        ``"none"``. Sparse rows allow the last three, which have no shift.
     split : float, optional
         Fraction of the rows that goes to `out_test` instead, drawn by `seed`.
     out_test : path, optional
         Store for the test part: of `split`, or X_test of an npz. It records the classes and the scaling of the
-        training store, so that it is loaded alike.
+        training store, so that both are loaded the same way.
     chunk_rows : int, optional
         Rows of a chunk, about 4096 by default.
     drop : sequence of str
@@ -85,11 +85,11 @@ def ingest(
     weight : str, optional
         Column, or npz entry, with the weights of the rows.
     seed : int
-        Of the split and the shuffle.
+        Seed of the split and the shuffle.
     overwrite : bool
-        Replace existing stores. Anything else in the way is never touched.
+        Replace existing stores. Other files and folders are never touched.
     progress : callable, optional
-        Called with the rows done and the rows in all, or None while unknown. A split or a shuffle counts anew.
+        Called with the rows done and the rows in all, or None while unknown. A split or a shuffle starts again from 0.
     shuffle : bool, optional
         Write the training rows in a random order. None does so when a target is sorted, see
         :mod:`daskkern.data.shuffle.detection`.
@@ -104,23 +104,23 @@ def ingest(
     index_base : 0, 1 or None
         Number of the first feature in SVMLight files; None guesses as scikit-learn does.
     categorical : str
-        What becomes of feature columns of text: ``"refuse"``, ``"onehot"`` or ``"ordinal"`` (positions among the
+        Encoding of text columns among the features: ``"refuse"``, ``"onehot"`` or ``"ordinal"`` (positions among the
         sorted categories). ``"auto"`` is one-hot, and refuses columns in which most texts are different.
     missing : str
-        What becomes of missing values of features: ``"refuse"``, ``"mean"`` (of categories the most frequent),
-        ``"most_frequent"`` or ``"constant"`` (0; of categories one of their own, ``missing``). ``"auto"`` takes, in
-        tables with named columns, the mean of numbers and a category of its own; arrays with gaps are refused. It
-        looks for gaps in a pass of its own. What was decided is recorded in the store.
-    like : path or Likeness, optional
-        A store, or what a model tells, whose columns, categories, filled values, scaling and classes these rows get.
+        Treatment of missing feature values: ``"refuse"``, ``"mean"`` (of categories the most frequent),
+        ``"most_frequent"`` or ``"constant"`` (0; of categories one of their own, ``missing``). In tables
+        with named columns, ``"auto"`` uses the mean of numbers and a separate category; arrays with missing values
+        are refused. It detects missing values in a separate pass. The decision is recorded in the store.
+    like : path or TableSchema, optional
+        A store, or the schema of a model, whose columns, categories, filled values, scaling and classes these rows get.
     client : distributed.Client, optional
         Workers that read and write the training rows in parallel; they must share the files with this process. Such
-        an ingestion is not taken up after a kill. A split or a shuffle still happens in this process.
+        an ingestion is not resumed after a kill. A split or a shuffle still happens in this process.
 
     Raises
     ------
     DataError, StoreError, SpecError
-        A sentence about what is wrong with the data, the outputs or the settings.
+        When the data, the outputs or the settings are invalid; the message is one sentence.
     """
     check_task(task)
     check_scaling_kind(scale)
@@ -177,8 +177,8 @@ def _check_cluster(source: IngestSource, test: Table | None) -> None:
     check_parallel(source.parts.train)
     if test is not None or source.key is None:
         raise SpecError(
-            f"{source.parts.train.source} was to be ingested on a cluster, which is not known for files with a test "
-            "part (X_test) or for dask collections; leave out the cluster"
+            f"got a cluster to ingest {source.parts.train.source}, which is not supported for files with a test part "
+            "(X_test) or for dask collections; leave out the cluster"
         )
 
 
@@ -189,4 +189,6 @@ def _check_test(train: Table, test: Table, decision: Decision) -> None:
             f"{train.n_features}; they must have the same"
         )
     if test.n_targets != train.n_targets or (decision.task == "regression" and test.target_kind == "text"):
-        raise DataError(f"the test targets of {test.source} are not like the training targets; make them alike")
+        raise DataError(
+            f"the test targets of {test.source} differ in kind from the training targets; make them the same"
+        )

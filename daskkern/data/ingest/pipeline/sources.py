@@ -1,4 +1,4 @@
-"""From what the user names to rows: files of a format, missing values filled, and a digest to go on by."""
+"""The sources of an ingestion: rows of files or dask collections, missing values filled, and a digest for resuming."""
 
 import os
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from daskkern.errors import SpecError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Sources: TypeAlias = PathLike | Sequence[PathLike] | DaskArrays | Any
-"""Files or patterns, dask arrays, or a dask dataframe, which has no type without the optional package."""
+"""Files or patterns, dask arrays, or a dask dataframe, which has no type here because its package is optional."""
 
 
 @dataclass(frozen=True)
 class IngestSource:
-    """Rows to ingest, and `names`, what the user called them.
+    """Rows to ingest, and `names`, as given by the user.
 
-    `key` tells them and how they are wanted from others; None when that cannot be known.
+    `key` identifies the rows and the settings; None when that is not possible.
     """
 
     format: str
@@ -35,13 +35,13 @@ class IngestSource:
 
 
 def open_source(sources: Sources, request: Request, settings: tuple[object, ...]) -> IngestSource:
-    """Return the rows of files or dask collections; `settings` are those of the store that the digest must cover."""
+    """Return the rows of files or dask collections; `settings` are settings of the store that the digest covers."""
     if isinstance(sources, DaskArrays) or is_dask_collection(sources):
         lazy = open_arrays(sources, request) if isinstance(sources, DaskArrays) else open_frame(sources, request)
         _check_options(request, "dask")
         return IngestSource("dask", 1, _filled(lazy, request), None, ("dask",))
     found, files = find_files(sources)
-    if request.count:  # workers may run elsewhere, with another current folder
+    if request.count:  # workers may run in another current folder
         files = [Path(os.path.abspath(file)) for file in files]
     named = tuple(str(name) for name in ([sources] if isinstance(sources, str | os.PathLike) else sources))
     _check_options(request, found.name)
@@ -50,22 +50,20 @@ def open_source(sources: Sources, request: Request, settings: tuple[object, ...]
 
 
 def _check_options(request: Request, name: str) -> None:
-    """Refuse options that have no meaning for files of this format."""
-    for option, asked, formats in (
+    """Refuse options that do not apply to files of this format."""
+    for option, is_given, formats in (
         ("--features", request.features is not None, ("hdf5", "zarr")),
         ("--index-base", request.index_base is not None, ("svmlight",)),
         ("--categorical", request.categorical not in ("auto", "refuse"), ("csv", "parquet", "arrow", "dask")),
     ):
-        if asked and name not in formats:
+        if is_given and name not in formats:
             *others, last = formats
             known = f"{', '.join(others)} and {last}" if others else last
-            raise SpecError(
-                f"{option} was given, but it has a meaning for {known} files only, not for {name}; leave it out"
-            )
+            raise SpecError(f"{option} was given, but it applies to {known} files only, not to {name}; leave it out")
 
 
 def _filled(parts: Parts, request: Request) -> Parts:
-    """Return the rows with missing numbers replaced, as asked or as in the store to be like."""
+    """Return the rows with missing numbers replaced, as requested or as in the ``like`` store."""
     if request.like is not None:
         return replace(parts, train=_filled_like(parts.train, request), test=None)
     missing = parts.missing or ("refuse" if request.missing == "auto" else request.missing)

@@ -1,4 +1,4 @@
-"""Which rows go to the test and validation parts: seeded, exact for every class, and decided in bounded memory."""
+"""Assignment of rows to training, test and validation: seeded, exact for every class, in bounded memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _GROUP = 1024
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """What was asked: the shares of the rows that leave the training part, and whether each class gives its share."""
+    """Settings of a split: the shares of rows that leave the training part, and whether to stratify by class."""
 
     test: float | None = None
     validation: float | None = None
@@ -28,11 +28,11 @@ class SplitSettings:
     def __post_init__(self) -> None:
         for name, share in (("split", self.test), ("validation split", self.validation)):
             if share is not None and not 0 < share < 1:
-                raise SpecError(f"a {name} of {share:g} was asked; give that part as a fraction between 0 and 1")
+                raise SpecError(f"got a {name} of {share:g}; give that part as a fraction between 0 and 1")
         if (self.test or 0) + (self.validation or 0) >= 1:
             raise SpecError(
-                f"a split of {self.test:g} and a validation split of {self.validation:g} were asked, which leave no "
-                "rows for training; give shares that together are less than 1"
+                f"got a split of {self.test:g} and a validation split of {self.validation:g}, which leave no rows for "
+                "training; give shares with a sum less than 1"
             )
 
     @property
@@ -42,10 +42,10 @@ class SplitSettings:
 
 
 class Split:
-    """Deals rows, asked for in order, to the parts TRAIN, TEST and VALIDATION.
+    """Assigns rows, in order, to the parts TRAIN, TEST and VALIDATION.
 
-    Each stratum gives its share of each part, within one row; all together give ``round(share * rows)``. A stratum
-    keeps at least one row for training. Which of its rows leave is a seeded draw, group by group of consecutive
+    Each stratum contributes its share of each part, within one row; all together contribute ``round(share * rows)``.
+    A stratum keeps at least one row for training. The rows that leave are a seeded draw, group by group of consecutive
     rows of the stratum. So the split depends on the strata of the rows, the shares and the seed alone, not on how
     the rows are read.
 
@@ -89,29 +89,29 @@ class Split:
 
 
 def apportion(share: float, counts: Sequence[int], most: IntArray) -> IntArray:
-    """Return how many rows each stratum gives: its share within one row, `most` at most, ``round(share * n)`` in all.
+    """Return how many rows each stratum gives: its share within one row, at most `most`, ``round(share * n)`` in all.
 
-    Whole rows go by the largest remainder (Hamilton's method); a tie goes to the earlier stratum.
+    Uses the largest remainder method (Hamilton); a tie goes to the earlier stratum.
     """
     exact = share * np.asarray(counts, np.float64)
     chosen = np.minimum(np.floor(exact).astype(np.int64), most)
     open_seats = round(share * sum(counts)) - int(chosen.sum())
-    wishes = np.where(chosen < np.minimum(most, np.ceil(exact)), exact - chosen, -1.0)
-    order = np.argsort(-wishes, kind="stable")[: max(0, open_seats)]
-    chosen[order[wishes[order] > 0]] += 1
+    remainders = np.where(chosen < np.minimum(most, np.ceil(exact)), exact - chosen, -1.0)
+    order = np.argsort(-remainders, kind="stable")[: max(0, open_seats)]
+    chosen[order[remainders[order] > 0]] += 1
     return chosen
 
 
 class _Draw:
-    """Says of the rows of one stratum, asked for in order, which `k` of its `n` are chosen."""
+    """Draws `k` of the `n` rows of one stratum, in order."""
 
     def __init__(self, k: int, n: int, seed: int, stream: tuple[int, int]) -> None:
         self._k, self._n, self._seed, self._stream = k, n, seed, stream
         self._done = 0
-        self._mask = np.zeros(0, np.bool_)  # of the group that the next row is in
+        self._mask = np.zeros(0, np.bool_)  # of the group that contains the next row
 
     def next(self, rows: int) -> npt.NDArray[np.bool_]:
-        """Return for the next rows whether each is chosen."""
+        """Return for each of the next rows whether it is chosen."""
         parts = []
         while rows:
             within = self._done % _GROUP

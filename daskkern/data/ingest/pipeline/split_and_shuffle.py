@@ -1,4 +1,4 @@
-"""From the rows as they came to the stores that were asked for: split off, shuffled, or simply put into place."""
+"""From staged rows to the requested stores: split, shuffled, or simply moved into place."""
 
 import os
 import shutil
@@ -32,32 +32,32 @@ _BLOCK_BYTES = 32 << 20
 
 @contextmanager
 def staging(out: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield the hidden local name under which rows are first stored as they come; removed in the end."""
+    """Yield the hidden local name under which rows are first stored as they come; removed at the end."""
     target = working_place(out)
     staged = target.with_name(f".{target.name}.staged")
     try:
         yield staged
     finally:
-        shutil.rmtree(staged, ignore_errors=True)  # renamed already when the order of the rows is kept
+        shutil.rmtree(staged, ignore_errors=True)  # already renamed when the order of the rows is unchanged
 
 
 def wants_shuffle(asked: bool | None, staged: Store) -> bool:
-    """Return whether to shuffle: as asked, or else whether a target is sorted."""
+    """Return whether to shuffle: as requested, else whether a target is sorted."""
     return target_order(StoreRows(staged)).is_sorted if asked is None else asked
 
 
 @dataclass(frozen=True)
 class SplitAndShuffle:
-    """How the rows of a staged store reach their stores.
+    """Distribution of the rows of a staged store to their stores.
 
     Attributes
     ----------
     staged : Store
-        All rows in the order in which they came.
+        All rows in their original order.
     split : SplitSettings
-        Which shares leave for which part.
+        The shares of the parts.
     shuffle_seed : int or None
-        Of the order of the training rows; None keeps it.
+        Seed of the order of the training rows; None keeps their order.
     """
 
     staged: Store
@@ -73,7 +73,7 @@ class SplitAndShuffle:
         if self.shuffle_seed is not None:
             buckets = buckets_for(rows, folder / "buckets", self.shuffle_seed, max(DEFAULT_MEMORY, 8 * chunk))
         trained = np.zeros(len(rows.info.classes or ()), np.int64)
-        for done, part, block in self._dealt(rows):
+        for done, part, block in self._split_blocks(rows):
             if part == TRAIN and block.y is not None and len(trained):
                 trained += np.bincount(block.y, minlength=len(trained))
             if part == TRAIN and buckets is not None:
@@ -87,8 +87,8 @@ class SplitAndShuffle:
             for block in buckets.blocks():
                 _append(writers[TRAIN], block)
 
-    def _dealt(self, rows: StoredRows) -> Iterator[tuple[int, int, StoredBlock]]:
-        """Yield the rows in order, a part of a block at a time: the number of rows done, the part, its rows."""
+    def _split_blocks(self, rows: StoredRows) -> Iterator[tuple[int, int, StoredBlock]]:
+        """Yield the rows in order, one part of a block at a time: the number of rows done, the part, its rows."""
         counts = rows.info.class_counts if self.split.stratify else None
         split = Split(self.split, counts or (rows.info.n_rows,)) if self.split.is_wanted else None
         for start, block in rows.blocks(_BLOCK_BYTES):

@@ -1,4 +1,4 @@
-"""The stores of an ingestion: rows are staged as they come, then split, shuffled or put into place."""
+"""The stores of an ingestion: rows are staged as they come, then split, shuffled or moved into place."""
 
 import os
 from collections.abc import Mapping
@@ -31,27 +31,27 @@ Writer = TypeVar("Writer", bound=StoreWriter)
 
 @dataclass(frozen=True, eq=False)
 class Staging:
-    """An ingestion whose settings were checked and whose sources are open.
+    """An ingestion with checked settings and open sources.
 
     Attributes
     ----------
     source : Source
     decision : Decision
-        What the targets are.
+        The task, and its reason.
     test : Table or None
         Rows of the source that go to a test store.
-    like : Likeness or None
-        Whose classes and scaling the rows get.
+    like : TableSchema or None
+        The schema whose classes and scaling the rows get.
     outputs : mapping of part to path
     split, shuffle, seed : SplitSettings, bool or None, int
     scale, chunk_rows, overwrite : str, int or None, bool
-        Of the stores.
+        Settings of the stores.
     client : distributed.Client or None
         Workers that stage the rows.
     key : str or None
         A digest of the whole ingestion, which split and shuffled stores record.
     record : mapping
-        What the stores remember of their making.
+        The provenance that the stores record.
     progress : callable
     """
 
@@ -73,20 +73,20 @@ class Staging:
 
     @property
     def train(self) -> Table:
-        """The rows to be stored, but for those of `test`."""
+        """The rows to be stored, except those of `test`."""
         return self.source.parts.train
 
     def run(self) -> bool:
-        """Make the stores, all or none, and return whether the training rows were shuffled."""
+        """Write the stores, all or none, and return whether the training rows were shuffled."""
         out = self.outputs[TRAIN]
         with staging(out) as staged, ExitStack() as aside:
-            # The writers of the other parts end after the training store has its name: all of them appear, or none.
+            # The writers of the other parts end after the training store is renamed: all of them appear, or none.
             others = {
                 part: aside.enter_context(self._other(part, path))
                 for part, path in self.outputs.items()
                 if part != TRAIN
             }
-            # A store that is whole was staged by a process that was killed later.
+            # A complete store was staged by a process that was killed later.
             if self.test is not None or not is_written(staged, self.source.key):
                 self._stage(staged, others.get(TEST))
             shuffled = self._place(staged, others)
@@ -105,7 +105,7 @@ class Staging:
             IngestStream(self.train, self.test, self.decision, self.progress, classes).run(writer, test)
 
     def _place(self, staged: Path, others: Mapping[int, StoreWriter]) -> bool:
-        """Bring staged rows to where they belong; return whether those of training were shuffled."""
+        """Move staged rows to their stores; return whether the training rows were shuffled."""
         out = self.outputs[TRAIN]
         whole = open_store(staged)
         shuffled = wants_shuffle(self.shuffle, whole)

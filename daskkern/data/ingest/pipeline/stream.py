@@ -1,4 +1,4 @@
-"""The one pass of an ingestion over its rows: check, code, deal to the stores."""
+"""The single pass of an ingestion over its rows: check values, code labels, and write to the stores."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Progress: TypeAlias = Callable[[int, int | None], None]
 
 
 class LabelEncoder(Protocol):
-    """Makes labels into class codes."""
+    """Converts labels to class codes."""
 
     @property
     def labels(self) -> tuple[ClassLabel, ...]: ...
@@ -58,7 +58,7 @@ def checked_blocks(table: Table, decision: Decision, encoder: LabelEncoder, star
 class IngestStream:
     """The rows of a source on their way into a training store and, when there is a test table, a test store.
 
-    With `classes`, labels are coded by them and none else may come.
+    With `classes`, labels are coded by them and no others are allowed.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class IngestStream:
         self._done = 0
 
     def run(self, train: StoreWriter, test: StoreWriter | None) -> None:
-        """Write everything but what the writers do on leaving."""
+        """Write all rows; the writers still have to be closed."""
         fresh = LabelCoder(AUTO_LIMIT if self._decision.guessed else None)
         coder: LabelEncoder = fresh if self._classes is None else KnownLabels(self._classes)
         keeper = IngestCheckpoint(train)

@@ -1,4 +1,4 @@
-"""One value a row, out of an HDF5 or Zarr file: plain arrays, texts, and AnnData's categorical and nullable columns."""
+"""Columns of HDF5 and Zarr files: plain arrays, strings, and AnnData's categorical and nullable columns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _NULLABLE = {"nullable-integer", "nullable-boolean", "nullable-string-array"}
 
 @dataclass(frozen=True)
 class Annotation:
-    """A column of a file: `read(start, stop)` gives its values; `dtype` is theirs, a string's of any width."""
+    """A column of a file: `read(start, stop)` returns values; `dtype` is theirs, for strings of any width."""
 
     name: str
     shape: tuple[int, ...]
@@ -35,7 +35,7 @@ def annotation(node: Any, name: str, where: str) -> Annotation:
 
 
 def texts(array: Any, start: int, stop: int) -> HostArray:
-    """Return strings of an array as NumPy strings of a fixed width."""
+    """Return the strings of an array as NumPy strings of a fixed width."""
     values = np.asarray(array[start:stop])
     decoded = [item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in values.tolist()]
     return np.asarray(decoded, dtype=str) if decoded else np.empty(0, "U1")
@@ -47,9 +47,7 @@ def _encoded(group: Any, name: str, where: str) -> Annotation:
         return _categorical(group, name, where)
     if encoding in _NULLABLE:
         return _nullable(group, name, where)
-    raise DataError(
-        f"{name!r} of {where} is a group of encoding {encoding!r}; an array of one value a row was expected"
-    )
+    raise DataError(f"{name!r} of {where} is a group of encoding {encoding!r}; expected an array of one value per row")
 
 
 def _categorical(group: Any, name: str, where: str) -> Annotation:

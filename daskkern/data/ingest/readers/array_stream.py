@@ -1,4 +1,4 @@
-"""Arrays in NumPy's file format, read a block of rows at a time: from a file, or out of a zip member as it inflates.
+"""Arrays in NumPy's file format, read a block of rows at a time: from a file, or from a zip member while inflating.
 
 Only the header is interpreted, by NumPy's own parser, which evaluates literals and nothing else. Object arrays
 are pickles and are refused.
@@ -25,7 +25,7 @@ _STEP = 1 << 18  # bytes inflated at once: larger reads make zipfile copy quadra
 
 @dataclass(frozen=True)
 class ArrayHeader:
-    """Shape, order and dtype of a stored array, and where its data begin."""
+    """Shape, order and dtype of a stored array, and the offset of its data."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -76,7 +76,7 @@ class StoredArray:
                 yield block
 
     def _column_major(self, rows: int, first: int) -> Generator[HostArray]:
-        """Read pieces of every column. What cannot be sought in, a compressed member, is unpacked to disk first."""
+        """Read pieces of every column. Compressed members, which do not support seeking, are unpacked to disk first."""
         header = self.header
         if len(header.shape) != 2:
             raise DataError(f"{self.name} is stored in column order; save it with numpy.ascontiguousarray")
@@ -143,19 +143,19 @@ def read_header(stream: IO[bytes], name: str) -> ArrayHeader:
         version = np.lib.format.read_magic(start)
         shape, fortran, dtype = readers[version](start)
     except (ValueError, KeyError) as error:
-        raise DataError(f"{name} is no array in NumPy's format ({error}); save it again with numpy") from error
+        raise DataError(f"{name} is not an array in NumPy's format ({error}); save it again with numpy") from error
     if dtype.hasobject or dtype.fields is not None:
         raise DataError(
             f"{name} holds {'Python objects' if dtype.hasobject else 'records'}; objects are pickles, which are never "
             "read: save numbers, or strings with .astype(str)"
         )
     if any(length < 0 for length in shape):
-        raise DataError(f"{name} has the shape {shape}, which is no shape; save it again with numpy")
+        raise DataError(f"{name} has the shape {shape}, which is not a valid shape; save it again with numpy")
     return ArrayHeader(tuple(shape), fortran, dtype, start.tell())
 
 
 def _check_size(header: ArrayHeader, found: int, name: str) -> None:
-    """Refuse an array of which data are missing, before room is made for it."""
+    """Refuse an array with missing data, before memory is allocated for it."""
     expected = header.offset + (header.shape[0] * header.row_bytes if header.shape else header.dtype.itemsize)
     if expected > found:
         raise DataError(f"{name} ends too early: it is cut off or damaged; make the file again")

@@ -1,4 +1,4 @@
-"""Tables out of stored arrays: ``.npz`` files with X and y, and ``.npy`` pairs."""
+"""Tables from stored arrays: ``.npz`` files with X and y, and ``.npy`` pairs."""
 
 import math
 import zipfile
@@ -44,7 +44,7 @@ def open_npz(paths: Sequence[Path], request: Request) -> Parts:
     parts = [_open_npz(path, request) for path in paths]
     tests = [part.test for part in parts if part.test is not None]
     if tests and len(tests) != len(parts):
-        raise DataError("some of the .npz files hold X_test and others do not; ingest them apart")
+        raise DataError("some of the .npz files hold X_test and others do not; ingest them separately")
     notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
     return Parts(concatenate([part.train for part in parts]), concatenate(tests) if tests else None, notes)
 
@@ -59,7 +59,7 @@ def _open_npz(path: Path, request: Request) -> Parts:
 
 
 class _Archive:
-    """The entries of one .npz file, looked at once; every pass over the rows opens the file anew."""
+    """The entries of one .npz file, listed once; every pass over the rows opens the file again."""
 
     def __init__(self, path: Path, members: set[str], request: Request) -> None:
         self._path, self._members, self._request = path, members, request
@@ -98,8 +98,8 @@ class _Archive:
         return replace(whole, targets=None if targets is None else _guarded(self._path, targets)), notes
 
     def _target(self, suffix: str) -> StoredArray | None:
-        asked = self._request.target
-        if asked is None:
+        names = self._request.target
+        if names is None:
             found = self._array(f"y{suffix}")
             if found is None and suffix != "_test":
                 raise DataError(
@@ -107,13 +107,13 @@ class _Archive:
                     f"(entries: {', '.join(sorted(self._members))})"
                 )
             return found
-        if not asked:
+        if not names:
             return None
-        if len(asked) > 1:
+        if len(names) > 1:
             raise DataError(
-                f"{len(asked)} targets were named, but in a .npz file one entry holds all: shape (rows, targets)"
+                f"got {len(names)} target names, but in a .npz file one entry holds all targets: shape (rows, targets)"
             )
-        name = f"{asked[0]}_test" if suffix == "_test" else asked[0]
+        name = f"{names[0]}_test" if suffix == "_test" else names[0]
         return self._named(name, "target")
 
     def _weight(self, suffix: str) -> StoredArray | None:
@@ -143,7 +143,7 @@ class _Archive:
             return None
         array = member_array(self._path, "task", self._request.scratch)
         if array.header.dtype.kind not in "US" or array.header.shape not in ((), (1,)):
-            raise DataError(f"the entry 'task' of {self._path} is no string; give --task instead")
+            raise DataError(f"the entry 'task' of {self._path} is not a string; give --task instead")
         scalar = replace(array, header=replace(array.header, shape=(1,)))
         value = next(scalar.blocks(1))[0]
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
@@ -152,10 +152,10 @@ class _Archive:
 def _table(
     source: str, X: StoredArray, y: StoredArray | None, weight: StoredArray | None
 ) -> tuple[Table, tuple[str, ...]]:
-    """Return the rows of arrays that lie side by side, and a remark when features had to be flattened."""
+    """Return the rows of parallel arrays, and a note when features had to be flattened."""
     shape = X.header.shape
     if len(shape) < 2 or 0 in shape[1:]:
-        raise DataError(f"{X.name} has shape {shape}; rows of features (n, d) were expected")
+        raise DataError(f"{X.name} has shape {shape}; expected rows of features (n, d)")
     if X.header.dtype.kind not in "fiub":
         raise DataError(f"{X.name} holds {X.header.dtype} values; features are real numbers, so encode them first")
     for other in (y, weight):
@@ -164,12 +164,10 @@ def _table(
                 f"{X.name} has shape {shape}, but {other.name} has shape {other.header.shape}: rows must agree"
             )
     if weight is not None and (len(weight.header.shape) != 1 or weight.header.dtype.kind not in "fiub"):
-        raise DataError(
-            f"{weight.name} holds {weight.header.dtype} {weight.header.shape}; one number a row was expected"
-        )
+        raise DataError(f"{weight.name} holds {weight.header.dtype} {weight.header.shape}; expected one number per row")
     d, t = math.prod(shape[1:]), 0 if y is None else math.prod(y.header.row_shape)
     if y is not None and (len(y.header.shape) > 2 or t == 0):
-        raise DataError(f"{y.name} has shape {y.header.shape}; (rows,) or (rows, targets) was expected")
+        raise DataError(f"{y.name} has shape {y.header.shape}; expected (rows,) or (rows, targets)")
     table = Table(
         source=source,
         n_rows=shape[0],
@@ -208,7 +206,7 @@ def _open_blocks(stack: ExitStack, array: StoredArray | None, rows: int, first: 
     if array is None:
         return iter(())
     blocks = array.blocks(rows, first)
-    stack.callback(blocks.close)  # closes the file when a pass is left half-way
+    stack.callback(blocks.close)  # closes the file when a pass is abandoned
     return blocks
 
 
@@ -221,7 +219,7 @@ def _as_targets(y: HostArray | None) -> HostArray | None:
 
 
 def _guarded(path: Path, read: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """Return `read` with damage that shows only while inflating told as a sentence."""
+    """Return `read` with errors that appear only while inflating turned into a sentence."""
 
     def guarded(*arguments: P.args, **named: P.kwargs) -> Iterator[T]:
         try:
@@ -233,7 +231,7 @@ def _guarded(path: Path, read: Callable[P, Iterator[T]]) -> Callable[P, Iterator
 
 
 def _damaged(path: Path, error: BaseException) -> DataError:
-    return DataError(f"{path} is no sound .npz file ({error}); make it again with numpy.savez")
+    return DataError(f"{path} is not a valid .npz file ({error}); make it again with numpy.savez")
 
 
 def _refuse_columns(request: Request, what: str) -> None:

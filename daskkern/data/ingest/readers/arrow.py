@@ -1,4 +1,4 @@
-"""Pieces of rows out of Arrow batches, for the readers of CSV and Parquet."""
+"""Pieces of rows from Arrow batches, for the readers of CSV and Parquet."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ from daskkern.data.ingest.columns.choice import ColumnRoles
 from daskkern.data.ingest.readers.tables import Piece
 from daskkern.errors import DataError
 
-_LABEL_LENGTH = 256  # a longer text is no class label, and NumPy would pad every label to its length
+_LABEL_LENGTH = 256  # longer texts are not class labels, and NumPy would pad every label to their length
 
 
 def piece_of(batch: pa.RecordBatch, X: HostArray, columns: ColumnRoles, source: str, first: int) -> Piece:
@@ -27,7 +27,7 @@ def piece_of(batch: pa.RecordBatch, X: HostArray, columns: ColumnRoles, source: 
 
 
 def to_numpy(array: pa.Array, name: str = "") -> HostArray:
-    """Return the values of a column: numbers, truth values, or strings of a fixed width. Missing numbers become NaN."""
+    """Return the values of a column: numbers, booleans, or strings of a fixed width. Missing numbers become NaN."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_decimal(array.type) or (array.null_count and pa.types.is_boolean(array.type)):
@@ -40,20 +40,20 @@ def to_numpy(array: pa.Array, name: str = "") -> HostArray:
     longest = max(labels, key=len, default="")
     if len(longest) > _LABEL_LENGTH:
         raise DataError(
-            f"{name} holds a text of {len(longest)} characters ({longest[:40]!r}...), which is no class label"
+            f"{name} holds a text of {len(longest)} characters ({longest[:40]!r}...), which is not a class label"
         )
     return np.asarray(labels, dtype=str)[coded.indices.to_numpy(zero_copy_only=False)]
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether values of this Arrow type are strings, coded or plain."""
+    """Return whether values of this Arrow type are strings, dictionary-encoded or plain."""
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether values of this Arrow type are real numbers or truth values."""
+    """Return whether values of this Arrow type are real numbers or booleans."""
     if pa.types.is_dictionary(kind):
         return is_number(kind.value_type)
     known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
@@ -61,7 +61,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def refuse_missing(array: pa.Array, name: str, source: str, first: int) -> None:
-    """Raise DataError when a column misses a value, naming its row."""
+    """Raise DataError naming the row when a column misses a value."""
     missing = pc.is_null(array)
     if is_text(array.type) and not pa.types.is_dictionary(array.type):
         missing = pc.or_(missing, pc.equal(pc.fill_null(array, ""), ""))

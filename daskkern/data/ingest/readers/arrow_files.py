@@ -1,4 +1,4 @@
-"""Tables out of Arrow files (also called Feather, version 2) and Arrow streams, a record batch at a time."""
+"""Tables from Arrow files (also called Feather, version 2) and Arrow streams, a record batch at a time."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ def _open(path: Path, count: bool) -> TypedFile:
     with path.open("rb") as stream:
         magic = stream.read(len(_MAGIC))
     if magic.startswith(_FEATHER_1):
-        raise DataError(f"{path} is of Feather's first version; write it again with pyarrow.feather.write_feather")
+        raise DataError(f"{path} is a Feather file of version 1; write it again with pyarrow.feather.write_feather")
     is_file = magic == _MAGIC
     try:
         with pa.memory_map(str(path)) as source:

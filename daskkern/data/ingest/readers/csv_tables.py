@@ -1,7 +1,7 @@
-"""Tables out of ``.csv`` files, streamed by Arrow.
+"""Tables from ``.csv`` files, streamed by Arrow.
 
-Feature columns are read as float64 whatever their first block looks like, so a column that starts with whole
-numbers may go on with fractions. The kind of a target is decided over the whole column, in a pass of its own.
+Feature columns are read as float64 whatever their first block contains, so a column that starts with whole numbers
+may continue with fractions. The kind of a target is determined over the whole column, in a separate pass.
 """
 
 import gzip
@@ -57,7 +57,7 @@ def open_csv(paths: Sequence[Path], request: Request) -> Parts:
 
 
 def _encoder(files: Sequence["_File"], columns: ColumnRoles, request: Request) -> tuple[Encoder, tuple[str, ...]]:
-    """Return what makes the columns into features, and remarks for the user."""
+    """Return the conversion of columns to features, and notes for the user."""
     absent = tuple(_MISSING)
     if request.like is not None:
         encoding = request.like.encoding or plain_encoding(columns.features, {})
@@ -76,7 +76,7 @@ def _encoder(files: Sequence["_File"], columns: ColumnRoles, request: Request) -
 
 
 def _feature_surveys(files: Sequence["_File"], columns: ColumnRoles) -> dict[str, "_KindSurvey"]:
-    """Return which kinds of values the feature columns hold, and how many they miss."""
+    """Return the kinds of values in the feature columns, and the numbers of missing ones."""
     surveys = {name: _KindSurvey() for name in columns.features}
     for file in files:
         for batch in file.batches(dict.fromkeys(surveys, pa.string()), list(surveys)):
@@ -88,7 +88,7 @@ def _feature_surveys(files: Sequence["_File"], columns: ColumnRoles) -> dict[str
 def _survey(
     files: Sequence["_File"], columns: ColumnRoles, request: Request
 ) -> tuple[tuple[TargetKind, ...], list[int | None]]:
-    """Return the kind of each target, and the rows of each file as far as the survey had to read."""
+    """Return the kind of each target, and the number of rows of each file as far as it was read."""
     quantity: TargetKind = "float"
     quantities = (quantity,) * len(columns.targets)
     if request.task == "regression" and not request.count:
@@ -110,7 +110,7 @@ def _survey(
 
 
 class _KindSurvey:
-    """Which kinds all values of a column seen so far could be, and how many were missing."""
+    """The kinds that fit all values of a column seen so far, and the number of missing ones."""
 
     def __init__(self) -> None:
         self._possible: list[TargetKind] = ["truth", "integer", "float"]
@@ -123,7 +123,7 @@ class _KindSurvey:
 
     @property
     def is_text(self) -> bool:
-        """Whether a value was neither number nor truth value: nothing can change the verdict."""
+        """Whether a value was neither number nor boolean, so that the kind is final."""
         return not self._possible
 
     @property
@@ -187,7 +187,7 @@ class _File:
             yield batch.column(0).to_numpy(zero_copy_only=False)
 
     def batches(self, types: dict[str, pa.DataType], wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted columns block by block; what Arrow complains about becomes a sentence."""
+        """Yield the requested columns block by block; Arrow's errors become a sentence."""
         convert = pa.csv.ConvertOptions(
             column_types=types, include_columns=list(wanted), null_values=_MISSING, strings_can_be_null=False
         )
@@ -212,7 +212,7 @@ def _open(path: Path, convert: "pa.csv.ConvertOptions") -> "pa.csv.CSVStreamingR
 
 
 def _block_bytes(path: Path) -> int:
-    """Return how much Arrow reads at once: every row must fit, and Arrow holds some 32 blocks read ahead."""
+    """Return the block size for Arrow: every row must fit, and Arrow reads some 32 blocks ahead."""
     opener = gzip.open if path.name.lower().endswith(".gz") else open
     with opener(path, "rb") as stream:
         longest = max(len(stream.readline(_LONGEST_ROW)) for _ in range(2))  # the header and the first row
@@ -245,19 +245,19 @@ def _is_number(text: str) -> bool:
 def _explain(error: Exception, path: Path, names: Sequence[str]) -> NoReturn:
     text = str(error)
     if "Empty CSV" in text:
-        raise DataError(f"{path} is empty; a line of column names and rows of values were expected") from error
+        raise DataError(f"{path} is empty; expected a line of column names and rows of values") from error
     bad = re.search(r"In CSV column #(\d+): Row #(\d+): .*invalid value '(.*)'", text, re.DOTALL)
     if bad and int(bad[1]) < len(names):
         raise DataError(
             f"row {int(bad[2]) - _FIRST_DATA_ROW} of {path} (counted from 0) has {bad[3]!r:.60} in column "
-            f"{names[int(bad[1])]!r}, where a number was expected; encode such values as numbers, "
+            f"{names[int(bad[1])]!r}, where a number is expected; encode such values as numbers, "
             "or leave the column out with --drop"
         ) from error
     ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text)
     if ragged:
         raise DataError(
             f"row {int(ragged[1]) - _FIRST_DATA_ROW} of {path} (counted from 0) has {ragged[3]} values, but there are "
-            f"{ragged[2]} columns; mend the row"
+            f"{ragged[2]} columns; correct the row"
         ) from error
     if "straddling" in text:
         raise DataError(f"a row of {path} is far longer than the first; is it a CSV file?") from error

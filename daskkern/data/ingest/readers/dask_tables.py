@@ -1,4 +1,4 @@
-"""Tables out of dask arrays and dask dataframes, a block of rows at a time."""
+"""Tables from dask arrays and dask dataframes, a block of rows at a time."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -42,13 +42,13 @@ def open_arrays(arrays: DaskArrays, request: Request) -> Parts:
     X = arrays.X
     if X.ndim != 2 or X.dtype.kind not in "fiub":
         raise DataError(
-            f"X is {X.dtype} of shape {X.shape}; a dask array of real numbers (rows, features) was expected"
+            f"got X of dtype {X.dtype} and shape {X.shape}; expected a dask array of real numbers (rows, features)"
         )
     if math.isnan(X.shape[1]):
-        raise DataError("X does not know how many columns it has; call its compute_chunk_sizes() first")
+        raise DataError("X has an unknown number of columns; call its compute_chunk_sizes() first")
     y, weight = _aligned(arrays.y, X, "y"), _aligned(arrays.weight, X, "weight")
     if y is None and request.target is None and request.like is None:
-        raise DataError("y is missing; give DaskArrays(X, y), or say target=() for rows without targets")
+        raise DataError("y is missing; give DaskArrays(X, y), or pass target=() for rows without targets")
     table = Table(
         source=_SOURCE,
         n_rows=None if math.isnan(X.shape[0]) else int(X.shape[0]),
@@ -66,7 +66,7 @@ def open_arrays(arrays: DaskArrays, request: Request) -> Parts:
 def open_frame(frame: Any, request: Request) -> Parts:
     """Return the rows of a dask dataframe, columns by name."""
     if not hasattr(frame, "partitions") or not hasattr(frame, "columns"):
-        raise DataError(f"a {type(frame).__name__} was given; give a dask dataframe, or DaskArrays(X, y)")
+        raise DataError(f"got a {type(frame).__name__}; give a dask dataframe, or DaskArrays(X, y)")
     first = frame.partitions[0].compute()
     schema = pa.Schema.from_pandas(first.head(_SEEN_ROWS), preserve_index=False)
 

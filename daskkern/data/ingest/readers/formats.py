@@ -1,4 +1,4 @@
-"""The formats that can be ingested: one row here and one reader file each."""
+"""The formats that can be ingested: one entry here and one reader module each."""
 
 import glob
 import os
@@ -19,7 +19,7 @@ from daskkern.errors import DataError
 
 @dataclass(frozen=True)
 class Format:
-    """A file format: its name, how such files end, and the reader that opens them together."""
+    """A file format: its name, its file endings, and the reader that opens its files together."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -41,11 +41,11 @@ FORMATS = (
 
 
 def find_files(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Format, list[Path]]:
-    """Return the files that `sources` (names or patterns) mean, in order, and their one format."""
+    """Return the files that `sources` (names or patterns) refer to, in order, and their common format."""
     names = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     files = [path for name in names for path in _expand(os.fspath(name))]
     if not files:
-        raise DataError("no source was given; name at least one file")
+        raise DataError("got no source; name at least one file")
     formats = [_format_of(path) for path in files]
     if len(set(formats)) > 1:
         raise DataError(
@@ -56,7 +56,7 @@ def find_files(sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
 
 
 def is_source(name: str) -> bool:
-    """Return whether `name` is a pattern, or a file or folder in a format that is known."""
+    """Return whether `name` is a pattern, or a file or folder in a known format."""
     if glob.has_magic(name) and not os.path.exists(name):
         return True
     path = Path(name)
@@ -84,7 +84,7 @@ def is_zarr(path: Path) -> bool:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """Return the Parquet files of a folder and its folders, as other programs write data sets; sorted."""
+    """Return the Parquet files of a folder and its folders, sorted, as in data sets of other programs."""
     suffixes = (".parquet", ".pq")
     found = sorted(path for path in folder.rglob("*") if path.name.lower().endswith(suffixes) and path.is_file())
     visible = [path for path in found if not path.name.startswith((".", "_"))]
@@ -95,7 +95,7 @@ def _inside(folder: Path) -> list[Path]:
     partitioned = next((part for path in visible for part in path.relative_to(folder).parts[:-1] if "=" in part), None)
     if partitioned is not None:
         raise DataError(
-            f"{folder} keeps a column in the names of its folders ({partitioned}), which would be lost; write it as "
+            f"{folder} stores a column in the names of its folders ({partitioned}), which would be lost; write it as "
             "plain files, or name the files to ingest without that column"
         )
     return visible

@@ -1,4 +1,4 @@
-"""Which entries of a file of named arrays are features, targets and weights, and which features are kept."""
+"""The choice of features, targets and weights among the entries of a file of named arrays."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,30 +9,30 @@ from daskkern.data.ingest.readers.tables import Request
 from daskkern.errors import DataError
 
 Node: TypeAlias = Any
-"""A group or an array of h5py or Zarr: neither has types that the other shares."""
+"""A group or an array of h5py or Zarr, which share no types."""
 
 _FEATURES, _TARGETS = ("X", "data", "features"), ("y", "target", "targets", "labels")
 
 
 def features_of(root: Node, request: Request, path: Path) -> str:
-    """Return the name of the features: the one asked, or a usual one. Raises DataError when there is no such entry."""
+    """Return the name of the features: as requested, or a usual one. Raises DataError when the entry is missing."""
     name = request.features or _usual(root, _FEATURES, path, "--features KEY")
     _node(root, name, path)
     return name
 
 
 def targets_of(root: Node, request: Request, is_annotated: bool, path: Path) -> tuple[str, ...]:
-    """Return the names of the target arrays: those asked, those of the store to be like, or a usual one."""
-    asked = request.target
-    if asked is None and request.like is not None and is_annotated:
+    """Return the names of the target arrays: as requested, as in the ``like`` store, or a usual one."""
+    targets = request.target
+    if targets is None and request.like is not None and is_annotated:
         known = tuple(f"obs/{name}" for name in request.like.target_names or ())
         return known if all(name in root for name in known) else ()
-    if asked is None:
+    if targets is None:
         if is_annotated:
             shown = ", ".join(sorted(name for name in map(str, root["obs"]) if not name.startswith("_"))[:12])
             raise DataError(f"which column of obs of {path} is the target? Say --target NAME; there are {shown}")
         return (_usual(root, _TARGETS, path, "--target KEY"),)
-    return tuple(f"obs/{name}" if is_annotated and f"obs/{name}" in root else name for name in asked)
+    return tuple(f"obs/{name}" if is_annotated and f"obs/{name}" in root else name for name in targets)
 
 
 def weight_of(request: Request, is_annotated: bool) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def weight_of(request: Request, is_annotated: bool) -> tuple[str, ...]:
 
 
 def column_of(root: Node, name: str, path: Path) -> Annotation:
-    """Return a target or weight column. Raises DataError when there is no such entry."""
+    """Return a target or weight column. Raises DataError when the entry is missing."""
     return annotation(_node(root, name, path), name, str(path))
 
 
@@ -58,9 +58,9 @@ def feature_names_of(root: Node) -> tuple[str, ...] | None:
 
 
 def kept_features(names: tuple[str, ...] | None, request: Request, path: Path) -> tuple[int, ...] | None:
-    """Return the numbers of the features to keep: those of the store to be like, or those that are not dropped.
+    """Return the indices of the features to keep: those of the ``like`` store, or those that are not dropped.
 
-    None when all are kept, in order. Raises DataError for a name that the file has not.
+    None when all are kept, in order. Raises DataError for a name that the file lacks.
     """
     if request.like is not None:
         return _kept_like(names, request.like.feature_names, path)
@@ -68,7 +68,7 @@ def kept_features(names: tuple[str, ...] | None, request: Request, path: Path) -
 
 
 def _kept_without(names: tuple[str, ...] | None, drop: Sequence[str], path: Path) -> tuple[int, ...] | None:
-    """Return the numbers of the features that are not dropped; None when all are kept."""
+    """Return the indices of the features that are not dropped; None when all are kept."""
     if not drop:
         return None
     if names is None:
@@ -83,13 +83,13 @@ def _kept_without(names: tuple[str, ...] | None, drop: Sequence[str], path: Path
 
 
 def _kept_like(names: tuple[str, ...] | None, wanted: tuple[str, ...] | None, path: Path) -> tuple[int, ...] | None:
-    """Return where the features of another store are among those of a file; None when they are all, in order."""
+    """Return the indices of the features of another store in a file; None when they are all of them, in order."""
     if names is None or wanted is None or names == wanted:
         return None
     places = {name: j for j, name in enumerate(names)}
     missing = [name for name in wanted if name not in places]
     if missing:
-        raise DataError(f"{path} has no feature {missing[0]!r}, which the store to be like was made with")
+        raise DataError(f"{path} has no feature {missing[0]!r}, which the --like store was made with")
     return tuple(places[name] for name in wanted)
 
 

@@ -1,4 +1,4 @@
-"""Tables out of files of named arrays that are read by slices: HDF5, Zarr, and AnnData in either of them.
+"""Tables from files of named arrays that are read by slices: HDF5, Zarr, and AnnData in either of them.
 
 Both libraries open a file as a group of arrays and groups with attributes, so one reader serves both. Rows are
 read a block at a time, along the chunks of the file.
@@ -36,7 +36,7 @@ _SPARSE = "csr_matrix"
 
 @dataclass(frozen=True)
 class KeyedFile:
-    """A file of named arrays; `open` gives its root for as long as it is needed."""
+    """A file of named arrays; `open` is a context manager that yields its root."""
 
     path: Path
     open: Opener
@@ -57,7 +57,7 @@ def open_keyed(files: Sequence[KeyedFile], request: Request, join: Callable[[lis
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the rows of a file lie."""
+    """The locations of the rows of a file."""
 
     file: KeyedFile
     features: str
@@ -119,7 +119,7 @@ class _Layout:
             n_rows=self.n_rows,
             n_features=self.n_features,
             dtype=stored_dtype(self.dtype),
-            target_kind=kind,  # type: ignore[arg-type]  # kind_of gave them
+            target_kind=kind,  # type: ignore[arg-type]  # kind_of returns them
             n_targets=self.n_targets,
             has_weight=self.weight is not None,
             pieces=lambda: self._pieces(0),
@@ -157,7 +157,7 @@ class _Layout:
                 yield column.read(rows.start, rows.stop).reshape(-1)
 
     def _step(self, root: Node) -> int:
-        """Return how many rows are read at once: whole chunks of the file, about 8 MiB."""
+        """Return the number of rows to read at once: whole chunks of the file, about 8 MiB."""
         if self.is_sparse:
             n_stored = int(root[self.features]["data"].shape[0])
             return max(1, block_rows(12 * max(1, n_stored // max(1, self.n_rows))))
@@ -188,15 +188,15 @@ def _shape_of(X: Node, name: str, file: KeyedFile) -> tuple[int, int, "np.dtype[
         encoding = X.attrs.get("encoding-type")
         if encoding != _SPARSE or "shape" not in X.attrs:
             raise DataError(
-                f"{name!r} of {file.path} is a group of encoding {encoding!r}; an array or a csr_matrix was expected "
+                f"{name!r} of {file.path} is a group of encoding {encoding!r}; expected an array or a csr_matrix "
                 "(give another with --features, or convert a csc_matrix with X.tocsr() before writing)"
             )
         n_rows, d = (int(length) for length in X.attrs["shape"])
         if X["indptr"].shape != (n_rows + 1,):
-            raise DataError(f"{name!r} of {file.path} is no sound csr_matrix: its indptr does not fit {n_rows} rows")
+            raise DataError(f"{name!r} of {file.path} is not a valid csr_matrix: its indptr does not fit {n_rows} rows")
         return n_rows, d, _number(X["data"].dtype, name, file), True
     if len(X.shape) < 2 or 0 in X.shape[1:]:
-        raise DataError(f"{name!r} of {file.path} has shape {tuple(X.shape)}; rows of features (n, d) were expected")
+        raise DataError(f"{name!r} of {file.path} has shape {tuple(X.shape)}; expected rows of features (n, d)")
     return int(X.shape[0]), int(np.prod(X.shape[1:])), _number(X.dtype, name, file), False
 
 

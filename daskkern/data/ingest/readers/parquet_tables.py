@@ -1,4 +1,4 @@
-"""Tables out of ``.parquet`` files, a batch of rows at a time."""
+"""Tables from ``.parquet`` files, a batch of rows at a time."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -41,7 +41,7 @@ def _open(path: Path) -> TypedFile:
 
 
 def _groups_from(file: pq.ParquetFile, start: int) -> tuple[list[int], int]:
-    """Return the row groups with row `start` and all later ones, and how many rows come before them."""
+    """Return the row groups from the one with row `start` on, and the number of rows before them."""
     first = skipped = 0
     while first < file.num_row_groups and skipped + file.metadata.row_group(first).num_rows <= start:
         skipped += file.metadata.row_group(first).num_rows

@@ -1,7 +1,7 @@
-"""Sparse tables out of SVMLight / LIBSVM text: ``label index:value index:value ... # remark`` on every line.
+"""Sparse tables from SVMLight / LIBSVM text: ``label index:value index:value ... # remark`` on every line.
 
-Two passes in blocks of whole lines: the first finds how many features there are, whether they are counted from 0
-or 1, and what the labels are; the second yields the rows.
+Two passes in blocks of whole lines: the first determines the number of features, whether they are counted from 0 or
+1, and the kind of the labels; the second yields the rows.
 
 References
 ----------
@@ -27,7 +27,7 @@ from daskkern.errors import DataError
 _REMARK = re.compile(rb"#[^\n]*")
 _QUERY = re.compile(rb"qid:\S*")
 _BLANK = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
-_MAY_BE_BLANK = (b"\n\n", b"\n ", b"\n\t", b"\n\r")  # looked for first, because the pattern is slow
+_MAY_BE_BLANK = (b"\n\n", b"\n ", b"\n\t", b"\n\r")  # searched first, because the pattern is slow
 
 
 def open_svm(paths: Sequence[Path], request: Request) -> Parts:
@@ -44,8 +44,8 @@ def open_svm(paths: Sequence[Path], request: Request) -> Parts:
     if request.like is not None:
         if n_features > request.like.n_features:
             raise DataError(
-                f"{paths[0]} holds feature number {last}, but the store to be like has {request.like.n_features} "
-                f"features (counted here from {base}); give the file that belongs to it, or say --index-base"
+                f"{paths[0]} holds feature number {last}, but the --like store has {request.like.n_features} "
+                f"features (counted here from {base}); give a file that matches it, or set --index-base"
             )
         n_features = request.like.n_features
     integers = all(survey.integers for survey in surveys)
@@ -64,13 +64,13 @@ def open_svm(paths: Sequence[Path], request: Request) -> Parts:
         )
         for path, survey in zip(paths, surveys, strict=True)
     ]
-    guessed = "" if request.index_base is not None else " (a guess: say --index-base to be sure)"
+    guessed = "" if request.index_base is not None else " (a guess: set --index-base to be sure)"
     return Parts(concatenate(tables), notes=(f"features are counted from {base} in {paths[0]}{guessed}",))
 
 
 @dataclass(frozen=True)
 class _Survey:
-    """Rows of a file, its least and greatest column number, and whether all labels are whole numbers."""
+    """Rows of a file, its smallest and largest column number, and whether all labels are whole numbers."""
 
     n_rows: int
     first: int
@@ -80,7 +80,7 @@ class _Survey:
 
 @dataclass(frozen=True)
 class _Lines:
-    """Parsed lines: labels (m,), entries of each (m,), column numbers and values as they stand there."""
+    """Parsed lines: labels (m,), entries of each (m,), column numbers and values as in the file."""
 
     labels: FloatArray
     counts: IntArray
@@ -103,12 +103,12 @@ def _exact(labels: FloatArray) -> bool:
     return bool(np.isfinite(labels).all() and (np.abs(labels) < 2**53).all())
 
 
-def _base(surveys: Sequence[_Survey], asked: int | None) -> int:
-    """Return the number of the first column: as asked, or 1 unless a 0 was seen."""
+def _base(surveys: Sequence[_Survey], given: int | None) -> int:
+    """Return the number of the first column: as given, or 1 unless a 0 was seen."""
     first = min((survey.first for survey in surveys), default=1)
-    if asked == 1 and first == 0:
-        raise DataError("--index-base 1 was said, but a feature has the number 0; say --index-base 0")
-    return asked if asked is not None else int(first > 0)
+    if given == 1 and first == 0:
+        raise DataError("got --index-base 1, but a feature has the number 0; set --index-base 0")
+    return given if given is not None else int(first > 0)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def _parse(text: bytes, path: Path, seen: int) -> _Lines:
 
 
 def _numbers(text: bytes) -> FloatArray | None:
-    """Return all numbers of a text; None when something else is among them."""
+    """Return all numbers of a text; None when it contains anything else."""
     if not text.strip():
         return np.empty(0)
     with warnings.catch_warnings():
@@ -197,7 +197,7 @@ def _numbers(text: bytes) -> FloatArray | None:
 
 
 def _unreadable(text: bytes, path: Path, seen: int) -> DataError:
-    """Return the refusal of the first line that is no ``label index:value ...``."""
+    """Return the error for the first line that is not ``label index:value ...``."""
     entry = re.compile(rb"\+?\d+:\S+")
     for number, line in enumerate(text.split(b"\n")):
         label, *entries = line.split() or [b"0"]
@@ -212,9 +212,9 @@ def _unreadable(text: bytes, path: Path, seen: int) -> DataError:
             if not sound:
                 expected = "a number as its label" if word is label else "index:value"
                 return DataError(
-                    f"{where} has {word.decode('utf-8', 'replace')!r:.60} where {expected} was expected; mend the line"
+                    f"{where} has {word.decode('utf-8', 'replace')!r:.60} where {expected} is expected; correct it"
                 )
-    return DataError(f"{path} holds column numbers that no table has, after row {seen}; is it an SVMLight file?")
+    return DataError(f"{path} holds impossibly large column numbers after row {seen}; is it an SVMLight file?")
 
 
 def _is_number(word: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""What a reader makes of files: tables that stream pieces of rows."""
+"""Tables that stream pieces of rows: the results of all readers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,12 +21,12 @@ _KINDS: dict[str, TargetKind] = {"U": "text", "S": "text", "b": "truth", "i": "i
 
 @dataclass(frozen=True)
 class Request:
-    """What the caller asked of a reader.
+    """A request to a reader.
 
-    `target` is None when nothing was said, and empty when the data has no targets. `scratch` is a folder with room
-    for temporary files; `count` asks for the number of rows to be known before the first piece. `features` names the
+    `target` is None when not given, and empty when the data has no targets. `scratch` is a folder for temporary
+    files; with `count` the number of rows must be known before the first piece. `features` names the
     key of the features in files of named arrays. `index_base` is the number of the first feature in SVMLight files,
-    None to guess. `like` is what a store holds whose columns, encoding and classes the rows must have.
+    None to guess. `like` is the schema of a store whose columns, encoding and classes the rows must have.
     """
 
     target: tuple[str, ...] | None
@@ -44,7 +44,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive rows of one file, from row `first` of it: X (m, d) dense or CSR, y (m,) or (m, t), weight (m,)."""
+    """Consecutive rows of one file, from its row `first` on: X (m, d) dense or CSR, y (m,) or (m, t), weight (m,)."""
 
     source: str
     first: int
@@ -57,9 +57,9 @@ class Piece:
 class Table:
     """Rows of one or more files. `n_rows` is None while it is unknown; `pieces()` starts a new pass.
 
-    `pieces_from(start)`, where a format has it, starts one at a later row without reading those before. That is
-    cheap at the rows `starts` only, such as those where a file or a row group begins; None means at any row.
-    `targets()`, where a format has it, passes over a single target (m,) without reading features.
+    `pieces_from(start)`, where a format supports it, starts a pass at a later row without reading those before. It
+    is cheap only at the rows `starts`, such as those where a file or a row group begins; None means at any row.
+    `targets()`, where a format supports it, passes over a single target (m,) without reading features.
     """
 
     source: str
@@ -80,21 +80,21 @@ class Table:
     targets: Callable[[], Iterator[HostArray]] | None = None
 
     def rows_from(self, start: int) -> Iterator[Piece]:
-        """Start a pass at row `start`: at once where the format allows, else by reading over what comes before."""
+        """Start a pass at row `start`: directly where the format allows it, else by skipping the rows before."""
         if self.pieces_from is not None:
             return self.pieces_from(start)
         return self.pieces() if start == 0 else _skipped(self.pieces(), start)
 
     def feature_name(self, column: int) -> str:
-        """Return how messages call a feature."""
+        """Return the name of a feature for messages."""
         return repr(self.feature_names[column]) if self.feature_names else f"{column} (counted from 0)"
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What the files hold: training rows, test rows or None, and remarks for the user.
+    """The contents of files: training rows, test rows or None, and notes for the user.
 
-    `missing` is what is done about missing numbers, where the reader has decided it.
+    `missing` is the treatment of missing numbers, where the reader has decided it.
     """
 
     train: Table
@@ -104,17 +104,17 @@ class Parts:
 
 
 def kind_of(dtype: np.dtype[np.generic], what: str) -> TargetKind:
-    """Return what sort of targets a dtype holds; `what` names the array in the refusal of any other."""
+    """Return the kind of targets of a dtype; `what` names the array in the error for other dtypes."""
     if dtype.kind not in _KINDS:
         raise DataError(
-            f"{what} holds {dtype} values, which are no targets; give integers, floats, truth values or strings "
+            f"{what} holds {dtype} values, which cannot be targets; give integers, floats, booleans or strings "
             "(an object array is a pickle and is never read: save it with y.astype(str) or as numbers)"
         )
     return _KINDS[dtype.kind]
 
 
 def concatenate(tables: Sequence[Table]) -> Table:
-    """Return the rows of `tables`, one after the other. They must agree in everything but rows."""
+    """Return the rows of `tables`, one after the other. They must agree in everything except rows."""
     first = tables[0]
     if len(tables) == 1:
         return first
@@ -193,7 +193,7 @@ def _check_alike(first: Table, other: Table) -> None:
         if not alike:
             raise DataError(
                 f"{first.source} and {other.source} do not belong together: their {what} differ "
-                f"({found[0]} and {found[1]}); ingest them apart"
+                f"({found[0]} and {found[1]}); ingest them separately"
             )
 
 
@@ -208,5 +208,5 @@ def _layout(table: Table) -> str:
 
 
 def block_rows(row_bytes: int) -> int:
-    """Return how many rows of this size make a piece."""
+    """Return the number of rows of this size in a piece."""
     return max(1, BLOCK_BYTES // max(1, row_bytes))

@@ -1,4 +1,4 @@
-"""Tables out of files whose columns have Arrow types: Parquet, and Arrow's own formats."""
+"""Tables from files whose columns have Arrow types: Parquet, and Arrow's own formats."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, Ta
 from daskkern.data.schema.layout import stored_dtype
 from daskkern.errors import DataError
 
-_ABSENT = ("",)  # texts that are missing values, beside null
+_ABSENT = ("",)  # texts that count as missing values, in addition to null
 _SURVEY_ROWS = 1 << 16
 
 
@@ -68,7 +68,7 @@ def open_typed(files: Sequence[TypedFile], request: Request) -> Parts:
 
 
 def _encoder(files: Sequence[TypedFile], columns: ColumnRoles, request: Request) -> tuple[Encoder, tuple[str, ...]]:
-    """Return what makes the columns into features, and remarks for the user."""
+    """Return the conversion of columns to features, and notes for the user."""
     like = request.like
     if like is not None:
         encoding = like.encoding or plain_encoding(columns.features, {})
@@ -131,7 +131,7 @@ class _TypedReader:
             yield batch.column(0).to_numpy(zero_copy_only=False)
 
     def _dtype(self) -> "np.dtype[np.generic]":
-        """Return the dtype that holds every feature as it comes; missing numbers need one that has NaN."""
+        """Return the dtype that holds every feature unchanged; missing numbers need one with NaN."""
         kinds: dict[str, np.dtype[np.generic]] = {"onehot": np.dtype(np.uint8), "ordinal": np.dtype(np.int32)}
         found = [
             _numpy_type(self.file.schema.field(column.name).type) if column.kind == "number" else kinds[column.kind]
@@ -145,9 +145,7 @@ class _TypedReader:
         if is_text(kind):
             return "text"
         if not is_number(kind):
-            raise DataError(
-                f"the target {name!r} of {self.file.path} holds {kind} values; numbers or strings were expected"
-            )
+            raise DataError(f"the target {name!r} of {self.file.path} holds {kind} values; expected numbers or strings")
         known: dict[str, TargetKind] = {"b": "truth", "i": "integer", "u": "integer", "f": "float"}
         return known[_numpy_type(kind).kind]
 
@@ -159,10 +157,10 @@ class _TypedReader:
                 batch = next(iter(self.file.batches([name], 1, 0)), None)
                 found = f", {batch.column(0)[0].as_py()!r:.60} in row 0 (counted from 0)," if batch is not None else ""
                 remedy = (
-                    "say --categorical onehot or ordinal, or encode it as numbers" if is_text(kind) else "encode it"
+                    "use --categorical onehot or ordinal, or encode it as numbers" if is_text(kind) else "encode it"
                 )
                 raise DataError(
-                    f"column {name!r} of {self.file.path} holds {kind} values{found} where numbers were expected; drop "
+                    f"column {name!r} of {self.file.path} holds {kind} values{found} where numbers are expected; drop "
                     f"it with --drop, {remedy}"
                 )
 

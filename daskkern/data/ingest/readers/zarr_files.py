@@ -43,7 +43,7 @@ def _group(path: Path) -> Iterator[Any]:
     if not isinstance(group, zarr.Group):
         raise DataError(f"{path} is a Zarr array, but a group was given, too; give groups, or X and y as two arrays")
     if group.attrs.get("format") == FORMAT:
-        raise DataError(f"{path} is a daskkern store already; use it as it is")
+        raise DataError(f"{path} is already a daskkern store; use it directly")
     yield group
 
 

@@ -1,4 +1,4 @@
-"""What the engine needs of a GPU: to launch a kernel, and to multiply matrices in a chosen precision."""
+"""Operations of a GPU that the engine uses: kernel launches, and matrix products in a chosen precision."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from daskkern.kernels.precision import Precision
 
 
 class Device(Protocol):
-    """A GPU, or what stands for one in tests."""
+    """A GPU, or its stand-in in tests."""
 
     @property
     def xp(self) -> ModuleType:
@@ -35,7 +35,7 @@ class Cupy:
     xp: ModuleType
 
     def launch(self, text: str, name: str, grid: tuple[int, int], threads: int, arguments: Sequence[Any]) -> None:
-        """Compile `text` when it is new, and run its kernel on the current stream."""
+        """Compile `text` on first use, and run its kernel on the current stream."""
         _function(self.xp, text, name)(grid, (threads,), tuple(arguments))
 
     def multiply(
@@ -46,7 +46,7 @@ class Cupy:
         Parameters
         ----------
         left, right, out : arrays (., .)
-            Float32, or all float64. Rows may lie apart; the numbers of a row are contiguous.
+            Float32, or all float64. Rows may have any stride; the numbers of a row are contiguous.
         turn_left, turn_right : bool
             Take the transpose instead.
         precision : str
@@ -68,7 +68,7 @@ class Cupy:
         if precision == "tf32":
             compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32
         one, zero = np.ones(1, out.dtype), np.zeros(1, out.dtype)
-        # cuBLAS counts along columns: it is given the transposes, in exchanged order.
+        # cuBLAS is column-major: it gets the transposes, in exchanged order.
         cublas.gemmEx(
             xp.cuda.device.get_cublas_handle(),
             cublas.CUBLAS_OP_T if turn_right else cublas.CUBLAS_OP_N,
@@ -95,5 +95,5 @@ def _function(xp: ModuleType, text: str, name: str) -> Any:
 
 
 def _line(table: Array) -> int:
-    """Return the numbers from one row to the next; that of a single row means nothing and may be anything."""
+    """Return the stride of rows in numbers; that of a single row is arbitrary."""
     return table.strides[0] // table.itemsize if table.shape[0] > 1 else table.shape[1]

@@ -22,9 +22,9 @@ from daskkern.kernels.precision import Precision
 FEW_FEATURES = 64
 """Features up to which a thread holds whole rows in registers. Not measured on a GPU."""
 MOST_OUTPUTS = 32
-"""Columns of A or G up to which products are fused; each 16 of them make the block anew. Not measured on a GPU."""
+"""Columns of A or G up to which products are fused; each 16 of them compute the block again. Not measured on a GPU."""
 WORKSPACE_BYTES = 256 << 20
-"""Largest tile of the block that is held. Not measured on a GPU."""
+"""Bytes of the largest tile of the block that is held. Not measured on a GPU."""
 SUM_ROWS = 512
 """Rows that a transposed product sums in the working dtype."""
 
@@ -102,7 +102,7 @@ def rmatvec(of: Operands, G: Array) -> Array:
 
 
 def double_product(of: Operands, V: Array, between: Callable[[Array, slice], Array] | None) -> Array:
-    """Return ``K^T op(K V)`` (p, c), float64. Narrow rows make the block twice and write it never."""
+    """Return ``K^T op(K V)`` (p, c), float64. For narrow rows the block is computed twice and never stored."""
     m, p = of.shape
     if of.is_narrow and V.shape[1] <= MOST_OUTPUTS:
         middle = matvec(of, V, None)
@@ -183,7 +183,7 @@ def _add_pull(of: Operands, values: Array, G: Array, total: Array) -> None:
 
 
 def _multiply(of: Operands, left: Array, right: Array, out: Array, *, turn_left: bool = False) -> None:
-    """Multiply by coefficients: these cancel, so that the precision asked for is not for them."""
+    """Multiply by coefficients: these cancel, so that the reduced precision does not apply to them."""
     exact: Precision = "float64" if out.dtype == np.float64 else "float32"
     of.device.multiply(left, right, out, turn_left=turn_left, turn_right=False, precision=exact)
 
@@ -218,7 +218,7 @@ def _tile(held: Array, rows: slice, cols: slice) -> Array:
 
 
 def _fitting(length: int, across: int, itemsize: int) -> int:
-    """Return how many lines of `across` numbers the workspace holds, of `length` and at least one."""
+    """Return how many of `length` lines of `across` numbers fit into the workspace, at least one."""
     return max(1, min(length, WORKSPACE_BYTES // max(across * itemsize, 1)))
 
 

@@ -58,14 +58,14 @@ def scores(device: Device, what: Program, rows: Side, columns: Side, table: Arra
         sizes = KernelSizes(factor.itemsize, d, part.stop - part.start)
         _launch(device, "scores", what, sizes, (-(-m // tile), groups), SCORE_THREADS, arguments)
     for later in range(1, groups):
-        partial[0] += partial[later]  # in this order, whichever group was ready first
+        partial[0] += partial[later]  # in this order, whichever group finished first
     return partial[0]
 
 
 def blocks_per_group(tiles: int, n_blocks: int) -> tuple[int, int]:
-    """Return how many blocks of columns one block of threads takes, and into how many groups that cuts them.
+    """Return how many blocks of columns one block of threads takes, and the number of groups that makes.
 
-    Few rows alone would leave a GPU idle. Shapes alone decide, so that results are the same on every GPU.
+    Few rows would leave a GPU idle. Only shapes decide, so that results are the same on every GPU.
     """
     wanted = min(n_blocks, max(1, -(-_WANTED_BLOCKS // tiles)))
     each = -(-n_blocks // wanted)
@@ -141,7 +141,7 @@ def _side(xp: Any, side: Side) -> list[Array]:
 
 
 def _stats(side: Side, instead: Array) -> list[Array]:
-    """Return the three statistics; a formula that does not read one is given any address."""
+    """Return the three statistics; one that the formula does not read gets an arbitrary address."""
     return [instead if stat is None else stat for stat in side.stats]
 
 

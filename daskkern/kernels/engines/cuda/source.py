@@ -1,4 +1,4 @@
-"""CUDA source for a formula: the kernels of the ``.cu`` files with a formula and sizes put before them."""
+"""CUDA source for a formula: the kernels of the ``.cu`` files, preceded by a formula and sizes."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -45,7 +45,7 @@ _SQUARED = "larger(fma(inner, real(-2), row.squared + column.squared), real(0))"
 
 @dataclass(frozen=True)
 class KernelSizes:
-    """What is known when a kernel is compiled: element size, features and outputs (1 where it has none)."""
+    """The sizes at compile time: element size, features and outputs (1 where the kernel has none)."""
 
     itemsize: int
     n_features: int = 1
@@ -74,7 +74,7 @@ def source(name: Name, instructions: tuple[Instruction, ...], sizes: KernelSizes
 
 @cache
 def sums_source(itemsize: int, n_outputs: int, turned: bool) -> str:
-    """Return the text of ``block_sums``, which knows no formula."""
+    """Return the text of ``block_sums``, which uses no formula."""
     settings = {"DASKKERN_GENERATED": 1, "N_OUTPUTS": n_outputs, "TURNED": int(turned)}
     lines = [f"#define {name} {value}" for name, value in settings.items()]
     return "\n".join([_real(itemsize), *lines, _read("sums.cu")])

@@ -1,8 +1,8 @@
-"""The compiled CPU engine: products that never leave the cache, made for this processor when first needed.
+"""The compiled CPU engine: products that stay in the cache, compiled for this processor on first use.
 
 One loop nest (``products``) and one formula (``daskkern.kernels.formula``) become machine code through LLVM. Its
-plain twin, ``daskkern.kernels.engines.tiled``, gives the same numbers up to rounding, and serves where llvmlite is
-missing.
+plain twin, ``daskkern.kernels.engines.tiled``, gives the same numbers up to rounding, and replaces it where llvmlite
+is missing.
 """
 
 from daskkern.kernels.engines.native.engine import (

@@ -1,4 +1,4 @@
-"""What a compiled product is given: the words of its call, and which of the functions it is."""
+"""The arguments of a compiled product: the words of its call, and the kind of function."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class CallKind:
-    """Which function: what is made, from which rows and columns."""
+    """The kind of function: its result, and the layout of rows and columns."""
 
     makes: str  # "block", "scores", "pull", "keep" (scores, and the block stays) or "stored" (pull from there)
     sparse_rows: bool

@@ -1,4 +1,4 @@
-"""From a formula to a function of this processor: compiled when first needed, once a process."""
+"""From a formula to a function of this processor: compiled on first use, once per process."""
 
 import ctypes
 import threading

@@ -89,7 +89,7 @@ class Emitter:
         self.b.store(value, place, align=self.shape.itemsize)
 
     def prefetch(self, pointer: Value, *offsets: Value | int) -> None:
-        """Ask for the cache line at `pointer` plus `offsets`, which may lie beyond the end of its array."""
+        """Prefetch the cache line at `pointer` plus `offsets`, which may be beyond the end of its array."""
         byte = ir.IntType(8).as_pointer()
         function = self.module.globals.get("llvm.prefetch.p0i8")
         if function is None:
@@ -154,8 +154,8 @@ class Emitter:
     def totals(self, vectors: Sequence[Value]) -> Value:
         """Return the sum of each vector's lanes, as a vector of float64: halves added to halves, down to one lane.
 
-        The vectors share instructions: two that are half done fill one register. Each sum has the same bits whatever
-        the others are, and however many.
+        The vectors share instructions: two that are half done fill one register. Each sum has the same bits
+        whatever the others are, and their number.
         """
         lanes = self.shape.lanes
         wide = ir.VectorType(F64, lanes)

@@ -1,4 +1,4 @@
-"""The compiled products: work cut into units for the tile pool, and what the units made put together."""
+"""The compiled products: work split into units for the tile pool, whose results are combined."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ MOST_OUTPUTS = 32
 """Columns of A or G up to which a product is fused with the block; wider ones go to BLAS, tile by tile."""
 _UNITS = 8  # units of work at least, where there is enough work
 _UNIT_ROWS = 480
-_EVEN = 4  # units of rows come in fours: two or four threads end together
+_EVEN = 4  # units of rows come in fours: two or four threads finish together
 _STRIPE_BYTES = 4 << 20
 _KEPT_ROWS = 240  # of a tile of wide rows that is used twice: its kernel values stay in cache
 _MIRROR = 64  # features from which half of a symmetric block is computed and the other half copied
@@ -79,11 +79,11 @@ def matvec(what: Program, left: LeftRows, right: Packed, A: HostArray, head: Hos
         run_unit("scores", what, left, right, part, blocks, c, made)
 
     for_each(list(itertools.product(parts, enumerate(groups))), unit, _size(left, right))
-    return partial[0] if len(groups) == 1 else partial.sum(axis=0)  # in the order of the groups, whoever computed them
+    return partial[0] if len(groups) == 1 else partial.sum(axis=0)  # in the order of the groups, for any threads
 
 
 def _size(left: LeftRows, right: Packed) -> float:
-    """Return what the tile pool takes for a block: inner products, and a function of each worth 32 multiply-adds."""
+    """Return the work of a block for the tile pool: inner products, and a function of each worth 32 multiply-adds."""
     return float(left.shape[0]) * right.slots * (left.shape[1] + 32)
 
 
@@ -103,7 +103,7 @@ def rmatvec(what: Program, left: LeftRows, right: Packed, G: HostArray) -> HostA
 def double_product(
     what: Program, left: LeftRows, right: Packed, V: HostArray, between: Callable[[HostArray, slice], HostArray] | None
 ) -> HostArray:
-    """Return ``K^T op(K V)`` (p, c) in float64: stripes of K are made once, and used again while they are in cache."""
+    """Return ``K^T op(K V)`` (p, c) in float64: stripes of K are computed once, and reused while in cache."""
     m, c = left.shape[0], V.shape[1]
     height = stripe_rows(left.shape[1], right, V.dtype.itemsize)
     stripes = balanced(m, height)
@@ -128,7 +128,7 @@ def double_product(
 def symmetric_matvec(what: Program, left: LeftRows, right: Packed, A: HostArray) -> HostArray:
     """Return ``K(X, X) A`` (n, c) in float64, for points that are the rows themselves.
 
-    Each tile above the diagonal is made once and used on both sides: K_IJ A_J for its rows, K_IJ^T A_I for its columns.
+    Each tile above the diagonal is computed once and used twice: K_IJ A_J for its rows, K_IJ^T A_I for its columns.
     """
     c, n_blocks = A.shape[1], len(right.blocks)
     A = np.ascontiguousarray(A)
@@ -181,7 +181,7 @@ def is_mirrored(left: LeftRows) -> bool:
 
 
 def stripe_rows(n_features: int, right: Packed, itemsize: int) -> int:
-    """Return the rows of K that :func:`double_product` holds a thread: in cache, but for wide rows a whole tile."""
+    """Return the rows of K that :func:`double_product` holds a thread: those in cache, or a tile of wide rows."""
     shape = shape_for(itemsize)
     line = max(right.chunks, 1) * chunk_panels(sparse_columns=right.csr is not None) * shape.panel * itemsize
     least = min(_KEPT_ROWS, tile_rows(n_features, shape, sparse=False)) if n_features >= WIDE else shape.rows
@@ -217,7 +217,7 @@ def _by_slot(right: Packed, A: HostArray) -> HostArray:
 def _units(left: LeftRows, right: Packed) -> tuple[list[slice], list[range]]:
     """Cut the rows, and the blocks where there are few rows and much to do.
 
-    Operands alone decide, so that results do not vary.
+    Only the operands decide, so that results do not vary.
     """
     if isinstance(left.rows, CSRParts) or right.csr is not None:
         most = SPARSE_ROWS

@@ -1,4 +1,4 @@
-"""What becomes of a tile of inner products while it is in cache: the formula, then scores, pulls or a copy."""
+"""The epilogue of a tile of inner products in cache: the formula, then scores, transposed products or a copy."""
 
 from collections.abc import Callable
 from functools import partial
@@ -31,7 +31,7 @@ class Epilogue(Frame):
             self._scores(e.times(g, size), chunk)
 
     def _profile(self, first: Value, rows: Value, chunk: Chunk, q: Value) -> None:
-        """Replace the inner products of panel `q` by kernel values, for the rows that are there and a few beyond."""
+        """Replace the inner products of panel `q` by kernel values, for the valid rows and a few more."""
         e, lanes = self.e, self.shape.lanes
         at = e.times(q, self.shape.panel)
         column = e.b.add(e.times(chunk.panel, self.shape.panel), at)
@@ -135,7 +135,7 @@ class Epilogue(Frame):
                 e.store(value, place)
 
     def _stored(self) -> None:
-        """The same for a tile of K that "keep" left behind in the buffers of its chunks."""
+        """The same for a tile of K that "keep" left in the buffers of its chunks."""
         e = self.e
         with e.loop(self.n["first_block"], self.n["last_block"]) as block:
             panel, panels, column, width, number = self._block(block)

@@ -8,7 +8,7 @@ from llvmlite import ir
 from daskkern.kernels.engines.native.emitter import Emitter, Value
 
 _SMALLEST = {4: -126.0, 8: -1022.0}  # exponents of the smallest normal numbers: below, exp stops there
-_ABOVE = 2.0**-7  # what falls to the end stops this much above it, so that no rounding leaves the normal numbers
+_ABOVE = 2.0**-7  # exponents are clipped this much above it, so that no rounding leaves the normal numbers
 _ROUND = {4: 12582912.0, 8: 6755399441055744.0}  # adding and subtracting 1.5 * 2**(mantissa bits) rounds to integers
 _MANTISSA = {4: 23, 8: 52}
 # 2**x on [-1/2, 1/2], ascending powers: least squares in relative error, 2e-9 (float32); Taylor, 1e-17 (float64).

@@ -1,4 +1,4 @@
-"""What every part of a compiled product works with: the words of the call, and a chunk of columns."""
+"""The base of all parts of a compiled product: the words of the call, and a chunk of columns."""
 
 from dataclasses import dataclass
 

@@ -8,8 +8,8 @@ from daskkern.kernels.engines.native.frame import Chunk, Frame
 from daskkern.kernels.engines.native.shape import LINE, WIDE
 
 DEPTH = 256
-"""Features that are summed in a register before the sum is added to the buffer: two levels of sums err less."""
-_AHEAD = 16  # features that rows and panels are asked for before they are multiplied
+"""Features that are summed in a register before the sum is added to the buffer: two levels reduce rounding."""
+_AHEAD = 16  # features by which rows and panels are prefetched before they are multiplied
 
 
 class InnerProducts(Frame):
@@ -53,14 +53,14 @@ class InnerProducts(Frame):
                     finish(q)
 
     def _share_of_lines(self, features: Value, groups: Value) -> Value:
-        """Return the cache lines of the next panel that one group of rows asks for; none for narrow rows."""
+        """Return the cache lines of the next panel that one group of rows prefetches; none for narrow rows."""
         e, per_feature = self.e, self.shape.panel * self.shape.itemsize // LINE
         lines = e.times(features, per_feature)
         share = e.b.sdiv(e.b.add(lines, e.b.sub(groups, I64(1))), groups)
         return e.b.select(e.b.icmp_signed("<", self.n["n_features"], I64(WIDE)), I64(0), share)
 
     def _prefetch(self, panel: Value, k0: Value, start: Value, count: Value) -> None:
-        """Ask for `count` lines of the same features in the panel that follows."""
+        """Prefetch `count` lines of the same features in the next panel."""
         e = self.e
         following = e.at(panel, e.times(e.b.add(self.n["n_features"], k0), self.shape.panel))
         with e.loop(start, e.b.add(start, count)) as line:
@@ -144,7 +144,7 @@ class InnerProducts(Frame):
         e, spread = self.e, self.p["spread"]
         last = e.b.sub(self.n["z_rows"], I64(1))
         dense = not self.kind.sparse_rows
-        # The z_rows of the previous chunk are forgotten first: its features' slots go back to 0.
+        # The z_rows of the previous chunk are cleared first: its features' slots are reset to 0.
         if dense:
             length = e.times(e.times(chunk.panels, self.shape.panel), self.n["n_features"])
             with e.loop(0, length, self.shape.lanes) as at:

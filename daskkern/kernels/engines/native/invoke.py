@@ -15,7 +15,7 @@ from daskkern.kernels.formula import Program
 
 try:
     from daskkern.kernels.engines.native import compiler
-except ModuleNotFoundError as error:  # llvmlite is wanted for training, but a saved model is served without it
+except ModuleNotFoundError as error:  # training needs llvmlite, but a saved model predicts without it
     if error.name is None or not error.name.startswith("llvmlite"):
         raise
     _available = False
@@ -29,7 +29,7 @@ MOST_ROWS = 384
 LEAST_ROWS = 24
 """Rows of a dense tile of few features."""
 _PACKED_BYTES = 16 << 20
-_KEPT_BYTES = 16 << 20  # workspaces up to this size stay with their thread
+_CACHED_BYTES = 16 << 20  # workspaces up to this size are cached per thread
 _local = threading.local()
 _Call = ctypes.c_int64 * len(FIELDS)
 _PLACES = {name: place for place, name in enumerate(FIELDS)}
@@ -74,7 +74,7 @@ def workspace_bytes(n_features: int, n_outputs: int, itemsize: int) -> int:
 
 
 def tile_rows(n_features: int, shape: Shape, *, sparse: bool) -> int:
-    """Return rows of a tile: few features want the sums of a tile in the first-level cache, many its packed rows."""
+    """Return rows of a tile: with few features its sums fit in the first-level cache, with many its packed rows."""
     if sparse:
         return SPARSE_ROWS
     wanted = MOST_ROWS if n_features >= WIDE else LEAST_ROWS
@@ -189,8 +189,8 @@ def _spread_size(right: Packed, d: int, width: int, sparse_rows: bool) -> int:
 
 
 def _buffer(name: str, size: int, dtype: np.dtype) -> HostArray:
-    """Return a workspace of the calling thread; small ones are kept, because fresh memory is slow to touch."""
-    if size * dtype.itemsize > _KEPT_BYTES:
+    """Return a workspace of the calling thread; small ones are cached, because first access to memory is slow."""
+    if size * dtype.itemsize > _CACHED_BYTES:
         return aligned((size,), dtype)
     kept: dict[tuple[str, str], HostArray] = _local.__dict__.setdefault("buffers", {})
     key = (name, dtype.char)

@@ -21,7 +21,7 @@ class Packed:
     Attributes
     ----------
     panels : (n_panels + CHUNK, d, panel) array or None
-        The points, feature by feature; what is beyond a block repeats its last point. None for CSR points.
+        The points, feature by feature; columns beyond a block repeat its last point. None for CSR points.
     csr : CSRParts or None
         The points when they are sparse.
     squared, norm, inverse : (slots,) array or None

@@ -1,4 +1,4 @@
-"""The register tile: how many numbers a processor works on at once."""
+"""The register tile: how many numbers a processor computes at once."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -8,7 +8,7 @@ CHUNK = 8
 SPARSE_CHUNK = 4
 """Panels of a chunk of CSR columns: a sparse row meets all of them at once, and the sums must stay in registers."""
 WIDE = 256
-"""Features from which a tile's rows are worth keeping for many columns, and the next panel is asked for early."""
+"""Features from which a tile's rows are reused for many columns, and the next panel is prefetched."""
 LINE = 64
 """Bytes of a cache line."""
 _ROWS = {64: 12, 32: 6, 16: 12}  # by bytes of a register: 24 of 32 accumulators, or 12 of 16
@@ -16,7 +16,7 @@ _ROWS = {64: 12, 32: 6, 16: 12}  # by bytes of a register: 24 of 32 accumulators
 
 @dataclass(frozen=True)
 class Shape:
-    """What the processor's registers hold.
+    """The capacity of the processor's registers.
 
     Attributes
     ----------

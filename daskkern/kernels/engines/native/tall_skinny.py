@@ -1,6 +1,6 @@
 """Products of a block in memory with few columns, compiled: BLAS would copy the whole block to multiply it.
 
-Each number of the block is loaded once and meets all columns in registers:
+Each number of the block is loaded once and multiplied by all columns in registers:
 
     times:  out[i, c] += sum over columns j of K[i, j] V[c, j]      (sums in lanes, added to float64 at the end)
     pull:   out[c, j] += sum over rows i of K[i, j] G[i, c]         (the same)
@@ -83,7 +83,7 @@ def _function(makes: str, count: int, shape: Shape) -> Callable[[int], None]:
 
 @dataclass(frozen=True)
 class _Tail:
-    """Which lanes are there: a mask, and zeros for the others."""
+    """The valid lanes: a mask, and zeros for the others."""
 
     mask: Value
     zeros: Value
@@ -161,7 +161,7 @@ class _TallSkinny:
         def step(i: Value, sums: list[Value]) -> list[Value]:
             line = e.at(self.k, e.times(i, self.n["k_stride"]), at)
             values = [self._load(line, I64(v * lanes), tail) for v, tail in enumerate(tails)]
-            for v in range(len(tails)):  # lines of a block lie far apart: processors do not foresee the next panels
+            for v in range(len(tails)):  # lines of a block are far apart: processors do not prefetch the next panels
                 e.prefetch(line, (_AHEAD * 2 + v) * lanes)
             weights = e.at(self.other, e.times(i, self.n["other_stride"]))
             out = []
@@ -193,7 +193,7 @@ class _TallSkinny:
         return _Tail(e.b.icmp_signed("<", ir.Constant(kind, list(range(lanes))), spread), e.const(0))
 
     def _load(self, line: Value, at: Value, tail: _Tail | None) -> Value:
-        """Return a vector, without touching what lies beyond the block."""
+        """Return a vector, without reading beyond the block."""
         e = self.e
         if tail is None:
             return e.load(line, at)
