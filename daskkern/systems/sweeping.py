@@ -22,7 +22,7 @@ from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.rows import Rows, take
 from daskkern.errors import SpecError
 from daskkern.estimators import KernelClassifier, KernelRegressor
-from daskkern.kernels import Gaussian
+from daskkern.kernels import AutoKernel, Gaussian
 from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.landmarks import parse_selector
 from daskkern.systems.grid import Errors, Grid, Sums, with_length_scales
@@ -207,6 +207,8 @@ def _check(chosen: System, source: StoreSource) -> None:
 
 
 def _checked_kernel(kernel: RadialKernel) -> RadialKernel:
+    if isinstance(kernel, AutoKernel):
+        raise SpecError("a sweep got the kernel 'auto', which chooses its length scale; name one, such as 'gaussian'")
     if not isinstance(kernel, RadialKernel) or isinstance(kernel.length_scale, tuple) or kernel.metric is not None:
         raise SpecError(f"got {kernel!r:.80} for a sweep; give a radial kernel with one length scale for all features")
     return kernel

@@ -10,7 +10,7 @@ from sklearn.datasets import load_diabetes, load_digits
 import daskkern
 from daskkern import KernelClassifier, KernelRegressor, Landmarks, sweep
 from daskkern.errors import SpecError
-from daskkern.kernels import ArcCosine, Gaussian, Laplacian, Matern
+from daskkern.kernels import ArcCosine, AutoKernel, Gaussian, Laplacian, Matern
 from daskkern.systems import grid
 
 SCALES, ALPHAS = (1.0, 3.0, 9.0), (1e-6, 1e-3, 1e-1)
@@ -128,6 +128,8 @@ def test_what_is_refused(stores: dict[str, tuple[str, str]], tmp_path: Path) -> 
         sweep(store, "elm")
     with pytest.raises(SpecError, match="give a radial kernel with one length scale"):
         sweep(store, kernel=ArcCosine(1))  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="chooses its length scale; name one"):
+        sweep(store, kernel=AutoKernel())
     with pytest.raises(SpecError, match="one length scale for all features"):
         sweep(store, kernel=Gaussian((1.0, 2.0)))
     with pytest.raises(SpecError, match=r"got alphas=\[\]"):
