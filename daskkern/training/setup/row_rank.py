@@ -112,8 +112,10 @@ def _lower(prepared: Prepared, Z: Array, comm: Communicator, dtype: str, xp: Mod
 
     A factor that differs from T by rounding is as good: with it a model has other coordinates u, but the same values,
     as long as all products with it use the same numbers in float64. Only the penalty ``|u|^2`` differs from
-    ``a^T K_ZZ a``, by about what the jitter adds. Less jitter would pass, but rounding of the products with K_XZ, which
-    are taken in `dtype`, is divided by the root of the smallest eigenvalue of T.
+    ``a^T K_ZZ a``, by at most ``p eps`` times the largest ``k(z, z)`` for each entry (Higham, "Accuracy and stability
+    of numerical algorithms", 2002, theorem 10.3), which is what the jitter adds to the diagonal. Less jitter would
+    pass, but rounding of the products with K_XZ, which are taken in `dtype`, is divided by the root of the smallest
+    eigenvalue of T.
     """
     basis = prepared.basis
     p = basis.n_columns
