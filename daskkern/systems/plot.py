@@ -36,7 +36,7 @@ def error_label(measure: str) -> str:
 
 
 def draw_curves(axis: Any, curves: Iterable[tuple[str, Sequence[tuple[float, float]]]]) -> None:
-    """Draw named lines of (seconds, error) on matplotlib axes, both on a log scale; errors that are all 0 are linear."""
+    """Draw named lines of (seconds, error) on matplotlib axes, both on a log scale unless all errors are 0."""
     curves = list(curves)
     for name, points in curves:
         axis.plot(*zip(*points, strict=True), marker=".", linewidth=1.2, label=literal(name))
