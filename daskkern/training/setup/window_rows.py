@@ -27,7 +27,7 @@ Gram = Callable[[FeatureRows], HostArray]
 _ROWS, _WINDOWS = 500, 2
 _CHANCE = 1.25
 """Times the eigenvalue of as many random rows up to which that of a window's rows is no more than chance."""
-_STREAM = 59
+_STREAM = 60
 
 
 def likeness(
