@@ -146,6 +146,9 @@ class Solver(ABC, Generic[State]):
     """Whether steps need the inner products of a batch's rows."""
     each_row_once: ClassVar[bool] = False
     """Whether a pass must visit every row once, so that rows cannot be sampled with other probabilities."""
+    suits_smooth_kernels: ClassVar[bool] = False
+    """Whether ten epochs or so fit a smooth kernel as well as ridge regression with a tenth more on the diagonal does,
+    so that the kernel "auto" may become one; else it is the Laplacian."""
     moves: ClassVar[bool] = False
     """Whether the solver learns the points of its columns: see :meth:`points`. Such a solver runs on one rank."""
     descends: ClassVar[bool] = True

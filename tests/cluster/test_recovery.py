@@ -196,7 +196,7 @@ def _kill_now_and_then(client: Client, stop: threading.Event) -> None:
 
 @contextmanager
 def refused(**settings: object) -> Iterator[None]:
-    with pytest.raises(SpecError, match="was given"):
+    with pytest.raises(SpecError, match="expected a"):
         GangSettings(**settings)
     yield
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from daskkern import KernelClassifier, KernelRegressor, load
 from daskkern.arrays import HostArray
-from daskkern.basis import Landmarks, Linear
+from daskkern.basis import AllRows, Landmarks, Linear
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import AutoKernel, Gaussian, Laplacian, LinearKernel, Matern, from_spec, parse_kernel
@@ -45,6 +45,14 @@ def test_a_smooth_function_gets_a_smooth_kernel_and_less_error() -> None:
     assert isinstance(models[0].model_.kernel, Gaussian | Matern)
     errors = [float(np.mean((model.predict(X_new) - y_new) ** 2)) for model in models]
     assert errors[0] < 0.8 * errors[1]
+
+
+def test_solvers_that_leave_small_eigenvalues_as_they_were_have_the_laplacian() -> None:
+    X, y = _smooth(600)
+    for solver in ("falkon", "nytro", "pcg"):
+        basis = AllRows() if solver == "pcg" else Landmarks(50)
+        model = KernelRegressor(basis=basis, solver=solver, alpha=1e-3, random_state=0, **FIT).fit(X, y).model_
+        assert isinstance(model.kernel, Laplacian), solver
 
 
 @pytest.mark.parametrize("n", [2, 9, 300])

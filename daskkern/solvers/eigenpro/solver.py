@@ -90,6 +90,7 @@ class EigenPro(Solver[EigenProRun]):
     """
 
     name: ClassVar[str] = "eigenpro"
+    suits_smooth_kernels: ClassVar[bool] = True
     bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")
 
     subsample: int | str = "auto"

@@ -53,6 +53,9 @@ def with_kernel(
     if not isinstance(kernel, AutoKernel) or not uses_kernel(settings.basis):
         return replace(settings, kernel=kernel.resolve(sample))
     candidates = kernel.candidates(sample)
+    if not settings.solver.suits_smooth_kernels:
+        clock.stage("kernel", f"{candidates[0]!r} (solver {settings.solver.name})")
+        return replace(settings, kernel=candidates[0])
     s = kernel_rows(info, rows.n_rows, targets.n_outputs, len(candidates), settings)
     found, how = _least(candidates, rows, targets, s, settings) if s else (candidates[0], "few rows, or a short fit")
     clock.stage("kernel", f"{found!r} ({how})")
@@ -69,7 +72,7 @@ def _least(
     candidates: tuple[Kernel, ...], rows: Rows, targets: Targets, s: int, settings: FitSettings
 ) -> tuple[Kernel, str]:
     """Return the candidate of the least error on `s` rows, and how it was found."""
-    chosen = np.sort(generator(settings.seed, _DRAW).permutation(rows.n_rows)[:s]).astype(np.int64)
+    chosen = np.sort(generator(settings.seed, _DRAW).choice(rows.n_rows, s, replace=False))
     block = take(rows, chosen, Fields.X | Fields.y | Fields.weight)
     assert block.X is not None
     assert block.y is not None

@@ -48,7 +48,7 @@ def likeness(
     plan = batch_plan(rows, settings, 2.0, held, width)
     if plan.n_windows == 1 or sampling is not None:
         return 1.0
-    drawn = generator(settings.seed, _STREAM).permutation(rows.n_rows)[: _WINDOWS * _ROWS]
+    drawn = generator(settings.seed, _STREAM).choice(rows.n_rows, min(_WINDOWS * _ROWS, rows.n_rows), replace=False)
     usual = max(_top(rows, targets, sizes, gram, part, settings.seed) for part in np.array_split(drawn, _WINDOWS))
     found = [_top(rows, targets, sizes, gram, at, settings.seed) for at in _windows(plan)]
     ratio = max(found) / usual if usual > 0 else 1.0
