@@ -136,7 +136,7 @@ def test_rows_that_were_staged_before_the_kill_are_not_read_again(
     ingest(tmp_path / "d.npz", tmp_path / "s", shuffle=False)
     (tmp_path / "s").rename(tmp_path / ".s.staged")  # what a process leaves that is killed while it shuffles
     with monkeypatch.context() as patch:
-        patch.setattr("daskkern.data.ingest.pipeline.stream.Stream.run", None)
+        patch.setattr("daskkern.data.ingest.pipeline.stream.IngestStream.run", None)
         ingest(tmp_path / "d.npz", tmp_path / "s", shuffle=True)
     assert sorted(open_store(tmp_path / "s").array("X")[:, 0].tolist()) == sorted(X[:, 0].tolist())  # type: ignore[index,union-attr]
     (tmp_path / "s").rename(tmp_path / ".s.staged")
