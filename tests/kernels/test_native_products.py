@@ -342,7 +342,8 @@ def test_without_llvmlite_products_fall_back_to_the_plain_twin() -> None:
     script = (
         "import sys; sys.modules['llvmlite'] = None\n"
         "import numpy as np\n"
-        "from daskkern.kernels import Gaussian, native\n"
+        "from daskkern.kernels import Gaussian\n"
+        "from daskkern.kernels.engines import native\n"
         "X = np.arange(12, dtype=np.float32).reshape(4, 3)\n"
         "assert not native.is_supported(Gaussian().program, 4)\n"
         "assert np.allclose(Gaussian(9.0).block(X, X)[0, 1], np.exp(-27 / 162))\n"
