@@ -15,7 +15,16 @@ from daskkern.basis import BasisSpec
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
 from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
-from daskkern.estimators.inputs import array_source, codes_of, is_lazy, is_store, lazy_source, store_source, table
+from daskkern.estimators.inputs import (
+    array_source,
+    codes_of,
+    is_lazy,
+    is_store,
+    lazy_source,
+    refuse_masked,
+    store_source,
+    table,
+)
 from daskkern.evaluation.score import score_store
 from daskkern.events import Listener
 from daskkern.kernels import Kernel
@@ -327,6 +336,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     def _arrays(
         self, X: Any, y: Any, sample_weight: Any, known: HostArray | None = None, *, reset: bool = True
     ) -> tuple[RowSource, HostArray]:
+        refuse_masked(X, y)
         X, y = validate_data(
             self,
             X,

@@ -21,7 +21,8 @@ _FEWEST = 20  # rows whose distances represent all
 _DOMINATES = 100.0
 _LOST = 1e4
 """Rounding errors within which kernel values no longer distinguish rows."""
-_MOST_DENSE = 1 << 26
+_MOST_DENSE, _MOST_SAMPLED = 1 << 26, 1 << 22
+"""Numbers of all rows, and of those sampled, that are made dense at most."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ def length_scale_note(kernel: Kernel, Z: Array) -> str:
 
 def _sample(Z: Array) -> FloatArray:
     Z = as_rows(Z)
-    some = Z[:: max(1, -(-Z.shape[0] // _SAMPLE))]
+    most = max(2, min(_SAMPLE, _MOST_SAMPLED // max(1, Z.shape[1])))
+    some = Z[:: max(1, -(-Z.shape[0] // most))]
     dense = to_host(some.toarray() if is_sparse(some) else some)
     made: FloatArray = dense.astype(np.float64)
     return made

@@ -230,6 +230,8 @@ def _held_out(
 def top_eigenvalue(G: FloatArray, seed: int) -> float:
     """Return the largest eigenvalue of a symmetric matrix (h, h), to 3 digits."""
     h = G.shape[0]
+    if not G.any():  # no weight on any of the rows
+        return 0.0
     if h < 20:
         return float(np.linalg.eigvalsh(0.5 * (G + G.T))[-1])
     start = generator(seed, _STREAM).standard_normal(h)

@@ -230,8 +230,11 @@ class Scaling:
             scaled[:, columns] = part
 
     def _bent_sparse(self, scaled: CsrRows) -> CsrRows:
-        """Return CSR rows with their entries bent; zeros stay zeros."""
+        """Return CSR rows with their entries bent; zeros stay zeros, and entries of one place are added up before."""
         if self._bends[0].size:
+            if not scaled.has_canonical_format:
+                scaled = scaled.copy()
+                scaled.sum_duplicates()
             bend = np.asarray(self.bend)[scaled.indices]
             bent = np.flatnonzero(bend)
             bend = bend[bent]

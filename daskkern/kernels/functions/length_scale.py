@@ -98,7 +98,10 @@ def median_distance(sample: Array) -> float:
         pairs = pairs[apart]
     median = float(xp.sqrt(xp.median(pairs))) if pairs.size else 0.0
     if not median > 0:
-        raise DataError("the median distance between rows is 0, so it cannot be a length scale; give a number instead")
+        raise DataError(
+            "the median distance between rows is 0, because most of the sampled rows are equal, so it cannot be a "
+            "length scale; add features that differ, remove repeated rows, or give the length scale as a number"
+        )
     return median
 
 

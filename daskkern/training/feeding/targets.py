@@ -13,6 +13,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.losses import Loss, Squared, best_constant, encode, n_outputs, with_constant
 from daskkern.training.run.settings import FitSettings
 
+_LARGEST = 1e140
 _PASS_CHUNKS = 16
 
 
@@ -128,6 +129,16 @@ def _check_values(y: FloatArray) -> None:
         raise DataError("the targets hold NaN or infinity; remove such rows first")
 
 
+def _check_range(reach: FloatArray) -> None:
+    """Raise DataError where targets that differ by `reach` (c,) have squares that float64 does not hold."""
+    beyond = reach[(reach > _LARGEST) | ((reach > 0) & (reach < 1 / _LARGEST))]
+    if beyond.size:
+        raise DataError(
+            f"the targets differ by up to {beyond[0]:.1e}; expected differences between {1 / _LARGEST:.0e} and "
+            f"{_LARGEST:.0e}, whose squares float64 holds; multiply the targets by a power of ten"
+        )
+
+
 def _classification(rows: Rows, settings: FitSettings) -> Targets:
     classes = rows.classes or ()
     counts, weights = np.zeros(len(classes), np.int64), np.zeros(len(classes))
@@ -162,6 +173,7 @@ def _regression(rows: Rows, settings: FitSettings) -> Targets:
         y: FloatArray = np.asarray(block.y, np.float64)
         _check_values(y)
         _check_weight(block.weight)
+        _check_range(np.abs(y - anchor).max(axis=0, initial=0.0))
         weight = np.ones(len(y)) if block.weight is None else block.weight
         total += float(weight.sum())
         first += weight @ (y - anchor)

@@ -1,0 +1,66 @@
+"""Arrays as users have them: few rows that weigh something, masks, repeated sparse entries, extreme targets."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.kernel_ridge import KernelRidge
+
+from daskkern import KernelClassifier, KernelRegressor, Landmarks
+from daskkern.errors import DataError
+
+RNG = np.random.default_rng
+
+
+@pytest.mark.parametrize("basis", ["auto", Landmarks(50)])
+def test_few_rows_that_weigh_something_are_fitted(basis: str | Landmarks) -> None:
+    X = RNG(0).standard_normal((600, 4))
+    y, weight = np.sin(X[:, 0]), np.zeros(600)
+    weight[[10, 300, 500]] = 1.0
+    model = KernelRegressor("laplacian:3", basis=basis, alpha=1e-3, scale=None, max_epochs=30, device="cpu")
+    assert np.isfinite(model.fit(X, y, sample_weight=weight).predict(X)).all()
+    label = KernelClassifier(basis=basis, device="cpu").fit(X, y > 0, sample_weight=np.where(weight > 0, 1.0, 0.0))
+    assert np.isfinite(label.decision_function(X)).all()
+
+
+def test_sparse_rows_with_repeated_entries_are_those_with_the_sums() -> None:
+    rng = RNG(4)
+    dense = np.where(rng.random((300, 20)) < 0.2, rng.standard_normal((300, 20)), 0)
+    once = scipy.sparse.csr_array(dense)
+    twice = scipy.sparse.csr_array(
+        (np.repeat(once.data / 2, 2), np.repeat(once.indices, 2), once.indptr * 2), shape=once.shape
+    )
+    y = dense[:, :5].sum(axis=1) + dense[:, 0] ** 2
+    model = KernelRegressor("gaussian:median", random_state=0, device="cpu").fit(once, y)
+    assert any(model.model_.scaling.bend)
+    np.testing.assert_array_equal(model.predict(twice), model.predict(once))
+    assert twice.nnz == 2 * once.nnz  # the user's rows stay as they are
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e150, 1e300])
+def test_targets_whose_squares_are_lost_are_refused(size: float) -> None:
+    X = RNG(0).standard_normal((50, 2))
+    with pytest.raises(DataError, match="multiply the targets by a power of ten"):
+        KernelRegressor(device="cpu").fit(X, X[:, 0] * size)
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e100])
+def test_other_targets_are_fitted_whatever_their_unit(size: float) -> None:
+    X = RNG(0).standard_normal((200, 2))
+    model = KernelRegressor("gaussian:1", alpha=1e-3, solver="direct", scale=None, dtype="float64", device="cpu")
+    ridge = KernelRidge(kernel="rbf", gamma=0.5, alpha=1e-3 * 200).fit(X, X[:, 0] - X[:, 0].mean())
+    expected = ridge.predict(X) + X[:, 0].mean()
+    np.testing.assert_allclose(model.fit(X, X[:, 0] * size).predict(X) / size, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_masked_entries_are_refused() -> None:
+    X = RNG(0).standard_normal((50, 3))
+    y = X[:, 0].copy()
+    masked = np.ma.masked_greater(X, 2.0)
+    for estimator, target in ((KernelRegressor(device="cpu"), y), (KernelClassifier(device="cpu"), y > 0)):
+        with pytest.raises(DataError, match=r"X has \d+ masked entries; fill them in"):
+            estimator.fit(masked, target)
+        estimator.fit(np.ma.array(X), target)  # without a mask it is an array
+        with pytest.raises(DataError, match="masked entries"):
+            estimator.predict(masked)
+    with pytest.raises(DataError, match="y has 1 masked entries"):
+        KernelRegressor(device="cpu").fit(X, np.ma.masked_equal(y, y[3]))
