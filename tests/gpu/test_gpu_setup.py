@@ -25,13 +25,11 @@ from daskkern.training.planning import speeds
 from daskkern.training.planning.calibration import Rates, calibrate
 from daskkern.training.planning.planner import outlook
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup import explicit_columns as prepare_columns
-from daskkern.training.setup import feature_blocks
-from daskkern.training.setup import nystrom_sgd as prepare_nystrom
+from daskkern.training.setup import explicit_columns, feature_blocks, nystrom_sgd
 from daskkern.training.setup.prepare import prepare
 
 FAR = 300.0
-WORKERS = [lazy, eigen, feature_blocks, nystrom, prepare_columns, prepare_nystrom]
+WORKERS = [lazy, eigen, feature_blocks, nystrom, explicit_columns, nystrom_sgd]
 """Modules whose work goes to a device that has room."""
 
 
@@ -124,7 +122,7 @@ def test_eigenfeatures_are_those_of_the_cpu(xp: ModuleType, used: list[str], dty
     K = Gaussian(2.0).block(X, np.asarray(_landmarks(source, settings)))
     psi = [(K @ state.M)[:, :10] for state in (found, expected)]
     np.testing.assert_allclose(*psi, atol=10 * accuracy * float(np.abs(psi[1]).max()))
-    assert set(used) == {"lazy", "nystrom", "prepare_nystrom"}
+    assert set(used) == {"lazy", "nystrom", "nystrom_sgd"}
 
 
 @pytest.mark.parametrize("basis", [RandomFeatures(600), NystromFeatures(30), Linear()])
@@ -157,7 +155,7 @@ def test_sizes_of_features_are_those_of_the_cpu(xp: ModuleType, used: list[str],
     found, expected = (prepare(source, replace(settings, device=device), False).state for device in ("gpu", "cpu"))
     for name in ("beta", "mean_square", "top"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9)
-    mapped = ["prepare_columns"] * isinstance(basis, NystromFeatures)
+    mapped = ["explicit_columns"] * isinstance(basis, NystromFeatures)
     assert used == ([] if isinstance(basis, Linear) else [*mapped, "feature_blocks"])
 
 
