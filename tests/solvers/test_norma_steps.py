@@ -46,7 +46,7 @@ def _reference(task: Task, solver: Norma) -> np.ndarray:
         (Norma(), Hinge()),
         (Norma("constant", truncation=13), Hinge()),
         (Norma(theta=0.5, truncation=40), Logistic()),
-        (Norma(truncation=7, averaging=0.5), Squared()),
+        (Norma(truncation=7, averaging=1 / 3), Squared()),  # averages begin with an epoch
     ],
     ids=["all terms", "13 terms", "an epoch of terms", "averaged"],
 )
