@@ -48,7 +48,7 @@ def test_it_classifies_digits(name: str, found: Comparison) -> None:
     seconds = [at for at, _ in curve.points]
     assert seconds == sorted(seconds)
     assert seconds[-1] <= curve.seconds + 0.5
-    assert min(abs(error - curve.error) for _, error in curve.points) <= 0.02  # the model of the best epoch may be chosen
+    assert min(abs(error - curve.error) for _, error in curve.points) <= 0.02  # that of the best epoch may be chosen
 
 
 @pytest.mark.parametrize("name", [row.name for row in SYSTEMS.values() if "regression" in row.tasks])
