@@ -61,7 +61,8 @@ def test_bits_do_not_depend_on_the_ranks(family: str) -> None:
     wanted = "avx512vl" if family == "SkylakeX" else "avx2"
     if not llvmlite.binding.get_host_cpu_features().get(wanted):
         pytest.skip(f"this processor lacks {wanted}, which OpenBLAS uses on {family}; run it on one that has it")
-    environment = {**os.environ, "OPENBLAS_CORETYPE": family, "OPENBLAS_NUM_THREADS": "1"}
+    own = {"OPENBLAS_CORETYPE": family, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, **own}
     run = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=200)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
