@@ -37,9 +37,10 @@ def closing_note(
     found = measure_optimality(reference, ended, prepared, rows, settings)
     if found is None:
         return told
+    labelled = reference.sample.labelled
     if told:
-        return "" if is_near(found) else told
-    if not is_far(found):
+        return "" if is_near(found, labelled) else told
+    if not is_far(found, labelled):
         return ""
     no_more = settings.solver.most_epochs(settings.max_epochs + 1) <= ended.epochs
     digits = _digits(problem.part.kernel, reference.sample.X, settings)
@@ -54,20 +55,23 @@ def _digits(kernel: Kernel, X: FeatureRows, settings: FitSettings) -> str:
     return digits_note(kernel, X, settings.dtype)
 
 
-def is_far(found: Optimality) -> bool:
-    """Return whether a model is so far from the least objective that its errors are not those of the minimum."""
+def is_far(found: Optimality, labelled: bool = False) -> bool:
+    """Return whether a model is so far from the least objective that its errors are not those of the minimum.
+
+    Of `labelled` rows the labels count, which hardly change while the loss falls by little of that of f = 0.
+    """
     if found.several:
         return found.fall > _OF_SEVERAL * found.loss
     if found.sure > _SURE * (found.bulk + _TINY * found.zero):
-        return True
+        return not labelled or found.sure > _OF_ZERO * found.zero
     far = found.fall > _OF_BULK * found.bulk or found.moved > _OF_SCORES
     return found.is_exact and far and found.fall > _OF_ZERO * found.zero
 
 
-def is_near(found: Optimality) -> bool:
+def is_near(found: Optimality, labelled: bool = False) -> bool:
     """Return whether it is certain that a model is as good as the minimum."""
     small = found.fall <= max(_NEAR * found.bulk, _NEAR_ZERO * found.zero)
-    return found.is_exact and small and not is_far(found)
+    return found.is_exact and small and not is_far(found, labelled)
 
 
 def optimality_note(found: Optimality, reason: str, digits: str, dtype: str) -> str:
