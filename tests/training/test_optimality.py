@@ -155,6 +155,13 @@ def test_far_and_near(changes: dict[str, Any], far: bool, near: bool) -> None:
     assert is_near(found) == near
 
 
+def test_labels_hardly_change_while_the_loss_falls_by_little_of_that_of_zero() -> None:
+    found = replace(_FAR, is_exact=False, loss=0.01, bulk=0.01, sure=0.003)
+    assert is_far(found)
+    assert not is_far(found, labelled=True)
+    assert is_far(replace(found, sure=0.005), labelled=True)
+
+
 @pytest.mark.parametrize(
     ("found", "reason", "digits", "says"),
     [

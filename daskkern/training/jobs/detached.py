@@ -74,7 +74,7 @@ def submit(
     out : str
         Path or URL where a worker writes the model. An older one is refused, unless there is a checkpoint to resume
         from, or ``safety.overwrite`` is true: it is then replaced when the new one is whole.
-    safety : Safety
+    safety : CheckpointPolicy
         Its checkpoint is by default ``<out>.checkpoint``, and then removed at the end.
     name : str or None
         What the dashboard calls it; by default that of the solver.

@@ -79,7 +79,7 @@ def calibrate(source: RowSource, settings: FitSettings, sizes: FitSizes, ranks_h
 
     Parameters
     ----------
-    sizes : Sizes
+    sizes : FitSizes
         Of the fit: the operands that are timed are cut from them.
     ranks_here : int
         Ranks that will share this machine and are not measuring at this moment: their threads are simulated.

@@ -53,7 +53,7 @@ class MemoryPlan:
         Where the blocks are and why, for the user.
     keep : "auto", "memory", "disk" or "never"
         What was asked.
-    sizes : Sizes or None
+    sizes : FitSizes or None
         What the bytes follow from.
     """
 

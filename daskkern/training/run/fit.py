@@ -87,17 +87,17 @@ def fit(
     client : Client, address, path, cluster or None
         The cluster whose workers hold the model, one rank each, as :func:`daskkern.cluster.connect.clients.client_of`
         takes it; None runs in this process on all its cores.
-    validation : Source or None
+    validation : RowSource or None
         Rows to watch, and for early stopping; must share classes and scaling with `source`.
     listener : callable
         Told of every event, one after the other; of a Ctrl-C at once, in a thread of its own.
     gang : GangSettings or None
         Which workers, how long to wait for them, and what to do when some are lost.
-    safety : Safety or None
+    safety : CheckpointPolicy or None
         Where a checkpoint is written, and whether the fit begins with it.
-    card : FitCard or None
+    card : FitMetadata or None
         What the cluster's list of fits says of it.
-    earlier : Carried or None
+    earlier : PartialFitState or None
         The end of a fit to other rows, which this one goes on from for one epoch.
 
     Raises

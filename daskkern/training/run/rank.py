@@ -52,16 +52,16 @@ class RankTask:
 
     Attributes
     ----------
-    source : Source
+    source : RowSource
     settings : FitSettings
     prepared : Prepared, or where on the cluster one is
-    validation : Source or None
+    validation : RowSource or None
         Rows to validate on; None and early stopping on means the rows that `prepared` held out.
     memory : MemoryPlan
     threads : int
     features : str or None
         Where the stored eigenfeatures of Nystrom-SGD are.
-    safety : Safety
+    safety : CheckpointPolicy
         How its progress is kept.
     summary : PreparedSummary or None
         What plans for other ranks are made from.

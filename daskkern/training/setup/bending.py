@@ -28,7 +28,7 @@ def fits_as_well(bent: Scaling, plain: Scaling, source: RowSource, rows: Rows, s
     Parameters
     ----------
     bent, plain : Scaling
-    source : Source
+    source : RowSource
         Of `rows`, as they are.
     rows : Rows
         Up to 400 of them are read.

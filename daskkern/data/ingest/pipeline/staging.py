@@ -35,7 +35,7 @@ class Staging:
 
     Attributes
     ----------
-    source : Source
+    source : IngestSource
     decision : Decision
         The task, and its reason.
     test : Table or None

@@ -67,7 +67,7 @@ def source(name: Name, instructions: tuple[Instruction, ...], sizes: KernelSizes
         Of the ``.cu`` file.
     instructions : tuple of Instruction
         Of the formula's program.
-    sizes : Sizes
+    sizes : KernelSizes
     """
     return "\n".join([_prologue(instructions, sizes), _read("common.cuh"), value_function(instructions), _body(name)])
 
