@@ -29,7 +29,7 @@ TITLES = {
     "results-cpu-2-cores": "Fits from the command line",
     "results-kernel-products-cpu-2-cores": "Kernel products against peers",
     "results-choices": "Kernel, landmarks, solver: one choice at a time",
-    "results-tables": "Defaults on raw tables, beside scikit-learn's",
+    "results-tables": "Defaults on raw tables, compared with scikit-learn's",
     "results-recovery": "Recovery from faults",
     "results-collectives": "Sums over the ranks",
     "results-overhead": "Two ranks beside one process",

@@ -46,7 +46,7 @@ BENCHMARKS = (
     Benchmark("bigger_than_memory", "20 GB of rows through workers of 1 GB, beside rows in memory", "12 min"),
     Benchmark("stages", "rows a second of ingest, shuffle, fit, score and predict", "5 min", "NPZ"),
     Benchmark("choices", "one choice of kernel, landmarks, solver at a time, by the error", "15 min", "NPZ..."),
-    Benchmark("tables", "defaults on raw tables, beside scikit-learn's, by the error", "5 min", "FOLDER"),
+    Benchmark("tables", "errors of the defaults on raw tables, and of scikit-learn's", "5 min", "FOLDER"),
     Benchmark("overhead", "two ranks against one process with two threads", "10 min", "NPZ"),
     Benchmark("monitoring", "a fit unwatched, with the dashboard's page, and with viewers who look at it", "10 min"),
     Benchmark("collectives", "a sum over the ranks, by ranks, size and way", "3 min"),

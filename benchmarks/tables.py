@@ -1,4 +1,4 @@
-"""Test errors of the defaults on raw tables, beside the defaults of scikit-learn on the same rows.
+"""Test errors of the defaults on raw tables, compared with the defaults of scikit-learn on the same rows.
 
     python benchmarks/tables.py FOLDER --out benchmarks/results-tables.json
 
