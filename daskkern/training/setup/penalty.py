@@ -34,7 +34,7 @@ from daskkern.training.setup.feature_blocks import blocks_of
 from daskkern.training.setup.prepared import Clock, Prepared
 from daskkern.training.setup.shared import TARGETS, features_at, flat
 
-SAMPLES, SMALL_SAMPLES = (2000, 1400, 1000, 700, 500), (500, 300, 200)
+SAMPLES, SMALL_SAMPLES = (2000, 1400), (1000, 700, 500, 300, 200)
 """Rows that errors are measured on; never more than there are."""
 _SHARE, _MOST = 0.05, 0.2  # of the work of a fit: for samples, and for small ones
 _LEAST_ROWS = 10  # with fewer the errors say nothing
@@ -43,9 +43,10 @@ _PER_DECADE = 3
 _SAMPLE = 57
 _MATRICES = 5  # of float64 that are held at once
 # Work in multiply-adds of a float32 matrix product, measured on a CPU: an eigendecomposition runs at a lower rate.
-_EIGEN = 25.0
+_EIGEN = 12.0
 _ENTRY = 20.0
-_ANY_FIT = 2e10
+_ANY_FIT = 1.2e10
+_FACTORED = 2000  # columns up to which the set-up of any solver has a decomposition, or a factor, of their kernel
 _MEMORY_BOUND = 20.0
 
 
@@ -71,14 +72,15 @@ def with_penalty(prepared: Prepared, source: RowSource, rows: Rows, settings: Fi
 def sample_rows(n: int, p: int, width: int, c: int, settings: FitSettings, n_grams: int = 1) -> int:
     """Return how many of n rows errors are measured on, for p columns, rows of `width` numbers and c outputs; 0: none.
 
-    The largest sample whose work is at most a twentieth of that of one pass over the rows, with the set-up that any fit
-    has, or a small one whose work is at most a fifth of it. It depends neither on the machine nor on the epochs: a run
+    The largest sample whose work is at most a twentieth of that of the set-up and of one pass over the rows, or one of
+    up to 1,000 rows whose work is at most a fifth of it. It depends neither on the machine nor on the epochs: a run
     may go on for longer than it was meant to. `n_grams` kernels are looked at, each with a decomposition of its own.
     """
     linear = isinstance(settings.basis, Linear)
     explicit = not isinstance(settings.basis, AllRows | Landmarks | DoublyStochastic)
     entry = 0.0 if linear else width + _ENTRY
     work = _ANY_FIT + float(n) * p * (_MEMORY_BOUND if linear else 1.0) * (entry + 2.0 * c)
+    work += 0.0 if linear else _EIGEN * float(min(n, p, _FACTORED)) ** 3
     for s, share in (*((s, _SHARE) for s in SAMPLES), *((s, _MOST) for s in SMALL_SAMPLES)):
         size = float(min(s, n))
         gram = size * (size * (p if explicit and not linear else width + _ENTRY) + p * entry * explicit)
