@@ -34,7 +34,7 @@ WAYS: dict[int, list[Way]] = {2: ["mutual", "star"], 4: ["star", "tree", "segmen
 PATIENT = GangSettings(collective_timeout_s=300.0, silence_s=120.0)
 
 
-def measure(comm: DaskCommunicator, order: tuple[Way, int, int], desk: RankContext) -> list[float]:
+def measure(comm: DaskCommunicator, order: tuple[Way, int, int], context: RankContext) -> list[float]:
     """Return the seconds of each sum, after a few that are not counted."""
     comm.way, nbytes, repeats = order
     array = np.ones(nbytes // 4, np.float32)

@@ -25,7 +25,7 @@ def contribution(rank: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.asarray(1000 * rng.standard_normal(shape)).astype(dtype)
 
 
-def all_collectives(comm: Communicator, dtype: str, desk: RankContext) -> list[Any]:
+def all_collectives(comm: Communicator, dtype: str, context: RankContext) -> list[Any]:
     """Run each collective on each shape and return what came, as bytes where bits matter."""
     found = []
     for shape in SHAPES:
@@ -44,7 +44,7 @@ def all_collectives(comm: Communicator, dtype: str, desk: RankContext) -> list[A
     return found
 
 
-def many_steps(comm: Communicator, steps: int, desk: RankContext) -> float:
+def many_steps(comm: Communicator, steps: int, context: RankContext) -> float:
     x = np.ones(1000)
     for _ in range(steps):
         y = comm.allreduce(x)
@@ -53,41 +53,41 @@ def many_steps(comm: Communicator, steps: int, desk: RankContext) -> float:
     return float(x.sum())
 
 
-def strided(comm: Communicator, payload: Any, desk: RankContext) -> np.ndarray:
+def strided(comm: Communicator, payload: Any, context: RankContext) -> np.ndarray:
     return comm.allreduce(np.arange(24.0).reshape(4, 6)[::2, ::-3])
 
 
-def uneven_gather(comm: Communicator, payload: Any, desk: RankContext) -> list[np.ndarray]:
+def uneven_gather(comm: Communicator, payload: Any, context: RankContext) -> list[np.ndarray]:
     return list(comm.allgather(np.full((comm.rank, 2), comm.rank, "float32")))
 
 
-def different_shapes(comm: Communicator, payload: Any, desk: RankContext) -> Any:
+def different_shapes(comm: Communicator, payload: Any, context: RankContext) -> Any:
     return comm.allreduce(np.zeros(3 + comm.rank))
 
 
-def different_collectives(comm: Communicator, payload: Any, desk: RankContext) -> Any:
+def different_collectives(comm: Communicator, payload: Any, context: RankContext) -> Any:
     x = np.zeros(3)
     return comm.allreduce(x) if comm.rank == 0 else comm.allgather(x)
 
 
-def wrong_dtype(comm: Communicator, dtype: str, desk: RankContext) -> Any:
+def wrong_dtype(comm: Communicator, dtype: str, context: RankContext) -> Any:
     return comm.allreduce(np.zeros(3, dtype))
 
 
-def silent_peer(comm: Communicator, payload: Any, desk: RankContext) -> Any:
+def silent_peer(comm: Communicator, payload: Any, context: RankContext) -> Any:
     if comm.rank == comm.size - 1:
-        while not desk.should_stop():
+        while not context.should_stop():
             time.sleep(0.01)
         return None
     return comm.allreduce(np.zeros(3))
 
 
-def counted(comm: Communicator, payload: Any, desk: RankContext) -> int:
+def counted(comm: Communicator, payload: Any, context: RankContext) -> int:
     comm.allreduce(np.zeros(10))
     return comm.bytes_sent
 
 
-def ways_of_messages(comm: Communicator, payload: Any, desk: RankContext) -> list[str]:
+def ways_of_messages(comm: Communicator, payload: Any, context: RankContext) -> list[str]:
     """Return both ends of every connection that this worker has after its ranks have talked."""
     for size in (10, 400_000):
         comm.allreduce(np.zeros(size))
@@ -127,30 +127,30 @@ def _unpickled(pids: tuple[int, ...], mark: str) -> Hangs:
     return Hangs(pids, mark)
 
 
-def own_payload(comm: Communicator, payload: Any, desk: RankContext) -> tuple[int, Any]:
+def own_payload(comm: Communicator, payload: Any, context: RankContext) -> tuple[int, Any]:
     return comm.rank, payload
 
 
-def raises_data_error(comm: Communicator, payload: Any, desk: RankContext) -> Any:
+def raises_data_error(comm: Communicator, payload: Any, context: RankContext) -> Any:
     comm.barrier()
     if comm.rank == 1:
         raise DataError("row 7 of X has a NaN; drop it")
     return comm.allreduce(np.zeros(3))
 
 
-def raises_zero_division(comm: Communicator, payload: Any, desk: RankContext) -> Any:
+def raises_zero_division(comm: Communicator, payload: Any, context: RankContext) -> Any:
     if comm.rank == comm.size - 1:
         return 1 // 0
     return comm.allreduce(np.zeros(3))
 
 
-def exits(comm: Communicator, payload: Any, desk: RankContext) -> Any:
+def exits(comm: Communicator, payload: Any, context: RankContext) -> Any:
     if comm.rank == 0:
         raise SystemExit(3)
     return comm.allreduce(np.zeros(3))
 
 
-def dies(comm: Communicator, victim: int, desk: RankContext) -> Any:
+def dies(comm: Communicator, victim: int, context: RankContext) -> Any:
     """Step along until rank `victim` kills its process."""
     for step in range(100_000):
         comm.allreduce(np.zeros(100))
@@ -159,13 +159,13 @@ def dies(comm: Communicator, victim: int, desk: RankContext) -> Any:
     return None
 
 
-def until_stopped(comm: Communicator, folder: str | None, desk: RankContext) -> int:
+def until_stopped(comm: Communicator, folder: str | None, context: RankContext) -> int:
     """Step until the ranks agree to stop; leave a file in `folder` when running and another when done."""
     steps = 0
     if folder is not None:
         open(os.path.join(folder, f"running-{comm.rank}"), "w").close()
     try:
-        while comm.allreduce(np.array([float(desk.should_stop())]))[0] == 0:
+        while comm.allreduce(np.array([float(context.should_stop())]))[0] == 0:
             steps += 1
             time.sleep(0.005)
         return steps
@@ -174,30 +174,30 @@ def until_stopped(comm: Communicator, folder: str | None, desk: RankContext) -> 
             open(os.path.join(folder, f"done-{comm.rank}"), "w").close()
 
 
-def until_aborted(comm: Communicator, folder: str, desk: RankContext) -> int:
+def until_aborted(comm: Communicator, folder: str, context: RankContext) -> int:
     """Like `until_stopped`, and deaf to the request."""
-    return until_stopped(comm, folder, RankContext(desk.emit))
+    return until_stopped(comm, folder, RankContext(context.emit))
 
 
-def never_stops(comm: Communicator, seconds: float, desk: RankContext) -> None:
+def never_stops(comm: Communicator, seconds: float, context: RankContext) -> None:
     time.sleep(seconds)
 
 
-def emits(comm: Communicator, n_batches: int, desk: RankContext) -> None:
-    desk.emit(StageFinished("landmarks", 0.5, f"rank {comm.rank}"))
+def emits(comm: Communicator, n_batches: int, context: RankContext) -> None:
+    context.emit(StageFinished("landmarks", 0.5, f"rank {comm.rank}"))
     for epoch in (1, 2):
         for batch in range(1, n_batches + 1):
-            desk.emit(BatchFinished(epoch, batch, n_batches, 1.0 / batch, 10.0))
+            context.emit(BatchFinished(epoch, batch, n_batches, 1.0 / batch, 10.0))
             comm.barrier()
-        desk.emit(EpochFinished(epoch, 0.25, 1.0))
+        context.emit(EpochFinished(epoch, 0.25, 1.0))
 
 
-def blas_threads(comm: Communicator, payload: Any, desk: RankContext) -> tuple[int, list[int]]:
+def blas_threads(comm: Communicator, payload: Any, context: RankContext) -> tuple[int, list[int]]:
     counts = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
     return get_worker().state.nthreads, counts
 
 
-def meets_ordinary_tasks(comm: Communicator, payload: Any, desk: RankContext) -> int:
+def meets_ordinary_tasks(comm: Communicator, payload: Any, context: RankContext) -> int:
     """Step until an ordinary task has run on the same worker."""
     worker = get_worker()
     steps = 0
@@ -209,33 +209,33 @@ def meets_ordinary_tasks(comm: Communicator, payload: Any, desk: RankContext) ->
         time.sleep(0.005)
 
 
-def emits_and_waits(comm: Communicator, folder: str, desk: RankContext) -> int:
-    desk.emit(StageFinished("waiting", 0.0))
-    return until_stopped(comm, folder, desk)
+def emits_and_waits(comm: Communicator, folder: str, context: RankContext) -> int:
+    context.emit(StageFinished("waiting", 0.0))
+    return until_stopped(comm, folder, context)
 
 
-def counts(comm: Communicator, steps: int, desk: RankContext) -> tuple[int, float, list[int]] | Regroup:
+def counts(comm: Communicator, steps: int, context: RankContext) -> tuple[int, float, list[int]] | Regroup:
     """Add 1 a step, commit every 5, and go on from the latest commit of any rank. Returns size, sum and starts."""
-    kept = desk.vault.latest
+    kept = context.vault.latest
     held = np.concatenate(comm.allgather(np.array([[-1 if kept is None else kept.steps]], np.int64)))
     start, total = int(held.max()), 0.0
     if start >= 0:
         mine = np.zeros(1) if kept is None else np.frombuffer(kept.data.tobytes(), float).copy()
         total = float(comm.broadcast(mine, int(held.argmax()))[0])
     start = max(start, 0)
-    desk.emit(FitResumed(1, start, comm.size))
+    context.emit(FitResumed(1, start, comm.size))
     for step in range(start, steps):
         total += float(comm.allreduce(np.ones(1))[0]) / comm.size
         time.sleep(0.01)
         if step % 5 == 4:
-            desk.vault.put(step + 1, np.frombuffer(np.array([total]).tobytes(), np.uint8))
-            desk.emit(BatchFinished(1, step + 1, steps, total, float(comm.size)))
-            if comm.allreduce(np.array([float(desk.should_regroup())]))[0] > 0:
+            context.vault.put(step + 1, np.frombuffer(np.array([total]).tobytes(), np.uint8))
+            context.emit(BatchFinished(1, step + 1, steps, total, float(comm.size)))
+            if comm.allreduce(np.array([float(context.should_regroup())]))[0] > 0:
                 return Regroup()
     return comm.size, total, start
 
 
-def dies_always(comm: Communicator, payload: Any, desk: RankContext) -> None:
+def dies_always(comm: Communicator, payload: Any, context: RankContext) -> None:
     """Die on rank 0 at once, however often it is tried."""
     comm.barrier()
     if comm.rank == 0:

@@ -270,7 +270,7 @@ def test_the_commands_score_and_predict_on_the_gpu(
 def test_virtual_ranks_compute_on_the_device_of_their_rank(stand_in: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int] = []
 
-    def run(comm: Communicator, task: RankTask, desk: RankContext, xp: ModuleType) -> Regroup:
+    def run(comm: Communicator, task: RankTask, context: RankContext, xp: ModuleType) -> Regroup:
         found.append(xp.cuda.runtime.getDevice())
         return Regroup()
 

@@ -68,14 +68,14 @@ class Runs:
         def work(comm: Communicator) -> FitRankResult | Regroup:
             memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=comm.rank == 1, budget=1 << 40)
             vault = self.vaults.setdefault(comm.rank, CommitCache())
-            desk = RankContext(
+            context = RankContext(
                 listen if comm.rank == 0 else silent,
                 should_regroup=lambda: until is not None and len(seen) >= until,
                 vault=vault,
             )
             fit = self.fit
             task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, fit.features, self.safety)
-            return run_rank(comm, task, desk)
+            return run_rank(comm, task, context)
 
         return run_threads(ranks, work)
 
@@ -194,8 +194,8 @@ def test_a_stop_leaves_a_checkpoint_of_the_last_window(tmp_path: Path) -> None:
     def work(comm: Communicator) -> object:
         memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
         stop: Callable[[], bool] = lambda: sum(isinstance(e, BatchFinished) for e in seen) >= 8  # noqa: E731
-        desk = RankContext(seen.append if comm.rank == 0 else silent, stop)
-        return run_rank(comm, RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, safety), desk)
+        context = RankContext(seen.append if comm.rank == 0 else silent, stop)
+        return run_rank(comm, RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, safety), context)
 
     begin_checkpoint(safety.checkpoint, safety.run)
     results = run_threads(2, work)

@@ -31,7 +31,7 @@ from daskkern.training.jobs.handle import list_fits
 from daskkern.training.run import on_cluster
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.run.shards import desk_of_shard
+from daskkern.training.run.shards import context_of_shard
 from daskkern.training.setup import nystrom_sgd as prepare_nystrom
 from tests.support.cluster import local_cluster
 from tests.support.threads import run_threads
@@ -87,8 +87,8 @@ def test_every_virtual_rank_has_one_home() -> None:
 def test_what_is_reported_of_memory_is_that_of_the_whole_worker() -> None:
     told: list[Event] = []
     for place in range(3):
-        desk = desk_of_shard(RankContext(report=told.append), SerialCommunicator(), place, 3)
-        desk.report(RankReported(5, "here", "CPU", memory_bytes=250, planned_bytes=100, gpu_use=0.5))
+        context = context_of_shard(RankContext(report=told.append), SerialCommunicator(), place, 3)
+        context.report(RankReported(5, "here", "CPU", memory_bytes=250, planned_bytes=100, gpu_use=0.5))
     assert told == [RankReported(0, "here", "CPU", memory_bytes=250, planned_bytes=300, gpu_use=0.5)]
 
 

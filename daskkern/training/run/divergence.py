@@ -152,7 +152,7 @@ class Judged:
 
 
 def judge(
-    reference: Reference | None, ended: Ended, penalty: ModelPenalty, descends: bool, desk: RankContext
+    reference: Reference | None, ended: Ended, penalty: ModelPenalty, descends: bool, context: RankContext
 ) -> Judged:
     """Return the model of the best epoch where the last one is worse, and refuse one that is worse than none.
 
@@ -169,7 +169,7 @@ def judge(
     found = reference.measure(with_points(reference.problem, ended.points, reference.xp), ended.coef)
     ended, found, note = _best_of(reference, ended, found, penalty)
     if note:
-        desk.emit(StageFinished("best epoch", 0.0, note))
+        context.emit(StageFinished("best epoch", 0.0, note))
     if not reference.is_worse(found):
         return Judged(ended, note)
     reason = (
@@ -178,7 +178,7 @@ def judge(
     )
     if ended.reason in STOPPED or not reference.is_useless(found, descends):
         note = f"{reason}; more epochs or a larger alpha lower it"
-        desk.emit(StageFinished("objective", 0.0, note))
+        context.emit(StageFinished("objective", 0.0, note))
         return Judged(ended, note)
     raise DivergenceError(
         f"{reason}: the iteration diverged; take scaled features, weights that differ less or sampling='weighted', "

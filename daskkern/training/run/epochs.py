@@ -57,7 +57,7 @@ class Ended:
 class Epochs:
     """Steps a solver through its epochs, and commits between its windows.
 
-    Every rank makes one and calls :meth:`run`. `desk` says what is wished, `keeper` keeps commits.
+    Every rank makes one and calls :meth:`run`. `context` says what is wished, `keeper` keeps commits.
     """
 
     comm: TimedCommunicator
@@ -65,7 +65,7 @@ class Epochs:
     problem: Problem
     feed: Feed | RowFeed
     validation: Validation | None
-    desk: RankContext
+    context: RankContext
     keeper: Checkpointing
     xp: ModuleType
     report: RankReporter
@@ -128,7 +128,7 @@ class Epochs:
         if position.reason in ("", "max_epochs"):  # more epochs may be wanted than that run had, or fewer
             over = position.epoch > self.settings.max_epochs
             position = replace(position, reason="max_epochs" if over else "")
-        self.desk.emit(FitResumed(position.epoch, position.batch, self.comm.size))
+        self.context.emit(FitResumed(position.epoch, position.batch, self.comm.size))
         state = self._solver.restore(self.problem, saved.snapshot)
         if saved.position.reason and not position.reason and position.epochs:
             self._go_on_from(state)  # the last epoch then, and one among others now
@@ -154,7 +154,7 @@ class Epochs:
             self.comm.bytes_sent - sent,
         )
         if position.seen:
-            self.desk.emit(epoch)
+            self.context.emit(epoch)
             self._tell_times(position.epoch)
         if self._wished.stop:
             return state, position
@@ -196,14 +196,14 @@ class Epochs:
         certificate = self._solver.certificate(self.problem, state)
         if certificate is not None:
             told = (certificate.name, certificate.value, certificate.tol, certificate.note)
-            self.desk.emit(OptimalityMeasured(epoch, *told))
+            self.context.emit(OptimalityMeasured(epoch, *told))
 
     def _tell_times(self, epoch: int) -> None:
         """Tell where the time went since this was told last. A collective."""
         t = self.comm.times()
         seconds = t.computing + t.reading + t.checkpointing + t.waiting + t.exchanging
         ways = ", ".join(sorted(self.comm.ways))
-        self.desk.emit(EpochTimed(epoch, seconds, **asdict(t), ways=ways))
+        self.context.emit(EpochTimed(epoch, seconds, **asdict(t), ways=ways))
 
     def _batches(self, state: Any, position: Position, begun: float) -> tuple[Any, Position]:
         n_batches, earlier = self.feed.plan.n_batches, position.seen
@@ -213,7 +213,7 @@ class Epochs:
             for batch in stream:
                 if position.batch % _ASK_EVERY == 0:
                     self.keeper.tell()
-                    self._wished = agree(self.comm, self.desk, self.keeper, self._taken(), self.limit_s)
+                    self._wished = agree(self.comm, self.context, self.keeper, self._taken(), self.limit_s)
                     self._epoch_at = self._epoch_at if position.batch else self._wished.seconds
                 if self._wished.stop:
                     return state, position
@@ -233,7 +233,7 @@ class Epochs:
                 del batch  # its block goes before the next one is made
                 rate = (position.seen - earlier) / (time.perf_counter() - begun)
                 mean = position.loss / position.seen
-                self.desk.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate))
+                self.context.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate))
                 self.report()
                 if self._passed(state, position):
                     return state, position

@@ -233,11 +233,11 @@ def _outcome(client: Client, future: Any, card: FitMetadata, idle_s: float) -> A
         future.release()
 
 
-def rank_main(comm: Communicator, task: RankTask, desk: RankContext) -> FitRankResult | Regroup:
+def rank_main(comm: Communicator, task: RankTask, context: RankContext) -> FitRankResult | Regroup:
     """Run a rank on a worker, on the worker's threads."""
     threads = max(1, get_worker().state.nthreads)
     with compute_threads(threads):
-        return run_rank(comm, replace(task, threads=threads), desk)
+        return run_rank(comm, replace(task, threads=threads), context)
 
 
 def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memory: int | None = None) -> RankTask:

@@ -38,7 +38,7 @@ from daskkern.training.run.objective import ModelPenalty
 from daskkern.training.run.optimality_notes import closing_note
 from daskkern.training.run.rank_state import RankReporter
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.run.shards import desk_of_shard
+from daskkern.training.run.shards import context_of_shard
 from daskkern.training.setup.prepared import Prepared, training_rows
 from daskkern.training.setup.projections import in_words
 from daskkern.training.setup.rank_columns import column_setup, own_rows, solver_setup
@@ -97,19 +97,19 @@ class FitRankResult:
     """What the user should know of how it ended."""
 
 
-def run_rank(comm: Communicator, task: RankTask, desk: RankContext) -> FitRankResult | Regroup:
+def run_rank(comm: Communicator, task: RankTask, context: RankContext) -> FitRankResult | Regroup:
     """Run one rank to the end, or to where the gang is formed anew. Every rank calls it with the same task."""
     xp = namespace_for(task.settings.device)
     with gpu_collectives(comm, xp) as (exchange, note):
         if note:
-            desk.emit(StageFinished("collectives", 0.0, note))
+            context.emit(StageFinished("collectives", 0.0, note))
         if task.settings.virtual_shards is None:
-            return _run(TimedCommunicator(exchange), task, desk, xp)
-        return _run_shards(exchange, task.settings.virtual_shards, task, desk, xp)
+            return _run(TimedCommunicator(exchange), task, context, xp)
+        return _run_shards(exchange, task.settings.virtual_shards, task, context, xp)
 
 
 def _run_shards(
-    comm: Communicator, shards: int, task: RankTask, desk: RankContext, xp: ModuleType
+    comm: Communicator, shards: int, task: RankTask, context: RankContext, xp: ModuleType
 ) -> FitRankResult | Regroup:
     """Run this rank's virtual ranks, and return what they give back as that of one."""
     if isinstance(task.prepared, RemoteValue):
@@ -123,7 +123,7 @@ def _run_shards(
         if device is not None:
             xp.cuda.runtime.setDevice(device)  # of this thread: threads begin with the first one
         with compute_threads(task.threads):
-            return _run(TimedCommunicator(virtual), task, desk_of_shard(desk, comm, place, own), xp)
+            return _run(TimedCommunicator(virtual), task, context_of_shard(context, comm, place, own), xp)
 
     results = run_virtual(comm, shards, run)
     parts = [result for result in results if isinstance(result, FitRankResult)]
@@ -138,17 +138,17 @@ def _run_shards(
     )
 
 
-def _run(comm: TimedCommunicator, task: RankTask, desk: RankContext, xp: ModuleType) -> FitRankResult | Regroup:
+def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: ModuleType) -> FitRankResult | Regroup:
     prepared: Prepared = task.prepared.fetch() if isinstance(task.prepared, RemoteValue) else task.prepared
     if task.settings.chooses_alpha:
         task = replace(task, settings=replace(task.settings, alpha=prepared.alpha))
     settings = task.settings
     rows = training_rows(task.source.open(settings.dtype), prepared.validation)
     started = time.perf_counter()
-    saved = _last_commit(comm, task, desk)
-    if desk.vault.latest is None:
-        _announce(task, prepared, rows, comm, desk)
-    report = RankReporter(desk, comm.rank, task.memory, task.threads, xp)
+    saved = _last_commit(comm, task, context)
+    if context.vault.latest is None:
+        _announce(task, prepared, rows, comm, context)
+    report = RankReporter(context, comm.rank, task.memory, task.threads, xp)
     report()
     columns = prepared.basis.split(comm.rank, comm.size)
     points = own_rows(rows, prepared, columns)
@@ -164,18 +164,18 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: RankContext, xp: ModuleT
         _setup(task, prepared, rows, columns, part, points, comm, xp),
         _averaged_from(settings, saved),
     )
-    desk.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, task.memory, comm)))
+    context.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, task.memory, comm)))
     if note := getattr(problem.extra, "note", ""):
-        desk.emit(StageFinished("precision", 0.0, note))
+        context.emit(StageFinished("precision", 0.0, note))
     if task.memory.note and not isinstance(settings.basis, Linear | DoublyStochastic):
-        desk.emit(StageFinished("blocks", 0.0, task.memory.note))
+        context.emit(StageFinished("blocks", 0.0, task.memory.note))
     validation = Validation.open(task.validation, task.source, prepared, settings)
-    feed = _feed(task, prepared, rows, problem, comm, desk, xp)
-    with closing(feed), open_keeper(task.safety, desk.vault, comm.rank, desk.emit) as keeper:
+    feed = _feed(task, prepared, rows, problem, comm, context, xp)
+    with closing(feed), open_keeper(task.safety, context.vault, comm.rank, context.emit) as keeper:
         limit_s = _limit(settings, prepared)
         reference = reference_of(prepared.held, settings, problem, saved, comm, xp)
         epochs = Epochs(
-            comm, settings, problem, feed, validation, desk, keeper, xp, report, limit_s, started, not settings.behind
+            comm, settings, problem, feed, validation, context, keeper, xp, report, limit_s, started, not settings.behind
         )
         ended = epochs.run(saved)
     if ended.reason == REGROUPING:
@@ -183,11 +183,11 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: RankContext, xp: ModuleT
     if reference is not None and isinstance(feed, Feed):
         reference = reference.certain_of(rows, feed.extremes.rows)
     penalty = ModelPenalty(settings, problem, points, comm, xp)
-    judged = judge(reference, ended, penalty, settings.solver.descends, desk)
+    judged = judge(reference, ended, penalty, settings.solver.descends, context)
     ended = judged.ended
     # One that goes on from other rows has losses of those rows behind it, and ends with every call.
     note = "" if settings.behind else judged.note or closing_note(problem, ended, prepared, rows, reference, settings)
-    desk.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch, note))
+    context.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch, note))
     saved_bytes = keeper.last if comm.rank == 0 else None
     history = ended.history if comm.rank == 0 else ()
     points = points if ended.points is None else ended.points
@@ -238,20 +238,20 @@ def _feed(
     rows: Rows,
     problem: Problem,
     comm: TimedCommunicator,
-    desk: RankContext,
+    context: RankContext,
     xp: ModuleType,
 ) -> Feed | RowFeed:
     """Return what the solver is fed with: all rows, or the rank's."""
     if task.settings.solver.deals == "columns":
-        return Feed(task.memory, prepared, task.settings, rows, problem, task.features, comm, desk.emit, xp)
+        return Feed(task.memory, prepared, task.settings, rows, problem, task.features, comm, context.emit, xp)
     assert isinstance(prepared.plan, SweepPlan)
     whole: KernelPart | None = None if task.settings.solver.deals == "nothing" else problem.extra.whole
-    return RowFeed(task.memory, prepared.plan, prepared.targets, task.settings, rows, whole, comm, desk.emit, xp)
+    return RowFeed(task.memory, prepared.plan, prepared.targets, task.settings, rows, whole, comm, context.emit, xp)
 
 
-def _last_commit(comm: Communicator, task: RankTask, desk: RankContext) -> Commit | None:
+def _last_commit(comm: Communicator, task: RankTask, context: RankContext) -> Commit | None:
     """Return the latest commit that any rank's worker keeps, else that of the checkpoint; the same on all ranks."""
-    kept = desk.vault.latest
+    kept = context.vault.latest
     data, steps = (None, 0) if kept is None else (kept.data, kept.steps)
     if data is None and comm.rank == 0:
         saved = task.safety.saved()
@@ -273,8 +273,8 @@ def _shared(prepared: Prepared, settings: FitSettings, memory: MemoryPlan, comm:
     return f"columns dealt to {ranks}{projections}"
 
 
-def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator, desk: RankContext) -> None:
-    desk.emit(
+def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator, context: RankContext) -> None:
+    context.emit(
         FitStarted(
             task.settings.solver.name,
             rows.n_rows,
@@ -286,7 +286,7 @@ def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator
         )
     )
     for stage in prepared.stages:
-        desk.emit(stage)
+        context.emit(stage)
     spectrum = spectrum_of(prepared, task.settings)
     if spectrum is not None:
-        desk.emit(spectrum)
+        context.emit(spectrum)

@@ -20,8 +20,8 @@ class RankReporter:
     A report takes some 30 microseconds on a CPU; a call between reports looks at a clock.
     """
 
-    def __init__(self, desk: RankContext, rank: int, plan: MemoryPlan, threads: int, xp: ModuleType) -> None:
-        self._desk, self._rank, self._xp = desk, rank, xp
+    def __init__(self, context: RankContext, rank: int, plan: MemoryPlan, threads: int, xp: ModuleType) -> None:
+        self._context, self._rank, self._xp = context, rank, xp
         self._on_gpu = hasattr(xp, "cuda")
         self._device = device_name(xp) if self._on_gpu else f"CPU, {threads} thread{'s' * (threads != 1)}"
         self._planned = (plan.device_total if self._on_gpu else plan.total) + plan.kept
@@ -34,10 +34,10 @@ class RankReporter:
         if now < self._next:
             return
         self._next = now + _INTERVAL_S
-        self._desk.report(
+        self._context.report(
             RankReported(
                 self._rank,
-                self._desk.worker,
+                self._context.worker,
                 self._device,
                 self._memory(),
                 self._planned,

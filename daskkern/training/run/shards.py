@@ -1,4 +1,4 @@
-"""What the virtual ranks of one worker have at hand: one desk for all of them."""
+"""The rank contexts of the virtual ranks of one worker."""
 
 from dataclasses import replace
 
@@ -7,14 +7,14 @@ from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.events import Event, FitResumed, FitStarted, Listener, RankReported, silent
 
 
-def desk_of_shard(desk: RankContext, comm: Communicator, place: int, count: int) -> RankContext:
-    """Return the desk of the virtual rank at `place` of this real rank's `count`: the first speaks for all of them.
+def context_of_shard(context: RankContext, comm: Communicator, place: int, count: int) -> RankContext:
+    """Return the context of the virtual rank at `place` of this real rank's `count`: the first speaks for all of them.
 
     Its events are about the real ranks: what is planned is the memory of all `count`, as what is used is.
     """
     if place:
-        return replace(desk, emit=silent, report=silent)
-    return replace(desk, emit=_of_real(desk.emit, comm, count), report=_of_real(desk.report, comm, count))
+        return replace(context, emit=silent, report=silent)
+    return replace(context, emit=_of_real(context.emit, comm, count), report=_of_real(context.report, comm, count))
 
 
 def _of_real(listener: Listener, comm: Communicator, count: int) -> Listener:
