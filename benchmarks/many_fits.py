@@ -64,7 +64,7 @@ def many_fits(folder: Path, fits: int, clients: int, workers: int, timeout_s: fl
             for process in processes:
                 process.join(_GRACE_S)
         except Exception as error:
-            found = [f"{status.card.name} {status.card.fit}: {status.state}" for status in list_fits(client)]
+            found = [f"{status.metadata.name} {status.metadata.fit}: {status.state}" for status in list_fits(client)]
             raise TimeoutError(f"after {timeout_s:g} s not all fits had ended: {found}") from error
         finally:
             for process in processes:

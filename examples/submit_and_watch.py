@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # From here on another process, on another machine, could do the same: it needs the scheduler's address.
         for status in daskkern.list_fits(client):
-            print(f"known to the scheduler: {status.card.fit}, {status.state}")
+            print(f"known to the scheduler: {status.metadata.fit}, {status.state}")
         mine = daskkern.attach(client, handle.fit)
         ended = mine.watch(tell, timeout_s=600)
         print(f"ended: {ended.state}, loss {ended.loss:.4f}")

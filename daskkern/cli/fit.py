@@ -11,7 +11,7 @@ from daskkern.cli.console import InterruptedJobError, say
 from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.gang.gang import GangSettings
-from daskkern.cluster.scheduler.fits import new_card
+from daskkern.cluster.scheduler.fits import new_metadata
 from daskkern.cluster.scheduler.lease import concluded
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
@@ -98,11 +98,11 @@ def fit_command(
         _detach(source, settings, watched, out, gang, safety, name, where)
         return
     label = name or settings.solver.name
-    card = replace(new_card(label), source=describe(source), out=whole_out, max_epochs=settings.max_epochs)
+    metadata = replace(new_metadata(label), source=describe(source), out=whole_out, max_epochs=settings.max_epochs)
     with (
         where.client(partial(device_pool, source, settings)) as client,
         dask_report(client, report),
-        concluded(client, card),
+        concluded(client, metadata),
     ):
         with listening(settings.max_epochs, log) as listener:
             result = fit(
@@ -113,7 +113,7 @@ def fit_command(
                 listener=listener,
                 gang=gang,
                 safety=safety,
-                card=card,
+                metadata=metadata,
             )
         _save(result.model, out, place)
     finish(result, out)

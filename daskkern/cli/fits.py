@@ -49,7 +49,7 @@ def watch_command(fit: str | None, log: LogRequest, running: ClusterRequest) -> 
     """Follow a FIT until it ends; Ctrl-C leaves it alone. Without FIT: the one that runs."""
     with _handle(running, fit) as (handle, status):
         try:
-            with listening(status.card.max_epochs, log) as listener:
+            with listening(status.metadata.max_epochs, log) as listener:
                 status = handle.watch(listener)
         except KeyboardInterrupt:
             say(f"fit {handle.fit} goes on; look again with: daskkern watch {handle.fit} {running.words}")
@@ -65,9 +65,9 @@ def watch_command(fit: str | None, log: LogRequest, running: ClusterRequest) -> 
 def logs_command(fit: str | None, running: ClusterRequest) -> None:
     """Print what happened in a FIT, a line each with its time."""
     with _handle(running, fit) as (handle, status):
-        say(f"{_clock(status.submitted)}  submitted by {status.card.owner}")
+        say(f"{_clock(status.submitted)}  submitted by {status.metadata.owner}")
         for moment in handle.moments():
-            line = line_of(moment.event, status.card.max_epochs)
+            line = line_of(moment.event, status.metadata.max_epochs)
             if line is not None:
                 say(f"{_clock(moment.time)}  {line}")
         if not status.active:
@@ -90,7 +90,7 @@ def cancel_command(fit: str | None, abort: bool, running: ClusterRequest) -> Non
 def _handle(running: ClusterRequest, fit: str | None) -> Iterator[tuple[FitHandle, FitStatus]]:
     with running.attached() as client:
         status = find_fit(client, fit)
-        yield attach(client, status.card.fit), status
+        yield attach(client, status.metadata.fit), status
 
 
 def _plain(status: FitStatus) -> dict[str, Any]:
@@ -101,25 +101,25 @@ def _plain(status: FitStatus) -> dict[str, Any]:
 
 def _row(status: FitStatus) -> tuple[str, ...]:
     return (
-        status.card.fit,
-        status.card.name,
+        status.metadata.fit,
+        status.metadata.name,
         status.state,
         _progress(status),
         _known(number(status.loss)),
         f"{status.rows_per_second:,.0f}" if status.rows_per_second else "",
         _took(status),
-        status.card.owner,
+        status.metadata.owner,
         ", ".join(status.ahead),
     )
 
 
 def _show(status: FitStatus) -> None:
-    card = status.card
+    metadata = status.metadata
     lines = {
-        "fit": f"{card.fit} ({card.name}), submitted by {card.owner} at {_clock(status.submitted)}",
+        "fit": f"{metadata.fit} ({metadata.name}), submitted by {metadata.owner} at {_clock(status.submitted)}",
         "state": status.state,
-        "rows from": card.source,
-        "model": card.out,
+        "rows from": metadata.source,
+        "model": metadata.out,
         "progress": _progress(status),
         "loss": _known(number(status.loss)),
         "validation": _known(number(status.validation_score)),
@@ -141,7 +141,7 @@ def _show(status: FitStatus) -> None:
 def _progress(status: FitStatus) -> str:
     if not status.epoch:
         return ""
-    of = f"/{status.card.max_epochs}" if status.card.max_epochs else ""
+    of = f"/{status.metadata.max_epochs}" if status.metadata.max_epochs else ""
     return f"epoch {status.epoch}{of}, batch {status.batch}/{status.n_batches}"
 
 

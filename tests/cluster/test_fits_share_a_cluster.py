@@ -16,7 +16,7 @@ from test_losses import start_fit
 
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.scheduler.client import ask_fits
-from daskkern.cluster.scheduler.fits import new_card
+from daskkern.cluster.scheduler.fits import new_metadata
 from daskkern.cluster.scheduler.lease import admitted
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError, SpecError
 from daskkern.events import Event, FitQueued, StopRequested, silent
@@ -69,12 +69,12 @@ def start(cluster2: str, client2: Client, tmp_path: Path) -> Callable[..., Fit]:
 
 
 def cancel(client: Client, name: str, abort: bool = False) -> None:
-    fit = next(status.card.fit for status in list_fits(client) if status.card.name == name and status.active)
+    fit = next(status.metadata.fit for status in list_fits(client) if status.metadata.name == name and status.active)
     assert FitHandle(fit, "", "", client).cancel(abort=abort)
 
 
 def state(client: Client, name: str) -> str:
-    return [status.state for status in list_fits(client) if status.card.name == name][-1]
+    return [status.state for status in list_fits(client) if status.metadata.name == name][-1]
 
 
 def test_the_second_of_two_fits_waits_and_says_for_what(client2: Client, start: Callable[..., Fit]) -> None:
@@ -84,7 +84,7 @@ def test_the_second_of_two_fits_waits_and_says_for_what(client2: Client, start: 
     wait_until(lambda: second.queued, what="a queued fit")
     assert second.running() == 0
     assert state(client2, "second") == "queued"
-    ahead = [status for status in list_fits(client2) if status.card.name == "second"][-1].ahead
+    ahead = [status for status in list_fits(client2) if status.metadata.name == "second"][-1].ahead
     assert ahead == (find_fit_named(client2, "first"),)
     cancel(client2, "first")
     assert len(first.future.result(timeout=20)) == 2
@@ -97,7 +97,7 @@ def test_the_second_of_two_fits_waits_and_says_for_what(client2: Client, start: 
 
 
 def find_fit_named(client: Client, name: str) -> str:
-    return next(status.card.fit for status in reversed(list_fits(client)) if status.card.name == name)
+    return next(status.metadata.fit for status in reversed(list_fits(client)) if status.metadata.name == name)
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ def test_a_client_that_dies_gives_its_place_back(client2: Client, cluster2: str,
 
 
 def test_a_client_that_dies_in_the_queue_holds_nobody_up(client2: Client, cluster2: str) -> None:
-    wish, card = {"n_ranks": None, "allowed": None, "memory": None}, {"fit": "0" * 12, "name": "leaves"}
+    wish, metadata = {"n_ranks": None, "allowed": None, "memory": None}, {"fit": "0" * 12, "name": "leaves"}
     with (
         Client(cluster2, set_as_default=False) as leaves,
-        admitted(client2, new_card("holds"), GangSettings(), silent),
+        admitted(client2, new_metadata("holds"), GangSettings(), silent),
     ):
-        assert ask_fits(leaves, "ask", card=card, wish=wish, asker=leaves.id)["ahead"]
+        assert ask_fits(leaves, "ask", card=metadata, wish=wish, asker=leaves.id)["ahead"]
     wait_until(lambda: state(client2, "leaves") == "lost", what="the end of its wish")
     assert run_gang(client2, ranks.many_steps, 5, name="next") == [1000.0] * 2
 
@@ -185,7 +185,7 @@ def test_too_few_workers_are_waited_for_and_then_told(client2: Client) -> None:
     events: list[Event] = []
     with (
         pytest.raises(ClusterError, match=r"1 more workers are needed for fit 'large', and none came in 0\.5 s"),
-        admitted(client2, new_card("large"), GangSettings(n_ranks=3, idle_s=0.5), events.append),
+        admitted(client2, new_metadata("large"), GangSettings(n_ranks=3, idle_s=0.5), events.append),
     ):
         pass
     assert events == [FitQueued("waiting for 1 more worker to join the cluster")]
@@ -197,7 +197,7 @@ def test_workers_of_fits_are_not_closed_when_a_cluster_shrinks(client2: Client) 
         return list(dask_scheduler.workers_to_close(n=2))
 
     assert len(client2.run_on_scheduler(closing)) == 2
-    with admitted(client2, new_card("busy"), GangSettings(n_ranks=1), silent) as lease:
+    with admitted(client2, new_metadata("busy"), GangSettings(n_ranks=1), silent) as lease:
         assert set(client2.run_on_scheduler(closing)).isdisjoint(lease.addresses)
 
 
@@ -214,7 +214,7 @@ def test_nonsense_is_refused() -> None:
 def test_a_fit_is_named_by_its_beginning(client2: Client) -> None:
     run_gang(client2, ranks.many_steps, 5, name="found")
     fit = find_fit_named(client2, "found")
-    assert find_fit(client2, fit[:10]).card.fit == fit
+    assert find_fit(client2, fit[:10]).metadata.fit == fit
     with pytest.raises(ClusterError, match="no fit 'zzz' is known at tcp://"):
         find_fit(client2, "zzz")
     with pytest.raises(ClusterError, match="several fits are meant"):

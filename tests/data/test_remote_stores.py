@@ -35,7 +35,7 @@ from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import StoreError
 from daskkern.kernels import Gaussian
 from daskkern.models import KernelModel, load_model, save_model
-from daskkern.training.feeding.sources import SourceInfo, StoreSource, data_card, describe
+from daskkern.training.feeding.sources import SourceInfo, StoreSource, data_description, describe
 from tests.support.object_server import ObjectServer
 
 Make = Callable[..., Store]
@@ -361,7 +361,7 @@ def test_what_may_be_secret_in_a_url_is_not_shown(place: str, shown: str, name: 
     if "://" in place:
         source = StoreSource(place, SourceInfo(1, 1, None, None, Scaling("none", (), ()), None, 1, True))
         assert describe(source) == shown
-        assert data_card(source)["name"] == name
+        assert data_description(source)["name"] == name
 
 
 def test_a_folder_has_a_name_from_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

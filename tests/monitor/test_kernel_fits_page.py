@@ -33,9 +33,9 @@ from daskkern.monitor.view import SharedView
 NAMES = ("0123456789ab", "ba9876543210")
 
 
-def record(fit: str, n_epochs: int, **card: Any) -> FitRecord:
+def record(fit: str, n_epochs: int, **metadata: Any) -> FitRecord:
     """Return a fit of 20 epochs that runs, `n_epochs` of them done."""
-    kept = FitRecord(FitMetadata(fit, **{"name": "flights", "owner": "ada@host", "max_epochs": 20, **card}))
+    kept = FitRecord(FitMetadata(fit, **{"name": "flights", "owner": "ada@host", "max_epochs": 20, **metadata}))
     events: list[Any] = [FitStarted("eigenpro", 1000, 8, 1, 100, 2, 20)]
     events += [SpectrumFound(500, (0.5, 0.25, 0.1), (0.1, 0.1, 0.1), 128, 61.5, 12.0)]
     events += [RankReported(rank, f"tcp://h:{rank}", "CPU, 2 threads", 10**9, 2 * 10**9) for rank in (0, 1)]
@@ -52,7 +52,7 @@ class View:
     """Two fits that stand still."""
 
     def __init__(self, *records: FitRecord) -> None:
-        self.records = {kept.card.fit: kept for kept in records}
+        self.records = {kept.metadata.fit: kept for kept in records}
         self.cancelled: list[str] = []
         self.asked = 0
 
@@ -264,9 +264,9 @@ def test_numbers_that_are_markup_do_not_reach_the_page(view: View) -> None:
         {"event": "<img>"},
     ):
         assert checked(event) is None
-    for card in ({"max_epochs": "<img>"}, {"max_epochs": True}, {"name": 1}, {"name": 501 * "n"}, {"detached": 1}):
-        with pytest.raises(SpecError, match=next(iter(card))):
-            FitMetadata(**{"fit": NAMES[0], "name": "flights", **card})  # type: ignore[arg-type]
+    for metadata in ({"max_epochs": "<img>"}, {"max_epochs": True}, {"name": 1}, {"name": 501 * "n"}, {"detached": 1}):
+        with pytest.raises(SpecError, match=next(iter(metadata))):
+            FitMetadata(**{"fit": NAMES[0], "name": "flights", **metadata})  # type: ignore[arg-type]
     long = checked(to_message(WorkersLost(10**6 * "a", 1)))
     assert long is not None
     assert len(long["reason"]) < 10_000

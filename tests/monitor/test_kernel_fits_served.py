@@ -116,8 +116,8 @@ def _shown(dask_scheduler: Any) -> list[int]:
 
 
 def test_a_plugin_of_another_version_leaves_the_fits_alone(client: Client, address: str) -> None:
-    card = asdict(FitMetadata("cafe01234567", "flights"))
-    ask_fits(client, "ask", card=card, wish={}, asker=client.id)
+    metadata = asdict(FitMetadata("cafe01234567", "flights"))
+    ask_fits(client, "ask", card=metadata, wish={}, asker=client.id)
     with pytest.raises(ClusterError, match="already keeps the list of fits, under another name"):
         client.register_plugin(FitsPlugin(), name="daskkern_fits_99")
     with pytest.raises(ClusterError, match="speaks version 99 of daskkern's messages and the scheduler version"):
@@ -181,9 +181,9 @@ def test_browsers_show_the_page_in_no_frame_of_another_site(client: Client, addr
 
 
 def test_what_is_no_fit_or_no_event_is_refused(client: Client, address: str) -> None:
-    for card in ({"fit": "bad", "name": "b", "max_epochs": "<img>"}, {"fit": "bad", "name": 9 * [1]}):
+    for metadata in ({"fit": "bad", "name": "b", "max_epochs": "<img>"}, {"fit": "bad", "name": 9 * [1]}):
         with pytest.raises(ClusterError, match="of a fit is a"):
-            ask_fits(client, "ask", card=card, wish={}, asker=client.id)
+            ask_fits(client, "ask", card=metadata, wish={}, asker=client.id)
     ask_fits(client, "ask", card=asdict(FitMetadata("deed01234567", "b")), wish={}, asker=client.id)
     for message in (
         {"event": "WorkersJoined", "size": "<img>"},

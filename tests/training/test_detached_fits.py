@@ -83,7 +83,7 @@ def test_the_model_is_that_of_a_fit_that_was_waited_for(
     handle = submit(source, SETTINGS, client2, str(tmp_path / "m.zarr"), name="alone")
     events: list[Event] = []
     status = handle.watch(events.append, timeout_s=60)
-    assert (status.state, status.epoch, status.card.name) == ("finished", 8, "alone")
+    assert (status.state, status.epoch, status.metadata.name) == ("finished", 8, "alone")
     np.testing.assert_array_equal(handle.result().coef, expected)
     assert [event.epoch for event in events if isinstance(event, EpochFinished)] == list(range(1, 9))
     assert any(isinstance(event, BatchFinished) for event in events)

@@ -18,7 +18,7 @@ from daskkern.cluster.gang.rank import RankMain
 from daskkern.cluster.gang.settings import GangSettings
 from daskkern.cluster.gang.supervisor import PerRank, Reform, payloads_for
 from daskkern.cluster.gang.worker_plugin import install
-from daskkern.cluster.scheduler.fits import new_card
+from daskkern.cluster.scheduler.fits import new_metadata
 from daskkern.cluster.scheduler.lease import Lease, admitted
 from daskkern.cluster.scheduler.plugin import TOPIC
 from daskkern.errors import ClusterError, SpecError
@@ -96,15 +96,15 @@ def _workers(
         yield lease
         return
     usable_workers(client, settings, code, listener)
-    with admitted(client, new_card(name), settings, listener) as lease:
+    with admitted(client, new_metadata(name), settings, listener) as lease:
         yield lease
 
 
 def _order(lease: Lease, name: str, settings: GangSettings, elastic: bool) -> GangOrder:
     return GangOrder(
-        lease.card.fit,
+        lease.metadata.fit,
         name,
-        f"{TOPIC}{lease.card.fit}",
+        f"{TOPIC}{lease.metadata.fit}",
         lease.addresses,
         lease.wish[1],
         settings.n_ranks,

@@ -70,7 +70,7 @@ class FitMetadata:
             raise SpecError("detached of a fit is True or False")
 
 
-def new_card(name: str) -> FitMetadata:
+def new_metadata(name: str) -> FitMetadata:
     """Return the metadata of a new fit of this process."""
     return FitMetadata(uuid.uuid4().hex[:12], name, owner())
 
@@ -89,7 +89,7 @@ class FitStatus:
 
     Attributes
     ----------
-    card : FitMetadata
+    metadata : FitMetadata
     state : str
         "submitted", "queued", "preparing", "running" or "recovering"; then "finished", "interrupted", "cancelled",
         "failed" or "lost".
@@ -115,7 +115,7 @@ class FitStatus:
         The share of each of :data:`daskkern.events.PARTS_OF_TIME` in the last epoch; empty before the first ends.
     """
 
-    card: FitMetadata
+    metadata: FitMetadata
     state: str = SUBMITTED
     submitted: float = 0.0
     started: float = 0.0
@@ -141,18 +141,20 @@ class FitStatus:
 
     def to_message(self) -> dict[str, Any]:
         """Return it as plain values that msgpack and JSON can carry."""
-        return {**vars(self), "card": dict(vars(self.card)), "time_shares": dict(self.time_shares)}
+        plain = {"card": dict(vars(self.metadata)), **vars(self), "time_shares": dict(self.time_shares)}
+        del plain["metadata"]
+        return plain
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> "FitStatus":
         """Rebuild it from :meth:`to_message`. Raises ClusterError for a message of an incompatible version."""
         values = dict(message)
         try:
-            card = FitMetadata(**values.pop("card"))
+            metadata = FitMetadata(**values.pop("card"))
             known = {f.name for f in fields(cls)}
             listed = {"workers", "ahead"}
             taken: dict[str, Any] = {k: tuple(v) if k in listed else v for k, v in values.items() if k in known}
-            return cls(card, **taken)
+            return cls(metadata, **taken)
         except (KeyError, TypeError, SpecError) as error:
             raise ClusterError(
                 f"got the status of a fit in a format that this version does not know ({error}); "
@@ -164,7 +166,7 @@ class FitStatus:
 class FitRecord:
     """The scheduler's record of one fit. Changed by its event loop only."""
 
-    card: FitMetadata
+    metadata: FitMetadata
     state: str = SUBMITTED
     submitted: float = field(default_factory=time.time)
     started: float = 0.0
@@ -240,7 +242,7 @@ class FitRecord:
         """Return the public status."""
         latest = self.latest
         return FitStatus(
-            self.card,
+            self.metadata,
             self.state,
             self.submitted,
             self.started,
@@ -255,7 +257,7 @@ class FitRecord:
             self.score,
             self.lost,
             self.error,
-            self.history.seconds_left(self.card.max_epochs) if self.active else float("nan"),
+            self.history.seconds_left(self.metadata.max_epochs) if self.active else float("nan"),
             self.stop,
             self.history.time_shares,
         )

@@ -29,7 +29,7 @@ WorkerRequest: TypeAlias = tuple[int | None, tuple[str, ...] | None, int | None]
 class Lease:
     """The workers assigned to a fit, in rank order. It holds them until it ends or its client leaves."""
 
-    card: FitMetadata
+    metadata: FitMetadata
     addresses: tuple[str, ...]
     wish: WorkerRequest
     """The requested number of workers, their names, and the bytes that each rank may use; None as in GangSettings."""
@@ -38,8 +38,8 @@ class Lease:
 
 
 @contextmanager
-def admitted(client: Client, card: FitMetadata, settings: GangSettings, listener: Listener) -> Iterator[Lease]:
-    """Wait until the scheduler assigns workers to the fit of `card`, and return them at the end.
+def admitted(client: Client, metadata: FitMetadata, settings: GangSettings, listener: Listener) -> Iterator[Lease]:
+    """Wait until the scheduler assigns workers to the fit of `metadata`, and return them at the end.
 
     Parameters
     ----------
@@ -60,20 +60,20 @@ def admitted(client: Client, card: FitMetadata, settings: GangSettings, listener
     equip(client, settings.silence_s, listener)
     wish = (settings.n_ranks, _names(client, settings.workers), settings.share_memory)
     _check_memory(client, settings.share_memory)
-    finished = "" if card.out else FINISHED  # with `out`, the model is still to be written
-    with _end_reported(client, card, finished):
-        yield Lease(card, _wait(client, card, wish, settings, listener), wish)
+    finished = "" if metadata.out else FINISHED  # with `out`, the model is still to be written
+    with _end_reported(client, metadata, finished):
+        yield Lease(metadata, _wait(client, metadata, wish, settings, listener), wish)
 
 
 @contextmanager
-def concluded(client: Client | None, card: FitMetadata) -> Iterator[None]:
+def concluded(client: Client | None, metadata: FitMetadata) -> Iterator[None]:
     """A context for fitting and writing the model, at whose end the scheduler records how the fit ended."""
-    with nullcontext() if client is None else _end_reported(client, card, FINISHED):
+    with nullcontext() if client is None else _end_reported(client, metadata, FINISHED):
         yield
 
 
 @contextmanager
-def _end_reported(client: Client, card: FitMetadata, finished: str) -> Iterator[None]:
+def _end_reported(client: Client, metadata: FitMetadata, finished: str) -> Iterator[None]:
     """Report to the scheduler how the body of the context ended: as `finished`, cancelled or failed."""
     state, problem = finished, ""
     try:
@@ -86,15 +86,15 @@ def _end_reported(client: Client, card: FitMetadata, finished: str) -> Iterator[
         raise
     finally:
         with suppress(ClusterError):  # without a scheduler there is nothing to return
-            ask_fits(client, "ended", fit=card.fit, state=state, error=problem, asker=client.id)
+            ask_fits(client, "ended", fit=metadata.fit, state=state, error=problem, asker=client.id)
 
 
 def narrowed(client: Client, lease: Lease, most: int | None) -> Lease:
     """Return the lease with at most the first `most` workers; the others become free for other fits."""
     addresses = lease.addresses[:most]
     if len(addresses) < len(lease.addresses):
-        ask_fits(client, "take", fit=lease.card.fit, addresses=list(addresses))
-    return Lease(lease.card, addresses, lease.wish, most)
+        ask_fits(client, "take", fit=lease.metadata.fit, addresses=list(addresses))
+    return Lease(lease.metadata, addresses, lease.wish, most)
 
 
 def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
@@ -104,48 +104,53 @@ def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
     """
     begun = time.monotonic()
     while True:
-        answer = _ask(client, lease.card, lease.wish)
+        answer = _ask(client, lease.metadata, lease.wish)
         found, waited = tuple(answer.get("members", ())), time.monotonic() - begun
         if len(found) >= len(lease.addresses) or (found and waited > settings.rejoin_s):
-            return narrowed(client, Lease(lease.card, found, lease.wish), lease.most)
+            return narrowed(client, Lease(lease.metadata, found, lease.wish), lease.most)
         if waited > settings.idle_s:
             raise ClusterError(
-                f"the workers of fit '{lease.card.name}' are gone, and none came back in {settings.idle_s:g} s"
+                f"the workers of fit '{lease.metadata.name}' are gone, and none came back in {settings.idle_s:g} s"
             )
         time.sleep(_POLL_S)
 
 
-def check_alone(client: Client, card: FitMetadata) -> None:
+def check_alone(client: Client, metadata: FitMetadata) -> None:
     """Raise ClusterError for a fit that writes to the same place as another, before anything there is changed."""
     install_fits(client)
     for message in ask_fits(client, "fits"):
         status = FitStatus.from_message(message)
-        if status.active and card.out and status.card.out == card.out and status.card.fit != card.fit:
-            raise ClusterError(_rival(status.card.fit, card.out))
+        if (
+            status.active
+            and metadata.out
+            and status.metadata.out == metadata.out
+            and status.metadata.fit != metadata.fit
+        ):
+            raise ClusterError(_rival(status.metadata.fit, metadata.out))
 
 
 def _rival(fit: str, out: str) -> str:
     return f"fit {fit} is active and writes to {out}; wait for it, cancel it, or write elsewhere"
 
 
-def _ask(client: Client, card: FitMetadata, wish: WorkerRequest) -> dict[str, Any]:
+def _ask(client: Client, metadata: FitMetadata, wish: WorkerRequest) -> dict[str, Any]:
     """Request workers, and return the scheduler's answer. Raises when the fit was cancelled or refused."""
     words = dict(zip(("n_ranks", "allowed", "memory"), wish, strict=True))
-    answer: dict[str, Any] = ask_fits(client, "ask", card=asdict(card), wish=words, asker=client.id)
+    answer: dict[str, Any] = ask_fits(client, "ask", card=asdict(metadata), wish=words, asker=client.id)
     if answer.get("stop"):
-        raise FitCancelledError(f"fit '{card.name}' ({card.fit}) was cancelled before it had its workers")
+        raise FitCancelledError(f"fit '{metadata.name}' ({metadata.fit}) was cancelled before it had its workers")
     if answer.get("rival"):
-        raise ClusterError(_rival(answer["rival"], card.out))
+        raise ClusterError(_rival(answer["rival"], metadata.out))
     return answer
 
 
 def _wait(
-    client: Client, card: FitMetadata, wish: WorkerRequest, settings: GangSettings, listener: Listener
+    client: Client, metadata: FitMetadata, wish: WorkerRequest, settings: GangSettings, listener: Listener
 ) -> tuple[str, ...]:
     said, begun = "", time.monotonic()
     enough_at = begun
     while True:
-        answer = _ask(client, card, wish)
+        answer = _ask(client, metadata, wish)
         waited = time.monotonic() - begun
         whole = len(answer["members"]) >= int(answer["held"]) or waited > settings.rejoin_s
         if answer["members"] and whole:
@@ -154,7 +159,7 @@ def _wait(
         enough_at = enough_at if missing else time.monotonic()
         if time.monotonic() - enough_at > settings.idle_s:
             raise ClusterError(
-                f"{missing} more workers are needed for fit '{card.name}', and none came in {settings.idle_s:g} s; "
+                f"{missing} more workers are needed for fit '{metadata.name}', and none came in {settings.idle_s:g} s; "
                 "start workers, or request fewer ranks"
             )
         reason = _reason(answer.get("ahead", ()), missing)

@@ -133,7 +133,7 @@ class FitsPlugin(SchedulerPlugin):
         del start, args, kwargs
         if key in self._supervisors and finish == "forgotten":  # its client has the result, or is gone
             fit = self._supervisors.pop(key)
-            if not self._book.records[fit].card.detached:  # a detached fit keeps its place until its conductor ends
+            if not self._book.records[fit].metadata.detached:  # a detached fit keeps its place until its conductor ends
                 self._book.admission.release(fit)
         elif key in self._conductors and finish in ("memory", "erred", "forgotten"):
             fit = self._conductors.pop(key)
@@ -228,17 +228,18 @@ class FitsPlugin(SchedulerPlugin):
 
     async def _hold(self, card: dict[str, Any], task: str) -> str:
         """Hold the task of a detached fit, so that its submitter may leave. Return why not, or ""."""
-        rival = self._book.rival(FitMetadata(**card))
+        metadata = FitMetadata(**card)
+        rival = self._book.rival(metadata)
         if rival:
-            return f"fit {rival} is active and writes to {card['out']}; wait for it, cancel it, or write elsewhere"
+            return f"fit {rival} is active and writes to {metadata.out}; wait for it, cancel it, or write elsewhere"
         deadline = time.monotonic() + _HOLD_S
         while task not in self._scheduler.tasks:  # it arrives over another connection
             if time.monotonic() > deadline:
                 return f"the scheduler did not take the fit in {_HOLD_S:g} s; see its log, and fit again"
             await asyncio.sleep(0.01)
-        record = self._book.record(FitMetadata(**card))
+        record = self._book.record(metadata)
         record.task = task
-        self._conductors[task] = record.card.fit
+        self._conductors[task] = record.metadata.fit
         self._scheduler.client_desires_keys([task], _HOLDER)
         if self._scheduler.tasks[task].state in ("memory", "erred"):
             self.transition(task, "processing", self._scheduler.tasks[task].state)

@@ -21,43 +21,45 @@ class FitRegistry:
         self.admission = Admission()
         self.records: dict[str, FitRecord] = {}
 
-    def record(self, card: FitMetadata) -> FitRecord:
+    def record(self, metadata: FitMetadata) -> FitRecord:
         """Return the record of a fit, creating it if needed. Of fits that have ended, the latest are kept."""
-        if card.fit not in self.records:
-            self.records[card.fit] = FitRecord(card)
+        if metadata.fit not in self.records:
+            self.records[metadata.fit] = FitRecord(metadata)
         over = [fit for fit, record in self.records.items() if not record.active]
         for fit in over[: max(0, len(over) - _ENDED_KEPT)]:
             del self.records[fit]
-        return self.records[card.fit]
+        return self.records[metadata.fit]
 
     def holder(self, fit: str) -> str:
         """Return the client that holds `fit`, or "" for none."""
         return self.records[fit].client if fit in self.records else ""
 
-    def rival(self, card: FitMetadata) -> str:
-        """Return the active fit that writes to the same place as `card`, or "" for none."""
+    def rival(self, metadata: FitMetadata) -> str:
+        """Return the active fit that writes to the same place as `metadata`, or "" for none."""
         for fit, record in self.records.items():
-            if fit != card.fit and record.active and card.out and record.card.out == card.out:
+            if fit != metadata.fit and record.active and metadata.out and record.metadata.out == metadata.out:
                 return fit
         return ""
 
-    def ask(self, card: FitMetadata, wish: Mapping[str, Any], asker: str, places: Sequence[Place]) -> dict[str, Any]:
+    def ask(
+        self, metadata: FitMetadata, wish: Mapping[str, Any], asker: str, places: Sequence[Place]
+    ) -> dict[str, Any]:
         """Request workers: return their names, or what the fit waits for, or that it was stopped.
 
         `asker` is the client that holds the fit from now on.
         """
-        rival = self.rival(card)
+        rival = self.rival(metadata)
         if rival:
             return {"rival": rival}
-        record = self.record(card)
+        record = self.record(metadata)
         record.client = asker
         if record.stop:
-            self.admission.release(card.fit)
+            self.admission.release(metadata.fit)
             return {"stop": record.stop}
         allowed = wish.get("allowed")
         names = None if allowed is None else tuple(str(name) for name in allowed)
         n_ranks, memory = (None if wish.get(key) is None else int(wish[key]) for key in ("n_ranks", "memory"))
-        asked = WorkerRequest(card.fit, record.submitted, n_ranks, names, memory)
+        asked = WorkerRequest(metadata.fit, record.submitted, n_ranks, names, memory)
         verdict = self.admission.ask(asked, places)
         for fit in self.admission.held:  # others may have been granted workers, too
             if self.records[fit].state == QUEUED:
@@ -85,7 +87,7 @@ class FitRegistry:
         for fit, record in self.records.items():
             if record.active and record.client == client:
                 record.client = ""
-                if record.card.detached:
+                if record.metadata.detached:
                     record.state = RECOVERING
                 else:
                     self.admission.release(fit)

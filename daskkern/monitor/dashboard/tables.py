@@ -59,14 +59,14 @@ def fits_table(fits: Sequence[Mapping[str, Any]], chosen: str, now: float) -> st
 
 
 def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
-    card, share = status["card"], done_share(status)
-    fit = escape(str(card["fit"]), quote=True)
-    of = f"/{int(card['max_epochs'])}" if card["max_epochs"] else ""
+    metadata, share = status["card"], done_share(status)
+    fit = escape(str(metadata["fit"]), quote=True)
+    of = f"/{int(metadata['max_epochs'])}" if metadata["max_epochs"] else ""
     epoch = f"epoch {int(status['epoch'])}{of}" if status["epoch"] else "-"
     cells = (
-        f"<b>{escape(str(card['name']))}</b> <small>{fit}</small>",
+        f"<b>{escape(str(metadata['name']))}</b> <small>{fit}</small>",
         badge(status),
-        escape(str(card["owner"])),
+        escape(str(metadata["owner"])),
         clock(status["started"]) if status["started"] else "-",
         f"{_bar(share)} <small>{'' if math.isnan(share) else f'{100 * share:.0f}%, '}{epoch}</small>",
         number(status["loss"]),
@@ -74,7 +74,7 @@ def _fit_row(status: Mapping[str, Any], chosen: str, now: float) -> str:
         seconds(ran(status["started"], status["ended"], now)),
         seconds(status["seconds_left"]) if status["state"] == "running" else "-",
     )
-    kind = " class='chosen'" if card["fit"] == chosen else ""
+    kind = " class='chosen'" if metadata["fit"] == chosen else ""
     return f"<tr{kind} data-fit='{fit}' onpointerdown='daskkernChoose(this)'>{_cells(cells)}</tr>"
 
 
@@ -92,8 +92,8 @@ def _bar(share: float) -> str:
 
 def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> str:
     """Return the status of one fit as HTML, with large numbers and small text."""
-    card, started = status["card"], history["started"]
-    of = f" of {int(card['max_epochs'])}" if card["max_epochs"] else ""
+    metadata, started = status["card"], history["started"]
+    of = f" of {int(metadata['max_epochs'])}" if metadata["max_epochs"] else ""
     tiles = (
         ("State", badge(status)),
         ("Epoch", f"{int(status['epoch'])}{of}"),
@@ -104,8 +104,8 @@ def facts(status: Mapping[str, Any], history: Mapping[str, Any], now: float) -> 
         _time_so_far(status, now),
         ("Time left", seconds(status["seconds_left"]) if status["state"] == "running" else "-"),
     )
-    words = [f"Rows from {escape(str(card['source']))}" if card["source"] else ""]
-    words.append(f"model goes to {escape(str(card['out']))}" if card["out"] else "model stays with its owner")
+    words = [f"Rows from {escape(str(metadata['source']))}" if metadata["source"] else ""]
+    words.append(f"model goes to {escape(str(metadata['out']))}" if metadata["out"] else "model stays with its owner")
     if started:
         words.append(
             f"{escape(str(started['solver']))}: {_count(started, 'n_samples')} rows x {_count(started, 'n_features')} "

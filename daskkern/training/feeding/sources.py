@@ -298,7 +298,7 @@ def describe(source: RowSource) -> str:
     return f"{source.info.n_rows:,} rows x {source.info.n_features} features in memory"
 
 
-def data_card(source: RowSource) -> dict[str, Any]:
+def data_description(source: RowSource) -> dict[str, Any]:
     """Return what the rows are, as JSON values for the saved model: without folders and secrets."""
     info = source.info
     is_stored = isinstance(source, StoreSource) and not isinstance(source.location, zarr.Group)

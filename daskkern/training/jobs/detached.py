@@ -20,7 +20,7 @@ from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_le
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.gang.hanging_workers import equip, usable_workers
 from daskkern.cluster.scheduler.client import ask_fits
-from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, new_card
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, new_metadata
 from daskkern.cluster.scheduler.lease import check_alone
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
@@ -45,7 +45,7 @@ _PRIORITY = 20
 class Order:
     """What a conductor is told."""
 
-    card: FitMetadata
+    metadata: FitMetadata
     source: RowSource
     settings: FitSettings
     validation: RowSource | None
@@ -96,8 +96,8 @@ def submit(
     place = _absolute(safety.checkpoint or f"{out}.checkpoint")
     check_model_place(out, place, overwrite=safety.overwrite)
     safety = replace(safety, checkpoint=place, hand_back=False)
-    card = replace(
-        new_card(name or settings.solver.name),
+    metadata = replace(
+        new_metadata(name or settings.solver.name),
         source=describe(source),
         out=out,
         max_epochs=settings.max_epochs,
@@ -109,20 +109,26 @@ def submit(
         _check_place(client, "checkpoint", str(safety.checkpoint))
     show_fits(client)
     equip(client, gang.silence_s)
-    check_alone(client, card)
+    check_alone(client, metadata)
     named(safety, source, settings, validation)  # refuses, or removes, what an earlier fit has left
     order = Order(
-        card, source, settings, validation, gang, replace(safety, resume=True, overwrite=False, run=card.fit), keeps
+        metadata,
+        source,
+        settings,
+        validation,
+        gang,
+        replace(safety, resume=True, overwrite=False, run=metadata.fit),
+        keeps,
     )
-    key = f"daskkern_fit-{card.fit}"
+    key = f"daskkern_fit-{metadata.fit}"
     future = client.submit(conduct, order, key=key, pure=False, retries=0, priority=_PRIORITY)
     try:
-        problem = ask_fits(client, "hold", card=asdict(card), task=key)
+        problem = ask_fits(client, "hold", card=asdict(metadata), task=key)
         if problem:
             raise ClusterError(problem)
     finally:
         future.release()
-    return FitHandle(card.fit, str(client.scheduler_info(n_workers=0)["address"]), out, client)
+    return FitHandle(metadata.fit, str(client.scheduler_info(n_workers=0)["address"]), out, client)
 
 
 def conduct(order: Order) -> None:
@@ -156,9 +162,9 @@ def _run(order: Order, client: Client) -> None:
         validation=order.validation,
         gang=order.gang,
         safety=order.safety,
-        card=order.card,
+        metadata=order.metadata,
     )
-    save_model(result.model, order.card.out)
+    save_model(result.model, order.metadata.out)
     _finish(order, client, interrupted=result.finished.reason == "interrupted")
 
 
@@ -173,13 +179,13 @@ def _finish(order: Order, client: Client, *, interrupted: bool) -> None:
 
 def _tell(client: Client, order: Order, state: str, error: str) -> None:
     with suppress(ClusterError):
-        ask_fits(client, "ended", fit=order.card.fit, state=state, error=error, asker=client.id)
+        ask_fits(client, "ended", fit=order.metadata.fit, state=state, error=error, asker=client.id)
 
 
 def _is_done(order: Order) -> bool:
     """Return whether this fit has written its model: its worker was lost between that and the end of its task."""
     try:
-        return bool(load_model(order.card.out).provenance.get("fit") == order.card.fit)
+        return bool(load_model(order.metadata.out).provenance.get("fit") == order.metadata.fit)
     except ModelError:
         return False
 

@@ -54,10 +54,10 @@ def find_fit(client: Client, fit: str | None) -> FitStatus:
     if fit is None:
         found = [status for status in known if status.active] or list(known[-1:])
     else:
-        found = [status for status in known if status.card.fit.startswith(fit)]
+        found = [status for status in known if status.metadata.fit.startswith(fit)]
     if len(found) == 1:
         return found[0]
-    names = ", ".join(status.card.fit for status in (found or known))
+    names = ", ".join(status.metadata.fit for status in (found or known))
     if not found:
         address = client.scheduler_info(n_workers=0)["address"]
         raise ClusterError(
@@ -70,7 +70,9 @@ def find_fit(client: Client, fit: str | None) -> FitStatus:
 def attach(client: Client, fit: str | None = None) -> "FitHandle":
     """Return the handle of a fit that anybody submitted to the cluster of `client`. `fit` is as of `find_fit`."""
     status = find_fit(client, fit)
-    return FitHandle(status.card.fit, str(client.scheduler_info(n_workers=0)["address"]), status.card.out, client)
+    return FitHandle(
+        status.metadata.fit, str(client.scheduler_info(n_workers=0)["address"]), status.metadata.out, client
+    )
 
 
 class FitHandle:

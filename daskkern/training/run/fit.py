@@ -18,7 +18,7 @@ from daskkern.backend.namespace import namespace_for
 from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.gang.rank_context import RankContext
-from daskkern.cluster.scheduler.fits import FitMetadata, new_card
+from daskkern.cluster.scheduler.fits import FitMetadata, new_metadata
 from daskkern.cluster.scheduler.lease import check_alone
 from daskkern.data.rows.csr import gather
 from daskkern.events import INTERRUPTED, EpochFinished, EpochTimed, FitFinished, Listener, one_at_a_time, silent
@@ -31,7 +31,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, Saved
 from daskkern.training.checkpoints.partial_fit import PartialFitState, can_go_on, next_run
 from daskkern.training.checkpoints.resuming import named
 from daskkern.training.feeding.block_cache_policy import can_keep, disk_room, needs_rates, with_blocks
-from daskkern.training.feeding.sources import RowSource, data_card, describe
+from daskkern.training.feeding.sources import RowSource, data_description, describe
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.planning.calibration import calibrate
@@ -75,7 +75,7 @@ def fit(
     listener: Listener = silent,
     gang: GangSettings | None = None,
     safety: CheckpointPolicy | None = None,
-    card: FitMetadata | None = None,
+    metadata: FitMetadata | None = None,
     earlier: PartialFitState | None = None,
 ) -> FitResult:
     """Fit a model to `source`.
@@ -95,7 +95,7 @@ def fit(
         Which workers, how long to wait for them, and what to do when some are lost.
     safety : CheckpointPolicy or None
         Where a checkpoint is written, and whether the fit begins with it.
-    card : FitMetadata or None
+    metadata : FitMetadata or None
         What the cluster's list of fits says of it.
     earlier : PartialFitState or None
         The end of a fit to other rows, which this one goes on from for one epoch.
@@ -115,27 +115,27 @@ def fit(
         saved_before, settings = next_run(earlier, source, settings)
         safety, before = replace(safety, earlier=saved_before, resume=True), earlier.prepared
     with client_of(client) as connected:
-        if connected is not None and card is not None:
-            check_alone(connected, card)
+        if connected is not None and metadata is not None:
+            check_alone(connected, metadata)
         if earlier is None:
             safety = named(safety, source, settings, validation)
         history = Recorder(listener, safety.saved_epochs())
         if connected is None:
             results, prepared = _local(source, settings, validation, history, safety, before)
         else:
-            card = card or replace(
-                new_card(settings.solver.name), source=describe(source), max_epochs=settings.max_epochs
+            metadata = metadata or replace(
+                new_metadata(settings.solver.name), source=describe(source), max_epochs=settings.max_epochs
             )
             gang = gang or GangSettings()
-            results, prepared = fit_on(connected, source, settings, validation, history, gang, safety, card, before)
+            results, prepared = fit_on(connected, source, settings, validation, history, gang, safety, metadata, before)
     first = results[0]
     history.complete(first.history, first.reason, first.epochs, first.best_epoch, first.note)
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
     kept = history.history(sum(stage.seconds for stage in prepared.stages))
     model = _model(source, replace(settings, alpha=prepared.alpha), results, prepared, kept)
-    if card is not None and connected is not None:
-        model = replace(model, provenance={**model.provenance, "fit": card.fit})
+    if metadata is not None and connected is not None:
+        model = replace(model, provenance={**model.provenance, "fit": metadata.fit})
     commits = [result.saved for result in results if result.saved is not None]
     saved = Saved(commits[0], safety.fingerprint) if commits else None
     epochs, times = tuple(history.epochs), tuple(history.times)
@@ -258,7 +258,7 @@ def _model(
             "settings": settings.summary(),
             **history.to_json(),
             "reason": "" if history.finished is None else history.finished.reason,
-            "data": data_card(source) | {"scaling": prepared.scaling.kind},
+            "data": data_description(source) | {"scaling": prepared.scaling.kind},
             "environment": environment(),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         },

@@ -61,7 +61,7 @@ def fit_on(
     listener: Listener,
     gang: GangSettings,
     safety: CheckpointPolicy,
-    card: FitMetadata,
+    metadata: FitMetadata,
     before: Prepared | None = None,
 ) -> tuple[list[FitRankResult], Prepared]:
     """Fit on the workers of a cluster, one rank each, when it is this fit's turn. See
@@ -71,7 +71,7 @@ def fit_on(
     usable = usable_workers(client, gang, rank_main, listener)
     gang = within_shards(gang, settings, len(usable))
     show_fits(client)
-    with _spanned(card), admitted(client, card, gang, listener) as lease:
+    with _spanned(metadata), admitted(client, metadata, gang, listener) as lease:
         lease = narrowed(client, lease, settings.virtual_shards)  # workers may have joined since they were counted
         return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease, before)
 
@@ -93,12 +93,12 @@ def within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> Gan
 
 
 @contextmanager
-def _spanned(card: FitMetadata) -> Iterator[None]:
+def _spanned(metadata: FitMetadata) -> Iterator[None]:
     """Put the tasks of a fit into a span of Dask's, by which its pages can show them alone; once for a fit."""
     if _SPAN in (get_annotations().get("span") or {}).get("name", ()):  # that of the conductor
         yield
         return
-    with span(_SPAN, f"{card.name} {card.fit[:6]}"):
+    with span(_SPAN, f"{metadata.name} {metadata.fit[:6]}"):
         yield
 
 
@@ -154,7 +154,7 @@ def _fit_admitted(
     )
     try:
         prepared: Prepared = _outcome(
-            client, client.submit(_unwrap, ticket, key=task_name("prepared"), pure=False), lease.card, gang.idle_s
+            client, client.submit(_unwrap, ticket, key=task_name("prepared"), pure=False), lease.metadata, gang.idle_s
         )
         source = with_scaling(source, prepared.scaling)
         validation = None if validation is None else with_scaling(validation, prepared.scaling)
@@ -209,7 +209,7 @@ def _unwrap(outcome: Any) -> Any:
     return outcome
 
 
-def _outcome(client: Client, future: Any, card: FitMetadata, idle_s: float) -> Any:
+def _outcome(client: Client, future: Any, metadata: FitMetadata, idle_s: float) -> Any:
     """Return what the set-up gave, unless somebody cancels the fit before."""
     there = time.monotonic()
     try:
@@ -218,17 +218,17 @@ def _outcome(client: Client, future: Any, card: FitMetadata, idle_s: float) -> A
                 return future.result(timeout=_LOOK_S)
             except KilledWorker as error:
                 raise ClusterError(
-                    f"the set-up of fit '{card.name}' lost its worker again and again; see the workers' logs: too "
+                    f"the set-up of fit '{metadata.name}' lost its worker again and again; see the workers' logs: too "
                     "little memory is the usual reason"
                 ) from error
             except TimeoutError:
                 there = time.monotonic() if live_workers(client) else there
             if time.monotonic() - there > idle_s:
                 raise ClusterError(
-                    f"all workers left while fit '{card.name}' was set up, and none came in {idle_s:g} s"
+                    f"all workers left while fit '{metadata.name}' was set up, and none came in {idle_s:g} s"
                 )
-            if ask_fits(client, "asked_to_stop", fit=card.fit, asker=client.id):
-                raise FitCancelledError(f"fit '{card.name}' ({card.fit}) was cancelled; nothing was written")
+            if ask_fits(client, "asked_to_stop", fit=metadata.fit, asker=client.id):
+                raise FitCancelledError(f"fit '{metadata.name}' ({metadata.fit}) was cancelled; nothing was written")
     finally:
         future.release()
 
