@@ -170,8 +170,8 @@ def from_plain(
             whole[words.get(name, name)] = value
     if whole:
         tables["whole"] = [whole]
-    asked = dict(_flattened({name: record[name] for name in settings}, words))
-    return Run(record["benchmark"], record.get("date"), **about, settings=asked, tables=tables)
+    requested = dict(_flattened({name: record[name] for name in settings}, words))
+    return Run(record["benchmark"], record.get("date"), **about, settings=requested, tables=tables)
 
 
 def _flattened(record: Mapping[str, Any], renamed: Mapping[str, str], before: str = "") -> Iterator[tuple[str, Any]]:

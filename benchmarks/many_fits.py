@@ -91,18 +91,18 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help="until all must have ended")
     parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--tiny", action="store_true", help="two fits of two clients: to see that it runs")
-    asked = parser.parse_args()
-    if asked.tiny:
-        asked.fits, asked.clients, asked.workers = 2, 2, 1
-    settings = {name: value for name, value in vars(asked).items() if name != "out"}
+    args = parser.parse_args()
+    if args.tiny:
+        args.fits, args.clients, args.workers = 2, 2, 1
+    settings = {name: value for name, value in vars(args).items() if name != "out"}
     with tempfile.TemporaryDirectory() as folder:
-        found = many_fits(Path(folder), asked.fits, asked.clients, asked.workers, asked.timeout)
+        found = many_fits(Path(folder), args.fits, args.clients, args.workers, args.timeout)
     print(json.dumps({**settings, **found}, indent=2))
     row = {name: value for name, value in found.items() if name not in ("wrong", "states")}
     wrong = [{"fit": sentence} for sentence in found["wrong"]]
     tables = {"whole": [row], "wrong": wrong} if wrong else {"whole": [row]}
-    add(Run("many_fits", today(), describe_machine(), versions(), settings, tables), asked.out)
-    raise SystemExit(bool(found["wrong"]) or found["n_fits"] < asked.fits)
+    add(Run("many_fits", today(), describe_machine(), versions(), settings, tables), args.out)
+    raise SystemExit(bool(found["wrong"]) or found["n_fits"] < args.fits)
 
 
 if __name__ == "__main__":

@@ -222,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         source = store_in(Path(folder), options.rows)
         with LocalCluster(dashboard_address="127.0.0.1:0", **workers) as cluster, Client(cluster) as client:
             rows = rounds(source, settings, client, options.repeats, options.viewers)
-    asked = {
+    summary = {
         "n_rows": options.rows,
         "n_landmarks": options.landmarks,
         "n_epochs": options.epochs,
@@ -235,7 +235,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = costs(rows)
     print(json.dumps(found, indent=1))
     add(
-        Run("monitoring", today(), describe_machine(), versions(), asked, {"rounds": rows, "costs": found}), options.out
+        Run("monitoring", today(), describe_machine(), versions(), summary, {"rounds": rows, "costs": found}),
+        options.out,
     )
     most = max(cost["processor_share"] for cost in found)
     if options.check and most > ALLOWED_SHARE:

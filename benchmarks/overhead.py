@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         for what in ("wall", "epoch")
     }
-    asked = {
+    summary = {
         "n_rows": len(y),
         "n_landmarks": options.landmarks,
         "batch_size": options.batch_size,
@@ -133,9 +133,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "allowed_exchange_share": ALLOWED_EXCHANGE,
     }
     result = {**ratios, **shares(fits)}
-    print(json.dumps({**asked, **result}, indent=1))
+    print(json.dumps({**summary, **result}, indent=1))
     tables = {"rounds": records, "whole": [result]}
-    add(Run("overhead", today(), describe_machine(), versions(), asked, tables), options.out)
+    add(Run("overhead", today(), describe_machine(), versions(), summary, tables), options.out)
     if options.check and (ratios["wall_ratio"] > ALLOWED_RATIO or result["exchange_share"] >= ALLOWED_EXCHANGE):
         sys.exit("a target is missed")
 

@@ -161,8 +161,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 record |= {key: round(statistics.median(run[key] for run in runs), 2) for key in runs[0]}
                 print(record, flush=True)
                 records.append(record)
-    asked = {"silence_s": GANG.silence_s, "n_repeats": options.repeats, "tiny": options.tiny}
-    add(Run("recovery", today(), describe_machine(), versions(), asked, {"medians": records}), options.out)
+    summary = {"silence_s": GANG.silence_s, "n_repeats": options.repeats, "tiny": options.tiny}
+    add(Run("recovery", today(), describe_machine(), versions(), summary, {"medians": records}), options.out)
 
 
 if __name__ == "__main__":

@@ -199,19 +199,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--tiny", action="store_true", help="two fits and 5 seconds: to see that it runs")
-    asked = parser.parse_args()
-    if asked.tiny:
-        asked.fits, asked.seconds, asked.every, asked.workers, asked.clients = 2, 5.0, 4.0, 2, 1
-    settings = {name: value for name, value in vars(asked).items() if name != "out"}
+    args = parser.parse_args()
+    if args.tiny:
+        args.fits, args.seconds, args.every, args.workers, args.clients = 2, 5.0, 4.0, 2, 1
+    settings = {name: value for name, value in vars(args).items() if name != "out"}
     with tempfile.TemporaryDirectory() as folder:
         found = soak(
-            Path(folder), asked.fits, asked.seconds, asked.every, asked.hangs, asked.workers, asked.clients, asked.seed
+            Path(folder), args.fits, args.seconds, args.every, args.hangs, args.workers, args.clients, args.seed
         )
     print(json.dumps({**settings, **found}, indent=2))
     row = {WHAT.get(name, name): value for name, value in found.items() if name != "wrong"}
     wrong = [{"fit": sentence} for sentence in found["wrong"]]
     tables = {"whole": [row], "wrong": wrong} if wrong else {"whole": [row]}
-    add(Run("soak", today(), describe_machine(), versions(), settings, tables), asked.out)
+    add(Run("soak", today(), describe_machine(), versions(), settings, tables), args.out)
     raise SystemExit(bool(found["wrong"]))
 
 

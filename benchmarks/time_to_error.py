@@ -55,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error("name the npz files of the data")
     if options.tiny:
         options.landmarks, options.contenders = [20], TINY
-    asked = [each for each in CONTENDERS if each.name in options.contenders]
-    missing = [each.name for each in asked if not each.installed]
+    requested = [each for each in CONTENDERS if each.name in options.contenders]
+    missing = [each.name for each in requested if not each.installed]
     for name in missing:
         print(f"{name} is not installed and left out")
     settings = {"budget_s": options.budget, "missing": missing, "tiny": options.tiny}
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     before = read(options.out) if options.out is not None and options.out.exists() else []
     with tempfile.TemporaryDirectory() as folder:
         for data in [tiny_data(Path(folder) / "tiny.npz")] if options.tiny else options.data:
-            there = [each for each in asked if each.installed]
+            there = [each for each in requested if each.installed]
             for row in measured(data, there, options.landmarks, options.budget, 300 if options.tiny else 2000):
                 print(row, flush=True)
                 rows.append(row)

@@ -55,7 +55,7 @@ def _dense(records: list[dict[str, Any]]) -> Iterator[Verdict]:
                 yield Verdict(f"{where} error", f"at most {_EXACT:g}", f"{error:g}", error <= _EXACT)
         if "daskkern" not in methods:
             continue
-        for peer, ratio in _asked_of(record["n_features"]):
+        for peer, ratio in _required(record["n_features"]):
             asked = f"{ratio:g} x {peer}"
             if peer not in methods:
                 yield Verdict(where, asked, f"no {peer}", None)
@@ -67,7 +67,7 @@ def _dense(records: list[dict[str, Any]]) -> Iterator[Verdict]:
             yield Verdict(where, f"{_MATMUL_SHARE:.0%} of np.matmul", f"{share:.0%}", share >= _MATMUL_SHARE)
 
 
-def _asked_of(n_features: int) -> list[tuple[str, float]]:
+def _required(n_features: int) -> list[tuple[str, float]]:
     if n_features == 128:
         return [(_TORCH, _TORCH_AT_128)]
     return [(peer, ratio) for peer, most, ratio in _PEER_RATIOS if n_features <= most]

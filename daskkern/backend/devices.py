@@ -49,10 +49,10 @@ class CupyDevices:
 def gpus(query: tuple[str, ...] = _QUERY) -> tuple[Gpu, ...]:
     """Return the GPUs of this machine, from the driver's own tool; none without a driver."""
     try:
-        asked = subprocess.run(query, capture_output=True, text=True, timeout=_QUERY_S, check=True)
+        requested = subprocess.run(query, capture_output=True, text=True, timeout=_QUERY_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return ()
-    lines = [line.rsplit(",", 3) for line in asked.stdout.splitlines()]
+    lines = [line.rsplit(",", 3) for line in requested.stdout.splitlines()]
     return tuple(
         Gpu(name.strip(), _mebibytes(memory), _mebibytes(free), driver.strip())
         for name, memory, free, driver in (line for line in lines if len(line) == 4)

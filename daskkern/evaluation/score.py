@@ -71,15 +71,15 @@ def score_store(
     """
     check_store(model, store, targets=True)
     y = store.array("y")
-    tally = MetricAccumulator(model, store.info.classes)
+    accumulator = MetricAccumulator(model, store.info.classes)
     start = 0
     with model.threads(threads, store.info.n_rows):
         for X in raw_blocks(store):
             scores, targets = model.scores(model.check(X)), np.asarray(y[start : start + X.shape[0]])
-            tally.add(scores, targets)
+            accumulator.add(scores, targets)
             if seen is not None:
                 seen(scores, targets)
             start += X.shape[0]
             if progress is not None:
                 progress(start, store.info.n_rows)
-    return tally.result()
+    return accumulator.result()

@@ -20,12 +20,12 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 _DROPPED_BITS = 13  # of float32's 23 mantissa bits
 
 
-def check_precision(asked: object) -> Precision:
-    """Return `asked`, or raise SpecError where it is not a precision."""
+def check_precision(requested: object) -> Precision:
+    """Return `requested`, or raise SpecError where it is not a precision."""
     for known in PRECISIONS:
-        if asked == known:
+        if requested == known:
             return known
-    raise SpecError(f"got precision {asked!r}; choose one of {', '.join(map(repr, PRECISIONS))}")
+    raise SpecError(f"got precision {requested!r}; choose one of {', '.join(map(repr, PRECISIONS))}")
 
 
 def working_dtype(precision: Precision) -> np.dtype[Any]:

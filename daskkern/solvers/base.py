@@ -179,9 +179,9 @@ class Solver(ABC, Generic[State]):
         del epoch, loss
         return 1
 
-    def most_epochs(self, asked: int) -> int:
+    def most_epochs(self, requested: int) -> int:
         """Return how many of the requested epochs the method uses."""
-        return asked
+        return requested
 
     @abstractmethod
     def init(self, problem: Problem, comm: Communicator) -> State:

@@ -216,7 +216,7 @@ def emits_and_waits(comm: Communicator, folder: str, context: RankContext) -> in
 
 def counts(comm: Communicator, steps: int, context: RankContext) -> tuple[int, float, list[int]] | Regroup:
     """Add 1 a step, commit every 5, and go on from the latest commit of any rank. Returns size, sum and starts."""
-    kept = context.vault.latest
+    kept = context.commit_cache.latest
     held = np.concatenate(comm.allgather(np.array([[-1 if kept is None else kept.steps]], np.int64)))
     start, total = int(held.max()), 0.0
     if start >= 0:
@@ -228,7 +228,7 @@ def counts(comm: Communicator, steps: int, context: RankContext) -> tuple[int, f
         total += float(comm.allreduce(np.ones(1))[0]) / comm.size
         time.sleep(0.01)
         if step % 5 == 4:
-            context.vault.put(step + 1, np.frombuffer(np.array([total]).tobytes(), np.uint8))
+            context.commit_cache.put(step + 1, np.frombuffer(np.array([total]).tobytes(), np.uint8))
             context.emit(BatchFinished(1, step + 1, steps, total, float(comm.size)))
             if comm.allreduce(np.array([float(context.should_regroup())]))[0] > 0:
                 return Regroup()

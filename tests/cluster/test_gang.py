@@ -246,9 +246,9 @@ class TestTheEnd:
 
 def interrupt_once_running(monkeypatch: pytest.MonkeyPatch, folder: Path | None, times: int = 1) -> list[float]:
     """Make the waiting client see Ctrl-C `times` times, once both ranks run."""
-    from daskkern.cluster.gang import gang_client as attendance
+    from daskkern.cluster.gang import gang_client
 
-    look, seen = attendance.GangClient._look, []
+    look, seen = gang_client.GangClient._look, []
 
     def interrupted(self: Any) -> None:
         look(self)
@@ -257,5 +257,5 @@ def interrupt_once_running(monkeypatch: pytest.MonkeyPatch, folder: Path | None,
             seen.append(time.monotonic())
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(attendance.GangClient, "_look", interrupted)
+    monkeypatch.setattr(gang_client.GangClient, "_look", interrupted)
     return seen

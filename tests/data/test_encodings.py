@@ -167,7 +167,7 @@ def test_texts_and_gaps_are_refused_on_request(tmp_path: Path, people: pd.DataFr
 def test_the_default_encodes_words_and_fills_gaps_and_says_so(tmp_path: Path, people: pd.DataFrame, kind: str) -> None:
     people["rank"] = pd.array(np.where(np.arange(200) % 9 == 0, None, np.arange(200) % 4), dtype="Int64")
     report = go(save(people, tmp_path / "d", kind), tmp_path / "s")
-    asked = go(save(people, tmp_path / "e", kind), tmp_path / "t", categorical="onehot", missing="mean")
+    requested = go(save(people, tmp_path / "e", kind), tmp_path / "t", categorical="onehot", missing="mean")
     names = ["age", "town=Lyon", "town=Ulm", "town=missing", "wage", "job=clerk", "job=cook", "job=poet", "rank"]
     assert open_store(tmp_path / "s").info.feature_names == tuple(names)
     found = dict(zip(names, rows(tmp_path / "s").T, strict=True))
@@ -178,7 +178,7 @@ def test_the_default_encodes_words_and_fills_gaps_and_says_so(tmp_path: Path, pe
         np.testing.assert_array_equal(found[name], theirs[name])
     assert "2 columns of text became 6 features, one for each category (--categorical onehot)" in report.notes
     assert any("missing numbers in 2 columns were replaced (mean)" in note for note in report.notes)
-    assert not any("columns of text" in note for note in asked.notes)
+    assert not any("columns of text" in note for note in requested.notes)
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -240,17 +240,17 @@ def test_features_that_nobody_wants_are_not_read(prefetch: int) -> None:
 
 def test_reading_runs_at_most_the_promised_windows_ahead() -> None:
     plan = BatchPlan(100, 10, 10, seed=3, window_rows=10)
-    asked: list[int] = []
+    requested: list[int] = []
 
     def wanted(batch: int) -> bool:
-        asked.append(batch)
+        requested.append(batch)
         return True
 
     batches = iter_batches(_rows(100, 10), plan, 0, prefetch=3, wanted_X=wanted)
     next(batches)
-    assert len(asked) == 4
+    assert len(requested) == 4
     next(batches)
-    assert len(asked) == 5
+    assert len(requested) == 5
     del batches
     gc.collect()
 

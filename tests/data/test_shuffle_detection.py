@@ -97,14 +97,14 @@ def test_the_note_speaks_only_of_what_a_window_cannot_mend() -> None:
     assert order_note(_rows(np.arange(N) % 10, n_features=10_000)) is None
 
 
-@pytest.mark.parametrize(("asked", "shuffled"), [(None, True), (True, True), (False, False)])
-def test_ingestion_shuffles_sorted_rows(tmp_path: Path, asked: bool | None, shuffled: bool) -> None:
+@pytest.mark.parametrize(("requested", "shuffled"), [(None, True), (True, True), (False, False)])
+def test_ingestion_shuffles_sorted_rows(tmp_path: Path, requested: bool | None, shuffled: bool) -> None:
     y = np.arange(1000) // 100
     np.savez(tmp_path / "d.npz", X=np.arange(1000.0)[:, None], y=y)
-    report = ingest(tmp_path / "d.npz", tmp_path / "s", chunk_rows=50, shuffle=asked)
+    report = ingest(tmp_path / "d.npz", tmp_path / "s", chunk_rows=50, shuffle=requested)
     block = StoreRows(open_store(tmp_path / "s")).read(0, 1000)
     assert block.X is not None
     np.testing.assert_array_equal(block.y, block.X[:, 0] // 100)
     assert (not np.array_equal(block.y, y)) == shuffled == report.shuffled
-    assert any("target is sorted" in note for note in report.notes) == (asked is None)
+    assert any("target is sorted" in note for note in report.notes) == (requested is None)
     assert target_order(StoreRows(open_store(tmp_path / "s"))).is_sorted != shuffled

@@ -67,17 +67,17 @@ def test_dask_in_gives_lazy_dask_out(digits):
 
 def test_prediction_of_a_dask_array_computes_nothing_before_it_is_asked(digits, of_arrays):
     X, _ = digits
-    asked = []
+    requested = []
 
     def watch(block):
-        asked.append(len(block))
+        requested.append(len(block))
         return block
 
     lazy = da.from_array(X, chunks=(600, 64)).map_blocks(watch, meta=X[:0])
     result = of_arrays.predict(lazy)
-    assert asked == []
+    assert requested == []
     result[:10].compute()
-    assert len(asked) == 1
+    assert len(requested) == 1
 
 
 def test_a_store_is_predicted_and_scored_in_one_pass(digits, store, of_a_path):

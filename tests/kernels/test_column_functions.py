@@ -189,16 +189,16 @@ def test_products_skip_coefficients_of_zero() -> None:
     points = drawn.points(np.arange(40.0)[:, None])
     A = np.zeros((40, 1))
     A[9] = 1.0
-    asked: list[int] = []
+    requested: list[int] = []
 
     class ValidationResult(Drawn):
         def weights(self, number: int) -> HostArray:
-            asked.append(number)
+            requested.append(number)
             return super().weights(number)
 
     found = ValidationResult(Gaussian(2.0), 5, 8, 6).matvec(X, points, A)
     np.testing.assert_allclose(found, drawn.block(X, points) @ A, atol=1e-14)
-    assert asked == [1]
+    assert requested == [1]
 
 
 def test_threads_share_drawn_points() -> None:

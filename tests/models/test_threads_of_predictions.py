@@ -52,7 +52,7 @@ def test_threads_do_not_change_the_bits_of_products(rows: HostArray) -> None:
         np.testing.assert_array_equal(pulled, pairs[0][1])
 
 
-def _asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def _begun_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note with how many threads products begin."""
     begun: list[int] = []
     original = concurrency.compute_threads
@@ -68,7 +68,7 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_the_threads_of_a_prediction_are_started_once(rows: HostArray, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, begun = _model(Gaussian(10.0), rows), _asked(monkeypatch)
+    model, begun = _model(Gaussian(10.0), rows), _begun_threads(monkeypatch)
     model.predict(rows)
     model.predict(rows, threads=2)
     model.predict(rows[:5])
@@ -81,7 +81,7 @@ def test_stores_are_predicted_and_scored_by_the_threads_asked_for(
 ) -> None:
     np.savez(tmp_path / "d.npz", X=rows, y=np.arange(len(rows)) % 3)
     daskkern.ingest([str(tmp_path / "d.npz")], tmp_path / "d.zarr")
-    store, model, begun = open_store(tmp_path / "d.zarr"), _model(Gaussian(10.0), rows), _asked(monkeypatch)
+    store, model, begun = open_store(tmp_path / "d.zarr"), _model(Gaussian(10.0), rows), _begun_threads(monkeypatch)
     predict_store(model, store, tmp_path / "p.zarr", threads=2)
     scores = [score_store(model, store, threads=threads).as_dict() for threads in (1, None)]
     assert begun == [2, 1, 3]
@@ -90,7 +90,7 @@ def test_stores_are_predicted_and_scored_by_the_threads_asked_for(
 
 def test_a_lazy_prediction_has_one_thread_a_block(rows: HostArray, monkeypatch: pytest.MonkeyPatch) -> None:
     model = KernelRegressor(Gaussian(10.0), basis=Landmarks(1500), max_epochs=1).fit(rows[:1500], rows[:1500, 0])
-    begun = _asked(monkeypatch)
+    begun = _begun_threads(monkeypatch)
     lazy = model.predict(da.from_array(rows, chunks=(2250, -1))).compute(scheduler="threads")
     assert begun == [1, 1]
     np.testing.assert_array_equal(lazy, model.predict(rows))

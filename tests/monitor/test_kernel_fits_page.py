@@ -54,13 +54,13 @@ class View:
     def __init__(self, *records: FitRecord) -> None:
         self.records = {kept.metadata.fit: kept for kept in records}
         self.cancelled: list[str] = []
-        self.asked = 0
+        self.requested = 0
 
     def fits(self) -> list[dict[str, Any]]:
         return [kept.status(("0", "1"), ()).to_message() for kept in self.records.values()]
 
     def history(self, fit: str) -> dict[str, Any]:
-        self.asked += 1
+        self.requested += 1
         told = {"workers": {"tcp://h:0": {"name": "0", "heard": 0.0}}}
         return {**self.records[fit].history.to_message(), **told} if fit in self.records else {}
 
@@ -192,13 +192,13 @@ def test_a_fit_of_which_nothing_was_heard_has_a_page() -> None:
 
 
 def test_the_whole_history_is_asked_for_when_it_has_changed(page: KernelFits, view: View) -> None:
-    before = view.asked
+    before = view.requested
     page.update()
     page.update()
-    assert view.asked == before
+    assert view.requested == before
     view.records[NAMES[1]].note(to_message(BatchFinished(9, 1, 5, 0.2, 1e4)))
     page.update()
-    assert view.asked == before + 1
+    assert view.requested == before + 1
 
 
 def test_what_many_viewers_ask_for_is_made_once(view: View) -> None:
@@ -207,13 +207,13 @@ def test_what_many_viewers_ask_for_is_made_once(view: View) -> None:
     pages = [KernelFits(shared) for _ in range(3)]
     for made in pages:
         made.put_on(Document())
-    assert view.asked == 1
+    assert view.requested == 1
     view.records[NAMES[1]].note(to_message(BatchFinished(9, 1, 5, 0.2, 1e4)))
     for made in pages:
         made.update()
         assert made.sources.batches.data["loss"][-1] == 0.2
         assert "8 of 20" in made.facts.text  # as of half a second ago at most
-    assert view.asked == 2
+    assert view.requested == 2
     now[0] = 0.5
     pages[0].update()
     assert "9 of 20" in pages[0].facts.text

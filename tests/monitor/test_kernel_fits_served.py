@@ -213,9 +213,9 @@ def test_every_query_of_the_deployed_dashboards_names_a_metric(address: str) -> 
     assert len(queries) >= 6
     known = set(metric_names()) | names
     for query in queries:
-        asked = {word for word in _words(query) if word.startswith("dask_")}
-        assert asked, query
-        assert asked <= known, asked - known
+        requested = {word for word in _words(query) if word.startswith("dask_")}
+        assert requested, query
+        assert requested <= known, requested - known
     rules = (ROOT / "deploy" / "prometheus.yml").read_text()
     assert "/metrics" in rules
 

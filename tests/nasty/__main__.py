@@ -23,18 +23,18 @@ def main() -> None:
     parser.add_argument("--share", default="0/1", help="i/k: run the cases numbered i modulo k")
     parser.add_argument("--note", default="", help="a paragraph for the page on how the cases were run")
     parser.add_argument("--misses", action="store_true", help="write the list of known third outcomes anew as well")
-    asked = parser.parse_args()
-    share, of = map(int, asked.share.split("/"))
-    done = {} if asked.again else read(asked.records)
+    args = parser.parse_args()
+    share, of = map(int, args.share.split("/"))
+    done = {} if args.again else read(args.records)
     for number, case in enumerate(cases()):
-        if number % of == share and asked.only in case.key and case.key not in done:
-            outcome = run(case, asked.limit)
-            add(asked.records, outcome)
+        if number % of == share and args.only in case.key and case.key not in done:
+            outcome = run(case, args.limit)
+            add(args.records, outcome)
             print(f"{case.key}: {outcome.kind} {outcome.said[:80]}", flush=True)
-    found = read(asked.records)
-    if asked.misses:
+    found = read(args.records)
+    if args.misses:
         write(found.values())
-    asked.page.write_text(page(found, asked.note))
+    args.page.write_text(page(found, args.note))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def left(client: Client) -> tuple[dict[str, Any], list[str]]:
 
     def on_worker(dask_worker: Any) -> list[str]:
         registry = dask_worker.plugins[PLUGIN_NAME].registry
-        return [*registry.mailboxes, *registry.vaults]
+        return [*registry.mailboxes, *registry.commit_caches]
 
     def on_scheduler(dask_scheduler: Any) -> list[str]:
         return [str(key) for key in dask_scheduler.tasks if str(key).startswith("daskkern")]

@@ -75,10 +75,10 @@ def test_the_pool_leaves_what_others_have(store: str, monkeypatch: pytest.Monkey
 def test_a_fit_of_the_command_line_asks_for_its_pool(
     store: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asked: dict[str, Any] = {}
+    requested: dict[str, Any] = {}
 
     def started(**given: Any) -> None:
-        asked.update(given)
+        requested.update(given)
         raise RuntimeError("no device")
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -90,6 +90,6 @@ def test_a_fit_of_the_command_line_asks_for_its_pool(
         main(["fit", store, "--landmarks", "100", "--gpus", "all", "--out", store.replace("d.zarr", "m.zarr")])
     assert ended.value.code
     assert "all GPUs were requested but cannot be used (RuntimeError: no device)" in capfd.readouterr().err
-    assert 1 << 20 < asked["rmm_pool_size"] < GIB
-    assert asked["rmm_maximum_pool_size"] == int(0.8 * 60 * GIB)
-    assert asked["rmm_allocator_external_lib_list"] == ["cupy"]
+    assert 1 << 20 < requested["rmm_pool_size"] < GIB
+    assert requested["rmm_maximum_pool_size"] == int(0.8 * 60 * GIB)
+    assert requested["rmm_allocator_external_lib_list"] == ["cupy"]

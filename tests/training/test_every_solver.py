@@ -261,11 +261,11 @@ def test_a_pass_sends_one_sum_of_p_rows_and_a_few(name: str) -> None:
     sent = [event.bytes_sent for event in events if isinstance(event, EpochFinished)]
     for epoch, found in enumerate(sent, 1):
         sweeps = row.solver.sweeps(epoch, row.loss)
-        asked = -(-sweeps * fit.prepared.plan.n_batches // 8)
+        requested = -(-sweeps * fit.prepared.plan.n_batches // 8)
         each = (p + 1) * c
         if squared:  # sums of the rows for the loss after a step; model and direction, once the model is not 0
             each = (p + 2) * c * (2 if epoch > 1 else 1)
-        assert found == sweeps * 8 * each + asked * wishes + factor
+        assert found == sweeps * 8 * each + requested * wishes + factor
 
 
 @exact

@@ -49,13 +49,13 @@ class Runs:
 
     fit: Fit
     safety: CheckpointPolicy = field(default_factory=lambda: CheckpointPolicy(in_memory=True, commit_s=0.0))
-    vaults: dict[int, CommitCache] = field(default_factory=dict)
+    commit_caches: dict[int, CommitCache] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
     def run(self, ranks: int, until: int | None = None, lost: tuple[int, ...] = ()) -> list[FitRankResult | Regroup]:
         """Run on `ranks` ranks, to the end or until batch number `until` has been seen. `lost` vaults are empty."""
         for rank in lost:
-            self.vaults.pop(rank, None)
+            self.commit_caches.pop(rank, None)
         if self.safety.checkpoint is not None:
             begin_checkpoint(self.safety.checkpoint, self.safety.run)
         seen: list[int] = []
@@ -67,11 +67,11 @@ class Runs:
 
         def work(comm: Communicator) -> FitRankResult | Regroup:
             memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=comm.rank == 1, budget=1 << 40)
-            vault = self.vaults.setdefault(comm.rank, CommitCache())
+            commit_cache = self.commit_caches.setdefault(comm.rank, CommitCache())
             context = RankContext(
                 listen if comm.rank == 0 else silent,
                 should_regroup=lambda: until is not None and len(seen) >= until,
-                vault=vault,
+                commit_cache=commit_cache,
             )
             fit = self.fit
             task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, fit.features, self.safety)
@@ -267,8 +267,8 @@ def test_an_unfinished_commit_does_not_count(tmp_path: Path) -> None:
 def test_a_commit_survives_its_bytes() -> None:
     runs = Runs(_fit(Landmarks(40), EigenPro(averaging=1.0)))
     runs.run(2, until=6)
-    data = runs.vaults[0].latest.data
-    assert bytes(data) == bytes(runs.vaults[1].latest.data)
+    data = runs.commit_caches[0].latest.data
+    assert bytes(data) == bytes(runs.commit_caches[1].latest.data)
     commit = Commit.from_bytes(data)
     assert bytes(commit.to_bytes()) == bytes(data)
     with pytest.raises(StoreError, match="cannot be read"):
@@ -334,13 +334,13 @@ def test_a_fit_ends_when_its_time_is_over(ranks: int) -> None:
 def test_the_time_of_a_fit_goes_on_when_its_gang_is_formed_anew() -> None:
     runs = Runs(_fit(AllRows(), EigenPro(), max_epochs=1_000_000, max_seconds=3600.0))
     assert all(isinstance(result, Regroup) for result in runs.run(2, until=3))
-    kept = runs.vaults[0].latest
+    kept = runs.commit_caches[0].latest
     assert kept is not None
     commit = Commit.from_bytes(kept.data)
     assert 0 < commit.position.seconds < 600
     spent = replace(commit, position=replace(commit.position, seconds=3600.0))
-    for vault in runs.vaults.values():
-        vault.put(commit.position.steps, spent.to_bytes())
+    for commit_cache in runs.commit_caches.values():
+        commit_cache.put(commit.position.steps, spent.to_bytes())
     assert {result.reason for result in runs.run(2)} == {"max_seconds"}
 
 

@@ -231,17 +231,17 @@ def test_the_model_is_the_same_bit_for_bit_wherever_blocks_are_kept(
 
 
 def test_an_automatic_fit_measures_before_it_takes_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    requested = []
 
     def measured(*arguments: object) -> Rates:
-        asked.append(arguments)
+        requested.append(arguments)
         return replace(RATES, block_ns=100.0)
 
     monkeypatch.setattr(fitting, "calibrate", measured)
     monkeypatch.setattr("daskkern.training.planning.memory.KEEP_LIMIT", 0)
     _, said = _fit(replace(SETTINGS, max_epochs=3, scratch=str(tmp_path)))
     assert "kept on disk: the disk costs 3 ns an entry and epoch (2 GB/s in /x), computing 1e+02 ns" in said[0]
-    assert len(asked) == 1
+    assert len(requested) == 1
 
 
 def _plan(budget: int = 8 * GB) -> MemoryPlan:
@@ -285,9 +285,9 @@ def test_memory_is_taken_when_its_first_use_costs_less_than_it_saves() -> None:
     again = with_blocks(fits, replace(SETTINGS, max_epochs=2), 0, replace(RATES, block_ns=3.0))
     assert again.kept == again.disk == 0
     assert "computed again in every epoch, which is cheaper" in again.note
-    asked = replace(SETTINGS, max_epochs=2, keep_blocks="memory")
-    assert with_blocks(fits, asked, 0, None).kept == fits.kept
-    assert not needs_rates(fits, asked, 0)
+    requested = replace(SETTINGS, max_epochs=2, keep_blocks="memory")
+    assert with_blocks(fits, requested, 0, None).kept == fits.kept
+    assert not needs_rates(fits, requested, 0)
 
 
 def test_rates_are_asked_for_only_where_they_decide() -> None:
@@ -299,14 +299,14 @@ def test_rates_are_asked_for_only_where_they_decide() -> None:
 
 
 def test_a_disk_that_was_asked_for_must_have_room(tmp_path: Path) -> None:
-    asked = replace(SETTINGS, keep_blocks="disk", scratch=str(tmp_path))
-    assert with_blocks(_plan(), asked, 10**12, None).disk == SIZES.blocks_bytes
+    requested = replace(SETTINGS, keep_blocks="disk", scratch=str(tmp_path))
+    assert with_blocks(_plan(), requested, 10**12, None).disk == SIZES.blocks_bytes
     with pytest.raises(MemoryBudgetError, match="keep_blocks='disk' was asked, but the kernel blocks of one rank take"):
-        with_blocks(_plan(), asked, 10**6, None)
-    assert disk_room(replace(asked, disk_budget=1000)) == 1000
-    assert disk_room(asked, 2) <= disk_room(asked) // 2 + 10**9
+        with_blocks(_plan(), requested, 10**6, None)
+    assert disk_room(replace(requested, disk_budget=1000)) == 1000
+    assert disk_room(requested, 2) <= disk_room(requested) // 2 + 10**9
     with pytest.raises(SpecError, match="scratch folder"):
-        disk_room(replace(asked, scratch=str(tmp_path / "absent")))
+        disk_room(replace(requested, scratch=str(tmp_path / "absent")))
     with pytest.raises(SpecError, match="no file can be made there"):
         HostFile(str(tmp_path / "absent"), np.dtype("float32"))
 

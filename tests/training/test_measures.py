@@ -27,11 +27,11 @@ def _fitted(loss: str, n_classes: int) -> tuple[KernelClassifier, HostArray, Hos
 
 
 def _score(model: KernelClassifier, X: HostArray, y: HostArray, step: int = 100) -> Score:
-    tally = MetricAccumulator(model.model_, tuple(range(len(model.classes_))))
+    accumulator = MetricAccumulator(model.model_, tuple(range(len(model.classes_))))
     for start in range(0, len(X), step):
         part = slice(start, start + step)
-        tally.add(model.model_.scores(model.model_.check(X[part])), y[part])
-    return tally.result()
+        accumulator.add(model.model_.scores(model.model_.check(X[part])), y[part])
+    return accumulator.result()
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_the_area_does_not_depend_on_the_blocks(rows: list[tuple[float, bool]], 
 
 def test_labels_that_the_model_does_not_know_are_told_apart() -> None:
     model, X, y = _fitted("logistic", 10)
-    tally = MetricAccumulator(model.model_, (*range(9), "ten"))  # code 9 is another label in these rows
-    tally.add(model.model_.scores(X), y)
-    score = tally.result()
+    accumulator = MetricAccumulator(model.model_, (*range(9), "ten"))  # code 9 is another label in these rows
+    accumulator.add(model.model_.scores(X), y)
+    score = accumulator.result()
     assert score.unknown == (y == 9).sum()
     assert np.sum(score.confusion) == (y != 9).sum()
     assert score.n_rows == len(y)

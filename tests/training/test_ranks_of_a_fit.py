@@ -170,8 +170,8 @@ def test_every_rank_ends_alike_and_the_events_tell_the_story() -> None:
 
 def test_one_rank_that_is_asked_to_stop_stops_them_all() -> None:
     fit = Fit.of(_source(), _settings(AllRows(), EigenPro()))
-    asked = iter([False, False, True])
-    results = fit.results(2, stop=lambda: next(asked, False))
+    requested = iter([False, False, True])
+    results = fit.results(2, stop=lambda: next(requested, False))
     assert [result.reason for result in results] == ["interrupted"] * 2
     assert np.isfinite(fit.scores(results)).all()
 

@@ -121,7 +121,7 @@ class MailboxRegistry:
     except that a rank's thread looks up its own."""
 
     mailboxes: dict[str, Mailbox] = field(default_factory=dict)
-    vaults: dict[str, CommitCache] = field(default_factory=dict)
+    commit_caches: dict[str, CommitCache] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     """The latest epoch of each fit that is not over, also where no rank runs at the moment."""
 
@@ -130,7 +130,7 @@ class MailboxRegistry:
         if self.epochs.get(membership.fit, -1) >= membership.epoch:
             return False
         self.epochs[membership.fit] = membership.epoch
-        self.vaults.setdefault(membership.fit, CommitCache()).epoch = membership.epoch
+        self.commit_caches.setdefault(membership.fit, CommitCache()).epoch = membership.epoch
         previous = self.mailboxes.get(membership.fit)
         mailbox = Mailbox(membership)
         if previous is not None:
@@ -172,7 +172,7 @@ class MailboxRegistry:
 
     def standing(self, fit: str) -> tuple[int, int]:
         """Return the latest epoch of `fit` known here, and of the last commit made here; -1 for none."""
-        cache = self.vaults.get(fit)
+        cache = self.commit_caches.get(fit)
         return self.epochs.get(fit, -1), -1 if cache is None else cache.committed
 
     def forget(self, fit: str, epoch: int) -> None:
@@ -180,7 +180,7 @@ class MailboxRegistry:
         if self.epochs.get(fit, -1) > epoch:
             return
         self.close(fit)
-        self.vaults.pop(fit, None)
+        self.commit_caches.pop(fit, None)
         self.epochs.pop(fit, None)
 
     def abort(self, fit: str, epoch: int | None, reason: str) -> None:

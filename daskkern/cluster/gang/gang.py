@@ -46,8 +46,8 @@ def run_gang(
     collective of their own.
 
     When workers are lost, the ranks are aborted, and `rank_main` restarts on the remaining workers and those that
-    came back; on each worker that it ran on before, it finds what it put into ``context.vault``. A rank for which
-    ``context.should_regroup()`` is true makes a commit and returns ``Regroup()``: more workers have joined.
+    came back; on each worker that it ran on before, it finds what it put into ``context.commit_cache``. A rank for
+    which ``context.should_regroup()`` is true makes a commit and returns ``Regroup()``: more workers have joined.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ def run_gang(
             raise SpecError(str(error)) from None
         install(client)
         order = _order(lease, name, settings, settings.elastic and not isinstance(payload, PerRank))
-        attendance = GangClient(client, order, settings, listener)
+        gang_client = GangClient(client, order, settings, listener)
         try:
-            attendance.begin(rank_main, payload, reform)
-            report = attendance.wait()
+            gang_client.begin(rank_main, payload, reform)
+            report = gang_client.wait()
         finally:
-            attendance.end()
+            gang_client.end()
         if report.error is not None:
             raise report.error
         return list(report.values)

@@ -99,7 +99,7 @@ class Generation:
         self._task = str(self.worker.get_current_task())
         self._result_s = _RPC_S
         self._joined: dict[str, float] = {}
-        self._asked_to_grow = False
+        self._growth_requested = False
 
     def start(self, rank_main: RankMain, payloads: Sequence[Any]) -> Outcome | None:
         """Open the mailboxes on all members, then submit the ranks. Returns an outcome when that cannot be done."""
@@ -160,12 +160,12 @@ class Generation:
 
     def _look_for_more(self) -> None:
         """Ask the ranks to regroup once more workers have been available for a while."""
-        if not self.order.elastic or self._asked_to_grow:
+        if not self.order.elastic or self._growth_requested:
             return
         now, wanted = time.monotonic(), self.members.pick(self.addresses)
         self._joined = {a: self._joined.get(a, now) for a in wanted if a not in self.addresses}
         if self._joined and now - max(self._joined.values()) > _JOIN_S:
-            self._asked_to_grow = True
+            self._growth_requested = True
             self._send_to_survivors("regroup")
 
     def _collect(self, timeout_s: float) -> None:

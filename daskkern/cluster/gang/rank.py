@@ -65,7 +65,7 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
     secede()  # frees the thread for ordinary tasks: a fit takes hours
     worker = get_worker()
     registry = registry_of(worker)
-    mailbox, cache = registry.find(order.fit, order.epoch), registry.vaults.get(order.fit)
+    mailbox, cache = registry.find(order.fit, order.epoch), registry.commit_caches.get(order.fit)
     if mailbox is None or cache is None:
         return RankFailure(
             ClusterError(f"worker {worker.address} was restarted and has lost rank {order.rank} of this fit"),
@@ -77,7 +77,7 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
         emit=sender if order.rank == 0 else silent,
         should_stop=lambda: mailbox.stop_requested or mailbox.reason is not None,
         should_regroup=lambda: mailbox.regroup_requested,
-        vault=cache,
+        commit_cache=cache,
         report=sender,
         worker=worker.address,
     )

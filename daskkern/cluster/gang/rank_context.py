@@ -23,7 +23,7 @@ class RankContext:
         Whether the fit was asked to end soon. Ranks agree on it by a collective of their own.
     should_regroup : callable
         Whether the gang is to be re-formed: the ranks then commit and return :class:`Regroup`.
-    vault : CommitCache
+    commit_cache : CommitCache
         The commit cache of this fit on this worker.
     report : callable
         Also takes events; those of every rank reach the listener.
@@ -34,7 +34,7 @@ class RankContext:
     emit: Listener = silent
     should_stop: Callable[[], bool] = _never
     should_regroup: Callable[[], bool] = _never
-    vault: CommitCache = field(default_factory=CommitCache)
+    commit_cache: CommitCache = field(default_factory=CommitCache)
     report: Listener = silent
     worker: str = "this process"
 

@@ -77,7 +77,7 @@ class FitsPlugin(SchedulerPlugin):
             "barred": self._barred,
             "supervised": self._supervised,
             "ended": self._ended,
-            "asked_to_stop": self._asked_to_stop,
+            "asked_to_stop": self._stop_request,
             "cancel": self.cancel,
             "fits": self.fits,
             "fit_events": self._events,
@@ -183,7 +183,7 @@ class FitsPlugin(SchedulerPlugin):
         self._book.ended(fit, state, str(error)[:_ERROR])
         return True
 
-    def _asked_to_stop(self, fit: str, asker: str) -> str:
+    def _stop_request(self, fit: str, asker: str) -> str:
         record = self._book.records.get(fit)
         if record is None or record.client not in ("", asker):
             return "abort"  # another process conducts it now

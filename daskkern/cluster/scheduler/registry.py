@@ -59,8 +59,8 @@ class FitRegistry:
         allowed = wish.get("allowed")
         names = None if allowed is None else tuple(str(name) for name in allowed)
         n_ranks, memory = (None if wish.get(key) is None else int(wish[key]) for key in ("n_ranks", "memory"))
-        asked = WorkerRequest(metadata.fit, record.submitted, n_ranks, names, memory)
-        verdict = self.admission.ask(asked, places)
+        requested = WorkerRequest(metadata.fit, record.submitted, n_ranks, names, memory)
+        verdict = self.admission.ask(requested, places)
         for fit in self.admission.held:  # others may have been granted workers, too
             if self.records[fit].state == QUEUED:
                 self.records[fit].state = PREPARING

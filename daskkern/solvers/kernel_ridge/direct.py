@@ -78,8 +78,8 @@ class Direct(Solver[DirectRun]):
     bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")
     ability: ClassVar[tuple[type[Squared], str] | None] = (Squared, "linear normal equations")
 
-    def most_epochs(self, asked: int) -> int:
-        return min(asked, 1)
+    def most_epochs(self, requested: int) -> int:
+        return min(requested, 1)
 
     def init(self, problem: Problem, comm: Communicator) -> DirectRun:
         if comm.size != 1:

@@ -98,7 +98,11 @@ class Checkpointing:
     """Keeps the commits of one rank; see :class:`CheckpointPolicy`."""
 
     def __init__(
-        self, safety: CheckpointPolicy, vault: CommitCache, writer: CheckpointWriter | None, emit: Listener = silent
+        self,
+        safety: CheckpointPolicy,
+        commit_cache: CommitCache,
+        writer: CheckpointWriter | None,
+        emit: Listener = silent,
     ) -> None:
         self._hand_back = safety.hand_back or safety.carry
         self.wanted = safety.in_memory or safety.checkpoint is not None or self._hand_back
@@ -106,8 +110,8 @@ class Checkpointing:
         """Whether another gang finds the last commit."""
         self.last: HostArray | None = None
         """The last commit as bytes, where it is wanted back."""
-        self._vault = vault if safety.in_memory else None
-        self._fit_vault = vault
+        self._commit_cache = commit_cache if safety.in_memory else None
+        self._fit_commit_cache = commit_cache
         self._writer, self._interval_s, self._emit = writer, safety.commit_s, emit
         self._next = time.monotonic() + safety.commit_s
 
@@ -124,11 +128,11 @@ class Checkpointing:
     def keep(self, commit: Commit, seconds: float, *, last: bool) -> None:
         """Keep a whole commit that took `seconds` to gather. The next one is due so much later that it costs 2%."""
         begun = time.perf_counter()
-        if self._vault is not None:
-            self._vault.put(commit.position.steps, commit.to_bytes())
+        if self._commit_cache is not None:
+            self._commit_cache.put(commit.position.steps, commit.to_bytes())
         if self._writer is not None:
             self._writer.offer(commit, at_once=last)
-            self._fit_vault.mark()
+            self._fit_commit_cache.mark()
         if self._hand_back and last:
             self.last = commit.to_bytes()
         cost = seconds + time.perf_counter() - begun
@@ -136,14 +140,16 @@ class Checkpointing:
 
 
 @contextmanager
-def open_keeper(safety: CheckpointPolicy, vault: CommitCache, rank: int, emit: Listener) -> Iterator[Checkpointing]:
-    """Yield the keeper of a rank. The first one writes the checkpoint, waits for it, and says what went wrong."""
+def open_checkpointing(
+    safety: CheckpointPolicy, commit_cache: CommitCache, rank: int, emit: Listener
+) -> Iterator[Checkpointing]:
+    """Yield the checkpointing of a rank. Rank 0 writes the checkpoint, waits for it, and reports what went wrong."""
     if safety.checkpoint is None or rank != 0:
-        yield Checkpointing(safety, vault, None)
+        yield Checkpointing(safety, commit_cache, None)
         return
     with CheckpointWriter(safety.checkpoint, safety.run, safety.fingerprint, safety.checkpoint_s) as writer:
-        keeper = Checkpointing(safety, vault, writer, emit)
-        yield keeper
-    keeper.tell()
+        checkpointing = Checkpointing(safety, commit_cache, writer, emit)
+        yield checkpointing
+    checkpointing.tell()
     if writer.problem:
         emit(StageFinished("checkpoint", 0.0, f"{safety.checkpoint} is not up to date: {writer.problem}"))

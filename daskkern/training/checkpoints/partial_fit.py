@@ -135,8 +135,8 @@ def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Cl
 def _check_same(now: FitSettings, before: FitSettings) -> None:
     """Refuse settings that the columns or the state were made with and that would have no effect any more."""
     known = {name: getattr(before, name) for name in _KEPT} | {"basis": basis_summary(before.basis)}
-    asked = {name: getattr(now, name) for name in _KEPT} | {"basis": basis_summary(now.basis)}
-    for name, value in asked.items():
+    requested = {name: getattr(now, name) for name in _KEPT} | {"basis": basis_summary(now.basis)}
+    for name, value in requested.items():
         if value != known[name]:
             raise SpecError(
                 f"{name} was {known[name]!r} when the model began and is {value!r}; set it back, or begin anew with fit"

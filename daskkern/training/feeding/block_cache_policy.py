@@ -78,7 +78,7 @@ def with_blocks(plan: MemoryPlan, settings: FitSettings, room: int, rates: Rates
     if plan.kept:
         return replace(plan, note=f"{size} a rank, kept in memory")
     if settings.keep_blocks == "disk":
-        return replace(_asked_disk(plan, room), note=f"{size} a rank, kept on disk as asked")
+        return replace(_requested_disk(plan, room), note=f"{size} a rank, kept on disk as asked")
     if settings.passes == 1:
         return replace(plan, note=f"{size} a rank, not kept: there is only one epoch")
     moved = plan.on_disk()
@@ -123,7 +123,7 @@ def _could_use_disk(plan: MemoryPlan, settings: FitSettings) -> bool:
     return bool(plan.kept_wanted) and not plan.kept and open_to_it and plan.sizes is not None
 
 
-def _asked_disk(plan: MemoryPlan, room: int) -> MemoryPlan:
+def _requested_disk(plan: MemoryPlan, room: int) -> MemoryPlan:
     if plan.kept_wanted > room:
         raise MemoryBudgetError(
             f"keep_blocks='disk' was asked, but the kernel blocks of one rank take {format_bytes(plan.kept_wanted)} "

@@ -194,24 +194,24 @@ def _blocks(rows: Rows) -> Iterator[RowBlock]:
 
 
 def _class_weight(
-    asked: str | Mapping[ClassLabel, float] | None,
+    requested: str | Mapping[ClassLabel, float] | None,
     classes: tuple[ClassLabel, ...],
     counts: HostArray,
     weights: FloatArray,
 ) -> FloatArray | None:
-    if asked is None:
+    if requested is None:
         return None
-    if isinstance(asked, str):
+    if isinstance(requested, str):
         present = counts > 0
         return np.where(present, counts.sum() / (present.sum() * np.maximum(counts, 1)), 1.0)
-    if not isinstance(asked, Mapping) or not all(isinstance(value, int | float) for value in asked.values()):
-        raise SpecError(f"class_weight={asked!r} was asked; give 'balanced' or a mapping from label to number")
-    unknown = [label for label in asked if label not in classes]
+    if not isinstance(requested, Mapping) or not all(isinstance(value, int | float) for value in requested.values()):
+        raise SpecError(f"class_weight={requested!r} was asked; give 'balanced' or a mapping from label to number")
+    unknown = [label for label in requested if label not in classes]
     if unknown:
         raise SpecError(f"class_weight names {unknown}, but the classes are {list(classes)[:20]}")
-    chosen = np.array([float(asked.get(label, 1.0)) for label in classes])
+    chosen = np.array([float(requested.get(label, 1.0)) for label in classes])
     if not (np.isfinite(chosen).all() and (chosen >= 0).all() and (chosen * weights).sum() > 0):
-        raise SpecError(f"class_weight={dict(asked)} was asked; weights must be finite, not negative, not all zero")
+        raise SpecError(f"class_weight={dict(requested)} was asked; weights must be finite, not negative, not all zero")
     return chosen
 
 

@@ -24,12 +24,12 @@ class ControlSignals:
 
 
 def agree(
-    comm: Communicator, context: RankContext, keeper: Checkpointing, seconds: float, limit_s: float
+    comm: Communicator, context: RankContext, checkpointing: Checkpointing, seconds: float, limit_s: float
 ) -> ControlSignals:
     """Return what any rank wishes after `seconds`; commits and time are the first rank's matter. A collective."""
     first = comm.rank == 0
-    mine = (context.should_stop(), context.should_regroup(), first and keeper.due(), seconds if first else 0.0)
+    mine = (context.should_stop(), context.should_regroup(), first and checkpointing.due(), seconds if first else 0.0)
     *wishes, seconds = comm.allreduce(np.array(mine, float)).tolist()
     stop, regroup, due = (count > 0 for count in wishes)
-    late, regroup = seconds > limit_s, regroup and keeper.outlives
+    late, regroup = seconds > limit_s, regroup and checkpointing.outlives
     return ControlSignals(seconds, stop or late, late, regroup or due, regroup)

@@ -57,7 +57,7 @@ class Ended:
 class Epochs:
     """Steps a solver through its epochs, and commits between its windows.
 
-    Every rank makes one and calls :meth:`run`. `context` says what is wished, `keeper` keeps commits.
+    Every rank makes one and calls :meth:`run`. `context` says what is wished, `checkpointing` keeps commits.
     """
 
     comm: TimedCommunicator
@@ -66,7 +66,7 @@ class Epochs:
     feed: Feed | RowFeed
     validation: Validation | None
     context: RankContext
-    keeper: Checkpointing
+    checkpointing: Checkpointing
     xp: ModuleType
     report: RankReporter
     limit_s: float = math.inf
@@ -212,8 +212,8 @@ class Epochs:
         try:
             for batch in stream:
                 if position.batch % _ASK_EVERY == 0:
-                    self.keeper.tell()
-                    self._wished = agree(self.comm, self.context, self.keeper, self._taken(), self.limit_s)
+                    self.checkpointing.tell()
+                    self._wished = agree(self.comm, self.context, self.checkpointing, self._taken(), self.limit_s)
                     self._epoch_at = self._epoch_at if position.batch else self._wished.seconds
                 if self._wished.stop:
                     return state, position
@@ -259,7 +259,7 @@ class Epochs:
 
     def _commit(self) -> None:
         """Keep the last state between windows. A collective."""
-        if self.keeper.wanted and self._whole[1].steps:
+        if self.checkpointing.wanted and self._whole[1].steps:
             with self.comm.checkpointing():
                 self._keep()
 
@@ -279,7 +279,7 @@ class Epochs:
                 arrays[name + _POINTS] = _dense(points)
         whole = Snapshot(shards, arrays, snapshot.numbers).gather(self.comm)
         last = self._wished.stop or self._wished.regroup or bool(position.reason)
-        self.keeper.keep(Commit(whole, position), time.perf_counter() - begun, last=last)
+        self.checkpointing.keep(Commit(whole, position), time.perf_counter() - begun, last=last)
 
     def _model(self, state: Any) -> Model:
         """Return this rank's coefficients of the model that `state` stands for, and points that are not the problem's.

@@ -110,7 +110,7 @@ def fit(
     check(settings, source)
     if validation is not None:
         check_comparable(validation, source)
-    asked, safety, before = settings, safety or CheckpointPolicy(), None
+    requested, safety, before = settings, safety or CheckpointPolicy(), None
     if earlier is not None:
         saved_before, settings = next_run(earlier, source, settings)
         safety, before = replace(safety, earlier=saved_before, resume=True), earlier.prepared
@@ -140,9 +140,9 @@ def fit(
     saved = Saved(commits[0], safety.fingerprint) if commits else None
     epochs, times = tuple(history.epochs), tuple(history.times)
     onwards = None
-    if saved is not None and safety.carry and can_go_on(asked):
+    if saved is not None and safety.carry and can_go_on(requested):
         points = _points(results) if isinstance(prepared.basis.kernel, Mapped) else model.points
-        onwards = PartialFitState(_onwards(prepared, before, points), saved.data, source.info, asked)
+        onwards = PartialFitState(_onwards(prepared, before, points), saved.data, source.info, requested)
     return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept)
 
 

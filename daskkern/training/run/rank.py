@@ -24,7 +24,7 @@ from daskkern.data.rows.sweep import SweepPlan
 from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
 from daskkern.preconditioners import StepStatistics
 from daskkern.solvers import NYTRO, PCG, Direct, Falkon, Problem
-from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, open_keeper
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, open_checkpointing
 from daskkern.training.checkpoints.commits import Commit, latest_of_all
 from daskkern.training.feeding.feed import Feed
 from daskkern.training.feeding.row_feed import RowFeed
@@ -146,7 +146,7 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     rows = training_rows(task.source.open(settings.dtype), prepared.validation)
     started = time.perf_counter()
     saved = _last_commit(comm, task, context)
-    if context.vault.latest is None:
+    if context.commit_cache.latest is None:
         _announce(task, prepared, rows, comm, context)
     report = RankReporter(context, comm.rank, task.memory, task.threads, xp)
     report()
@@ -164,18 +164,31 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
         _setup(task, prepared, rows, columns, part, points, comm, xp),
         _averaged_from(settings, saved),
     )
-    context.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, task.memory, comm)))
+    context.emit(
+        StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, task.memory, comm))
+    )
     if note := getattr(problem.extra, "note", ""):
         context.emit(StageFinished("precision", 0.0, note))
     if task.memory.note and not isinstance(settings.basis, Linear | DoublyStochastic):
         context.emit(StageFinished("blocks", 0.0, task.memory.note))
     validation = Validation.open(task.validation, task.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, context, xp)
-    with closing(feed), open_keeper(task.safety, context.vault, comm.rank, context.emit) as keeper:
+    with closing(feed), open_checkpointing(task.safety, context.commit_cache, comm.rank, context.emit) as checkpointing:
         limit_s = _limit(settings, prepared)
         reference = reference_of(prepared.held, settings, problem, saved, comm, xp)
         epochs = Epochs(
-            comm, settings, problem, feed, validation, context, keeper, xp, report, limit_s, started, not settings.behind
+            comm,
+            settings,
+            problem,
+            feed,
+            validation,
+            context,
+            checkpointing,
+            xp,
+            report,
+            limit_s,
+            started,
+            not settings.behind,
         )
         ended = epochs.run(saved)
     if ended.reason == REGROUPING:
@@ -188,7 +201,7 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     # One that goes on from other rows has losses of those rows behind it, and ends with every call.
     note = "" if settings.behind else judged.note or closing_note(problem, ended, prepared, rows, reference, settings)
     context.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch, note))
-    saved_bytes = keeper.last if comm.rank == 0 else None
+    saved_bytes = checkpointing.last if comm.rank == 0 else None
     history = ended.history if comm.rank == 0 else ()
     points = points if ended.points is None else ended.points
     coef = to_host(ended.coef)
@@ -251,7 +264,7 @@ def _feed(
 
 def _last_commit(comm: Communicator, task: RankTask, context: RankContext) -> Commit | None:
     """Return the latest commit that any rank's worker keeps, else that of the checkpoint; the same on all ranks."""
-    kept = context.vault.latest
+    kept = context.commit_cache.latest
     data, steps = (None, 0) if kept is None else (kept.data, kept.steps)
     if data is None and comm.rank == 0:
         saved = task.safety.saved()

@@ -94,12 +94,12 @@ def prepare_columns(
     else:
         sample = np.sort(generator(settings.seed, _SAMPLED).permutation(rows.n_rows)[:SUBSAMPLE])
         known = everything or drawn_plan is not None or solver.moves
-        asked = settings.kernel if known else kernel
+        requested = settings.kernel if known else kernel
         X, weight = features_at(rows, sample), flat(targets.weight(take(rows, sample, TARGETS)))
         sizes, ordinary = RowSizes.measured(settings, X, weight)
         weight = None if weight is None else weight[ordinary]
-        state = sampled_statistics(X[ordinary], weight, asked, points, known, settings.device)
-        gram = partial(_gram, asked, points, known, settings.device)
+        state = sampled_statistics(X[ordinary], weight, requested, points, known, settings.device)
+        gram = partial(_gram, requested, points, known, settings.device)
         state = replace(state, top=state.top * likeness(rows, settings, targets, sampling, sizes, gram, p))
         clock.stage(
             "sizes",

@@ -69,12 +69,12 @@ def fewer_columns(basis: BasisSpec, n_rows: int, found: int) -> str:
     if not isinstance(basis, Landmarks | NystromFeatures):
         return ""
     points = basis.points if isinstance(basis, Landmarks) else None
-    asked = basis.n if points is None else len(points)
-    if found >= asked:
+    requested = basis.n if points is None else len(points)
+    if found >= requested:
         return ""
-    if points is None and asked > n_rows:
-        return f" (landmarks={asked:,}, but there are {n_rows:,} training rows)"
-    return f" (landmarks={asked:,}; repeated or dependent ones are left out)"
+    if points is None and requested > n_rows:
+        return f" (landmarks={requested:,}, but there are {n_rows:,} training rows)"
+    return f" (landmarks={requested:,}; repeated or dependent ones are left out)"
 
 
 def held_out_rows(

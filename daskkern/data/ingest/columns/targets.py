@@ -31,9 +31,9 @@ def check_task(task: str) -> None:
         raise SpecError(f"got task {task!r}; choose one of {', '.join(TASKS)}")
 
 
-def decide(table: Table, asked: str) -> Decision:
+def decide(table: Table, requested: str) -> Decision:
     """Return the task for the targets of `table`: as given, as the file says, or as their values suggest."""
-    decision = _decide(table, asked)
+    decision = _decide(table, requested)
     if decision.task == "classification" and table.n_targets != 1:
         raise DataError(
             f"{table.source} has {table.n_targets} targets, but classes are one target; for several quantities use "
@@ -47,14 +47,14 @@ def decide(table: Table, asked: str) -> Decision:
     return decision
 
 
-def _decide(table: Table, asked: str) -> Decision:
+def _decide(table: Table, requested: str) -> Decision:
     if table.target_kind is None:
-        if asked != "auto":
-            raise DataError(f"got --task {asked}, but {table.source} has no targets; name them with --target")
+        if requested != "auto":
+            raise DataError(f"got --task {requested}, but {table.source} has no targets; name them with --target")
         return Decision(None, "there are no targets", guessed=False)
-    if asked == "classification":
+    if requested == "classification":
         return Decision("classification", "as asked", guessed=False)
-    if asked == "regression":
+    if requested == "regression":
         return Decision("regression", "as asked", guessed=False)
     if table.task_hint is not None:
         return Decision(_hinted(table, table.task_hint), f"the entry 'task' says {table.task_hint}", guessed=False)

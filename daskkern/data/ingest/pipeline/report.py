@@ -44,9 +44,9 @@ class IngestReport:
 
 
 def report(
-    source: IngestSource, outputs: Mapping[int, PathLike], task_reason: str, *, shuffled: bool, asked: bool | None
+    source: IngestSource, outputs: Mapping[int, PathLike], task_reason: str, *, shuffled: bool, requested: bool | None
 ) -> IngestReport:
-    """Return the report on the stores at `outputs`; `asked` is the `shuffle` option as given."""
+    """Return the report on the stores at `outputs`; `requested` is the `shuffle` option as given."""
     info = open_store(outputs[TRAIN]).info
     return IngestReport(
         path=str(outputs[TRAIN]),
@@ -65,7 +65,7 @@ def report(
             *source.parts.notes,
             *_ignored_test(source.parts, outputs),
             *_resolution(info, source.parts.train),
-            *((SORTED_NOTE,) if shuffled and asked is None else ()),
+            *((SORTED_NOTE,) if shuffled and requested is None else ()),
         ),
         validation_path=_name(outputs, VALIDATION),
         n_validation_rows=_rows(outputs, VALIDATION),

@@ -165,7 +165,7 @@ def ingest(
         progress=progress or _silent,
     )
     shuffled = making.run()
-    return report(source, outputs, decision.reason, shuffled=shuffled, asked=shuffle)
+    return report(source, outputs, decision.reason, shuffled=shuffled, requested=shuffle)
 
 
 def _silent(done: int, total: int | None) -> None:

@@ -41,9 +41,9 @@ def staging(out: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(staged, ignore_errors=True)  # already renamed when the order of the rows is unchanged
 
 
-def wants_shuffle(asked: bool | None, staged: Store) -> bool:
+def wants_shuffle(requested: bool | None, staged: Store) -> bool:
     """Return whether to shuffle: as requested, else whether a target is sorted."""
-    return target_order(StoreRows(staged)).is_sorted if asked is None else asked
+    return target_order(StoreRows(staged)).is_sorted if requested is None else requested
 
 
 @dataclass(frozen=True)

@@ -79,16 +79,16 @@ class IngestStream:
         """Write all rows; the writers still have to be closed."""
         fresh = LabelCoder(AUTO_LIMIT if self._decision.guessed else None)
         coder: LabelEncoder = fresh if self._classes is None else KnownLabels(self._classes)
-        keeper = IngestCheckpoint(train)
-        kept = keeper.take_up()
+        checkpoint = IngestCheckpoint(train)
+        kept = checkpoint.take_up()
         if kept is not None:
             coder.go_on(kept.labels)
             self._advance(kept.n_rows)
         for block in checked_blocks(self._train, self._decision, coder, start=self._done):
             block.append_to(train)
             self._advance(block.X.shape[0])
-            keeper.keep(self._done, coder.labels)
-        keeper.forget()
+            checkpoint.keep(self._done, coder.labels)
+        checkpoint.forget()
         if self._done == 0:
             raise DataError(f"{self._train.source} has no rows; at least one is needed")
         if self._is_classification:
