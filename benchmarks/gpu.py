@@ -125,8 +125,8 @@ def _cuda_versions(xp: ModuleType) -> dict[str, str]:
 def _write(run: dict[str, Any], out: Path | None, before: Sequence[figures.Run]) -> None:
     """Write this run as far as it is, after those that were there."""
     if out is not None:
-        told = {name: value for name, value in run.items() if value != {}}
-        figures.write([*before, figures.from_plain(told, ("device", "tiny"), _NAMES)], out)
+        reported = {name: value for name, value in run.items() if value != {}}
+        figures.write([*before, figures.from_plain(reported, ("device", "tiny"), _NAMES)], out)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -80,15 +80,15 @@ def _timed(
     device: str,
     batch: int | None = None,
 ) -> dict[str, Any]:
-    told: list[Event] = []
+    reported: list[Event] = []
     small = source.info.n_rows <= TINY.susy[0]
     size: int | str = "auto" if batch is None and not small else batch or 32
     settings = FitSettings(
         kernel, loss, basis, solver, 0.0, max_epochs=epochs, batch_size=size, dtype="float32", device=device
     )
-    result = fit(source, settings, listener=told.append)
-    stages = {event.stage: round(event.seconds, 3) for event in told if isinstance(event, StageFinished)}
-    done = [event for event in told if isinstance(event, EpochFinished)]
+    result = fit(source, settings, listener=reported.append)
+    stages = {event.stage: round(event.seconds, 3) for event in reported if isinstance(event, StageFinished)}
+    done = [event for event in reported if isinstance(event, EpochFinished)]
     seconds = [round(event.seconds, 4) for event in done]
     return {
         "setup_s": stages,

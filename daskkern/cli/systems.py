@@ -88,7 +88,7 @@ def compare_command(
             columns=columns,
             seed=seed,
             client=client,
-            told=_tell,
+            on_event=_tell,
         )
     if test is None:
         say("note: without --test, errors are those of the training rows")

@@ -36,7 +36,7 @@ from daskkern.solvers.snapshot import Snapshot
 
 _STREAM = 64
 _ROUNDING = 1e-6
-_NUMBERS = ("eta", "objective", "halved", "loss", "told", "seen")
+_NUMBERS = ("eta", "objective", "halved", "loss", "seen")
 _POWER_ITERATIONS = 20
 _SAFETY = 1.25
 """By how much the largest eigenvalue among the rows may exceed that among the landmarks before a step is halved."""
@@ -64,7 +64,7 @@ class NytroRun:
         T^-1 u during a pass.
     loss : float
         Last known mean training loss.
-    told, seen : float, int
+    reported, seen : float, int
         The sum of losses that was reported in this epoch, and its rows.
     """
 
@@ -77,7 +77,7 @@ class NytroRun:
     sums: Array | None = None
     v: Array | None = None
     loss: float = 0.0
-    told: float = 0.0
+    reported: float = 0.0
     seen: int = 0
 
 
@@ -121,8 +121,8 @@ class NYTRO(Solver[NytroRun]):
         state = replace(state, sums=xp.concatenate([state.sums[:-1] + pulled, state.sums[-1:] + loss]))
         if batch.last:
             state = _descend(problem, setup, state, comm)
-        reported, seen, amount = reported_loss(state.loss, state.told, state.seen, batch, ended=state.sums is None)
-        return replace(state, told=reported, seen=seen), amount
+        reported, seen, amount = reported_loss(state.loss, state.reported, state.seen, batch, ended=state.sums is None)
+        return replace(state, reported=reported, seen=seen), amount
 
     def finish(self, problem: Problem, state: NytroRun, comm: Communicator) -> Array:
         del comm
@@ -134,7 +134,7 @@ class NYTRO(Solver[NytroRun]):
     def snapshot(self, problem: Problem, state: NytroRun) -> Snapshot | None:
         if state.sums is not None:
             return None
-        numbers = {name: float(getattr(state, name)) for name in _NUMBERS}
+        numbers = {name: float(getattr(state, name)) for name in _NUMBERS} | {"told": float(state.reported)}
         return Snapshot({}, {name: getattr(state, name) for name in ("u", "best", "slope")}, numbers)
 
     def restore(self, problem: Problem, saved: Snapshot) -> NytroRun:
@@ -145,7 +145,7 @@ class NYTRO(Solver[NytroRun]):
         u, best, slope = (xp.asarray(saved.whole[name]) for name in ("u", "best", "slope"))
         return NytroRun(
             u, numbers["eta"], best, slope, numbers["objective"], bool(numbers["halved"]),
-            loss=numbers["loss"], told=numbers["told"], seen=int(numbers["seen"]),
+            loss=numbers["loss"], reported=numbers["told"], seen=int(numbers["seen"]),
         )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 
-Told = Callable[[str, Event | None], None]
+OnEvent = Callable[[str, Event | None], None]
 """Called with a system's name and each event of its fit; None when it begins."""
 
 
@@ -100,7 +100,7 @@ def compare(
     columns: int | None = None,
     seed: int = 0,
     client: ClusterLike = None,
-    told: Told | None = None,
+    on_event: OnEvent | None = None,
 ) -> Comparison:
     """Fit `systems` to `store`, one after the other, and watch their errors on the rows of `test`.
 
@@ -119,7 +119,7 @@ def compare(
         Landmarks or features for all systems that let them be chosen.
     client
         A cluster; this process by default.
-    told : callable, optional
+    on_event : callable, optional
 
     Returns
     -------
@@ -141,7 +141,11 @@ def compare(
     watched = source if test is None else StoreSource.at(test)
     check_comparable(watched, source)
     changes = {"kernel": kernel, "alpha": alpha, "seed": seed, "max_seconds": budget_s}
-    curves = _curves(systems, lambda chosen: _curve(chosen, source, watched, columns, changes, client, told), told)
+
+    def one(chosen: System) -> Curve:
+        return _curve(chosen, source, watched, columns, changes, client, on_event)
+
+    curves = _curves(systems, one, on_event)
     info = source.info
     return Comparison(
         store,
@@ -163,12 +167,12 @@ def settings_of(chosen: System, task: str, columns: int | None, changes: dict[st
     return replace(settings, **{name: value for name, value in changes.items() if value is not None})
 
 
-def _curves(systems: Sequence[System], one: Callable[[System], Curve], told: Told | None) -> tuple[Curve, ...]:
+def _curves(systems: Sequence[System], one: Callable[[System], Curve], on_event: OnEvent | None) -> tuple[Curve, ...]:
     """Return the curve of each system, made by `one`; after an interrupt all later ones are unfinished."""
     curves: list[Curve] = []
     for chosen in systems:
-        if told is not None:
-            told(chosen.name, None)
+        if on_event is not None:
+            on_event(chosen.name, None)
         begun = time.perf_counter()
         try:
             curves.append(one(chosen))
@@ -189,11 +193,11 @@ def _curve(
     columns: int | None,
     changes: dict[str, Any],
     client: ClusterLike,
-    told: Told | None,
+    on_event: OnEvent | None,
 ) -> Curve:
     named = (chosen.name, chosen.group, chosen.solver.name, chosen.space)
     begun = time.perf_counter()
-    watch = _BudgetWatch(chosen.name, source.info.task == "classification", told)
+    watch = _BudgetWatch(chosen.name, source.info.task == "classification", on_event)
     try:
         settings = settings_of(chosen, str(source.info.task), columns, changes)
         result = fit(source, settings, client=client, validation=watched, listener=watch)
@@ -218,9 +222,9 @@ def _unfinished(chosen: System, begun: float | None) -> Curve:
 class _BudgetWatch:
     """Records the error after each epoch, and its time."""
 
-    def __init__(self, name: str, counts: bool, told: Told | None) -> None:
+    def __init__(self, name: str, counts: bool, on_event: OnEvent | None) -> None:
         self.points: list[tuple[float, float]] = []
-        self._name, self._counts, self._told, self._seconds = name, counts, told, 0.0
+        self._name, self._counts, self._on_event, self._seconds = name, counts, on_event, 0.0
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, StageFinished):
@@ -231,5 +235,5 @@ class _BudgetWatch:
             if not isnan(score):  # it is NaN for an epoch that the budget cut short
                 error = 1 - score if self._counts else max(0.0, 1 - score) ** 0.5
                 self.points.append((round(self._seconds, 3), error))
-        if self._told is not None:
-            self._told(self._name, event)
+        if self._on_event is not None:
+            self._on_event(self._name, event)

@@ -194,10 +194,10 @@ def test_the_runner_sends_options_on_and_draws(
         run.main(["nothing"])
     with pytest.raises(SystemExit, match="--plot was given without a path"):
         run.main(["recovery", "--plot"])
-    told = tmp_path / "told.txt"
+    reported = tmp_path / "told.txt"
     (tmp_path / "recovery.py").write_text(
         "import pathlib, shutil, sys\n"
-        f"pathlib.Path({str(told)!r}).write_text(' '.join(sys.argv[1:]))\n"
+        f"pathlib.Path({str(reported)!r}).write_text(' '.join(sys.argv[1:]))\n"
         f"shutil.copy({str(FOLDER / 'results-recovery.json')!r}, sys.argv[sys.argv.index('--out') + 1])\n"
         "sys.exit(3)\n"
     )
@@ -206,6 +206,6 @@ def test_the_runner_sends_options_on_and_draws(
     with pytest.raises(SystemExit) as ended:
         run.main(["recovery.py", f"--plot={picture}", "--repeats", "2", "--out", str(out), "--", "--out", "theirs"])
     assert ended.value.code == 3
-    assert told.read_text() == f"--repeats 2 --out {out} -- --out theirs"
+    assert reported.read_text() == f"--repeats 2 --out {out} -- --out theirs"
     assert scripts.read(out)
     assert picture.stat().st_size > 5000

@@ -38,7 +38,7 @@ def table(tmp_path: Path) -> Path:
 def test_everything_in_a_bucket_is_as_on_disk(
     objects: ObjectServer, table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    told = {}
+    reported = {}
     objects.faults.fail_every, objects.faults.slow_every, objects.faults.pause_s = 37, 13, 0.02
     for root in (str(tmp_path), objects.url("commands")):
         for words in (
@@ -51,8 +51,8 @@ def test_everything_in_a_bucket_is_as_on_disk(
         ):
             code, out, err = run(capfd, *words)
             assert code == 0, err
-        told[root] = out
-    assert len(set(told.values())) == 1
+        reported[root] = out
+    assert len(set(reported.values())) == 1
     objects.faults.clear()
     ours, theirs = (zarr.open_group(tmp_path / "p", mode="r"), open_zarr(objects.url("commands/p")))
     for name in ("prediction", "scores"):

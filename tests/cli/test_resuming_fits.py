@@ -47,9 +47,9 @@ def interrupted(folder: Path, out: str, epochs: int, workers: int) -> None:
     while "epoch   2/" not in seen and time.monotonic() < deadline:
         seen += process.stderr.readline()
     os.kill(process.pid, signal.SIGINT)
-    told, rest = process.communicate(timeout=60)
+    reported, rest = process.communicate(timeout=60)
     assert process.returncode == 130, seen + rest
-    assert "interrupted: the model so far is in" in told
+    assert "interrupted: the model so far is in" in reported
     assert "daskkern: error: interrupted; go on with --resume: the progress is in" in rest
 
 

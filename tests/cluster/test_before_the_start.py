@@ -93,8 +93,8 @@ def test_a_process_that_has_loaded_other_messages_is_told_to_restart(
     client2: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(choosing, "PROTOCOL", 99)
-    told = rf"^worker tcp://\S+ has loaded another daskkern than is installed now: it speaks version {PROTOCOL} of"
-    with pytest.raises(ClusterError, match=told):
+    reported = rf"^worker tcp://\S+ has loaded another daskkern than is installed now: it speaks version {PROTOCOL} of"
+    with pytest.raises(ClusterError, match=reported):
         run_gang(client2, ranks.own_payload, None, name="loaded")
 
 
@@ -121,11 +121,11 @@ def test_workers_that_hang_and_that_no_fit_uses_hold_nobody_up(monkeypatch: pyte
         os.kill(workers[1][1], signal.SIGSTOP)
         time.sleep(2.5)  # until the scheduler misses it
         assert run_gang(client, ranks.own_payload, None, name="first", settings=settings, listener=events.append)
-        told = [event.detail for event in events if isinstance(event, StageFinished)]
-        for (address, _), line in zip(workers, told, strict=False):
+        reported = [event.detail for event in events if isinstance(event, StageFinished)]
+        for (address, _), line in zip(workers, reported, strict=False):
             assert line.startswith(f"worker {address} (")
             assert line.endswith("hangs: nothing was heard of it for 2 s; it was removed")
-        assert len(told) == 2
+        assert len(reported) == 2
         client.wait_for_workers(3, timeout=30)  # their nannies have started others
 
 

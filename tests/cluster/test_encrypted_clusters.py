@@ -209,9 +209,9 @@ def test_options_that_do_not_go_together(
     with pytest.raises(SystemExit) as ended:
         main([command, store, "--out", str(tmp_path / "out"), *words])
     assert ended.value.code
-    told = capfd.readouterr().err.strip()
-    assert sentence in " ".join(told.split())
-    assert "Traceback" not in told
+    reported = capfd.readouterr().err.strip()
+    assert sentence in " ".join(reported.split())
+    assert "Traceback" not in reported
 
 
 def test_tasks_of_a_worker_with_a_workers_certificate_only_can_be_clients(files: Certificates) -> None:

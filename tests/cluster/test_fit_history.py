@@ -47,13 +47,13 @@ def test_every_epoch_is_kept_and_batches_are_thinned() -> None:
     for epoch in range(1, 301):
         events += [BatchFinished(epoch, batch, 20, 1 / epoch, 100.0) for batch in range(1, 21)]
         events.append(EpochFinished(epoch, 1 / epoch, 1.0))
-    told = _record(events).history.to_message()
-    assert [epoch["epoch"] for epoch in told["epochs"]] == list(range(1, 301))
-    batches = told["batches"]
+    reported = _record(events).history.to_message()
+    assert [epoch["epoch"] for epoch in reported["epochs"]] == list(range(1, 301))
+    batches = reported["batches"]
     assert 900 < len(batches["loss"]) <= 2000
     assert (batches["epoch"][-1], batches["batch"][-1]) == (300, 20)
     assert len({len(column) for column in batches.values()}) == 1
-    assert [notice["event"] for notice in told["notices"]] == ["FitStarted"]
+    assert [notice["event"] for notice in reported["notices"]] == ["FitStarted"]
 
 
 def test_what_is_done_again_is_forgotten() -> None:
@@ -65,10 +65,10 @@ def test_what_is_done_again_is_forgotten() -> None:
         BatchFinished(2, 1, 8, 0.4, 100.0),
         FitResumed(1, 4, 2),
     ]
-    told = _record(events).history.to_message()
-    assert told["batches"]["batch"] == [1, 2, 3, 4]
-    assert told["epochs"] == []
-    assert told["ranks"] == []
+    reported = _record(events).history.to_message()
+    assert reported["batches"]["batch"] == [1, 2, 3, 4]
+    assert reported["epochs"] == []
+    assert reported["ranks"] == []
 
 
 def test_a_start_that_is_told_again_forgets_nothing_until_a_batch_goes_back() -> None:
@@ -88,12 +88,12 @@ def test_checkpoints_do_not_push_other_events_out() -> None:
     events += [CheckpointWritten(1, batch, 0.5) for batch in range(1, 6001)]
     events += [FitResumed(1, 6000, 1), CheckpointWritten(1, 6001, 0.5)]
     record = _record(events)
-    told = record.history.to_message()
+    reported = record.history.to_message()
     kinds = ["FitStarted", "CheckpointWritten", "FitResumed", "CheckpointWritten"]
-    assert [notice["event"] for notice in told["notices"]] == kinds
+    assert [notice["event"] for notice in reported["notices"]] == kinds
     assert [event["event"] for event in record.events] == kinds
-    assert told["notices"][1]["batch"] == 6000
-    assert told["checkpoints"] == {"count": 6001, "seconds": pytest.approx(3000.5)}
+    assert reported["notices"][1]["batch"] == 6000
+    assert reported["checkpoints"] == {"count": 6001, "seconds": pytest.approx(3000.5)}
 
 
 def test_whoever_follows_hears_of_every_last_checkpoint() -> None:
@@ -102,8 +102,8 @@ def test_whoever_follows_hears_of_every_last_checkpoint() -> None:
     heard, since = [], 0
     for batch in range(1, 4):
         record.note(to_message(CheckpointWritten(1, batch, 0.5)))
-        told = book.events("0123456789ab", since)
-        heard, since = heard + [event["batch"] for event in told["events"]], told["next"]
+        reported = book.events("0123456789ab", since)
+        heard, since = heard + [event["batch"] for event in reported["events"]], reported["next"]
     assert heard == [1, 2, 3]
     assert book.events("0123456789ab", since)["events"] == []
 

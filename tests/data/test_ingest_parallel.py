@@ -128,13 +128,13 @@ def test_workers_write_what_one_process_writes(
     tmp_path: Path, client2: Client, X: HostArray, labels: HostArray, kind: str, chunk_rows: int
 ) -> None:
     source = str(save(tmp_path, kind, X, labels))
-    told: list[tuple[int, int | None]] = []
+    reported: list[tuple[int, int | None]] = []
     settings = {"target": "t", "scale": "standard", "chunk_rows": chunk_rows, "shuffle": False}
-    ingest(source, tmp_path / "s", client=client2, progress=lambda *at: told.append(at), **settings)  # type: ignore[arg-type]
+    ingest(source, tmp_path / "s", client=client2, progress=lambda *at: reported.append(at), **settings)  # type: ignore[arg-type]
     ingest(source, tmp_path / "u", **settings)  # type: ignore[arg-type]
     _same(open_store(tmp_path / "s"), open_store(tmp_path / "u"))
     assert open_store(tmp_path / "s").info.classes == ("a", "b", "c", "d")
-    assert told[-1] == (1003, 1003)
+    assert reported[-1] == (1003, 1003)
 
 
 @pytest.mark.cluster

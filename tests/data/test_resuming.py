@@ -61,32 +61,32 @@ def _start(source: Path, out: Path) -> "subprocess.Popen[str]":
 
 def _run_and_kill(source: Path, out: Path, kill_after: int, harder: float = 0.0) -> list[int]:
     """Return the rows that were told as done by a process that is killed at so many tellings."""
-    process, told = _start(source, out), []
+    process, reported = _start(source, out), []
     assert process.stdout is not None
     for line in process.stdout:
-        told.append(int(line))
-        if len(told) == kill_after:
+        reported.append(int(line))
+        if len(reported) == kill_after:
             time.sleep(harder)
             process.send_signal(signal.SIGKILL)
             break
     process.stdout.close()
     process.wait(60)
     assert process.returncode != 0
-    return told
+    return reported
 
 
 def _run_here(source: Path, out: Path) -> list[int]:
     """Do what the child does, to the end and in this process; return the rows that were told as done."""
-    told: list[int] = []
+    reported: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("daskkern.data.ingest.pipeline.resume.SECONDS", 0.0)
         patch.setattr("daskkern.data.ingest.readers.tables.BLOCK_BYTES", 20_000)
         patch.setattr("daskkern.data.ingest.readers.svm_tables.BLOCK_BYTES", 20_000)
         ingest(
             str(source), str(out), target="t" if source.suffix == ".csv" else None, task="classification",
-            chunk_rows=64, shuffle=False, scale="maxabs", progress=lambda done, total: told.append(done),
+            chunk_rows=64, shuffle=False, scale="maxabs", progress=lambda done, total: reported.append(done),
         )  # fmt: skip
-    return told
+    return reported
 
 
 def _bytes(store: Path) -> dict[str, bytes]:
@@ -101,19 +101,19 @@ def _bytes(store: Path) -> dict[str, bytes]:
 def test_killed_at_several_moments_the_result_is_that_of_one_run(source: Path, tmp_path: Path, left: Left) -> None:
     before = left()
     whole = _run_here(source, tmp_path / "whole")
-    total, n_told = whole[-1], len(whole)
-    assert n_told > 8
+    total, n_reported = whole[-1], len(whole)
+    assert n_reported > 8
     reached = 0
     for share, harder in ((0.3, 0.0), (0.25, 0.006)):
-        told = _run_and_kill(source, tmp_path / "s", kill_after=max(2, int(share * n_told)), harder=harder)
-        assert told[0] >= reached  # it went on where the record says, which is a block behind at most
-        reached = told[0]
+        reported = _run_and_kill(source, tmp_path / "s", kill_after=max(2, int(share * n_reported)), harder=harder)
+        assert reported[0] >= reached  # it went on where the record says, which is a block behind at most
+        reached = reported[0]
         with pytest.raises(StoreError, match="there is no store at"):
             open_store(tmp_path / "s")
         assert len([name for name in left() if name.startswith(".")]) == 1
-    told = _run_here(source, tmp_path / "s")
-    assert told[0] > whole[0]
-    assert told[-1] == total
+    reported = _run_here(source, tmp_path / "s")
+    assert reported[0] > whole[0]
+    assert reported[-1] == total
     open_store(tmp_path / "s").verify()
     assert _bytes(tmp_path / "s") == _bytes(tmp_path / "whole")
     assert left() == sorted([*before, "s", "whole"])

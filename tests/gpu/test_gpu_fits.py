@@ -198,10 +198,10 @@ def test_two_ranks_on_one_gpu_make_the_model_of_one(xp: ModuleType, name: str) -
     case = CASES[name]
     source, settings = _source(case.far), _settings(case, "gpu", max_epochs=1)
     plan = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
-    told: list[Event] = []
-    one, two = (_coef(_ranks(source, settings, size, plan, told.append)) for size in (1, 2))
+    reported: list[Event] = []
+    one, two = (_coef(_ranks(source, settings, size, plan, reported.append)) for size in (1, 2))
     _agree(two, one)
-    notes = [event.detail for event in told if isinstance(event, StageFinished) and event.stage == "collectives"]
+    notes = [event.detail for event in reported if isinstance(event, StageFinished) and event.stage == "collectives"]
     assert notes == ["sums go through the host: ranks 0 and 1 share a GPU, which NCCL does not allow"]
 
 
@@ -236,9 +236,9 @@ def test_a_model_is_saved_on_one_device_and_scores_on_the_other(xp: ModuleType, 
 
 
 def test_losses_of_the_epochs_are_told(xp: ModuleType) -> None:
-    told: list[Event] = []
-    fit(_source(far=True), _settings(CASES["eigenpro, all rows"], "gpu"), listener=told.append)
-    losses = [event.loss for event in told if isinstance(event, EpochFinished)]
+    reported: list[Event] = []
+    fit(_source(far=True), _settings(CASES["eigenpro, all rows"], "gpu"), listener=reported.append)
+    losses = [event.loss for event in reported if isinstance(event, EpochFinished)]
     assert len(losses) == 2
     assert losses[1] < losses[0]
 

@@ -61,12 +61,12 @@ class View:
 
     def history(self, fit: str) -> dict[str, Any]:
         self.requested += 1
-        told = {"workers": {"tcp://h:0": {"name": "0", "heard": 0.0}}}
-        return {**self.records[fit].history.to_message(), **told} if fit in self.records else {}
+        workers = {"workers": {"tcp://h:0": {"name": "0", "heard": 0.0}}}
+        return {**self.records[fit].history.to_message(), **workers} if fit in self.records else {}
 
     def glance(self, fit: str) -> dict[str, Any]:
-        told = {"workers": {"tcp://h:0": {"name": "0", "heard": 0.0}}}
-        return {**self.records[fit].history.glance(), **told} if fit in self.records else {}
+        workers = {"workers": {"tcp://h:0": {"name": "0", "heard": 0.0}}}
+        return {**self.records[fit].history.glance(), **workers} if fit in self.records else {}
 
     def cancel(self, fit: str) -> bool:
         self.cancelled.append(fit)

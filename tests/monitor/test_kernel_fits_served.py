@@ -140,8 +140,8 @@ def test_a_plugin_of_another_version_leaves_the_fits_alone(client: Client, addre
 
 def _click_stop_twice(address: str, origin: str, **headers: str) -> None:
     """Press the button over a socket of its own, as the script of a web site can."""
-    told = {"Origin": origin, **headers}
-    with mock.patch.object(connection, "HTTPRequest", partial(HTTPRequest, headers=told)):
+    sent = {"Origin": origin, **headers}
+    with mock.patch.object(connection, "HTTPRequest", partial(HTTPRequest, headers=sent)):
         session = pull_session(url=f"{address}/kernel-fits")
     try:
         document, socket = session.document, session._connection

@@ -105,30 +105,30 @@ def test_a_system_that_refuses_leaves_the_others_alone(stores: tuple[str, str]) 
 
 
 def test_an_interrupt_leaves_what_was_found(stores: tuple[str, str]) -> None:
-    def told(name: str, event: Event | None) -> None:
+    def on_event(name: str, event: Event | None) -> None:
         if name == "eigenpro_rf" and event is not None:
             raise KeyboardInterrupt
 
     rows = [SYSTEMS["elm"], SYSTEMS["eigenpro_rf"], SYSTEMS["falkon"]]
-    found = compare(stores[0], rows, test=stores[1], columns=50, told=told)
+    found = compare(stores[0], rows, test=stores[1], columns=50, on_event=on_event)
     assert [curve.reason for curve in found.curves[1:]] == ["interrupted", "interrupted"]
     assert [curve.problem for curve in found.curves[1:]] == ["interrupted", "not run"]
     assert found.curves[0].error is not None
     with pytest.raises(KeyboardInterrupt):
-        compare(stores[0], rows[1:], columns=50, told=told)
+        compare(stores[0], rows[1:], columns=50, on_event=on_event)
 
 
 def test_an_interrupt_that_a_fit_heeds_ends_the_comparison(stores: tuple[str, str]) -> None:
     pressed, answers = [], []
 
-    def told(name: str, event: Event | None) -> None:
+    def on_event(name: str, event: Event | None) -> None:
         answers.extend([event.reason] if isinstance(event, StopRequested) else [])
         if isinstance(event, EpochFinished) and event.epoch == 1 and not pressed:
             pressed.append(name)
             signal.raise_signal(signal.SIGINT)
 
     rows = [SYSTEMS["eigenpro_rf"], SYSTEMS["falkon"], SYSTEMS["elm"]]
-    found = compare(stores[0], rows, test=stores[1], columns=50, told=told)
+    found = compare(stores[0], rows, test=stores[1], columns=50, on_event=on_event)
     assert [curve.reason for curve in found.curves] == ["interrupted"] * 3
     assert found.curves[0].error is not None  # of the model so far
     assert [curve.problem for curve in found.curves[1:]] == ["not run", "not run"]

@@ -121,10 +121,10 @@ def test_a_small_gradient_ends_the_fit(basis: BasisSpec) -> None:
     fit = _fit(SAG(tol=1e-3), Logistic(), basis, 200)
     events: list[Event] = []
     results = fit.results(2, listen=events.append)
-    told = [event for event in events if isinstance(event, OptimalityMeasured)]
+    reported = [event for event in events if isinstance(event, OptimalityMeasured)]
     assert {result.reason for result in results} == {"converged"}
-    assert len(told) == results[0].epochs < 200
-    assert told[-1].value <= told[-1].tol == 1e-3 < told[-2].value
+    assert len(reported) == results[0].epochs < 200
+    assert reported[-1].value <= reported[-1].tol == 1e-3 < reported[-2].value
     phi, weight = _features(fit), _weights(fit)
     y = fit.prepared.targets.encode(fit.source.y)
     scores = fit.scores(results)

@@ -144,28 +144,28 @@ def test_the_gap_is_primal_minus_dual(loss: Loss, averaging: float) -> None:
     fit = _fit(loss, AllRows(), 3, averaging=averaging)
     events: list[Event] = []
     fit.results(2, listen=events.append)
-    told = [event for event in events if isinstance(event, OptimalityMeasured)]
-    assert [event.epoch for event in told] == [1, 2, 3]
+    reported = [event for event in events if isinstance(event, OptimalityMeasured)]
+    assert [event.epoch for event in reported] == [1, 2, 3]
     scores, u = _mean(fit, 3, averaging)
     y, weight = fit.prepared.targets.encode(fit.source.y), fit.source.weight / fit.source.weight.mean()
     norm = float((weight[:, None] * u * scores).sum()) / (ALPHA * len(y))
     primal = float(np.mean(weight * loss.value(scores, y))) + ALPHA / 2 * norm
     dual = -float(np.mean(weight * loss.conjugate(-u, y))) - ALPHA / 2 * norm
-    assert told[-1].value == pytest.approx(primal - dual, abs=1e-12)
-    assert told[-1].measure in str(line_of(told[-1], 3))
+    assert reported[-1].value == pytest.approx(primal - dual, abs=1e-12)
+    assert reported[-1].measure in str(line_of(reported[-1], 3))
 
 
 def test_a_small_gap_ends_the_fit() -> None:
     fit = _fit(Squared(), AllRows(), 100, tol=1e-6, gap_every=3)
     events: list[Event] = []
     results = fit.results(2, listen=events.append)
-    told = [event for event in events if isinstance(event, OptimalityMeasured)]
+    reported = [event for event in events if isinstance(event, OptimalityMeasured)]
     assert {result.reason for result in results} == {"converged"}
-    assert results[0].epochs == told[-1].epoch < 100
-    assert told[-1].epoch % 3 == 0
-    assert told[-1].value <= told[-1].tol < told[-2].value
+    assert results[0].epochs == reported[-1].epoch < 100
+    assert reported[-1].epoch % 3 == 0
+    assert reported[-1].value <= reported[-1].tol < reported[-2].value
     y, weight = fit.prepared.targets.encode(fit.source.y), fit.source.weight / fit.source.weight.mean()
-    assert told[-1].tol == pytest.approx(1e-6 * float(np.mean(weight * Squared().value(0 * y, y))), rel=1e-12)
+    assert reported[-1].tol == pytest.approx(1e-6 * float(np.mean(weight * Squared().value(0 * y, y))), rel=1e-12)
 
     def objective(a: HostArray) -> float:
         return naive.objective(Squared().value, K, K, a, y, ALPHA, weight)
@@ -173,7 +173,7 @@ def test_a_small_gap_ends_the_fit() -> None:
     K, coef = _inner_products(fit), np.empty((len(y), 1))
     for result in results:
         coef[result.ids] = result.coef
-    assert 0 <= objective(coef) - objective(naive.ridge(K, y, ALPHA, weight)) <= told[-1].value
+    assert 0 <= objective(coef) - objective(naive.ridge(K, y, ALPHA, weight)) <= reported[-1].value
 
 
 @pytest.mark.parametrize(

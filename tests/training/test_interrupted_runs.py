@@ -304,8 +304,8 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_model(tmp_path: Path) -> N
     task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, safety)
     result = run_threads(1, lambda comm: run_rank(comm, task, RankContext(events.append)))[0]
     assert result.reason == "max_epochs"
-    told = [event.detail for event in events if getattr(event, "stage", "") == "checkpoint"]
-    assert told == [
+    reported = [event.detail for event in events if getattr(event, "stage", "") == "checkpoint"]
+    assert reported == [
         f"{safety.checkpoint} is not up to date: this worker does not see it; choose a place that all workers share"
     ]
     assert not (tmp_path / "c").exists()

@@ -201,13 +201,13 @@ def _fit(settings: FitSettings) -> tuple[FitResult, list[str]]:
     X = rng.standard_normal((300, 4)).astype(np.float32)
     y = (X[:, 0] > 0).astype(np.int64)
     source = ArraySource(X, y, None, SourceInfo(300, 4, "classification", (0, 1), Scaling(), None, 1, True))
-    told: list[str] = []
+    reported: list[str] = []
 
     def listen(event: Event) -> None:
         if isinstance(event, StageFinished) and event.stage == "blocks":
-            told.append(event.detail)
+            reported.append(event.detail)
 
-    return fit(source, settings, listener=listen), told
+    return fit(source, settings, listener=listen), reported
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,10 @@ def test_where_rows_say_nothing_it_is_the_laplacian_with_the_median_distance(n: 
 
 def test_it_is_told_and_the_same_for_the_same_seed() -> None:
     X, y = _smooth(300)
-    told: list[Event] = []
-    models = [KernelRegressor(random_state=3, callbacks=[told.append], **FIT).fit(X, y).model_ for _ in range(2)]
+    reported: list[Event] = []
+    models = [KernelRegressor(random_state=3, callbacks=[reported.append], **FIT).fit(X, y).model_ for _ in range(2)]
     assert models[0].kernel == models[1].kernel
-    stages = [event.detail for event in told if isinstance(event, StageFinished) and event.stage == "kernel"]
+    stages = [event.detail for event in reported if isinstance(event, StageFinished) and event.stage == "kernel"]
     assert len(stages) == 2
     assert all("leave-one-out on 300 rows" in stage for stage in stages)
 

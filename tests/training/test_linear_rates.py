@@ -125,16 +125,16 @@ def test_a_small_gradient_ends_the_fit(solver: FullGradients) -> None:
     fit = _fit(solver, Squared(), Linear(), 50)
     events: list[Event] = []
     results = fit.results(2, listen=events.append)
-    told = [event for event in events if isinstance(event, OptimalityMeasured)]
+    reported = [event for event in events if isinstance(event, OptimalityMeasured)]
     assert {result.reason for result in results} == {"converged"}
-    assert results[0].epochs == len(told) < 50
-    assert told[-1].value <= 1e-3 < told[-2].value
+    assert results[0].epochs == len(reported) < 50
+    assert reported[-1].value <= 1e-3 < reported[-2].value
     phi = _features(fit)
     before = _fit(replace(solver, tol=0.0), Squared(), Linear(), results[0].epochs - 1)
     (result,) = before.results(1)
     gradient = _gradient(fit, phi, result.coef, slice(None)) + ALPHA * result.coef
     unit = np.sqrt((fit.source.weight / fit.source.weight.mean() * (phi**2).sum(axis=1)).max())
-    assert told[-1].value == pytest.approx(np.linalg.norm(gradient) / unit, rel=1e-6)
+    assert reported[-1].value == pytest.approx(np.linalg.norm(gradient) / unit, rel=1e-6)
 
 
 def test_what_they_cannot_do_is_refused() -> None:

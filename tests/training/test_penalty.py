@@ -140,8 +140,8 @@ def test_it_does_not_depend_on_the_number_of_ranks() -> None:
     alone = runs.scores(runs.results(1))
     for ranks in (2, 3):
         np.testing.assert_allclose(runs.scores(runs.results(ranks)), alone, rtol=0, atol=1e-9 * np.abs(alone).max())
-    told = Fit.of(_source(weighted=True), replace(settings, alpha=alpha))
-    np.testing.assert_array_equal(told.scores(told.results(1)), alone)
+    given = Fit.of(_source(weighted=True), replace(settings, alpha=alpha))
+    np.testing.assert_array_equal(given.scores(given.results(1)), alone)
 
 
 BASES: dict[str, BasisSpec] = {

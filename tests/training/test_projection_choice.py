@@ -60,10 +60,10 @@ def test_a_fit_says_how_it_projects_and_what_is_left(projection: str, how: str) 
     results = fit.results(2, listen=events.append)
     (stage,) = [event for event in events if isinstance(event, StageFinished) and event.stage == "columns"]
     assert how in stage.detail
-    told = [event for event in events if isinstance(event, OptimalityMeasured)]
+    reported = [event for event in events if isinstance(event, OptimalityMeasured)]
     assert {result.reason for result in results} == {"max_epochs"}
-    assert len(told) == (3 if projection == "eigenpro" else 0)
-    for event in told:
+    assert len(reported) == (3 if projection == "eigenpro" else 0)
+    for event in reported:
         assert event.measure == "projection residual"
         assert 0 < event.value <= 1e-2
         assert event.note.startswith("asked for 0.01, ")

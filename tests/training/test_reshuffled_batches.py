@@ -75,20 +75,20 @@ def test_every_epoch_meets_every_row_once_in_other_batches() -> None:
     assert not set(met[0]) & set(met[1])
 
 
-def _asked(basis: BasisSpec, solver: Solver[object], keep: str = "auto") -> FitSettings:
+def _requested(basis: BasisSpec, solver: Solver[object], keep: str = "auto") -> FitSettings:
     return FitSettings(Gaussian(1.0), Squared(), basis, solver, keep_blocks=keep)
 
 
 def test_what_can_be_cached_decides_and_not_the_memory() -> None:
     million = 1_000_000
-    assert draws_anew(_asked(Landmarks(10_000), EigenPro()), million, 400)  # 40 GB of blocks
-    assert not draws_anew(_asked(Landmarks(7_000), EigenPro()), million, 400)  # 28 GB
-    assert draws_anew(_asked(Landmarks(10_000), EigenPro(), "never"), million, 400)
-    assert not draws_anew(_asked(Landmarks(7_000), EigenPro(), "never"), million, 400)
-    assert not draws_anew(_asked(Landmarks(10_000), EigenPro(), "disk"), million, 400)
-    assert draws_anew(_asked(AllRows(), EigenPro()), 100_000, 400)
-    assert not draws_anew(_asked(Linear(), SGD()), million, 400)  # 0.4 GB of rows
-    assert draws_anew(_asked(Linear(), SGD()), 100 * million, 400)
+    assert draws_anew(_requested(Landmarks(10_000), EigenPro()), million, 400)  # 40 GB of blocks
+    assert not draws_anew(_requested(Landmarks(7_000), EigenPro()), million, 400)  # 28 GB
+    assert draws_anew(_requested(Landmarks(10_000), EigenPro(), "never"), million, 400)
+    assert not draws_anew(_requested(Landmarks(7_000), EigenPro(), "never"), million, 400)
+    assert not draws_anew(_requested(Landmarks(10_000), EigenPro(), "disk"), million, 400)
+    assert draws_anew(_requested(AllRows(), EigenPro()), 100_000, 400)
+    assert not draws_anew(_requested(Linear(), SGD()), million, 400)  # 0.4 GB of rows
+    assert draws_anew(_requested(Linear(), SGD()), 100 * million, 400)
 
 
 @pytest.fixture(params=["dense", "sparse"])

@@ -34,7 +34,7 @@ def _fit(
     return Fit.of(_source(weighted=True, regression=loss is None), settings)
 
 
-def _told(events: list[Event]) -> list[OptimalityMeasured]:
+def _reported(events: list[Event]) -> list[OptimalityMeasured]:
     return [event for event in events if isinstance(event, OptimalityMeasured)]
 
 
@@ -51,13 +51,13 @@ def test_falkon_ends_at_its_tolerance_and_the_residual_is_the_true_one(
     monkeypatch.setattr("daskkern.solvers.falkon.squared._LANES", lanes)  # 1: evaluated in every tenth pass
     fit, events = _fit(Falkon(tol=1e-5)), list[Event]()
     results = fit.results(ranks, listen=events.append)
-    told = _told(events)
+    reported = _reported(events)
     assert {result.reason for result in results} == {"converged"}
-    assert results[0].epochs == len(told) < 60
-    assert all(event.value > 1e-5 for event in told[:-2])
-    assert told[-1].measure == "relative residual"
-    assert told[-1].note == ""
-    assert told[-1].value <= 1e-5
+    assert results[0].epochs == len(reported) < 60
+    assert all(event.value > 1e-5 for event in reported[:-2])
+    assert reported[-1].measure == "relative residual"
+    assert reported[-1].note == ""
+    assert reported[-1].value <= 1e-5
     coef = np.concatenate([result.coef for result in results])
     ids = np.concatenate([result.ids for result in results])
     a, X, indices = coef[np.argsort(ids)], fit.source.X, fit.prepared.indices
@@ -69,7 +69,7 @@ def test_falkon_ends_at_its_tolerance_and_the_residual_is_the_true_one(
     b = K_XZ.T @ (weight * y) / len(X)
     inverse = np.linalg.inv(H)  # the preconditioner is near it: residuals in its norm are near those in this one
     found = np.sqrt(((H @ a - b) * (inverse @ (H @ a - b))).sum() / (b * (inverse @ b)).sum())
-    assert told[-1].value / 3 < found < 3 * told[-1].value
+    assert reported[-1].value / 3 < found < 3 * reported[-1].value
     f = K_XZ @ a
     (loss,) = [event.loss for event in events if isinstance(event, EpochFinished)][-1:]
     assert loss == pytest.approx(float(0.5 * (weight * (f - y) ** 2).mean()), rel=1e-9)
@@ -79,7 +79,7 @@ def test_without_a_tolerance_falkon_ends_where_rounding_does_and_says_so() -> No
     fit, events = _fit(Falkon(tol=0.0), dtype="float32"), list[Event]()
     (result,) = fit.results(1, listen=events.append)
     assert result.reason == "converged"
-    assert _told(events)[-1].note == "the rounding of float32 lets it fall no further"
+    assert _reported(events)[-1].note == "the rounding of float32 lets it fall no further"
     exact = Fit.of(fit.source, replace(fit.settings, dtype="float64", solver=Falkon(tol=1e-12)))
     wanted = exact.scores(exact.results(1))
     np.testing.assert_allclose(fit.scores([result]), wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
@@ -91,8 +91,8 @@ def test_falkon_without_a_penalty_is_no_worse_than_nothing_and_tells_its_loss(sc
     settings = {"basis": Landmarks(200), "solver": "falkon", "loss": "squared", "alpha": 0.0, "max_epochs": 12}
     model = KernelRegressor(Gaussian(scale), device="cpu", random_state=0, **settings).fit(X, y)
     found = model.predict(X).astype(np.float64)
-    told = model.history_[-1].loss * y.var()
-    assert told == pytest.approx(0.5 * float(((found - y) ** 2).mean()), rel=2e-2)
+    reported = model.history_[-1].loss * y.var()
+    assert reported == pytest.approx(0.5 * float(((found - y) ** 2).mean()), rel=2e-2)
     assert model.score(X, y) > 0.3
     notes = [stage.detail for stage in model.history_.stages if stage.stage == "precision"]
     assert all("float32 tells" in note and "in place of 0.0e+00; set alpha" in note for note in notes)
@@ -143,12 +143,12 @@ def test_a_state_of_an_older_falkon_is_refused(loss: Loss | None) -> None:
 def test_a_newton_step_tells_the_loss_after_it() -> None:
     fit, events = _fit(Falkon(), Logistic(), epochs=1), list[Event]()
     (result,) = fit.results(1, listen=events.append)
-    (told,) = [event.loss for event in events if isinstance(event, EpochFinished)]
+    (reported,) = [event.loss for event in events if isinstance(event, EpochFinished)]
     y = fit.prepared.targets.encode(fit.source.y)
     weight = fit.source.weight / fit.source.weight.mean()
     found = float((weight * Logistic().value(fit.scores([result]), y)).mean())
-    assert told == pytest.approx(found, rel=1e-9)
-    assert told < float((weight * Logistic().value(np.zeros_like(y), y)).mean())
+    assert reported == pytest.approx(found, rel=1e-9)
+    assert reported < float((weight * Logistic().value(np.zeros_like(y), y)).mean())
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -156,27 +156,27 @@ def test_a_newton_step_tells_the_loss_after_it() -> None:
 def test_pcg_ends_at_its_tolerance_and_the_residual_is_the_true_one(preconditioner: str, ranks: int) -> None:
     fit, events = _fit(PCG(preconditioner, tol=1e-5), basis=AllRows()), list[Event]()
     results = fit.results(ranks, listen=events.append)
-    told = _told(events)
+    reported = _reported(events)
     assert {result.reason for result in results} == {"converged"}
-    assert results[0].epochs == len(told) < 60
-    assert told[-1].value <= 1e-5
+    assert results[0].epochs == len(reported) < 60
+    assert reported[-1].value <= 1e-5
     root = np.sqrt(fit.source.weight[:, None] / fit.source.weight.mean())
     y = fit.prepared.targets.encode(fit.source.y)
     ids = np.concatenate([result.ids for result in results])
     a = np.concatenate([result.coef for result in results])[np.argsort(ids)]
     K = naive.kernel_matrix(fit.settings.kernel.spec(), fit.source.X, fit.source.X)
     residual = root * (y - K @ a) - len(K) * ALPHA * a / root
-    assert told[-1].value == pytest.approx(np.linalg.norm(residual) / np.linalg.norm(root * y), rel=1e-3)
+    assert reported[-1].value == pytest.approx(np.linalg.norm(residual) / np.linalg.norm(root * y), rel=1e-3)
 
 
 def test_pcg_ends_where_rounding_does_and_says_so() -> None:
     fit, events = _fit(PCG(tol=0.0), dtype="float32", basis=AllRows()), list[Event]()
     fit = replace(fit, settings=replace(fit.settings, alpha=1e-6))
     (result,) = fit.results(1, listen=events.append)
-    told = _told(events)
+    reported = _reported(events)
     assert result.reason == "converged"
-    assert told[-1].note == "the rounding of float32 lets it fall no further"
-    assert told[-2].value < told[-1].value  # the recursion went on to fall
+    assert reported[-1].note == "the rounding of float32 lets it fall no further"
+    assert reported[-2].value < reported[-1].value  # the recursion went on to fall
     (loss,) = [event.loss for event in events if isinstance(event, EpochFinished)][-1:]
     y = fit.prepared.targets.encode(fit.source.y)
     weight = fit.source.weight[:, None] / fit.source.weight.mean()

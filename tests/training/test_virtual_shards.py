@@ -85,11 +85,11 @@ def test_every_virtual_rank_has_one_home() -> None:
 
 
 def test_what_is_reported_of_memory_is_that_of_the_whole_worker() -> None:
-    told: list[Event] = []
+    reported: list[Event] = []
     for place in range(3):
-        context = context_of_shard(RankContext(report=told.append), SerialCommunicator(), place, 3)
+        context = context_of_shard(RankContext(report=reported.append), SerialCommunicator(), place, 3)
         context.report(RankReported(5, "here", "CPU", memory_bytes=250, planned_bytes=100, gpu_use=0.5))
-    assert told == [RankReported(0, "here", "CPU", memory_bytes=250, planned_bytes=300, gpu_use=0.5)]
+    assert reported == [RankReported(0, "here", "CPU", memory_bytes=250, planned_bytes=300, gpu_use=0.5)]
 
 
 def test_an_error_of_one_virtual_rank_ends_all() -> None:
@@ -99,9 +99,9 @@ def test_an_error_of_one_virtual_rank_ends_all() -> None:
         comm.barrier()
 
     def real(comm: Communicator) -> str:
-        with pytest.raises((DataError, CommunicatorClosedError)) as told:
+        with pytest.raises((DataError, CommunicatorClosedError)) as raised:
             run_virtual(comm, SHARDS, work)
-        return type(told.value).__name__
+        return type(raised.value).__name__
 
     assert run_threads(2, real) == ["CommunicatorClosedError", "DataError"]
 

@@ -174,13 +174,13 @@ class EigenPro(Solver[EigenProRun]):
 
     def certificate(self, problem: Problem, state: EigenProRun) -> Certificate | None:
         del problem
-        told = state.projected
-        if not told.iterations:
+        projected = state.projected
+        if not projected.iterations:
             return None
-        note = f"asked for {self.projection_tol:g}, {told.iterations} iterations in {told.count} projections"
-        if told.residual > self.projection_tol:
+        note = f"asked for {self.projection_tol:g}, {projected.iterations} iterations in {projected.count} projections"
+        if projected.residual > self.projection_tol:
             note += ", some of which ended without it; take fewer landmarks or a shorter length scale"
-        return Certificate("projection residual", told.residual, 0.0, note)
+        return Certificate("projection residual", projected.residual, 0.0, note)
 
     def done(self, problem: Problem, state: EigenProRun) -> bool:
         del problem, state

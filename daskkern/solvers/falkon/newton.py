@@ -28,7 +28,7 @@ from daskkern.solvers.rows import double_product, gradient_of_rows
 from daskkern.solvers.snapshot import Snapshot
 
 _ROUNDING = 1e-6
-_NUMBERS = ("sweep", "epoch", "loss", "told", "seen")
+_NUMBERS = ("sweep", "epoch", "loss", "seen")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class NewtonRun:
         Finished batches of the pass, passes of the epoch, and epochs.
     loss : float
         Mean training loss of the model in `before`.
-    told, seen : float, int
+    reported, seen : float, int
         The sum of losses that was reported in this epoch, and its rows.
     """
 
@@ -84,7 +84,7 @@ class NewtonRun:
     sweep: int = 0
     epoch: int = 0
     loss: float = 0.0
-    told: float = 0.0
+    reported: float = 0.0
     seen: int = 0
 
     @classmethod
@@ -207,7 +207,7 @@ def snapshot(state: NewtonRun) -> Snapshot | None:
     """Return the state between steps; None within one."""
     if state.sums is not None or state.step is not None:
         return None
-    numbers = {name: float(getattr(state, name)) for name in _NUMBERS}
+    numbers = {name: float(getattr(state, name)) for name in _NUMBERS} | {"told": float(state.reported)}
     whole = {"u": state.u}
     if state.gradient is not None:
         whole["gradient"] = state.gradient
@@ -232,6 +232,6 @@ def restore(problem: Problem, saved: Snapshot) -> NewtonRun:
         sweep=int(numbers["sweep"]),
         epoch=int(numbers["epoch"]),
         loss=numbers["loss"],
-        told=numbers["told"],
+        reported=numbers["told"],
         seen=int(numbers["seen"]),
     )

@@ -92,8 +92,9 @@ class Falkon(Solver[FalkonRun]):
             if batch.last:
                 sweeps = self.sweeps(state.epoch + 1, problem.loss)
                 state = newton.end_pass(problem, state, comm, self.path_start, sweeps)
-        reported, seen, amount = reported_loss(state.loss, state.told, state.seen, batch, ended=state.between_epochs)
-        return replace(state, told=reported, seen=seen), amount
+        ended = state.between_epochs
+        reported, seen, amount = reported_loss(state.loss, state.reported, state.seen, batch, ended=ended)
+        return replace(state, reported=reported, seen=seen), amount
 
     def finish(self, problem: Problem, state: FalkonRun, comm: Communicator) -> Array:
         del comm

@@ -36,7 +36,7 @@ _EVALUATE = 10
 _LANES = 16
 """Columns of a product with kernel values that together take no longer than one."""
 _ARRAYS = ("u", "d", "r", "z")
-_NUMBERS = ("sweep", "steps", "residual", "loss", "told", "seen")
+_NUMBERS = ("sweep", "steps", "residual", "loss", "seen")
 _FALL = 1e-4
 """Least relative decrease of the objective in a pass for CG to continue with a residual that is mostly rounding."""
 _ROUNDING = 1e-6
@@ -70,7 +70,7 @@ class SquaredRun:
     checked, noisy, floored : bool
         The last pass evaluated the model; the last evaluated residual was mostly rounding; more passes would not
         improve the model.
-    loss, told, seen : float, float, int
+    loss, reported, seen : float, float, int
         Mean training loss of the model; the sum of losses that was reported in this epoch, and its rows.
     """
 
@@ -89,7 +89,7 @@ class SquaredRun:
     noisy: bool = False
     floored: bool = False
     loss: float = 0.0
-    told: float = 0.0
+    reported: float = 0.0
     seen: int = 0
 
     @classmethod
@@ -240,6 +240,7 @@ def snapshot(state: SquaredRun) -> Snapshot | None:
         return None
     whole = {name: getattr(state, name) for name in _ARRAYS} | {"norm": state.norm}
     numbers = {name: float(getattr(state, name)) for name in (*_NUMBERS, "checked", "noisy", "floored")}
+    numbers["told"] = float(state.reported)
     if state.before is not None:
         whole["before"] = state.before[0]
         numbers |= {"objective": state.before[1], "loss_before": state.before[2]}
@@ -268,6 +269,6 @@ def restore(problem: Problem, saved: Snapshot) -> SquaredRun:
         noisy=bool(numbers["noisy"]),
         floored=bool(numbers["floored"]),
         loss=numbers["loss"],
-        told=numbers["told"],
+        reported=numbers["told"],
         seen=int(numbers["seen"]),
     )  # fmt: skip

@@ -81,7 +81,7 @@ class Feed:
         self._kept_rows = RowCache(self._rows) if keeps and anew else None
         self.extremes = Extremes(prepared.sizes)
         self._memory: Array | None = None
-        self._told = False
+        self._failure_reported = False
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the epoch's batches from number `start` of its order on, with their kernel block if one is wanted.
@@ -99,8 +99,8 @@ class Feed:
         """Yield the batches of one pass over the rows in the order that has this number."""
         order = self.plan.order(number)[start:].tolist()
         self._blocks.begin(order)
-        if self._blocks.failed and not self._told:
-            self._told = True
+        if self._blocks.failed and not self._failure_reported:
+            self._failure_reported = True
             self._emit(StageFinished("kept blocks", 0.0, "the disk took no more: the rest is computed again"))
         kept = self._batches
         if kept is not None and all(index in kept for index in order):

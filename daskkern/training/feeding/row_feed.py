@@ -83,7 +83,7 @@ class RowFeed:
         self._blocks = keep_blocks(memory if whole is not None else replace(memory, kept=0, disk=0), settings, xp)
         self._kept: dict[int, Batch] | None = {} if memory.keeps_rows else None
         self._on_host = memory.rows_on_host
-        self._told = False
+        self._failure_reported = False
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the rank's rows of the batches of epoch number `epoch`, from batch number `start` of it on."""
@@ -102,8 +102,8 @@ class RowFeed:
 
     def _sweep(self, shares: list[_Share]) -> Iterator[Batch]:
         self._blocks.begin([share.index for share in shares])
-        if self._blocks.failed and not self._told:
-            self._told = True
+        if self._blocks.failed and not self._failure_reported:
+            self._failure_reported = True
             self._emit(StageFinished("kept blocks", 0.0, "the disk took no more: the rest is computed again"))
         pending: deque[tuple[_Share, Future[RowBlock] | None]] = deque()
         with ThreadPoolExecutor(AHEAD, "daskkern-read") as pool:

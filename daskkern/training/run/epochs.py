@@ -195,8 +195,8 @@ class Epochs:
     def _tell_optimality(self, epoch: int, state: Any) -> None:
         certificate = self._solver.certificate(self.problem, state)
         if certificate is not None:
-            told = (certificate.name, certificate.value, certificate.tol, certificate.note)
-            self.context.emit(OptimalityMeasured(epoch, *told))
+            reported = (certificate.name, certificate.value, certificate.tol, certificate.note)
+            self.context.emit(OptimalityMeasured(epoch, *reported))
 
     def _tell_times(self, epoch: int) -> None:
         """Tell where the time went since this was told last. A collective."""

@@ -31,15 +31,15 @@ def closing_note(
     Losses of its epochs tell that, and the objective on held rows, which has the last word where it is exact. A fit
     that stops early by validation rows is not meant to come there. A collective.
     """
-    told = convergence_note(ended.history, ended.reason, settings.ridge)
+    note = convergence_note(ended.history, ended.reason, settings.ridge)
     if reference is None or settings.early_stopping is not None or ended.reason not in _ENDS:
-        return told
+        return note
     found = measure_optimality(reference, ended, prepared, rows, settings)
     if found is None:
-        return told
+        return note
     labelled = reference.sample.labelled
-    if told:
-        return "" if is_near(found, labelled) else told
+    if note:
+        return "" if is_near(found, labelled) else note
     if not is_far(found, labelled):
         return ""
     no_more = settings.solver.most_epochs(settings.max_epochs + 1) <= ended.epochs

@@ -14,7 +14,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.run.fit import fit
 
 
-def _told(basis: BasisSpec, solver: Solver[object], safety: CheckpointPolicy | None = None) -> list[Event]:
+def _reported(basis: BasisSpec, solver: Solver[object], safety: CheckpointPolicy | None = None) -> list[Event]:
     events: list[Event] = []
     fit(_source(weighted=True), _settings(basis, solver), listener=events.append, safety=safety)
     return events
@@ -26,7 +26,7 @@ def _told(basis: BasisSpec, solver: Solver[object], safety: CheckpointPolicy | N
     ids=["all rows", "landmarks", "nystrom", "linear"],
 )
 def test_the_spectrum_is_told_once_after_the_start(basis: BasisSpec, solver: Solver[object]) -> None:
-    events = _told(basis, solver)
+    events = _reported(basis, solver)
     (spectrum,) = [event for event in events if isinstance(event, SpectrumFound)]
     started = next(i for i, event in enumerate(events) if isinstance(event, FitStarted))
     assert events.index(spectrum) > started
@@ -42,19 +42,19 @@ def test_the_spectrum_is_told_once_after_the_start(basis: BasisSpec, solver: Sol
 
 
 def test_eigenpro_flattens_to_its_first_undamped_eigenvalue() -> None:
-    events = _told(Landmarks(40), EigenPro(rho=1.0, tau=1.0, n_directions=5))
+    events = _reported(Landmarks(40), EigenPro(rho=1.0, tau=1.0, n_directions=5))
     (spectrum,) = [event for event in events if isinstance(event, SpectrumFound)]
     np.testing.assert_allclose(spectrum.flattened, [spectrum.eigenvalues[5]] * 6)
 
 
 def test_a_solver_without_a_spectrum_tells_none() -> None:
-    events = _told(AllRows(), Pegasos())
+    events = _reported(AllRows(), Pegasos())
     assert not [event for event in events if isinstance(event, SpectrumFound)]
 
 
 def test_a_rank_tells_its_memory_against_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daskkern.training.run.rank_state._INTERVAL_S", 0.0)
-    reports = [event for event in _told(Landmarks(40), EigenPro()) if isinstance(event, RankReported)]
+    reports = [event for event in _reported(Landmarks(40), EigenPro()) if isinstance(event, RankReported)]
     assert len(reports) > 2
     last = reports[-1]
     assert (last.rank, last.worker) == (0, "this process")
@@ -66,7 +66,7 @@ def test_a_rank_tells_its_memory_against_the_plan(monkeypatch: pytest.MonkeyPatc
 
 def test_checkpoints_are_told_when_they_are_complete(tmp_path: Path) -> None:
     safety = CheckpointPolicy(checkpoint=str(tmp_path / "kept.zarr"), checkpoint_s=0.0, commit_s=0.0)
-    written = [event for event in _told(Landmarks(40), EigenPro(), safety) if isinstance(event, CheckpointWritten)]
+    written = [event for event in _reported(Landmarks(40), EigenPro(), safety) if isinstance(event, CheckpointWritten)]
     assert written
     assert all(event.seconds > 0 for event in written)
     assert [(event.epoch, event.batch) for event in written] == sorted({(e.epoch, e.batch) for e in written})
