@@ -80,7 +80,7 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
 
 def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: bool = False) -> _Outlook:
     """Plan for local workers, or for this process, without starting any."""
-    ranks = _dealt_to(settings, max(1, min(cpu_count(), 4) if workers is None else workers))
+    ranks = _total_ranks(settings, max(1, min(cpu_count(), 4) if workers is None else workers))
     shards, each = settings.shards(ranks), settings.shards_each(ranks)
     threads = max(1, cpu_count() // ranks // each)
     budget = (settings.memory_budget or available_memory(ranks)) // each
@@ -102,7 +102,7 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     known = live_workers(client)
     check_any(client, known)
     names = list(known)
-    ranks = _dealt_to(settings, len(names))
+    ranks = _total_ranks(settings, len(names))
     rooms = rooms_of(client, settings, names[:ranks], None)
     check_rooms(source, settings, holds_out(settings, None), rooms)
     threads, budget = min(room.threads for room in rooms), min(room.budget for room in rooms)
@@ -118,7 +118,7 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     return _Outlook(_called(settings, ranks), with_blocks(plan, settings, room, rates), rates, measured)
 
 
-def _dealt_to(settings: FitSettings, ranks: int) -> int:
+def _total_ranks(settings: FitSettings, ranks: int) -> int:
     """Return how many of `ranks` ranks the fit has: workers beyond the virtual shards are left alone."""
     return min(ranks, settings.shards(ranks))
 

@@ -47,14 +47,14 @@ class BlockCyclicFactor:
 
     Attributes
     ----------
-    deal : BlockCyclicLayout
+    layout : BlockCyclicLayout
     panels : tuple of (p - k0, width) arrays
         One for each own block, starting at its diagonal: down to the end of the block's group the columns of the
         inverse of the group's diagonal block, below it those of L.
     jitter : float
     """
 
-    deal: BlockCyclicLayout
+    layout: BlockCyclicLayout
     panels: tuple[Array, ...]
     jitter: float
 
@@ -64,7 +64,7 @@ class BlockCyclicFactor:
         Sums are taken in float64: the solution is the same for any number of ranks up to its rounding.
         """
         xp, groups = namespace_of(h), list(self._groups())
-        y = xp.zeros((self.deal.p, h.shape[1]), np.float64)
+        y = xp.zeros((self.layout.p, h.shape[1]), np.float64)
         gone = xp.zeros_like(y)  # what this rank's columns before a group subtract from the rest
         for rows, pieces in groups:
             self._forward(rows, pieces, h, y, gone, comm)
@@ -86,14 +86,14 @@ class BlockCyclicFactor:
             at = piece.columns.start - rows.start
             found[at:] += multiply(piece.inverse, given[_within(piece.columns, rows)].astype(h.dtype), xp)
         y[rows] = comm.allreduce(found)
-        if rows.stop < self.deal.p:
+        if rows.stop < self.layout.p:
             for piece in pieces:
                 gone[rows.stop :] += multiply(piece.below, y[piece.columns].astype(h.dtype), xp)
 
     def _backward(self, rows: slice, pieces: list[_Piece], y: Array, x: Array, comm: Communicator) -> None:
         """Compute the `rows` of ``x = L^-T y``: on every rank, except for the last group computed."""
         given = y[rows].astype(x.dtype)
-        if rows.stop < self.deal.p:
+        if rows.stop < self.layout.p:
             for piece in pieces:
                 later = multiply_transposed(piece.below, x[rows.stop :], namespace_of(y))
                 given[_within(piece.columns, rows)] = y[piece.columns] - later
@@ -112,7 +112,7 @@ class BlockCyclicFactor:
         xp = namespace_of(values)
         own = [values[_within(piece.columns, rows)] for piece in pieces]
         parts = comm.allgather(xp.concatenate(own) if own else values[:0])
-        inside = [(k, block) for k, block in enumerate(self.deal.blocks) if rows.start <= block.start < rows.stop]
+        inside = [(k, block) for k, block in enumerate(self.layout.blocks) if rows.start <= block.start < rows.stop]
         for rank, part in enumerate(parts):
             edge = 0
             for k, block in inside:
@@ -123,9 +123,9 @@ class BlockCyclicFactor:
 
     def _groups(self) -> Iterator[tuple[slice, list[_Piece]]]:
         """Yield the rows of each group and the rank's panels in it."""
-        blocks, own = self.deal.blocks, dict(zip(self.deal.own, self.panels, strict=True))
-        places = dict(zip(self.deal.own, self.deal.own_blocks, strict=True))
-        for group in self.deal.groups:
+        blocks, own = self.layout.blocks, dict(zip(self.layout.own, self.panels, strict=True))
+        places = dict(zip(self.layout.own, self.layout.own_blocks, strict=True))
+        for group in self.layout.groups:
             rows = slice(blocks[group.start].start, blocks[group.stop - 1].stop)
             pieces = []
             for k in range(group.start, group.stop):
@@ -143,9 +143,9 @@ class NotPositiveDefiniteError(DaskkernError):
     """A pivot of the factorisation was not positive: more jitter is needed."""
 
 
-def dealt_factor(
+def distributed_factor(
     panels: list[Array],
-    deal: BlockCyclicLayout,
+    layout: BlockCyclicLayout,
     jitter: float,
     comm: Communicator,
     dtype: str = "float32",
@@ -157,7 +157,7 @@ def dealt_factor(
     ----------
     panels : list of arrays
         For each own block k the panel ``K_ZZ[k0:, block k]``, shape (p - k0, width). Overwritten.
-    deal : BlockCyclicLayout
+    layout : BlockCyclicLayout
         The layout of the columns.
     jitter : float
         Added to the diagonal.
@@ -169,9 +169,9 @@ def dealt_factor(
     NotPositiveDefiniteError
         On every rank alike, when the matrix with this jitter is not numerically positive definite.
     """
-    own = dict(zip(deal.own, panels, strict=True))
-    blocks, factored = deal.blocks, FactoredPanels(own, deal, jitter, comm, dtype, xp)
-    for group in deal.groups:
+    own = dict(zip(layout.own, panels, strict=True))
+    blocks, factored = layout.blocks, FactoredPanels(own, layout, jitter, comm, dtype, xp)
+    for group in layout.groups:
         end = blocks[group.stop - 1].stop
         for k in range(group.start, group.stop):
             block, panel = blocks[k], factored.take(k)
@@ -189,8 +189,8 @@ def dealt_factor(
                 else:
                     _start_inverse(own[j], top, rest, inside.shape[0])
 
-            each_panel([j for j in deal.own if j >= group.start and j != ahead], update, xp)
-    return BlockCyclicFactor(deal, tuple(panels), jitter)
+            each_panel([j for j in layout.own if j >= group.start and j != ahead], update, xp)
+    return BlockCyclicFactor(layout, tuple(panels), jitter)
 
 
 class FactoredPanels:
@@ -207,20 +207,20 @@ class FactoredPanels:
     def __init__(
         self,
         own: dict[int, Array],
-        deal: BlockCyclicLayout,
+        layout: BlockCyclicLayout,
         jitter: float,
         comm: Communicator,
         dtype: str,
         xp: ModuleType,
     ) -> None:
-        self._own, self._deal, self._jitter = own, deal, jitter
+        self._own, self._layout, self._jitter = own, layout, jitter
         self._comm, self._dtype, self._xp = comm, dtype, xp
         self._ahead: Array | None = None
 
     def take(self, k: int) -> Array:
         """Return panel k. Every rank takes all panels, in order, and updates its own with each."""
         panel, self._ahead = self._share(k) if self._ahead is None else self._ahead, None
-        block = self._deal.blocks[k]
+        block = self._layout.blocks[k]
         if not bool(self._xp.isfinite(panel[: block.stop - block.start]).all()):
             raise NotPositiveDefiniteError(
                 f"the matrix with a jitter of {self._jitter:.1e} is not positive definite at column {block.start}"
@@ -232,7 +232,7 @@ class FactoredPanels:
         j = k + 1
         if not self._comm.sends_ahead or j not in self._own:
             return None
-        panel, width = self._own[j], self._deal.blocks[j].stop - self._deal.blocks[j].start
+        panel, width = self._own[j], self._layout.blocks[j].stop - self._layout.blocks[j].start
         square = rest[:width].T  # the blocks are adjacent: rest begins where panel k + 1 does
 
         def rows(part: slice) -> None:
@@ -243,11 +243,11 @@ class FactoredPanels:
         return j
 
     def _share(self, k: int) -> Array:
-        block, mine = self._deal.blocks[k], self._own.get(k)
+        block, mine = self._layout.blocks[k], self._own.get(k)
         width = block.stop - block.start
-        made = np.empty((self._deal.p - block.start, width), self._dtype) if mine is None else None
+        made = np.empty((self._layout.p - block.start, width), self._dtype) if mine is None else None
         panel = self._xp.asarray(_factor(mine, width, self._jitter) if made is None else made)
-        return self._comm.broadcast(panel, k % self._deal.size)
+        return self._comm.broadcast(panel, k % self._layout.size)
 
 
 def _factor(panel: Array, width: int, jitter: float) -> Array:

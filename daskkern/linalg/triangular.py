@@ -83,7 +83,7 @@ class LowerFactor:
             out[block] += multiply_transposed(panel[width:], u[block.stop :].astype(panel.dtype), xp)
         return out
 
-    def gram_panels(self, deal: BlockCyclicLayout, scale: Array) -> list[Array]:
+    def gram_panels(self, layout: BlockCyclicLayout, scale: Array) -> list[Array]:
         """Return this rank's panels ``(L^T D L)[j0:, block j]``, D the diagonal `scale` (p, 1).
 
         L is lower triangular: row block i of column block j needs its rows from block i on, and all panels of all
@@ -94,8 +94,8 @@ class LowerFactor:
         def one(j: int) -> None:
             made[j] = self._gram_panel(j, scale)
 
-        each_panel(deal.own, one, namespace_of(scale))
-        return [made[j] for j in deal.own]
+        each_panel(layout.own, one, namespace_of(scale))
+        return [made[j] for j in layout.own]
 
     def _gram_panel(self, j: int, scale: Array) -> Array:
         xp, start = namespace_of(scale), self.blocks[j].start
@@ -127,7 +127,7 @@ class LowerFactor:
 
 
 def cholesky(
-    panels: list[Array], deal: BlockCyclicLayout, jitter: float, comm: Communicator, dtype: str, xp: ModuleType = np
+    panels: list[Array], layout: BlockCyclicLayout, jitter: float, comm: Communicator, dtype: str, xp: ModuleType = np
 ) -> LowerFactor:
     """Factor a symmetric matrix from this rank's panels ``K[k0:, block k]``, one for each own block.
 
@@ -135,7 +135,7 @@ def cholesky(
     ----------
     panels : list of (p - k0, width) arrays
         Overwritten; the factor takes ownership.
-    deal : BlockCyclicLayout
+    layout : BlockCyclicLayout
     jitter : float
         Added to the diagonal.
     dtype, xp : str, module
@@ -146,10 +146,10 @@ def cholesky(
     NotPositiveDefiniteError
         On every rank alike, when the matrix with this jitter is not numerically positive definite.
     """
-    own = dict(zip(deal.own, panels, strict=True))
+    own = dict(zip(layout.own, panels, strict=True))
     panels.clear()
-    whole, corners, factored = [], [], FactoredPanels(own, deal, jitter, comm, dtype, xp)
-    for k, block in enumerate(deal.blocks):
+    whole, corners, factored = [], [], FactoredPanels(own, layout, jitter, comm, dtype, xp)
+    for k, block in enumerate(layout.blocks):
         panel, width = factored.take(k), block.stop - block.start
         whole.append(panel)
         own.pop(k, None)
@@ -159,7 +159,7 @@ def cholesky(
         corners.append(xp.asarray(corner.astype(dtype)))
 
         def update(j: int, block: slice = block, rest: Array = panel[width:]) -> None:
-            downdate(own[j], deal.blocks[j], block, rest)
+            downdate(own[j], layout.blocks[j], block, rest)
 
         each_panel(list(own), update, xp)  # the later ones
-    return LowerFactor(deal.blocks, tuple(whole), tuple(corners), jitter)
+    return LowerFactor(layout.blocks, tuple(whole), tuple(corners), jitter)

@@ -36,7 +36,7 @@ class FalkonPart:
     lower : LowerFactor
         T^T (p, p) float64. A is computed and used in the dtype of `weights`: it affects the speed of convergence, not
         the solution.
-    deal : BlockCyclicLayout
+    layout : BlockCyclicLayout
     weights : (p, 1) array
         Sample weights of the landmarks; 1 where they have none.
     targets : (p, c) array or None
@@ -44,7 +44,7 @@ class FalkonPart:
     """
 
     lower: LowerFactor
-    deal: BlockCyclicLayout
+    layout: BlockCyclicLayout
     weights: Array
     targets: Array | None
 
@@ -60,7 +60,7 @@ class FalkonPart:
             When no mu of a reasonable size gives a factor.
         """
         xp = namespace_of(self.weights)
-        scale = self.weights * curvature * (1.0 / self.deal.p)
+        scale = self.weights * curvature * (1.0 / self.layout.p)
         dtype = self.weights.dtype
         # The landmarks are a sample of the rows: they do not estimate smaller eigenvalues, in any dtype, and a factor
         # that follows them there needs many more iterations. Below the rounding of float32 directions are noise.
@@ -68,9 +68,9 @@ class FalkonPart:
         lower = self.lower.astype(dtype.name)
         for attempt in range(_JITTERS):
             jitter = least * 10.0**attempt
-            panels = lower.gram_panels(self.deal, scale)
+            panels = lower.gram_panels(self.layout, scale)
             try:
-                return cholesky(panels, self.deal, jitter, comm, dtype.name, xp)
+                return cholesky(panels, self.layout, jitter, comm, dtype.name, xp)
             except NotPositiveDefiniteError as error:
                 last = error
         raise DataError(f"the preconditioner of Falkon cannot be factored ({last}); take a larger alpha or float64")

@@ -39,7 +39,7 @@ class Batch:
         The last batch of its pass over the rows.
     parts : tuple of slices
         Where rows are distributed: the pieces of the rank's rows over which sums are taken, the same on any rank.
-    dealt : int
+    total_size : int
         Where rows are distributed: rows of the batch on all ranks together; else 0.
     excess : float
         How far ``sum w k(x, x)`` goes beyond what step sizes were measured on: see
@@ -53,13 +53,13 @@ class Batch:
     phi: Array | None
     last: bool
     parts: tuple[slice, ...] = ()
-    dealt: int = 0
+    total_size: int = 0
     excess: float = 0.0
 
     @property
     def size(self) -> int:
         """Rows m, those on other ranks included."""
-        return self.dealt or int(self.y.shape[0])
+        return self.total_size or int(self.y.shape[0])
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Solver(ABC, Generic[State]):
     """Frozen hyper-parameters of one method. State is a value: :meth:`step` returns a new one."""
 
     name: ClassVar[str]
-    deals: ClassVar[str] = "columns"
+    parallelism: ClassVar[str] = "columns"
     """How a fit is distributed: "columns" splits the columns of the model over the ranks, and every rank visits every
     row; "rows" splits the rows of each batch, and every rank has all columns; "nothing" runs on one rank."""
     bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks")
@@ -149,13 +149,13 @@ class Solver(ABC, Generic[State]):
     suits_smooth_kernels: ClassVar[bool] = False
     """Whether ten epochs or so fit a smooth kernel as well as ridge regression with a tenth more on the diagonal does,
     so that the kernel "auto" may become one; else it is the Laplacian."""
-    moves: ClassVar[bool] = False
+    learns_centres: ClassVar[bool] = False
     """Whether the solver learns the points of its columns: see :meth:`points`. Such a solver runs on one rank."""
     descends: ClassVar[bool] = True
     """Whether the training loss falls from the first epoch on; False where first iterates are far too large."""
 
     @property
-    def row_numbers(self) -> int:
+    def state_per_row(self) -> int:
         """How many numbers for each output are stored for every training row, split over the ranks."""
         return 0
 
@@ -172,7 +172,7 @@ class Solver(ABC, Generic[State]):
     @property
     def is_serial(self) -> bool:
         """Whether a fit runs on one rank, whatever the size of the cluster."""
-        return self.deals == "nothing" or self.moves
+        return self.parallelism == "nothing" or self.learns_centres
 
     def sweeps(self, epoch: int, loss: Loss) -> int:
         """Return how often epoch number `epoch`, from 1, passes over all rows."""

@@ -93,7 +93,7 @@ class NYTRO(Solver[NytroRun]):
     """
 
     name: ClassVar[str] = "nytro"
-    deals: ClassVar[str] = "rows"
+    parallelism: ClassVar[str] = "rows"
     bases: ClassVar[tuple[str, ...]] = ("landmarks",)
     ability: ClassVar[tuple[type[Smooth], str] | None] = (Smooth, "a smooth gradient")
 
@@ -106,7 +106,7 @@ class NYTRO(Solver[NytroRun]):
     def init(self, problem: Problem, comm: Communicator) -> NytroRun:
         del comm
         setup: FalkonSetup = problem.extra
-        zero = namespace_of(setup.part.weights).zeros((setup.part.deal.p, problem.n_outputs))
+        zero = namespace_of(setup.part.weights).zeros((setup.part.layout.p, problem.n_outputs))
         steepest = smoothness_of(problem.loss) * _SAFETY * _top_eigenvalue(setup)
         return NytroRun(zero, self.step_scale / (steepest + problem.alpha), zero, zero)
 
@@ -139,7 +139,7 @@ class NYTRO(Solver[NytroRun]):
 
     def restore(self, problem: Problem, saved: Snapshot) -> NytroRun:
         setup: FalkonSetup = problem.extra
-        xp, numbers, shape = namespace_of(setup.part.weights), saved.numbers, (setup.part.deal.p, problem.n_outputs)
+        xp, numbers, shape = namespace_of(setup.part.weights), saved.numbers, (setup.part.layout.p, problem.n_outputs)
         if any(name not in saved.whole or saved.whole[name].shape != shape for name in ("u", "best", "slope")):
             raise DataError("a saved state does not fit this NYTRO: its coefficients have another shape")
         u, best, slope = (xp.asarray(saved.whole[name]) for name in ("u", "best", "slope"))
@@ -168,7 +168,7 @@ def _top_eigenvalue(setup: FalkonSetup) -> float:
 
     Landmarks that all have weight 0 count alike.
     """
-    lower, p, xp = setup.part.lower, setup.part.deal.p, namespace_of(setup.part.weights)
+    lower, p, xp = setup.part.lower, setup.part.layout.p, namespace_of(setup.part.weights)
     weights = setup.part.weights.astype(np.float64)
     scale = (weights if bool((weights > 0).any()) else xp.ones_like(weights)) / p
     v, top = xp.asarray(generator(0, _STREAM).standard_normal((p, 1))), 1.0

@@ -43,11 +43,11 @@ def test_a_plan_over_its_budget_names_the_batch_that_fits() -> None:
 def test_virtual_shards_share_a_worker() -> None:
     settings = replace(_SETTINGS, batch_size=500, basis=Landmarks(500))
     plain = _here(2, _SOURCE, replace(settings, memory_budget=8 << 30))
-    dealt = _here(2, _SOURCE, replace(settings, memory_budget=8 << 30, virtual_shards=8))
-    assert (plain.ranks, dealt.ranks) == ("one rank of 2", "one virtual rank of 8, 4 in a worker")
-    assert dealt.plan.budget == plain.plan.budget // 4
-    assert dealt.plan.sizes is not None
-    assert dealt.plan.sizes.ranks == 8
+    sharded = _here(2, _SOURCE, replace(settings, memory_budget=8 << 30, virtual_shards=8))
+    assert (plain.ranks, sharded.ranks) == ("one rank of 2", "one virtual rank of 8, 4 in a worker")
+    assert sharded.plan.budget == plain.plan.budget // 4
+    assert sharded.plan.sizes is not None
+    assert sharded.plan.sizes.ranks == 8
     with pytest.raises(MemoryBudgetError):  # a fit refuses it as well: each of them has a share of the worker
         _here(0, _SOURCE, replace(settings, memory_budget=plain.plan.total, virtual_shards=16))
     assert _here(4, _SOURCE, replace(settings, virtual_shards=2)).ranks == "one virtual rank of 2, 1 in a worker"
@@ -58,10 +58,10 @@ def test_a_plan_for_a_cluster_has_the_room_that_a_fit_there_has(
     client2: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = replace(_SETTINGS, batch_size=500, basis=Landmarks(200))
-    dealt = _on_cluster(client2, _SOURCE, replace(settings, memory_budget=6 << 30, virtual_shards=6))
-    assert dealt.ranks == "one virtual rank of 6, 3 in a worker"
-    assert dealt.plan.budget == 2 << 30
-    assert dealt.rates is not None
+    sharded = _on_cluster(client2, _SOURCE, replace(settings, memory_budget=6 << 30, virtual_shards=6))
+    assert sharded.ranks == "one virtual rank of 6, 3 in a worker"
+    assert sharded.plan.budget == 2 << 30
+    assert sharded.rates is not None
     monkeypatch.setattr(rooms, "available_memory", lambda: 20_000_000)  # of a host that others use as well
     refused: list[str] = []
     for ask in (lambda: _on_cluster(client2, _SOURCE, settings), lambda: fit(_SOURCE, settings, client=client2)):

@@ -79,8 +79,8 @@ def test_a_start_that_is_told_again_forgets_nothing_until_a_batch_goes_back() ->
     assert [epoch["epoch"] for epoch in again["epochs"]] == list(range(1, 51))
     assert again["batches"]["epoch"] == list(range(1, 51))
     assert again["ranks"] == []
-    anew = _record([*events, start, BatchFinished(1, 1, 1, 0.5, 100.0)]).history.to_message()
-    assert (anew["epochs"], anew["batches"]["epoch"]) == ([], [1])
+    second = _record([*events, start, BatchFinished(1, 1, 1, 0.5, 100.0)]).history.to_message()
+    assert (second["epochs"], second["batches"]["epoch"]) == ([], [1])
 
 
 def test_checkpoints_do_not_push_other_events_out() -> None:

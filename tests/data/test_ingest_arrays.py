@@ -365,7 +365,7 @@ def test_a_label_that_only_the_test_part_has_is_refused(tmp_path: Path, left: Le
     y[7] = 2
     np.savez(tmp_path / "d.npz", X=np.ones((40, 1)), y=y)
     one = np.zeros(40, np.int64)
-    splits = (Split(SplitSettings(0.5, stratify=False, seed=seed), [40]).deal(one) for seed in range(60))
+    splits = (Split(SplitSettings(0.5, stratify=False, seed=seed), [40]).assign(one) for seed in range(60))
     seed = next(seed for seed, parts in enumerate(splits) if parts[7] == TEST)
     with pytest.raises(DataError, match="label 2 is so rare"):
         ingest(tmp_path / "d.npz", tmp_path / "s", split=0.5, seed=seed, out_test=tmp_path / "t", stratify=False)

@@ -196,8 +196,8 @@ def test_the_order_is_fixed_by_the_seed_for_ever() -> None:
     assert plan.order(0).tolist() == [8, 9, 2, 1, 3, 0, 5, 6, 4, 7]
     assert plan.positions(0).tolist() == [30, 31, 27, 12]
     wider = BatchPlan(97, 8, 5, seed=7, window_rows=24)
-    dealt = [wider.parts_of(window).tolist() for window in range(wider.n_windows)]
-    assert dealt == [[1, 6, 11], [3, 9, 10], [4, 5, 12], [0, 7], [2, 8]]
+    parts = [wider.parts_of(window).tolist() for window in range(wider.n_windows)]
+    assert parts == [[1, 6, 11], [3, 9, 10], [4, 5, 12], [0, 7], [2, 8]]
 
 
 def test_the_order_ignores_the_compute_dtype(X: HostArray) -> None:

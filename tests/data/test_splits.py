@@ -30,9 +30,9 @@ def test_every_class_gives_its_share_within_one_row(counts: list[int], share: fl
 def test_a_split_in_three_is_exact_however_rows_come(counts: list[int], seed: int, step: int) -> None:
     strata = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
     settings = SplitSettings(0.2, 0.3, seed=seed)
-    whole = Split(settings, counts).deal(strata)
+    whole = Split(settings, counts).assign(strata)
     pieces = Split(settings, counts)
-    parts = np.concatenate([pieces.deal(strata[i : i + step]) for i in range(0, len(strata), step)])
+    parts = np.concatenate([pieces.assign(strata[i : i + step]) for i in range(0, len(strata), step)])
     np.testing.assert_array_equal(whole, parts)
     for stratum, count in enumerate(counts):
         found = np.bincount(parts[strata == stratum], minlength=3)
@@ -43,7 +43,7 @@ def test_a_split_in_three_is_exact_however_rows_come(counts: list[int], seed: in
 
 def test_every_row_is_equally_likely_to_leave() -> None:
     strata = np.arange(50) % 2
-    left = sum(Split(SplitSettings(0.3, seed=seed), [25, 25]).deal(strata) == TEST for seed in range(2000))
+    left = sum(Split(SplitSettings(0.3, seed=seed), [25, 25]).assign(strata) == TEST for seed in range(2000))
     assert abs(left / 2000 - 0.3).max() < 0.05
 
 

@@ -114,17 +114,17 @@ def test_chunks_of_wide_rows_are_cut_into_pieces_of_half_a_megabyte() -> None:
 @given(plan=plans | pieces, epochs=st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)))
 @settings(max_examples=80, deadline=None)
 def test_rows_are_dealt_anew_to_batches_of_the_same_sizes(plan: BatchPlan, epochs: tuple[int, int]) -> None:
-    anew = replace(plan, anew=True)
-    assert anew.batch_sizes.tolist() == plan.batch_sizes.tolist()
+    reshuffled = replace(plan, reshuffle=True)
+    assert reshuffled.batch_sizes.tolist() == plan.batch_sizes.tolist()
     for epoch in epochs:
-        met = [anew.positions(int(batch), epoch) for batch in anew.order(epoch)]
-        assert [len(rows) for rows in met] == anew.batch_sizes[anew.order(epoch)].tolist()
+        met = [reshuffled.positions(int(batch), epoch) for batch in reshuffled.order(epoch)]
+        assert [len(rows) for rows in met] == reshuffled.batch_sizes[reshuffled.order(epoch)].tolist()
         np.testing.assert_array_equal(np.sort(np.concatenate(met)), np.arange(plan.n_rows))
         np.testing.assert_array_equal(plan.positions(0, epoch), plan.positions(0))
 
 
 def test_no_batch_comes_twice_where_rows_are_dealt_anew() -> None:
-    plan = BatchPlan(2000, 50, 20, seed=3, window_rows=400, anew=True)
+    plan = BatchPlan(2000, 50, 20, seed=3, window_rows=400, reshuffle=True)
     met = [{frozenset(plan.positions(b, epoch).tolist()) for b in range(plan.n_batches)} for epoch in range(4)]
     assert len(set().union(*met)) == 4 * plan.n_batches
     assert {tuple(plan.parts_of(0, epoch)) for epoch in range(4)} != {tuple(plan.parts_of(0, 0))}

@@ -22,7 +22,7 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.events import EpochFinished, Event, StageFinished, silent
 from daskkern.kernels import Gaussian, Kernel, Laplacian
-from daskkern.linalg import column_blocks, dealt_factor
+from daskkern.linalg import column_blocks, distributed_factor
 from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
 from daskkern.models import KernelModel, load_model, save_model
 from daskkern.solvers import (
@@ -298,13 +298,13 @@ def test_a_rank_without_columns_sends_and_receives_arrays_of_the_gpu(xp: ModuleT
             return send(array)
 
         comm._exchange = noted  # type: ignore[method-assign]
-        deal = column_blocks(2, comm.rank, comm.size)
-        panels = [xp.asarray(K[deal.blocks[k].start :, deal.blocks[k]].copy()) for k in deal.own]
-        factor = dealt_factor(panels, deal, 0.0, comm, "float64", xp)
-        solved = factor.solve(xp.asarray(h[deal.columns()]), comm)
+        layout = column_blocks(2, comm.rank, comm.size)
+        panels = [xp.asarray(K[layout.blocks[k].start :, layout.blocks[k]].copy()) for k in layout.own]
+        factor = distributed_factor(panels, layout, 0.0, comm, "float64", xp)
+        solved = factor.solve(xp.asarray(h[layout.columns()]), comm)
         assert sent
         assert all(sent)
-        return deal.columns(), solved.get()
+        return layout.columns(), solved.get()
 
     x = np.zeros((2, 1))
     for columns, values in run_threads(3, work):

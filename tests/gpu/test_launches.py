@@ -12,7 +12,7 @@ from daskkern.basis import BasisSpec, Landmarks
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian
 from daskkern.kernels.engines import block_products as products
-from daskkern.linalg import block_cyclic as deal
+from daskkern.linalg import block_cyclic
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
@@ -62,7 +62,7 @@ def test_a_step_takes_few_launches_however_many_blocks_there_are(
     cupy_here: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solver, most = SOLVERS[name]
-    monkeypatch.setattr(deal, "_FEW_BLOCKS", BLOCKS)  # as of 1,536 columns and more
+    monkeypatch.setattr(block_cyclic, "_FEW_BLOCKS", BLOCKS)  # as of 1,536 columns and more
     joined = _per_step(solver, Landmarks(P))
     assert joined.total() <= most, joined
     monkeypatch.setattr(products, "SHORT", 0)

@@ -75,8 +75,8 @@ def test_what_a_rank_holds_does_not_change_a_bit(
     damped, r, _ = _operands(720, 90, c, "float32")
 
     def both(rank: int, size: int) -> tuple[HostArray, HostArray]:
-        deal = column_blocks(720, rank, size)
-        mine, blocks = deal.columns(), deal.own_blocks
+        layout = column_blocks(720, rank, size)
+        mine, blocks = layout.columns(), layout.own_blocks
         pulled = products.multiply_transposed(np.ascontiguousarray(K[:, mine]), G, np, blocks)
         return pulled, products.multiply(damped[mine], r, np, blocks)
 
@@ -95,9 +95,9 @@ def test_a_sum_over_blocks_is_the_same_whoever_has_them(p: int, n_head: int, n_r
     K, V, _ = _operands(64, p, c, "float32")
 
     def share(rank: int, size: int) -> HostArray:
-        deal = column_blocks(p, rank, size, n_head)
-        mine = deal.columns()
-        return products.multiply_blocks(np.ascontiguousarray(K[:, mine]), V[mine], deal.own_blocks, np)
+        layout = column_blocks(p, rank, size, n_head)
+        mine = layout.columns()
+        return products.multiply_blocks(np.ascontiguousarray(K[:, mine]), V[mine], layout.own_blocks, np)
 
     whole = share(0, 1)
     total = sum(share(rank, n_ranks) for rank in range(n_ranks))

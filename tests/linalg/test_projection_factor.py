@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.kernels import Gaussian, Laplacian
-from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, block_width, column_blocks, dealt_factor
-from daskkern.linalg import block_cyclic as deal
+from daskkern.linalg import (
+    BlockCyclicFactor,
+    NotPositiveDefiniteError,
+    block_cyclic,
+    block_width,
+    column_blocks,
+    distributed_factor,
+)
 from daskkern.linalg.blas import subtract_product
 from tests.support.threads import run_threads
 
@@ -20,14 +26,14 @@ each_size = pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.fixture(params=[1, 2])
 def groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many groups there are, of few columns as of many."""
-    monkeypatch.setattr(deal, "_ONE_GROUP", 2048 if request.param == 1 else 0)
+    monkeypatch.setattr(block_cyclic, "_ONE_GROUP", 2048 if request.param == 1 else 0)
     return int(request.param)
 
 
 def _factor(K: HostArray, jitter: float, comm: Communicator) -> BlockCyclicFactor:
-    dealt = column_blocks(len(K), comm.rank, comm.size)
-    panels = [K[dealt.blocks[k].start :, dealt.blocks[k]].copy() for k in dealt.own]
-    return dealt_factor(panels, dealt, jitter, comm)
+    layout = column_blocks(len(K), comm.rank, comm.size)
+    panels = [K[layout.blocks[k].start :, layout.blocks[k]].copy() for k in layout.own]
+    return distributed_factor(panels, layout, jitter, comm)
 
 
 def _solve(K: HostArray, h: HostArray, jitter: float, size: int) -> HostArray:
@@ -35,7 +41,7 @@ def _solve(K: HostArray, h: HostArray, jitter: float, size: int) -> HostArray:
 
     def work(comm: Communicator) -> tuple[HostArray, HostArray]:
         factor = _factor(K, jitter, comm)
-        columns = factor.deal.columns()
+        columns = factor.layout.columns()
         return columns, factor.solve(h[columns], comm)
 
     t = np.full_like(h, np.nan)
@@ -52,16 +58,16 @@ def _gram(p: int, dtype: str = "float64") -> HostArray:
 @settings(max_examples=60, deadline=None)
 @given(p=st.integers(1, 30_000), size=st.integers(1, 9))
 def test_column_blocks_partition_the_columns(p: int, size: int) -> None:
-    deals = [column_blocks(p, rank, size) for rank in range(size)]
-    columns = np.concatenate([dealt.columns() for dealt in deals])
+    layouts = [column_blocks(p, rank, size) for rank in range(size)]
+    columns = np.concatenate([layout.columns() for layout in layouts])
     np.testing.assert_array_equal(np.sort(columns), np.arange(p))
-    for dealt in deals:
-        assert dealt.columns().dtype == np.int64
-        assert (np.diff(dealt.columns()) > 0).all()
-        assert max(block.stop - block.start for block in dealt.blocks) <= 1024
-    held = [dealt.columns().size for dealt in deals]
-    widest = max(block.stop - block.start for block in deals[0].blocks)
-    uneven = 32 * (len(deals[0].blocks) // size + 1)  # blocks differ by a panel
+    for layout in layouts:
+        assert layout.columns().dtype == np.int64
+        assert (np.diff(layout.columns()) > 0).all()
+        assert max(block.stop - block.start for block in layout.blocks) <= 1024
+    held = [layout.columns().size for layout in layouts]
+    widest = max(block.stop - block.start for block in layouts[0].blocks)
+    uneven = 32 * (len(layouts[0].blocks) // size + 1)  # blocks differ by a panel
     assert max(held) - min(held) <= widest + uneven
     assert min(held) > 0 or p < size * widest
 
@@ -113,11 +119,11 @@ def test_a_rank_holds_its_columns_of_the_factor_with_the_groups_diagonal_blocks_
     K = _gram(p)
     L = np.linalg.cholesky(K + 1e-8 * np.eye(p))
     for factor in run_threads(size, lambda comm: _factor(K, 1e-8, comm)):
-        blocks, parts = factor.deal.blocks, factor.deal.groups
+        blocks, parts = factor.layout.blocks, factor.layout.groups
         assert len(parts) == groups
         ends = {k: blocks[part.stop - 1].stop for part in parts for k in range(part.start, part.stop)}
         starts = {k: blocks[part.start].start for part in parts for k in range(part.start, part.stop)}
-        for panel, k in zip(factor.panels, factor.deal.own, strict=True):
+        for panel, k in zip(factor.panels, factor.layout.own, strict=True):
             block, rows = blocks[k], slice(starts[k], ends[k])
             inverse = np.linalg.inv(L[rows, rows])[block.start - rows.start :, _from(block, rows)]
             np.testing.assert_allclose(panel, np.concatenate([inverse, L[rows.stop :, block]]), atol=1e-9)

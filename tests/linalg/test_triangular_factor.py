@@ -17,9 +17,9 @@ def _gram(p: int) -> HostArray:
 
 
 def _factor(K: HostArray, comm: Communicator, jitter: float = 1e-8) -> LowerFactor:
-    deal = column_blocks(len(K), comm.rank, comm.size)
-    panels = [K[deal.blocks[k].start :, deal.blocks[k]].copy() for k in deal.own]
-    return cholesky(panels, deal, jitter, comm, K.dtype.name)
+    layout = column_blocks(len(K), comm.rank, comm.size)
+    panels = [K[layout.blocks[k].start :, layout.blocks[k]].copy() for k in layout.own]
+    return cholesky(panels, layout, jitter, comm, K.dtype.name)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -43,9 +43,9 @@ def test_the_ranks_panels_of_the_gram_matrix_are_those_of_the_formula(size: int)
     wanted = L.T @ (scale * L)
 
     def work(comm: Communicator) -> list[tuple[slice, HostArray]]:
-        deal = column_blocks(p, comm.rank, comm.size)
-        panels = _factor(K, comm).gram_panels(deal, scale)
-        return [(deal.blocks[k], panel) for k, panel in zip(deal.own, panels, strict=True)]
+        layout = column_blocks(p, comm.rank, comm.size)
+        panels = _factor(K, comm).gram_panels(layout, scale)
+        return [(layout.blocks[k], panel) for k, panel in zip(layout.own, panels, strict=True)]
 
     found = [pair for pairs in run_threads(size, work) for pair in pairs]
     assert sum(block.stop - block.start for block, _ in found) == p

@@ -10,7 +10,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.basis import KernelBasis
 from daskkern.kernels import Kernel, Laplacian
-from daskkern.linalg import column_blocks, dealt_factor
+from daskkern.linalg import column_blocks, distributed_factor
 from daskkern.losses import Loss, encode
 from daskkern.preconditioners import EigenProState, NystromState, SpectrumSettings, eigenpro_state, nystrom_state
 from daskkern.solvers import Batch, EigenPro, NystromSGD, Problem, Solver
@@ -214,10 +214,10 @@ def _eigenpro_extra(
     if iterative:
         projector = iterative_projector(setup, basis, state, damped, comm, iterative)
     else:
-        deal = column_blocks(len(points), comm.rank, comm.size, setup.head.size)
+        layout = column_blocks(len(points), comm.rank, comm.size, setup.head.size)
         K = basis.kernel.block(points, points)
-        panels = [K[deal.blocks[k].start :, deal.blocks[k]].copy() for k in deal.own]
-        projector = dealt_factor(panels, deal, 10 * float(np.finfo(dtype).eps), comm)
+        panels = [K[layout.blocks[k].start :, layout.blocks[k]].copy() for k in layout.own]
+        projector = distributed_factor(panels, layout, 10 * float(np.finfo(dtype).eps), comm)
     return EigenProSetup(state, part, damped, projector, setup.window, heads)
 
 

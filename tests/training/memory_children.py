@@ -14,7 +14,7 @@ from daskkern.data.rows.csr import FeatureRows, is_sparse
 from daskkern.data.schema.schema import Scaling
 from daskkern.events import silent
 from daskkern.kernels import Laplacian, Placement
-from daskkern.linalg import column_blocks, dealt_factor
+from daskkern.linalg import column_blocks, distributed_factor
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.preconditioners import SpectrumSettings, eigenpro_state
 from daskkern.solvers import PCG, SGD, BlockCD, Direct, DoublySGD, EigenPro, Falkon, NystromSGD, Solver
@@ -140,11 +140,11 @@ def factor() -> tuple[int, int]:
     Z = _rows(p)
 
     def make(p: int) -> object:
-        deal = column_blocks(p, 0, 1)
-        points = [KERNEL.points(Z[block]) for block in deal.blocks]
-        panels = [KERNEL.block(Z[block.start : p], part) for block, part in zip(deal.blocks, points, strict=True)]
+        layout = column_blocks(p, 0, 1)
+        points = [KERNEL.points(Z[block]) for block in layout.blocks]
+        panels = [KERNEL.block(Z[block.start : p], part) for block, part in zip(layout.blocks, points, strict=True)]
         with library_threads(THREADS):
-            return dealt_factor(panels, deal, 1e-3, SerialCommunicator())
+            return distributed_factor(panels, layout, 1e-3, SerialCommunicator())
 
     stays, passes = footprint.factor_bytes(p, 1, 4), footprint.factor_setup_bytes(p, D, 1, 4, THREADS)
     return _growth(lambda: make(p), lambda: make(60)), stays + passes

@@ -46,9 +46,9 @@ def test_with_many_outputs_one_pass_in_ten_has_the_products_of_the_model(
 def test_the_factor_is_made_in_the_dtype_of_the_fit_and_used_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     made, used = list[tuple[str, LowerFactor]](), list[FalkonSetup]()
 
-    def kept(panels: Any, deal: Any, jitter: Any, comm: Any, dtype: str, xp: Any) -> LowerFactor:
+    def kept(panels: Any, layout: Any, jitter: Any, comm: Any, dtype: str, xp: Any) -> LowerFactor:
         assert {panel.dtype.name for panel in panels} == {dtype}
-        made.append((dtype, cholesky(panels, deal, jitter, comm, dtype, xp)))
+        made.append((dtype, cholesky(panels, layout, jitter, comm, dtype, xp)))
         return made[-1][1]
 
     def seen(*given: Any) -> FalkonSetup:

@@ -20,7 +20,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import SAG, SDCA, SGD, DoublySGD, EigenPro, NystromSGD, Solver
 from daskkern.training.feeding import batch_composition as compositions
-from daskkern.training.feeding.batch_composition import draws_anew
+from daskkern.training.feeding.batch_composition import reshuffles_batches
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.planning.memory import ALL_ROWS, plan_memory, row_bytes
 from daskkern.training.run.fit import fit
@@ -38,10 +38,10 @@ WAYS = {
 ways = pytest.mark.parametrize(("basis", "solver"), WAYS.values(), ids=WAYS)
 
 
-def _fit(basis: BasisSpec, solver: Solver[object], anew: bool = True) -> Fit:
+def _fit(basis: BasisSpec, solver: Solver[object], reshuffle: bool = True) -> Fit:
     made = Fit.of(_source(weighted=True), replace(_settings(basis, solver), batch_size=8))
     assert isinstance(made.prepared.plan, BatchPlan)
-    plan = replace(made.prepared.plan, anew=anew, chunk_rows=8, window_rows=32)
+    plan = replace(made.prepared.plan, reshuffle=reshuffle, chunk_rows=8, window_rows=32)
     return replace(made, prepared=replace(made.prepared, plan=plan))
 
 
@@ -61,7 +61,7 @@ def test_any_number_of_ranks_makes_one_model(basis: BasisSpec, solver: Solver[ob
     one = made.scores(made.results(1))
     for ranks in (2, 3):
         np.testing.assert_allclose(made.scores(made.results(ranks)), one, rtol=1e-6, atol=1e-7)
-    fixed = _fit(basis, solver, anew=False)
+    fixed = _fit(basis, solver, reshuffle=False)
     assert not np.allclose(fixed.scores(fixed.results(1)), one, rtol=1e-6, atol=1e-7)
 
 
@@ -81,14 +81,14 @@ def _requested(basis: BasisSpec, solver: Solver[object], keep: str = "auto") -> 
 
 def test_what_can_be_cached_decides_and_not_the_memory() -> None:
     million = 1_000_000
-    assert draws_anew(_requested(Landmarks(10_000), EigenPro()), million, 400)  # 40 GB of blocks
-    assert not draws_anew(_requested(Landmarks(7_000), EigenPro()), million, 400)  # 28 GB
-    assert draws_anew(_requested(Landmarks(10_000), EigenPro(), "never"), million, 400)
-    assert not draws_anew(_requested(Landmarks(7_000), EigenPro(), "never"), million, 400)
-    assert not draws_anew(_requested(Landmarks(10_000), EigenPro(), "disk"), million, 400)
-    assert draws_anew(_requested(AllRows(), EigenPro()), 100_000, 400)
-    assert not draws_anew(_requested(Linear(), SGD()), million, 400)  # 0.4 GB of rows
-    assert draws_anew(_requested(Linear(), SGD()), 100 * million, 400)
+    assert reshuffles_batches(_requested(Landmarks(10_000), EigenPro()), million, 400)  # 40 GB of blocks
+    assert not reshuffles_batches(_requested(Landmarks(7_000), EigenPro()), million, 400)  # 28 GB
+    assert reshuffles_batches(_requested(Landmarks(10_000), EigenPro(), "never"), million, 400)
+    assert not reshuffles_batches(_requested(Landmarks(7_000), EigenPro(), "never"), million, 400)
+    assert not reshuffles_batches(_requested(Landmarks(10_000), EigenPro(), "disk"), million, 400)
+    assert reshuffles_batches(_requested(AllRows(), EigenPro()), 100_000, 400)
+    assert not reshuffles_batches(_requested(Linear(), SGD()), million, 400)  # 0.4 GB of rows
+    assert reshuffles_batches(_requested(Linear(), SGD()), 100 * million, 400)
 
 
 @pytest.fixture(params=["dense", "sparse"])
@@ -139,7 +139,7 @@ def test_rows_that_fit_are_read_once(store: Path, basis: BasisSpec, monkeypatch:
 
 def test_blocks_of_batches_that_are_dealt_anew_are_not_kept_and_their_rows_are() -> None:
     for entries in (0, 10):
-        sizes = replace(CENTRES, n=20_000_000, entries=entries, anew=True)
+        sizes = replace(CENTRES, n=20_000_000, entries=entries, reshuffle=True)
         plan = plan_memory(sizes, 200 * 10**9, keep="auto", epochs=5)
         assert (plan.kept, plan.kept_wanted) == (0, 0)
         assert plan.keeps_rows

@@ -58,7 +58,7 @@ class BatchPlan:
         when all rows fit in one window, the order is a full shuffle.
     piece_rows : int
         Rows of a part, where chunks are read in pieces; 0 means that parts are chunks.
-    anew : bool
+    reshuffle : bool
         Whether rows are reassigned to batches in every epoch.
     """
 
@@ -68,7 +68,7 @@ class BatchPlan:
     seed: int = 0
     window_rows: int = 1 << 16
     piece_rows: int = 0
-    anew: bool = False
+    reshuffle: bool = False
 
     def __post_init__(self) -> None:
         if min(self.n_rows, self.chunk_rows, self.batch_size, self.window_rows) < 1 or self.seed < 0:
@@ -87,14 +87,14 @@ class BatchPlan:
         seed: int = 0,
         window_bytes: int = DEFAULT_WINDOW_BYTES,
         *,
-        anew: bool = False,
+        reshuffle: bool = False,
     ) -> "BatchPlan":
         """Return the plan for `rows` whose windows hold about `window_bytes` of float32 features.
 
         Windows of fewer than 128 chunks consist of pieces of chunks, where `rows` can be read in pieces at little cost.
         """
         window_rows = max(1, window_bytes // rows.row_bytes)
-        plan = cls(rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows, anew=anew)
+        plan = cls(rows.n_rows, rows.chunk_rows, batch_size, seed, window_rows, reshuffle=reshuffle)
         held = max(batch_size, window_rows)
         piece = max(held // STRETCHES, min(held // LEAST_STRETCHES, _PIECE_BYTES // rows.row_bytes), 1)
         if not rows.reads_pieces or plan.n_windows == 1 or piece >= rows.chunk_rows:
@@ -189,7 +189,7 @@ class BatchPlan:
 
     def _draw(self, epoch: int) -> tuple[int, ...]:
         """Return what the random streams of the batch composition depend on in addition to the seed."""
-        return (epoch,) if self.anew else ()
+        return (epoch,) if self.reshuffle else ()
 
     def _cuts(self, window: int) -> IntArray:
         n_batches = len(self.batches_of(window))

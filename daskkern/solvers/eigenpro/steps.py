@@ -207,19 +207,21 @@ def step_window(
     partial += state.temporary.scores(problem.part.kernel, rows)
     loss, g = loss_and_gradient(problem, comm.allreduce(partial).astype(problem.dtype), batch)
     shrink = 1 - eta * problem.alpha
-    dealt = problem.part.columns.blocks
+    own_blocks = problem.part.columns.blocks
     # K_ZB g / m; where there is something to send, of S first: its sum is under way while the rest is computed.
     first = n_head if comm.size > 1 and xp is np else phi.shape[1]
-    pulled = multiply_transposed(phi[:, :first], g, xp, dealt[: len(dealt) - len(_after(dealt, first))]) * (1 / m)
+    pulled = multiply_transposed(
+        phi[:, :first], g, xp, own_blocks[: len(own_blocks) - len(_after(own_blocks, first))]
+    ) * (1 / m)
     residual = pulled[:n_head] + problem.alpha * state.at_S if problem.alpha else pulled[:n_head]
     finish = comm.begin_allreduce(setup.part.project(residual, setup.head_blocks))
     if first < phi.shape[1]:
-        rest = multiply_transposed(phi[:, first:], g, xp, _after(dealt, first)) * (1 / m)
+        rest = multiply_transposed(phi[:, first:], g, xp, _after(own_blocks, first)) * (1 / m)
         pulled = xp.concatenate([pulled, rest])
     projected = finish().astype(problem.dtype)  # r
     working = state.working * shrink
     working[:n_head] += eta * setup.part.apply(projected, setup.head_blocks)
-    correction = multiply(setup.damped, projected, xp, dealt)
+    correction = multiply(setup.damped, projected, xp, own_blocks)
     pending = state.pending * shrink + eta * (pulled - correction)
     at_S = state.at_S - eta * (residual - correction[:n_head]) if problem.alpha else state.at_S
     in_window = state.in_window + 1

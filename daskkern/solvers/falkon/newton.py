@@ -91,7 +91,7 @@ class NewtonRun:
     def begin(cls, problem: Problem) -> "NewtonRun":
         """Return the state before the first pass."""
         setup: FalkonSetup = problem.extra
-        return cls(namespace_of(setup.part.weights).zeros((setup.part.deal.p, problem.n_outputs)))
+        return cls(namespace_of(setup.part.weights).zeros((setup.part.layout.p, problem.n_outputs)))
 
     @property
     def between_epochs(self) -> bool:
@@ -221,7 +221,7 @@ def restore(problem: Problem, saved: Snapshot) -> NewtonRun:
     """Return the state of a snapshot. Raises DataError when it does not fit."""
     setup: FalkonSetup = problem.extra
     xp, whole, numbers = namespace_of(setup.part.weights), saved.whole, saved.numbers
-    if "u" not in whole or whole["u"].shape != (setup.part.deal.p, problem.n_outputs):
+    if "u" not in whole or whole["u"].shape != (setup.part.layout.p, problem.n_outputs):
         raise DataError("a saved state does not fit this Falkon: its coefficients have another shape")
     if "before" in whole and "loss_before" not in numbers:
         raise DataError("a saved state is that of an older Falkon, without the loss of its model; begin the fit again")

@@ -58,7 +58,7 @@ class Falkon(Solver[FalkonRun]):
     """
 
     name: ClassVar[str] = "falkon"
-    deals: ClassVar[str] = "rows"
+    parallelism: ClassVar[str] = "rows"
     bases: ClassVar[tuple[str, ...]] = ("landmarks",)
     ability: ClassVar[tuple[type[Curved], str] | None] = (Curved, "a second derivative")
 

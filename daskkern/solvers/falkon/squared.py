@@ -96,7 +96,7 @@ class SquaredRun:
     def begin(cls, problem: Problem) -> "SquaredRun":
         """Return the state before the first pass."""
         setup: FalkonSetup = problem.extra
-        zero = namespace_of(setup.part.weights).zeros((setup.part.deal.p, problem.n_outputs))
+        zero = namespace_of(setup.part.weights).zeros((setup.part.layout.p, problem.n_outputs))
         return cls(zero, zero, zero, zero, zero[0])
 
     @property
@@ -251,7 +251,7 @@ def restore(problem: Problem, saved: Snapshot) -> SquaredRun:
     """Return the state of a snapshot. Raises DataError when it does not fit."""
     setup: FalkonSetup = problem.extra
     xp, whole, numbers = namespace_of(setup.part.weights), saved.whole, saved.numbers
-    shape = (setup.part.deal.p, problem.n_outputs)
+    shape = (setup.part.layout.p, problem.n_outputs)
     if "u" not in whole or whole["u"].shape != shape:
         raise DataError("a saved state does not fit this Falkon: its coefficients have another shape")
     if "residual" not in numbers or "steps" not in numbers:

@@ -84,7 +84,7 @@ class BSGD(Solver[BSGDRun]):
     auto_batch: ClassVar[int | None] = 128
     needs_rows: ClassVar[bool] = True
     row_products: ClassVar[bool] = True
-    moves: ClassVar[bool] = True
+    learns_centres: ClassVar[bool] = True
 
     strategy: str = "auto"
 

@@ -89,7 +89,7 @@ class Norma(Solver[NormaRun]):
     averaging: float = 0.0
 
     @property
-    def row_numbers(self) -> int:
+    def state_per_row(self) -> int:
         return 2
 
     def __post_init__(self) -> None:

@@ -108,7 +108,7 @@ class SAG(Solver[SAGRun]):
     tol: float = 1e-5
 
     @property
-    def row_numbers(self) -> int:
+    def state_per_row(self) -> int:
         return 1
 
     def __post_init__(self) -> None:

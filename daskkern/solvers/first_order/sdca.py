@@ -97,7 +97,7 @@ class SDCA(Solver[SDCARun]):
     averaging: float | str = "auto"
 
     @property
-    def row_numbers(self) -> int:
+    def state_per_row(self) -> int:
         return 3 if self.averaging else 1
 
     def __post_init__(self) -> None:

@@ -73,7 +73,7 @@ class Direct(Solver[DirectRun]):
     """The exact minimiser of the squared loss. Serial; always one epoch."""
 
     name: ClassVar[str] = "direct"
-    deals: ClassVar[str] = "nothing"
+    parallelism: ClassVar[str] = "nothing"
     suits_smooth_kernels: ClassVar[bool] = True
     bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")
     ability: ClassVar[tuple[type[Squared], str] | None] = (Squared, "linear normal equations")

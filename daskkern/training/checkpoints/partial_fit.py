@@ -49,8 +49,8 @@ def why_not(solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classe
     """Return why a fit with these settings cannot go on with other rows; "" when it can."""
     if isinstance(basis, AllRows | DoublyStochastic):
         return f"the columns of the basis {basis.name!r} belong to the rows of one fit; take Landmarks, or features"
-    if solver.deals != "columns" or solver.row_numbers:
-        how = "keeps numbers of every row" if solver.row_numbers else "solves for all rows at once"
+    if solver.parallelism != "columns" or solver.state_per_row:
+        how = "keeps numbers of every row" if solver.state_per_row else "solves for all rows at once"
         return f"the solver {solver.name} {how}; take one of stochastic gradients, such as 'auto' or 'sgd'"
     if early:
         return "early_stopping is for fits of several epochs; leave it out"

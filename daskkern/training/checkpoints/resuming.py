@@ -24,7 +24,7 @@ from daskkern.kernels import Kernel
 from daskkern.models.store import FORMAT
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
-from daskkern.training.feeding.batch_composition import draws_anew
+from daskkern.training.feeding.batch_composition import reshuffles_batches
 from daskkern.training.feeding.sources import ArraySource, BlockSource, RowSource, SourceInfo, StoreSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.scaling import may_bend
@@ -99,8 +99,8 @@ def fingerprint(source: RowSource, settings: FitSettings, validation: RowSource 
 
 
 def _batches(info: SourceInfo, settings: FitSettings) -> str:
-    anew = draws_anew(settings, info.n_rows, mean_row_bytes(info.n_rows, info.n_features, info.n_stored))
-    return f"{ORDER}, dealt anew in every epoch" if anew else ORDER
+    reshuffle = reshuffles_batches(settings, info.n_rows, mean_row_bytes(info.n_rows, info.n_features, info.n_stored))
+    return f"{ORDER}, dealt anew in every epoch" if reshuffle else ORDER
 
 
 def basis_summary(basis: BasisSpec) -> dict[str, Any]:

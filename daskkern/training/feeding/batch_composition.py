@@ -15,10 +15,10 @@ from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, Nystrom
 from daskkern.training.run.settings import FitSettings
 
 CACHED_BYTES = 32_000_000_000
-"""Most bytes, over all ranks, that are cached between epochs unless it is asked by name: what ten ranks keep."""
+"""Most bytes, over all ranks, that are cached between epochs unless requested by name: what ten ranks keep."""
 
 
-def draws_anew(settings: FitSettings, n_rows: int, row_bytes: int) -> bool:
+def reshuffles_batches(settings: FitSettings, n_rows: int, row_bytes: int) -> bool:
     """Return whether each epoch deals `n_rows` rows of `row_bytes` bytes to batches anew."""
     return settings.keep_blocks in ("auto", "never") and _cacheable(settings, n_rows, row_bytes) > CACHED_BYTES
 
@@ -26,7 +26,7 @@ def draws_anew(settings: FitSettings, n_rows: int, row_bytes: int) -> bool:
 def _cacheable(settings: FitSettings, n: int, row_bytes: int) -> float:
     """Return the bytes that later epochs could take from a cache; infinity where nothing that pays."""
     basis = settings.basis
-    if isinstance(basis, DoublyStochastic) or settings.solver.moves:
+    if isinstance(basis, DoublyStochastic) or settings.solver.learns_centres:
         return math.inf
     if isinstance(basis, Linear):
         return n * row_bytes

@@ -59,7 +59,7 @@ def with_blocks(plan: MemoryPlan, settings: FitSettings, room: int, rates: Rates
     MemoryBudgetError
         When "disk" was asked and the disk has no room.
     """
-    if plan.sizes is not None and plan.sizes.anew and settings.keep_blocks == "auto" and settings.passes > 1:
+    if plan.sizes is not None and plan.sizes.reshuffle and settings.keep_blocks == "auto" and settings.passes > 1:
         size = format_bytes(plan.sizes.blocks_bytes)
         how = "other rows in every epoch; keep_blocks='memory' or 'disk' keeps blocks and rows of batches"
         return replace(plan, note=f"{size} a rank, not kept: batches hold {how}")

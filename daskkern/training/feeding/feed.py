@@ -66,7 +66,7 @@ class Feed:
         self._rows = rows
         if features is not None:
             self._rows = FeatureRows(rows, features, problem.extra.features, settings.dtype)
-        in_tiles = prepared.basis.all_rows or settings.solver.moves
+        in_tiles = prepared.basis.all_rows or settings.solver.learns_centres
         in_tiles = in_tiles or isinstance(settings.basis, Linear | DoublyStochastic)
         self._whole = isinstance(settings.solver, NystromSGD) or not in_tiles
         # Inner products of rows are not in the kernel block of a rank.
@@ -76,9 +76,9 @@ class Feed:
         self._blocks = keep_blocks(memory, settings, xp)
         self._uploads = Uploads(xp)
         self._on_host = memory.rows_on_host
-        keeps, anew = memory.keeps_rows and not self._stored, self.plan.anew
-        self._batches: dict[int, Batch] | None = {} if keeps and not anew else None
-        self._kept_rows = RowCache(self._rows) if keeps and anew else None
+        keeps, reshuffle = memory.keeps_rows and not self._stored, self.plan.reshuffle
+        self._batches: dict[int, Batch] | None = {} if keeps and not reshuffle else None
+        self._kept_rows = RowCache(self._rows) if keeps and reshuffle else None
         self.extremes = Extremes(prepared.sizes)
         self._memory: Array | None = None
         self._failure_reported = False

@@ -35,7 +35,7 @@ class _Share:
 
     index: int
     pieces: tuple[slice, ...]
-    dealt: int
+    total_size: int
     last: bool
 
     @property
@@ -162,7 +162,7 @@ class RowFeed:
             phi=None,
             last=share.last,
             parts=tuple(slice(piece.start - first, piece.stop - first) for piece in share.pieces),
-            dealt=share.dealt,
+            total_size=share.total_size,
         )
 
     def _block(self, share: _Share, batch: Batch) -> Array | None:

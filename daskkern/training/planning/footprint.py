@@ -52,12 +52,12 @@ def block_bytes(m: int, p: int, d: int, itemsize: int, threads: int, within: int
     return m * p * itemsize + left_bytes(m, d, within) + workspace_bytes(threads, d, within)
 
 
-def matvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int, *, dealt: bool = False) -> int:
+def matvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int, *, distributed: bool = False) -> int:
     """Return the bytes of ``K(X, Z) A``: the prepared rows, a partial sum a group of column blocks, and the sum.
 
-    Columns that are `dealt` to ranks come in many blocks, however few they are.
+    Columns that are `distributed` to ranks come in many blocks, however few they are.
     """
-    groups = _GROUPS if dealt else min(_GROUPS, -(-p // _BLOCK_COLUMNS))
+    groups = _GROUPS if distributed else min(_GROUPS, -(-p // _BLOCK_COLUMNS))
     sums = (groups + 1) * m * c * 8
     return sums + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize) + p * padded(c) * itemsize
 
@@ -141,7 +141,7 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
         # Vectors of own rows and of all, and the features with what they are made of.
         device["coefficients"] += (18 * z.own + 4 * z.n) * padded(z.c) * 8
         device["preconditioner"] = z.own * z.sketch * 2 * z.itemsize + 6 * z.sketch**2 * 8
-    device["coefficients"] += 4 * -(-z.n // z.ranks) * z.row_numbers * padded(z.c) * 8
+    device["coefficients"] += 4 * -(-z.n // z.ranks) * z.state_per_row * padded(z.c) * 8
     device.update(steps)
     before, columns = _before_steps(z)
     points = 0 if z.all_rows or z.units else z.p * z.d * z.itemsize
@@ -173,13 +173,13 @@ def _steps(z: FitSizes) -> dict[str, int]:
     items["temporary centres"] = 0
     items["one batch"] += 6 * 8 * z.m * z.m * z.row_products
     if z.all_rows:
-        items["one batch"] += matvec_bytes(z.m, own, z.d, padded(z.c), w, 0, dealt=True) + z.m * z.own_s * (
+        items["one batch"] += matvec_bytes(z.m, own, z.d, padded(z.c), w, 0, distributed=True) + z.m * z.own_s * (
             b + 8 * z.wide
         )
         return items
     if z.drawn:
         features = 4 * z.drawn * z.d * 8 + points_bytes(z.drawn, z.d, b)
-        items["one batch"] += matvec_bytes(z.m, z.drawn, z.d, padded(z.c), b, 0, dealt=True) + features + 16 * own
+        items["one batch"] += matvec_bytes(z.m, z.drawn, z.d, padded(z.c), b, 0, distributed=True) + features + 16 * own
         return items
     items["one batch"] += z.m * (own + z.p * z.mapped) * b + (own + z.m) * padded(z.c) * 8 * z.wide
     if z.device == "gpu":  # the parts of a product, which are added in the end

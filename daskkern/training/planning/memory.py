@@ -154,14 +154,14 @@ def plan_memory(
     pool, used = (device_budget, total(device_items)) if device_items else (budget, total(items))
     room = max(0, min(int(KEEP_SHARE * pool), pool - used))
     every_row = row_bytes(sizes)
-    keeps_rows = same_batches and not sizes.anew and every_row <= room // 2
+    keeps_rows = same_batches and not sizes.reshuffle and every_row <= room // 2
     if keeps_rows:  # the windows that were read ahead are what is kept
         kept_rows = ((ALL_ROWS, every_row),)
         items, device_items = (items, device_items + kept_rows) if device_items else (items + kept_rows, ())
         room -= every_row
     most = min(room, KEEP_LIMIT) if keep == "auto" else pool - used - every_row * keeps_rows
     # All or nothing: a part of the blocks saves that part of the kernel work, but costs as much memory as is there.
-    wanted = sizes.blocks_bytes if same_batches and not sizes.anew else 0
+    wanted = sizes.blocks_bytes if same_batches and not sizes.reshuffle else 0
     kept = wanted if wanted <= most and keep in ("auto", "memory") else 0
     plan = MemoryPlan(
         items, kept, wanted, keeps_rows, budget, device_items, device_budget if device_items else 0, 0, "", keep, sizes
@@ -174,7 +174,7 @@ def row_bytes(sizes: FitSizes) -> int:
 
     Rows that are dealt to batches anew are kept with targets in float64, and sparse ones are put in order once more.
     """
-    if sizes.anew:
+    if sizes.reshuffle:
         return sizes.n * (sizes.d * (2 if sizes.entries else 1) * sizes.itemsize + 8 * (sizes.c + 2))
     return (sizes.own_rows if sizes.by_rows else sizes.n) * (sizes.d + sizes.c + 4) * sizes.itemsize
 

@@ -16,7 +16,7 @@ from daskkern.landmarks import parse_selector
 from daskkern.losses import Squared
 from daskkern.preconditioners import MOST_DIRECTIONS, CovarianceState, EigenProState
 from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD, Solver, check_fit
-from daskkern.training.feeding.batch_composition import draws_anew
+from daskkern.training.feeding.batch_composition import reshuffles_batches
 from daskkern.training.feeding.block_cache_policy import unkept
 from daskkern.training.feeding.sources import RowSource
 from daskkern.training.feeding.stored_features import is_stored
@@ -53,7 +53,7 @@ class PreparedSummary:
     stored: bool = False
     span: int = 0
     wide: bool = False
-    anew: bool = False
+    reshuffle: bool = False
 
 
 def check(settings: FitSettings, source: RowSource) -> None:
@@ -72,12 +72,12 @@ def check(settings: FitSettings, source: RowSource) -> None:
             f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but a pass of it must meet "
             "every row once; choose 'uniform'"
         )
-    if settings.solver.moves and settings.keep_blocks not in ("auto", "never"):
+    if settings.solver.learns_centres and settings.keep_blocks not in ("auto", "never"):
         raise SpecError(
             f"solver {settings.solver.name} was asked with keep_blocks={settings.keep_blocks!r}, but its points "
             "move, and with them all kernel values; choose 'never'"
         )
-    if settings.solver.deals != "columns" and settings.sampling != "uniform":
+    if settings.solver.parallelism != "columns" and settings.sampling != "uniform":
         raise SpecError(
             f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but it passes over all rows "
             "and draws none; choose 'uniform'"
@@ -118,12 +118,12 @@ def outlook(
     m = min(n, limit if isinstance(settings.batch_size, str) else int(settings.batch_size))
     rows = source.open(settings.dtype)
     solver = settings.solver
-    anew = draws_anew(settings, rows.n_rows, rows.row_bytes)
-    plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed, anew=anew)
+    reshuffle = reshuffles_batches(settings, rows.n_rows, rows.row_bytes)
+    plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed, reshuffle=reshuffle)
     if isinstance(solver, PCG):
         m = pass_batch(settings, n)
         plan = BatchPlan.for_rows(rows, m, settings.seed)
-    if solver.deals != "columns":
+    if solver.parallelism != "columns":
         plan = SweepPlan.for_rows(rows, settings.batch_size, p)
         m = min(n, plan.batch_size)
     # Smaller batches than this bound mean more of them between projections: the rows between two stay below `span`.
@@ -146,7 +146,7 @@ def outlook(
         stored=isinstance(solver, NystromSGD) and solver.mode == "stored",
         span=span,
         wide=wide,
-        anew=isinstance(plan, BatchPlan) and plan.anew,
+        reshuffle=isinstance(plan, BatchPlan) and plan.reshuffle,
     )
     return plan_for(summary, source, settings, ranks, threads, budget, device_budget)
 
@@ -229,7 +229,7 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
         validation=0 if prepared.validation is None else prepared.validation.size,
         stored=isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings),
         wide=prepared.basis.placement.widens(settings.dtype, settings.rounding),
-        anew=isinstance(plan, BatchPlan) and plan.anew,
+        reshuffle=isinstance(plan, BatchPlan) and plan.reshuffle,
     )
 
 
@@ -309,13 +309,13 @@ def plan_for(
             span=summary.span,
             wide=summary.wide,
             sketch=max(1, solver.size(summary.n)) if isinstance(solver, PCG) else 0,
-            by_rows=solver.deals != "columns",
-            dense=0 if solver.deals != "nothing" else 1 if all_rows else 2,
+            by_rows=solver.parallelism != "columns",
+            dense=0 if solver.parallelism != "nothing" else 1 if all_rows else 2,
             newton=isinstance(solver, Falkon) and not isinstance(settings.loss, Squared),
             factors=2 if isinstance(solver, Falkon) else 1,
             units=isinstance(settings.basis, Linear | DoublyStochastic),
             drawn=settings.basis.block if isinstance(settings.basis, DoublyStochastic) else 0,
-            row_numbers=solver.row_numbers,
+            state_per_row=solver.state_per_row,
             row_products=solver.row_products,
             moving=solver.moving_bytes(summary.p, source.info.n_features, np.dtype(settings.dtype).itemsize),
             explicit=explicit,
@@ -324,7 +324,7 @@ def plan_for(
             penalty=penalty_bytes(
                 summary.n, summary.p, summary.n_outputs, numbers_per_row(source), source.info, settings
             ),
-            anew=summary.anew,
+            reshuffle=summary.reshuffle,
         ),
         solver,
         budget,

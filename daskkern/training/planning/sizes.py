@@ -37,7 +37,7 @@ class FitSizes:
         Triangular factors that each rank has whole, where rows are dealt.
     units : bool
         The columns are the features themselves.
-    row_numbers : int
+    state_per_row : int
         Numbers of each output that are kept for every row.
     row_products : bool
         Inner products of a batch's rows are held.
@@ -58,7 +58,7 @@ class FitSizes:
         Bytes that the choice of the penalty takes beside the columns and the spectrum.
     span : int
         Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
-    anew : bool
+    reshuffle : bool
         Batches hold other rows in every epoch.
     """
 
@@ -89,7 +89,7 @@ class FitSizes:
     dense: int = 0
     sketch: int = 0
     units: bool = False
-    row_numbers: int = 0
+    state_per_row: int = 0
     row_products: bool = False
     moving: int = 0
     explicit: bool = False
@@ -98,7 +98,7 @@ class FitSizes:
     wide: bool = False
     choosing: int = 0
     penalty: int = 0
-    anew: bool = False
+    reshuffle: bool = False
 
     @property
     def within(self) -> int:

@@ -255,10 +255,10 @@ def _feed(
     xp: ModuleType,
 ) -> Feed | RowFeed:
     """Return what the solver is fed with: all rows, or the rank's."""
-    if task.settings.solver.deals == "columns":
+    if task.settings.solver.parallelism == "columns":
         return Feed(task.memory, prepared, task.settings, rows, problem, task.features, comm, context.emit, xp)
     assert isinstance(prepared.plan, SweepPlan)
-    whole: KernelPart | None = None if task.settings.solver.deals == "nothing" else problem.extra.whole
+    whole: KernelPart | None = None if task.settings.solver.parallelism == "nothing" else problem.extra.whole
     return RowFeed(task.memory, prepared.plan, prepared.targets, task.settings, rows, whole, comm, context.emit, xp)
 
 
@@ -278,7 +278,7 @@ def _shared(prepared: Prepared, settings: FitSettings, memory: MemoryPlan, comm:
     """Return how the work is shared, in a few words."""
     virtual = "" if settings.virtual_shards is None else "virtual "
     ranks = f"{comm.size} {virtual}rank{'s' * (comm.size > 1)}"
-    if settings.solver.deals == "rows":
+    if settings.solver.parallelism == "rows":
         return f"rows dealt to {ranks}, all columns on each"
     if settings.solver.is_serial:
         return "serial: all rows and columns on 1 rank"

@@ -178,7 +178,9 @@ class FitSettings:
         # The blocks of a linear model are the rows; features that are drawn again are not kept.
         if isinstance(self.basis, Linear | DoublyStochastic):
             object.__setattr__(self, "keep_blocks", "never")
-        if self.solver.moves and self.keep_blocks == "auto":  # kernel values go with the points that they are of
+        if (
+            self.solver.learns_centres and self.keep_blocks == "auto"
+        ):  # kernel values go with the points that they are of
             object.__setattr__(self, "keep_blocks", "never")
         if self.scale is not None and self.scale not in SCALES:
             raise SpecError(f"scale={self.scale!r} was asked; choose one of {', '.join(SCALES)}, or None")

@@ -93,7 +93,7 @@ def prepare_columns(
         )
     else:
         sample = np.sort(generator(settings.seed, _SAMPLED).permutation(rows.n_rows)[:SUBSAMPLE])
-        known = everything or drawn_plan is not None or solver.moves
+        known = everything or drawn_plan is not None or solver.learns_centres
         requested = settings.kernel if known else kernel
         X, weight = features_at(rows, sample), flat(targets.weight(take(rows, sample, TARGETS)))
         sizes, ordinary = RowSizes.measured(settings, X, weight)

@@ -77,7 +77,7 @@ def _set_up(
     p = chosen.points.shape[0]
     few = fewer_columns(settings.basis, rows.n_rows, p)
     clock.stage("landmarks", f"all {rows.n_rows} rows" if is_all(settings) else f"{p} points{few}")
-    if settings.solver.deals != "columns" or isinstance(settings.solver, PCG):
+    if settings.solver.parallelism != "columns" or isinstance(settings.solver, PCG):
         return prepare_rows(rows, settings, targets, chosen, validation, clock)
     sampling = learn_sampling(rows, settings, targets)
     if isinstance(settings.solver, NystromSGD):
@@ -89,7 +89,7 @@ def _is_by_columns(settings: FitSettings) -> bool:
     """Return whether the set-up is that of explicit columns, or of a method without a preconditioner."""
     if isinstance(settings.solver, EigenPro):
         return not isinstance(settings.basis, AllRows | Landmarks)
-    return settings.solver.deals == "columns" and not isinstance(settings.solver, NystromSGD | PCG)
+    return settings.solver.parallelism == "columns" and not isinstance(settings.solver, NystromSGD | PCG)
 
 
 def _check_size(rows: Rows) -> None:

@@ -13,7 +13,7 @@ from daskkern.basis import Columns, KernelPart
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.errors import DataError
 from daskkern.kernels import diagnose
-from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, column_blocks, dealt_factor
+from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, column_blocks, distributed_factor
 from daskkern.preconditioners import CovarianceState, EigenProState, NystromState, StepStatistics
 from daskkern.solvers import EigenPro
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup
@@ -148,16 +148,16 @@ def _exact(prepared: Prepared, points: HostArray, comm: Communicator, xp: Module
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis = prepared.basis
     Z = every_point(points, prepared, comm, xp)
-    deal = column_blocks(basis.n_columns, comm.rank, comm.size, basis.head.size)
+    layout = column_blocks(basis.n_columns, comm.rank, comm.size, basis.head.size)
     eps = float(np.finfo(task.settings.dtype).eps)
     scale = float(basis.kernel.diagonal(Z).mean())
     if not scale > 0:
         raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; look at the data")
     for attempt in range(_JITTERS):
         jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
-        panels = [kernel_panel(prepared, Z, deal.blocks[k]) for k in deal.own]
+        panels = [kernel_panel(prepared, Z, layout.blocks[k]) for k in layout.own]
         try:
-            return dealt_factor(panels, deal, jitter, comm, task.settings.dtype, xp)
+            return distributed_factor(panels, layout, jitter, comm, task.settings.dtype, xp)
         except NotPositiveDefiniteError as error:
             last = error
     why = diagnose(basis.kernel, Z, task.settings.dtype, otherwise="take another length scale")

@@ -26,7 +26,7 @@ def prepare_rows(
     if isinstance(settings.basis, AllRows | Landmarks):
         check_range(settings.kernel, Z[:SUBSAMPLE])
     plan: BatchPlan | SweepPlan = SweepPlan.for_rows(rows, settings.batch_size, p)
-    if settings.solver.deals == "columns":
+    if settings.solver.parallelism == "columns":
         plan = BatchPlan.for_rows(rows, pass_batch(settings, rows.n_rows), settings.seed)
     none = np.zeros(0, np.int64)
     placement = placement_of(settings.kernel, Z, settings, clock)

@@ -10,7 +10,7 @@ from daskkern.data.rows.rows import Fields, RowBlock, Rows, take
 from daskkern.kernels import Kernel, Placement, arithmetic_note, length_scale_note
 from daskkern.preconditioners import SpectrumSettings
 from daskkern.solvers import EigenPro
-from daskkern.training.feeding.batch_composition import draws_anew
+from daskkern.training.feeding.batch_composition import reshuffles_batches
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
@@ -109,8 +109,8 @@ def spectrum_settings(solver: EigenPro, device: str) -> SpectrumSettings:
 
 def batch_plan(rows: Rows, settings: FitSettings, critical: float, held: int, width: int = 0) -> BatchPlan:
     """Return the batches. Windows are sized for rows of `width` numbers, if that is more than the features."""
-    anew = draws_anew(settings, rows.n_rows, rows.row_bytes)
+    reshuffle = reshuffles_batches(settings, rows.n_rows, rows.row_bytes)
     size = settings.batch_size
     batch = int(min(max(np.ceil(critical / 2), 1), settings.batch_limit(held))) if isinstance(size, str) else int(size)
     window_bytes = DEFAULT_WINDOW_BYTES * rows.n_features // max(width, rows.n_features)
-    return BatchPlan.for_rows(rows, min(batch, rows.n_rows), settings.seed, window_bytes, anew=anew)
+    return BatchPlan.for_rows(rows, min(batch, rows.n_rows), settings.seed, window_bytes, reshuffle=reshuffle)

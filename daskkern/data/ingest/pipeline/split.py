@@ -71,7 +71,7 @@ class Split:
             self.sizes[part] = int(chosen.sum())
             rest = rest - chosen
 
-    def deal(self, strata: IntArray) -> npt.NDArray[np.uint8]:
+    def assign(self, strata: IntArray) -> npt.NDArray[np.uint8]:
         """Return the part (m,) of the next m rows, which belong to `strata` (m,)."""
         parts = np.zeros(len(strata), np.uint8)
         for stratum in np.unique(strata):

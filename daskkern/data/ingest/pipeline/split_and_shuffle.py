@@ -96,7 +96,7 @@ class SplitAndShuffle:
             if split is None:
                 yield done, TRAIN, block
                 continue
-            parts = split.deal(np.zeros(block.n_rows, np.int64) if counts is None or block.y is None else block.y)
+            parts = split.assign(np.zeros(block.n_rows, np.int64) if counts is None or block.y is None else block.y)
             for part in np.unique(parts):
                 yield done, int(part), block.take(parts == part)
 
