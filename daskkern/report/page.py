@@ -145,11 +145,11 @@ def _time(pictures: Sequence[Picture], history: History) -> str:
         for (name, seconds, detail), color in zip(parts, colors, strict=True)
     )
     head = '<tr><th>part</th><th>time</th><th>share</th><th class="words"></th></tr>'
-    parts = (
+    total_time = (
         f'<div class="card"><h3>{facts.duration(total)} in all</h3><div class="bar">{bar}</div>'
         f'<table class="numbers">{head}{rows}</table></div>'
     )
-    return f'{parts}<div class="below">{_figures(pictures, "time", _memory(history))}</div>'
+    return f'{total_time}<div class="below">{_figures(pictures, "time", _memory(history))}</div>'
 
 
 def _memory(history: History) -> str:

@@ -118,7 +118,7 @@ def test_a_worker_that_is_restarted_keeps_its_place_by_its_name() -> None:
     assert admission.ask(WorkerRequest("g", 1.0, n_ranks=1), places("ab")).ahead == ("f",)
 
 
-wishes = st.lists(
+requests = st.lists(
     st.tuples(
         st.one_of(st.none(), st.integers(1, 4)),
         st.one_of(st.none(), st.lists(st.sampled_from(NAMES), min_size=1, unique=True).map(tuple)),
@@ -129,7 +129,7 @@ wishes = st.lists(
 )
 
 
-@given(wishes, st.randoms(use_true_random=False))
+@given(requests, st.randoms(use_true_random=False))
 def test_every_fit_has_its_turn_and_no_worker_is_promised_twice(drawn: list, random) -> None:
     """Fits ask in any order and end in any order: all are served that the cluster is large enough for."""
     admission, numbers, room = Admission(), count(), places(limit=8)
@@ -141,19 +141,19 @@ def test_every_fit_has_its_turn_and_no_worker_is_promised_twice(drawn: list, ran
     ]
     served = 0
     for _ in range(20 * len(drawn)):
-        for wish in random.sample(open_, len(open_)):
-            admission.ask(wish, room)
+        for request in random.sample(open_, len(open_)):
+            admission.ask(request, room)
         for place in room:
             users = [admission.granted[fit] for fit, names in admission.held.items() if place.name in names]
             assert len(users) <= 1 or all(user.memory is not None for user in users)
             assert sum(user.memory or 0 for user in users) <= place.memory_limit or len(users) == 1
         for fit, names in admission.held.items():
-            wish = admission.granted[fit]
-            assert len(names) == (wish.n_ranks or len(wish.allowed or NAMES))
+            request = admission.granted[fit]
+            assert len(names) == (request.n_ranks or len(request.allowed or NAMES))
         if admission.held:
             ended = random.choice(sorted(admission.held))
             admission.release(ended)
-            open_ = [wish for wish in open_ if wish.fit != ended]
+            open_ = [request for request in open_ if request.fit != ended]
             served += 1
         if not open_:
             break

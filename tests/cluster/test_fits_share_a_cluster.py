@@ -144,12 +144,12 @@ def test_a_client_that_dies_gives_its_place_back(client2: Client, cluster2: str,
 
 
 def test_a_client_that_dies_in_the_queue_holds_nobody_up(client2: Client, cluster2: str) -> None:
-    wish, metadata = {"n_ranks": None, "allowed": None, "memory": None}, {"fit": "0" * 12, "name": "leaves"}
+    request, metadata = {"n_ranks": None, "allowed": None, "memory": None}, {"fit": "0" * 12, "name": "leaves"}
     with (
         Client(cluster2, set_as_default=False) as leaves,
         admitted(client2, new_metadata("holds"), GangSettings(), silent),
     ):
-        assert ask_fits(leaves, "ask", card=metadata, wish=wish, asker=leaves.id)["ahead"]
+        assert ask_fits(leaves, "ask", card=metadata, wish=request, asker=leaves.id)["ahead"]
     wait_until(lambda: state(client2, "leaves") == "lost", what="the end of its wish")
     assert run_gang(client2, ranks.many_steps, 5, name="next") == [1000.0] * 2
 

@@ -253,7 +253,7 @@ def test_a_pass_sends_one_sum_of_p_rows_and_a_few(name: str) -> None:
     fit = _fit(row, max_epochs=2)
     fit.results(2, listen=events.append)
     p, c = 40, fit.prepared.targets.n_outputs
-    wishes = 4 * 8  # whether to stop, to regroup, to commit, to end in time: with every eighth batch
+    signals = 4 * 8  # whether to stop, to regroup, to commit, to end in time: with every eighth batch
     newton = isinstance(row.solver, Falkon) and not isinstance(row.loss, Squared)
     squared = isinstance(row.solver, Falkon) and isinstance(row.loss, Squared)
     panels = [(p - block.start) * (block.stop - block.start) for block in column_blocks(p, 0, 2).blocks]
@@ -265,7 +265,7 @@ def test_a_pass_sends_one_sum_of_p_rows_and_a_few(name: str) -> None:
         each = (p + 1) * c
         if squared:  # sums of the rows for the loss after a step; model and direction, once the model is not 0
             each = (p + 2) * c * (2 if epoch > 1 else 1)
-        assert found == sweeps * 8 * each + requested * wishes + factor
+        assert found == sweeps * 8 * each + requested * signals + factor
 
 
 @exact

@@ -106,7 +106,7 @@ def _order(lease: Lease, name: str, settings: GangSettings, elastic: bool) -> Ga
         name,
         f"{TOPIC}{lease.metadata.fit}",
         lease.addresses,
-        lease.wish[1],
+        lease.request[1],
         settings.n_ranks,
         settings.collective_timeout_s,
         settings.start_timeout_s,

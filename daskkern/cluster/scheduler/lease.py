@@ -31,7 +31,7 @@ class Lease:
 
     metadata: FitMetadata
     addresses: tuple[str, ...]
-    wish: WorkerRequest
+    request: WorkerRequest
     """The requested number of workers, their names, and the bytes that each rank may use; None as in GangSettings."""
     most: int | None = None
     """The most workers that it uses; None is all."""
@@ -58,11 +58,11 @@ def admitted(client: Client, metadata: FitMetadata, settings: GangSettings, list
     """
     install_fits(client)
     equip(client, settings.silence_s, listener)
-    wish = (settings.n_ranks, _names(client, settings.workers), settings.share_memory)
+    request = (settings.n_ranks, _names(client, settings.workers), settings.share_memory)
     _check_memory(client, settings.share_memory)
     finished = "" if metadata.out else FINISHED  # with `out`, the model is still to be written
     with _end_reported(client, metadata, finished):
-        yield Lease(metadata, _wait(client, metadata, wish, settings, listener), wish)
+        yield Lease(metadata, _wait(client, metadata, request, settings, listener), request)
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def narrowed(client: Client, lease: Lease, most: int | None) -> Lease:
     addresses = lease.addresses[:most]
     if len(addresses) < len(lease.addresses):
         ask_fits(client, "take", fit=lease.metadata.fit, addresses=list(addresses))
-    return Lease(lease.metadata, addresses, lease.wish, most)
+    return Lease(lease.metadata, addresses, lease.request, most)
 
 
 def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
@@ -104,10 +104,10 @@ def renewed(client: Client, lease: Lease, settings: GangSettings) -> Lease:
     """
     begun = time.monotonic()
     while True:
-        answer = _ask(client, lease.metadata, lease.wish)
+        answer = _ask(client, lease.metadata, lease.request)
         found, waited = tuple(answer.get("members", ())), time.monotonic() - begun
         if len(found) >= len(lease.addresses) or (found and waited > settings.rejoin_s):
-            return narrowed(client, Lease(lease.metadata, found, lease.wish), lease.most)
+            return narrowed(client, Lease(lease.metadata, found, lease.request), lease.most)
         if waited > settings.idle_s:
             raise ClusterError(
                 f"the workers of fit '{lease.metadata.name}' are gone, and none came back in {settings.idle_s:g} s"
@@ -133,9 +133,9 @@ def _rival(fit: str, out: str) -> str:
     return f"fit {fit} is active and writes to {out}; wait for it, cancel it, or write elsewhere"
 
 
-def _ask(client: Client, metadata: FitMetadata, wish: WorkerRequest) -> dict[str, Any]:
+def _ask(client: Client, metadata: FitMetadata, request: WorkerRequest) -> dict[str, Any]:
     """Request workers, and return the scheduler's answer. Raises when the fit was cancelled or refused."""
-    words = dict(zip(("n_ranks", "allowed", "memory"), wish, strict=True))
+    words = dict(zip(("n_ranks", "allowed", "memory"), request, strict=True))
     answer: dict[str, Any] = ask_fits(client, "ask", card=asdict(metadata), wish=words, asker=client.id)
     if answer.get("stop"):
         raise FitCancelledError(f"fit '{metadata.name}' ({metadata.fit}) was cancelled before it had its workers")
@@ -145,12 +145,12 @@ def _ask(client: Client, metadata: FitMetadata, wish: WorkerRequest) -> dict[str
 
 
 def _wait(
-    client: Client, metadata: FitMetadata, wish: WorkerRequest, settings: GangSettings, listener: Listener
+    client: Client, metadata: FitMetadata, request: WorkerRequest, settings: GangSettings, listener: Listener
 ) -> tuple[str, ...]:
     said, begun = "", time.monotonic()
     enough_at = begun
     while True:
-        answer = _ask(client, metadata, wish)
+        answer = _ask(client, metadata, request)
         waited = time.monotonic() - begun
         whole = len(answer["members"]) >= int(answer["held"]) or waited > settings.rejoin_s
         if answer["members"] and whole:

@@ -42,7 +42,7 @@ class FitRegistry:
         return ""
 
     def ask(
-        self, metadata: FitMetadata, wish: Mapping[str, Any], asker: str, places: Sequence[Place]
+        self, metadata: FitMetadata, request: Mapping[str, Any], asker: str, places: Sequence[Place]
     ) -> dict[str, Any]:
         """Request workers: return their names, or what the fit waits for, or that it was stopped.
 
@@ -56,9 +56,9 @@ class FitRegistry:
         if record.stop:
             self.admission.release(metadata.fit)
             return {"stop": record.stop}
-        allowed = wish.get("allowed")
+        allowed = request.get("allowed")
         names = None if allowed is None else tuple(str(name) for name in allowed)
-        n_ranks, memory = (None if wish.get(key) is None else int(wish[key]) for key in ("n_ranks", "memory"))
+        n_ranks, memory = (None if request.get(key) is None else int(request[key]) for key in ("n_ranks", "memory"))
         requested = WorkerRequest(metadata.fit, record.submitted, n_ranks, names, memory)
         verdict = self.admission.ask(requested, places)
         for fit in self.admission.held:  # others may have been granted workers, too

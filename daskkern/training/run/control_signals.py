@@ -29,7 +29,7 @@ def agree(
     """Return what any rank wishes after `seconds`; commits and time are the first rank's matter. A collective."""
     first = comm.rank == 0
     mine = (context.should_stop(), context.should_regroup(), first and checkpointing.due(), seconds if first else 0.0)
-    *wishes, seconds = comm.allreduce(np.array(mine, float)).tolist()
-    stop, regroup, due = (count > 0 for count in wishes)
+    *signals, seconds = comm.allreduce(np.array(mine, float)).tolist()
+    stop, regroup, due = (count > 0 for count in signals)
     late, regroup = seconds > limit_s, regroup and checkpointing.outlives
     return ControlSignals(seconds, stop or late, late, regroup or due, regroup)

@@ -75,7 +75,7 @@ class Epochs:
     keeps_best: bool = False
     """Without early stopping, keep the model of the epoch with the least training loss."""
     _best: BestEpoch | None = None
-    _wished: ControlSignals = field(default_factory=ControlSignals)
+    _signals: ControlSignals = field(default_factory=ControlSignals)
     _regroup: bool = False
     _taken_before: float = 0.0
     _epoch_at: float = 0.0
@@ -100,12 +100,12 @@ class Epochs:
         self.comm.begin()
         while not position.reason:
             state, position = self._epoch(state, position)
-            if self._wished.stop or self._regroup:
+            if self._signals.stop or self._regroup:
                 break
-        if self._wished.stop or position.reason:
+        if self._signals.stop or position.reason:
             self._commit()
-        stopped = _LATE if self._wished.late else _INTERRUPTED
-        reason = stopped if self._wished.stop else position.reason or REGROUPING
+        stopped = _LATE if self._signals.late else _INTERRUPTED
+        reason = stopped if self._signals.stop else position.reason or REGROUPING
         begun = position.epoch - 1 if position.reason else position.epoch
         best = self._best
         if isinstance(best, Patience) and best.best is not None:
@@ -142,7 +142,7 @@ class Epochs:
         if self._regroup:
             return state, position
         watched = ValidationResult(float("nan"), float("nan"))
-        if self.validation is not None and not self._wished.stop:
+        if self.validation is not None and not self._signals.stop:
             coef, points = self._model(state)
             watched = self.validation.score(with_points(self.problem, points, self.xp), coef, self.comm, self.xp)
         epoch = EpochFinished(
@@ -156,7 +156,7 @@ class Epochs:
         if position.seen:
             self.context.emit(epoch)
             self._tell_times(position.epoch)
-        if self._wished.stop:
+        if self._signals.stop:
             return state, position
         self._tell_optimality(position.epoch, state)
         reason = "max_epochs" if position.epoch >= self.settings.max_epochs else ""
@@ -213,9 +213,9 @@ class Epochs:
             for batch in stream:
                 if position.batch % _ASK_EVERY == 0:
                     self.checkpointing.tell()
-                    self._wished = agree(self.comm, self.context, self.checkpointing, self._taken(), self.limit_s)
-                    self._epoch_at = self._epoch_at if position.batch else self._wished.seconds
-                if self._wished.stop:
+                    self._signals = agree(self.comm, self.context, self.checkpointing, self._taken(), self.limit_s)
+                    self._epoch_at = self._epoch_at if position.batch else self._signals.seconds
+                if self._signals.stop:
                     return state, position
                 state, loss = self._solver.step(self.problem, state, batch, self.comm)
                 position = replace(
@@ -246,11 +246,11 @@ class Epochs:
         if self._solver.snapshot(self.problem, state) is None:
             return False
         self._whole = state, position
-        if not self._wished.commit:
+        if not self._signals.commit:
             return False
         self._commit()
-        self._wished = replace(self._wished, commit=False)
-        self._regroup = self._wished.regroup
+        self._signals = replace(self._signals, commit=False)
+        self._regroup = self._signals.regroup
         return self._regroup
 
     def _taken(self) -> float:
@@ -266,7 +266,7 @@ class Epochs:
     def _keep(self) -> None:
         begun = time.perf_counter()
         state, position = self._whole
-        seconds = self._wished.seconds
+        seconds = self._signals.seconds
         into_epoch = max(0.0, seconds - self._epoch_at) if position.batch else 0.0
         position = replace(position, seconds=seconds, epoch_seconds=into_epoch)
         snapshot = self._solver.snapshot(self.problem, state)
@@ -278,7 +278,7 @@ class Epochs:
             if points is not None:
                 arrays[name + _POINTS] = _dense(points)
         whole = Snapshot(shards, arrays, snapshot.numbers).gather(self.comm)
-        last = self._wished.stop or self._wished.regroup or bool(position.reason)
+        last = self._signals.stop or self._signals.regroup or bool(position.reason)
         self.checkpointing.keep(Commit(whole, position), time.perf_counter() - begun, last=last)
 
     def _model(self, state: Any) -> Model:
