@@ -106,10 +106,10 @@ def one_fit(
     begun = time.monotonic()
     try:
         if number % 2:
-            model = fit(ground.source, fitted, client=client, gang=gang, safety=SAFETY).model
+            model = fit(ground.source, fitted, client=client, gang=gang, policy=SAFETY).model
         else:
             out = str(folder / f"{number}.zarr")
-            model = submit(ground.source, fitted, client, out, gang=gang, safety=SAFETY).result(timeout_s=900)
+            model = submit(ground.source, fitted, client, out, gang=gang, policy=SAFETY).result(timeout_s=900)
     except Exception as error:
         record.wrong.append(f"fit {number} ({case}): {type(error).__name__}: {error}")
         return

@@ -26,12 +26,12 @@ from daskkern.cluster.gang.gang import GangSettings
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared, SquaredHinge
 from daskkern.solvers import EigenPro
-from tests.support.browser import browser, missing, wait_for
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
+from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle
-from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.run.settings import EarlyStopping, FitSettings
-from daskkern.training.feeding.sources import StoreSource
+from tests.support.browser import browser, missing, wait_for
 
 MOST_BYTES = 200_000
 WIDTHS = (1280, 1920)
@@ -127,11 +127,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, cluster, Client(cluster) as client:
         folder = Path(name)
         delays, prices = stores(folder)
-        gang, safety = GangSettings(n_ranks=2, silence_s=5.0, rejoin_s=10.0), CheckpointPolicy(commit_s=0.5, checkpoint_s=4.0)
+        gang, policy = (
+            GangSettings(n_ranks=2, silence_s=5.0, rejoin_s=10.0),
+            CheckpointPolicy(commit_s=0.5, checkpoint_s=4.0),
+        )
 
         def start(label: str, source: StoreSource, wanted: FitSettings) -> FitHandle:
             where = str(folder / f"{label}.model.zarr")
-            return submit(source, wanted, client, where, gang=gang, safety=safety, name=label)
+            return submit(source, wanted, client, where, gang=gang, policy=policy, name=label)
 
         done = start("delays_first_try", delays, settings(max_epochs=3))
         done.watch(timeout_s=180)

@@ -92,10 +92,10 @@ def fit_command(
     note = order_note(source.open("float32"))
     if note is not None:
         say(f"note: {note}")
-    safety = CheckpointPolicy(checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite)
+    policy = CheckpointPolicy(checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite)
     gang = _gang(settings, where, ranks, share)
     if detach:
-        _detach(source, settings, watched, out, gang, safety, name, where)
+        _detach(source, settings, watched, out, gang, policy, name, where)
         return
     label = name or settings.solver.name
     metadata = replace(new_metadata(label), source=describe(source), out=whole_out, max_epochs=settings.max_epochs)
@@ -112,7 +112,7 @@ def fit_command(
                 validation=watched,
                 listener=listener,
                 gang=gang,
-                safety=safety,
+                policy=policy,
                 metadata=metadata,
             )
         _save(result.model, out, place)
@@ -137,7 +137,7 @@ def _detach(
     watched: StoreSource | None,
     out: str,
     gang: GangSettings,
-    safety: CheckpointPolicy,
+    policy: CheckpointPolicy,
     name: str | None,
     where: ClusterRequest,
 ) -> None:
@@ -145,7 +145,7 @@ def _detach(
         raise SpecError("--detach was given without --scheduler; a cluster that this command starts ends with it")
     with where.client() as client:
         assert client is not None
-        handle = submit(source, settings, client, out, validation=watched, gang=gang, safety=safety, name=name)
+        handle = submit(source, settings, client, out, validation=watched, gang=gang, policy=policy, name=name)
     say(f"fit {handle.fit} goes on by itself; its model will be in {handle.out}")
     for verb in ("watch", "status", "logs", "cancel"):
         say(f"  daskkern {verb} {handle.fit} {where.words}")

@@ -19,7 +19,7 @@ from daskkern.training.planning.memory import MemoryPlan, available_memory, devi
 from daskkern.training.planning.planner import check_before, holds_out, outlook
 from daskkern.training.planning.suggestions import fits, largest_batch
 from daskkern.training.planning.timing import Stage, TimePlan, estimate
-from daskkern.training.planning.worker_resources import check_rooms, rooms_of
+from daskkern.training.planning.worker_resources import check_resources, resources_of
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.scaling import learn_scaling, with_scaling
 from daskkern.training.setup.shared import fewer_columns
@@ -103,16 +103,16 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     check_any(client, known)
     names = list(known)
     ranks = _total_ranks(settings, len(names))
-    rooms = rooms_of(client, settings, names[:ranks], None)
-    check_rooms(source, settings, holds_out(settings, None), rooms)
-    threads, budget = min(room.threads for room in rooms), min(room.budget for room in rooms)
-    devices = [room.device_budget for room in rooms if room.device_budget is not None]
+    resources = resources_of(client, settings, names[:ranks], None)
+    check_resources(source, settings, holds_out(settings, None), resources)
+    threads, budget = min(room.threads for room in resources), min(room.budget for room in resources)
+    devices = [room.device_budget for room in resources if room.device_budget is not None]
     device = min(devices) if len(devices) == ranks else None
     plan = outlook(source, settings, settings.shards(ranks), threads, budget, device, wide=wide)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Outlook(_called(settings, ranks), plan, None, "")
     assert plan.sizes is not None
-    room, each = min(room.disk for room in rooms), settings.shards_each(ranks)
+    room, each = min(room.disk for room in resources), settings.shards_each(ranks)
     rates = calibrate_workers(client, names[:ranks], source, settings, plan.sizes, not plan.kept, each)
     measured = f"{ranks} workers at once"
     return _Outlook(_called(settings, ranks), with_blocks(plan, settings, room, rates), rates, measured)

@@ -143,10 +143,10 @@ class KernelEstimator(BaseEstimator):
                 "callbacks were given with detach=True, and this process is not told what happens; leave them out, and "
                 "pass one to handle.watch(listener) instead"
             )
-        safety = replace(self._safety(settings.basis), overwrite=True, earlier=None, hand_back=False, carry=False)
+        policy = replace(self._safety(settings.basis), overwrite=True, earlier=None, hand_back=False, carry=False)
         with client_of(client) as connected:
             assert connected is not None
-            return submit(source, settings, connected, os.fspath(out), validation=validation, safety=safety)
+            return submit(source, settings, connected, os.fspath(out), validation=validation, policy=policy)
 
     def _fit_source(self, source: RowSource, validation: RowSource | None, out: Any) -> FitResult:
         """Fit to `source` and set the attributes that classifier and regressor share."""
@@ -161,7 +161,7 @@ class KernelEstimator(BaseEstimator):
                 client=client,
                 validation=validation,
                 listener=listener,
-                safety=self._safety(settings.basis),
+                policy=self._safety(settings.basis),
             )
         self._take(result)
         if result.finished.note:
@@ -192,10 +192,10 @@ class KernelEstimator(BaseEstimator):
                 f"partial_fit was called on a model of {self.model_.nbytes:,} bytes, too large to be kept in a rank's "
                 "memory for other rows; fit with warm_start=True goes on with the same rows"
             )
-        settings, safety = replace(self.fit_settings(), max_epochs=1), CheckpointPolicy(carry=True)
+        settings, policy = replace(self.fit_settings(), max_epochs=1), CheckpointPolicy(carry=True)
         client = self.client if self.client is not None else _active_client()
         with self._listening(1) as listener:
-            result = fit(source, settings, client=client, listener=listener, safety=safety, earlier=earlier)
+            result = fit(source, settings, client=client, listener=listener, policy=policy, earlier=earlier)
         self._take(replace(result, saved=None))  # which is not the end of a fit to all rows
 
     def _take(self, result: FitResult) -> None:

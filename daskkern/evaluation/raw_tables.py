@@ -45,11 +45,11 @@ def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: 
         return
     with tempfile.TemporaryDirectory(prefix="daskkern-") if out is None else work_folder(out) as folder:
         store = Path(folder) / "rows"
-        ingest(place, store, target=None if targets else (), like=likeness(model), shuffle=False)
+        ingest(place, store, target=None if targets else (), like=trained_schema(model), shuffle=False)
         yield open_store(store)
 
 
-def likeness(model: KernelModel) -> TableSchema:
+def trained_schema(model: KernelModel) -> TableSchema:
     """Return the schema of the rows that `model` was trained on."""
     regression = model.task == "regression"
     return TableSchema(

@@ -14,7 +14,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
-from daskkern.training.planning import worker_resources as rooms
+from daskkern.training.planning import worker_resources
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.planning.planner import check_before, outlook
 from daskkern.training.run.fit import fit
@@ -62,7 +62,7 @@ def test_a_plan_for_a_cluster_has_the_room_that_a_fit_there_has(
     assert sharded.ranks == "one virtual rank of 6, 3 in a worker"
     assert sharded.plan.budget == 2 << 30
     assert sharded.rates is not None
-    monkeypatch.setattr(rooms, "available_memory", lambda: 20_000_000)  # of a host that others use as well
+    monkeypatch.setattr(worker_resources, "available_memory", lambda: 20_000_000)  # of a host that others use as well
     refused: list[str] = []
     for ask in (lambda: _on_cluster(client2, _SOURCE, settings), lambda: fit(_SOURCE, settings, client=client2)):
         with pytest.raises(MemoryBudgetError) as refusal:

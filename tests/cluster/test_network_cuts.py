@@ -147,7 +147,7 @@ def test_a_silent_link_costs_the_fit_a_worker_and_no_accuracy(hosts: Network, tm
     quick = GangSettings(silence_s=3.0, rejoin_s=1.0)
     with cluster(hosts) as client:
         cutter = Cutter(client, 5, lambda number: hosts.hosts[1 + (1 - number)])
-        found = fit(source, settings, client=client, listener=cutter, gang=quick, safety=CheckpointPolicy(commit_s=0.0))
+        found = fit(source, settings, client=client, listener=cutter, gang=quick, policy=CheckpointPolicy(commit_s=0.0))
         assert cutter.noticed_s < quick.silence_s + 5.0, "Dask itself would need 30 s"
         assert cutter.sizes[0] == 1
         check_that_all_is_well(client, hosts)

@@ -210,11 +210,11 @@ def test_a_run_is_continued_on_the_other_device(xp: ModuleType, name: str, first
     case, other = CASES[name], {"gpu": "cpu", "cpu": "gpu"}[first]
     source, where = _source(case.far), str(tmp_path / "checkpoint")
     ended = 1 if name != "doubly_sgd" else 2
-    safety = CheckpointPolicy(checkpoint=where, checkpoint_s=0.0, commit_s=0.0)
-    fit(source, _settings(case, first, max_epochs=ended), safety=safety)
+    policy = CheckpointPolicy(checkpoint=where, checkpoint_s=0.0, commit_s=0.0)
+    fit(source, _settings(case, first, max_epochs=ended), policy=policy)
     copied = str(shutil.copytree(where, tmp_path / "copied"))
     went_on, stayed = (
-        fit(source, _settings(case, device), safety=replace(safety, checkpoint=place, resume=True))
+        fit(source, _settings(case, device), policy=replace(policy, checkpoint=place, resume=True))
         for device, place in ((other, where), (first, copied))
     )
     assert [epoch.epoch for epoch in went_on.epochs] == [1, 2]

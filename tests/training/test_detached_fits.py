@@ -138,8 +138,8 @@ def test_a_lost_worker_changes_not_a_bit(role: str, source: StoreSource, tmp_pat
     with local_cluster(2) as client:
         expected = fit(source, settings, client=client).model.coef
         pids = worker_pids(client)
-        safety = CheckpointPolicy(commit_s=0.05, checkpoint_s=0.05)
-        handle = submit(source, settings, client, str(tmp_path / "m.zarr"), gang=QUICK, safety=safety)
+        policy = CheckpointPolicy(commit_s=0.05, checkpoint_s=0.05)
+        handle = submit(source, settings, client, str(tmp_path / "m.zarr"), gang=QUICK, policy=policy)
         wait_for_batches(handle)
         os.kill(pids[worker_of(client, role)], signal.SIGKILL)
         np.testing.assert_array_equal(handle.result(timeout_s=90).coef, expected)
@@ -154,8 +154,8 @@ def test_a_conductor_that_hangs_is_replaced(source: StoreSource, tmp_path: Path)
     settings = replace(SETTINGS, max_epochs=20)
     with local_cluster(3) as client:
         pids = worker_pids(client)
-        safety = CheckpointPolicy(commit_s=0.05, checkpoint_s=0.05)
-        handle = submit(source, settings, client, str(tmp_path / "m.zarr"), gang=QUICK, safety=safety)
+        policy = CheckpointPolicy(commit_s=0.05, checkpoint_s=0.05)
+        handle = submit(source, settings, client, str(tmp_path / "m.zarr"), gang=QUICK, policy=policy)
         wait_for_batches(handle)
         hung = pids[worker_of(client, "daskkern_fit")]
         os.kill(hung, signal.SIGSTOP)
@@ -174,7 +174,7 @@ def test_one_place_has_one_fit(source: StoreSource, client2: Client, tmp_path: P
     first = submit(source, LONG, client2, out)
     wait_for_batches(first, 1)
     with pytest.raises(ClusterError, match=f"fit {first.fit} is active and writes to"):
-        submit(source, LONG, client2, out, safety=CheckpointPolicy(overwrite=True))
+        submit(source, LONG, client2, out, policy=CheckpointPolicy(overwrite=True))
     assert (tmp_path / "m.zarr.checkpoint").exists()
     first.cancel(abort=True)
     assert first.watch(timeout_s=30).state == "cancelled"
@@ -184,8 +184,8 @@ def test_a_retired_worker_hands_the_fit_over(source: StoreSource, tmp_path: Path
     settings = replace(SETTINGS, max_epochs=20)
     with local_cluster(2) as client:
         gang = replace(QUICK, rejoin_s=1.0)
-        safety = CheckpointPolicy(commit_s=0.05, checkpoint_s=0.05)
-        handle = submit(source, settings, client, str(tmp_path / "m.zarr"), gang=gang, safety=safety)
+        policy = CheckpointPolicy(commit_s=0.05, checkpoint_s=0.05)
+        handle = submit(source, settings, client, str(tmp_path / "m.zarr"), gang=gang, policy=policy)
         wait_for_batches(handle)
         client.retire_workers([worker_of(client, "daskkern_fit")])
         X = load_digits(return_X_y=True)[0]
@@ -209,7 +209,7 @@ def test_a_cancelled_fit_leaves_its_model_and_goes_on_later(
         submit(source, LONG, client2, out)
     done = len(daskkern.load(out).provenance["history"])
     more = replace(LONG, max_epochs=done + 2)
-    again = submit(source, more, client2, out, safety=CheckpointPolicy(resume=True))
+    again = submit(source, more, client2, out, policy=CheckpointPolicy(resume=True))
     np.testing.assert_array_equal(again.result(timeout_s=60).coef, fit(source, more, client=client2).model.coef)
     assert not (tmp_path / "m.zarr.checkpoint").exists()
 
@@ -241,10 +241,10 @@ def test_a_queued_fit_can_be_cancelled(source: StoreSource, client2: Client, tmp
 def test_an_older_model_is_replaced_only_when_asked(source: StoreSource, client2: Client, tmp_path: Path) -> None:
     out, settings = str(tmp_path / "m.zarr"), replace(SETTINGS, max_epochs=1)
     submit(source, settings, client2, out).result(timeout_s=60)
-    for safety in (None, CheckpointPolicy(resume=True)):
+    for policy in (None, CheckpointPolicy(resume=True)):
         with pytest.raises(StoreError, match=r"m\.zarr exists; choose another name, or replace it with --overwrite"):
-            submit(source, replace(settings, max_epochs=2), client2, out, safety=safety)
-    again = submit(source, replace(settings, max_epochs=2), client2, out, safety=CheckpointPolicy(overwrite=True))
+            submit(source, replace(settings, max_epochs=2), client2, out, policy=policy)
+    again = submit(source, replace(settings, max_epochs=2), client2, out, policy=CheckpointPolicy(overwrite=True))
     assert len(again.result(timeout_s=60).provenance["history"]) == 2
 
 

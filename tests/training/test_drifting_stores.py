@@ -24,7 +24,7 @@ from daskkern.training.feeding.targets import learn_targets
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.row_sizes import RowSizes
-from daskkern.training.setup.window_rows import likeness
+from daskkern.training.setup.window_rows import window_eigenvalue_ratio
 from tests.support.cluster import local_cluster
 
 N, D, TEST = 4000, 4, 500
@@ -121,7 +121,7 @@ def test_the_rows_of_narrow_windows_are_more_alike_in_an_order(monkeypatch: pyte
         rows = ArrayRows(X[order], y[order], chunk_rows=500, dtype="float32")
         targets = learn_targets(rows, settings)
         sizes, _ = RowSizes.measured(settings, X, None)
-        found[name] = likeness(rows, settings, targets, None, sizes, lambda X: kernel.block(X, X), 10)
+        found[name] = window_eigenvalue_ratio(rows, settings, targets, None, sizes, lambda X: kernel.block(X, X), 10)
     assert found["random"] == 1.0
     assert found["sorted"] > 2
 
@@ -135,7 +135,7 @@ def test_windows_of_a_long_store_are_found_without_its_batches(monkeypatch: pyte
     rows = ArrayRows(X, y, chunk_rows=500, dtype="float32")
     sizes, _ = RowSizes.measured(settings, X, None)
     targets = learn_targets(rows, settings)
-    assert likeness(rows, settings, targets, None, sizes, lambda X: kernel.block(X, X), 10) == 1.0
+    assert window_eigenvalue_ratio(rows, settings, targets, None, sizes, lambda X: kernel.block(X, X), 10) == 1.0
 
 
 def test_a_window_of_pieces_reads_its_own_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ class Runs:
     """A fit whose gang is formed anew as often as asked, with the commits that its ranks keep."""
 
     fit: Fit
-    safety: CheckpointPolicy = field(default_factory=lambda: CheckpointPolicy(in_memory=True, commit_s=0.0))
+    policy: CheckpointPolicy = field(default_factory=lambda: CheckpointPolicy(in_memory=True, commit_s=0.0))
     commit_caches: dict[int, CommitCache] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
@@ -56,8 +56,8 @@ class Runs:
         """Run on `ranks` ranks, to the end or until batch number `until` has been seen. `lost` vaults are empty."""
         for rank in lost:
             self.commit_caches.pop(rank, None)
-        if self.safety.checkpoint is not None:
-            begin_checkpoint(self.safety.checkpoint, self.safety.run)
+        if self.policy.checkpoint is not None:
+            begin_checkpoint(self.policy.checkpoint, self.policy.run)
         seen: list[int] = []
 
         def listen(event: Event) -> None:
@@ -74,7 +74,7 @@ class Runs:
                 commit_cache=commit_cache,
             )
             fit = self.fit
-            task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, fit.features, self.safety)
+            task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, fit.features, self.policy)
             return run_rank(comm, task, context)
 
         return run_threads(ranks, work)
@@ -166,12 +166,12 @@ def test_ranks_that_keep_nothing_do_not_regroup() -> None:
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_checkpoint_continues_exactly(basis: BasisSpec, solver: Solver[object], ranks: int, tmp_path: Path) -> None:
     fit = _fit(basis, solver)
-    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="one")
-    Runs(fit, safety).run(ranks, until=13)
-    found = read_checkpoint(safety.checkpoint, "{}")
+    policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="one")
+    Runs(fit, policy).run(ranks, until=13)
+    found = read_checkpoint(policy.checkpoint, "{}")
     assert found.run == "one"
     assert found.commit.position.steps > 0
-    again = Runs(fit, replace(safety, resume=True, run="two"))
+    again = Runs(fit, replace(policy, resume=True, run="two"))
     np.testing.assert_array_equal(again.scores(ranks), fit.scores(fit.results(ranks)))
     assert any(isinstance(event, FitResumed) for event in again.events)
     assert len(list((tmp_path / "c").glob("commit-*"))) == 1
@@ -179,39 +179,39 @@ def test_a_checkpoint_continues_exactly(basis: BasisSpec, solver: Solver[object]
 
 def test_more_epochs_than_planned_continue_the_same_run(tmp_path: Path) -> None:
     short = _fit(Landmarks(40), EigenPro(window=2), max_epochs=2)
-    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
-    Runs(short, safety).run(2)
+    policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    Runs(short, policy).run(2)
     long = replace(short, settings=replace(short.settings, max_epochs=6))
-    found = Runs(long, replace(safety, resume=True)).scores(2)
+    found = Runs(long, replace(policy, resume=True)).scores(2)
     np.testing.assert_array_equal(found, long.scores(long.results(2)))
 
 
 def test_a_stop_leaves_a_checkpoint_of_the_last_window(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro(window=3))
-    safety = CheckpointPolicy(commit_s=1e9, checkpoint=str(tmp_path / "c"), checkpoint_s=1e9)
+    policy = CheckpointPolicy(commit_s=1e9, checkpoint=str(tmp_path / "c"), checkpoint_s=1e9)
     seen: list[Event] = []
 
     def work(comm: Communicator) -> object:
         memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
         stop: Callable[[], bool] = lambda: sum(isinstance(e, BatchFinished) for e in seen) >= 8  # noqa: E731
         context = RankContext(seen.append if comm.rank == 0 else silent, stop)
-        return run_rank(comm, RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, safety), context)
+        return run_rank(comm, RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, policy), context)
 
-    begin_checkpoint(safety.checkpoint, safety.run)
+    begin_checkpoint(policy.checkpoint, policy.run)
     results = run_threads(2, work)
     assert {result.reason for result in results} == {"interrupted"}
-    assert read_checkpoint(safety.checkpoint, "{}").commit.position.steps == 6
-    found = Runs(fit, replace(safety, resume=True)).scores(2)
+    assert read_checkpoint(policy.checkpoint, "{}").commit.position.steps == 6
+    found = Runs(fit, replace(policy, resume=True)).scores(2)
     np.testing.assert_array_equal(found, fit.scores(fit.results(2)))
 
 
 def test_what_is_not_this_fits_checkpoint_is_refused(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
     place = tmp_path / "c"
-    safety = CheckpointPolicy(
+    policy = CheckpointPolicy(
         commit_s=0.0, checkpoint=str(place), checkpoint_s=0.0, fingerprint='{"data": {"n": 1}, "seed": 3}'
     )
-    Runs(fit, safety).run(1)
+    Runs(fit, policy).run(1)
     with pytest.raises(StoreError, match="data n was 1 and is 2; seed was 3 and is None"):
         read_checkpoint(str(place), '{"data": {"n": 2}}')
     commit = next(place.glob("commit-*"))
@@ -220,10 +220,10 @@ def test_what_is_not_this_fits_checkpoint_is_refused(tmp_path: Path) -> None:
     data[3] ^= 64
     chunk.write_bytes(data)
     with pytest.raises(StoreError, match="is damaged"):
-        read_checkpoint(str(place), safety.fingerprint)
+        read_checkpoint(str(place), policy.fingerprint)
     chunk.unlink()
     with pytest.raises(StoreError, match=r"is damaged|cannot be read"):
-        read_checkpoint(str(place), safety.fingerprint)
+        read_checkpoint(str(place), policy.fingerprint)
     remove_checkpoint(str(place))
     assert not place.exists()
     assert not is_checkpoint(str(place))
@@ -252,15 +252,15 @@ def test_checkpoints_of_before_bends_are_this_fits_where_it_has_none(scale: str 
 
 def test_an_unfinished_commit_does_not_count(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
-    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
-    Runs(fit, safety).run(1, until=5)
-    before = read_checkpoint(safety.checkpoint, "{}").commit
+    policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    Runs(fit, policy).run(1, until=5)
+    before = read_checkpoint(policy.checkpoint, "{}").commit
     newer = tmp_path / "c" / "commit-999999999"
     newer.mkdir()
     (newer / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {"complete": false}}')
-    after = read_checkpoint(safety.checkpoint, "{}").commit
+    after = read_checkpoint(policy.checkpoint, "{}").commit
     assert after.position == before.position
-    remove_checkpoint(safety.checkpoint)
+    remove_checkpoint(policy.checkpoint)
     assert not (tmp_path / "c").exists()
 
 
@@ -288,25 +288,25 @@ def test_regression_with_a_ridge_goes_on_too() -> None:
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_fewer_epochs_than_are_behind_end_at_once(epochs: int, tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
-    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
-    Runs(fit, safety).run(1, until=45)
+    policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    Runs(fit, policy).run(1, until=45)
     short = replace(fit, settings=replace(fit.settings, max_epochs=epochs))
-    again = Runs(short, replace(safety, resume=True))
+    again = Runs(short, replace(policy, resume=True))
     assert [result.reason for result in again.run(1)] == ["max_epochs"]
     assert not any(isinstance(event, BatchFinished) and event.epoch > 3 for event in again.events)
 
 
 def test_a_checkpoint_that_cannot_be_written_costs_no_model(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
-    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="mine")
+    policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="mine")
     memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
     events: list[Event] = []
-    task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, safety)
+    task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, policy)
     result = run_threads(1, lambda comm: run_rank(comm, task, RankContext(events.append)))[0]
     assert result.reason == "max_epochs"
     reported = [event.detail for event in events if getattr(event, "stage", "") == "checkpoint"]
     assert reported == [
-        f"{safety.checkpoint} is not up to date: this worker does not see it; choose a place that all workers share"
+        f"{policy.checkpoint} is not up to date: this worker does not see it; choose a place that all workers share"
     ]
     assert not (tmp_path / "c").exists()
 
@@ -360,8 +360,8 @@ def test_a_resumed_fit_has_time_of_its_own(tmp_path: Path) -> None:
 
 def test_a_run_that_has_a_name_keeps_it_and_its_time(tmp_path: Path) -> None:
     fit = _fit(AllRows(), EigenPro())
-    safety = CheckpointPolicy(checkpoint=str(tmp_path / "c"), commit_s=0.0, checkpoint_s=0.0, run="one", resume=True)
-    conducted = [named(safety, fit.source, fit.settings, None) for _ in range(2)]
+    policy = CheckpointPolicy(checkpoint=str(tmp_path / "c"), commit_s=0.0, checkpoint_s=0.0, run="one", resume=True)
+    conducted = [named(policy, fit.source, fit.settings, None) for _ in range(2)]
     assert [each.run for each in conducted] == ["one", "one"]
     Runs(fit, conducted[0]).run(1, until=3)
     saved = conducted[1].saved()

@@ -179,7 +179,7 @@ def test_a_fault_does_not_change_the_answer(
         story = Story(lambda: FAULTS[fault](scene))
         gang = QUICK if "hangs" in fault else DEAF
         try:
-            found = fit(source, settings, client=client, listener=story, gang=gang, safety=SAFE)
+            found = fit(source, settings, client=client, listener=story, gang=gang, policy=SAFE)
         finally:
             if "hangs" in fault:
                 for pid in scene.pids:

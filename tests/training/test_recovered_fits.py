@@ -105,7 +105,7 @@ def test_a_killed_worker_changes_not_a_bit(case: str, workers: int, victim: int,
     settings = settings_for(case)
     with local_cluster(workers) as client:
         expected = fit(source, settings, client=client)
-    found, killer = killed(source, settings, workers, victim, safety=OFTEN)
+    found, killer = killed(source, settings, workers, victim, policy=OFTEN)
     np.testing.assert_array_equal(found.model.coef, expected.model.coef)
     assert killer.kinds(WorkersLost)
     assert [epoch.epoch for epoch in found.epochs] == list(range(1, EPOCHS + 1))
@@ -122,7 +122,7 @@ def test_fewer_workers_give_the_same_scores(source: StoreSource) -> None:
     with local_cluster(3) as client:
         retired = next(iter(worker_pids(client)))
         killer = Killer(3, lambda: client.retire_workers([retired]))
-        found = fit(source, settings, client=client, listener=killer, gang=replace(QUICK, rejoin_s=0.5), safety=OFTEN)
+        found = fit(source, settings, client=client, listener=killer, gang=replace(QUICK, rejoin_s=0.5), policy=OFTEN)
     assert killer.kinds(FitResumed)[-1].size == 2
     X = load_digits(return_X_y=True)[0]
     want, got = expected.model.scores(X), found.model.scores(X)
@@ -133,7 +133,7 @@ def test_workers_that_join_take_part(source: StoreSource) -> None:
     settings = settings_for("landmarks", max_epochs=240)  # more than a worker takes to start
     with local_cluster(1) as client:
         killer = Killer(3, lambda: client.cluster.scale(2))
-        found = fit(source, settings, client=client, listener=killer, gang=QUICK, safety=CheckpointPolicy(commit_s=0.5))
+        found = fit(source, settings, client=client, listener=killer, gang=QUICK, policy=CheckpointPolicy(commit_s=0.5))
     assert [event.size for event in killer.kinds(FitResumed)] == [2]
     expected = fit(source, settings)
     X = load_digits(return_X_y=True)[0]
@@ -143,18 +143,18 @@ def test_workers_that_join_take_part(source: StoreSource) -> None:
 
 def test_a_cluster_that_is_gone_leaves_a_checkpoint_to_go_on_from(source: StoreSource, tmp_path: Path) -> None:
     settings = settings_for("landmarks")
-    safety = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
     with local_cluster(2) as client:
         killer, impatient = Killer(3, lambda: client.cluster.scale(0)), replace(QUICK, idle_s=2.0)
         with pytest.raises(daskkern.errors.ClusterError):
-            fit(source, settings, client=client, listener=killer, gang=impatient, safety=safety)
+            fit(source, settings, client=client, listener=killer, gang=impatient, policy=policy)
     with pytest.raises(StoreError, match="go on from it with --resume"):
-        fit(source, settings, safety=safety)
+        fit(source, settings, policy=policy)
     with pytest.raises(StoreError, match=r"was made by another fit: settings alpha was 0.0 and is 0.5"):
-        fit(source, replace(settings, alpha=0.5), safety=replace(safety, resume=True))
+        fit(source, replace(settings, alpha=0.5), policy=replace(policy, resume=True))
     with local_cluster(2) as client:
         killer = Killer(99, lambda: None)
-        found = fit(source, settings, client=client, listener=killer, gang=QUICK, safety=replace(safety, resume=True))
+        found = fit(source, settings, client=client, listener=killer, gang=QUICK, policy=replace(policy, resume=True))
         first = killer.kinds(FitResumed)[0]
         assert (first.epoch, first.batch) > (1, 0)  # a checkpoint is written beside the fit, and may be an older one
         expected = fit(source, settings, client=client)

@@ -14,9 +14,9 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.run.fit import fit
 
 
-def _reported(basis: BasisSpec, solver: Solver[object], safety: CheckpointPolicy | None = None) -> list[Event]:
+def _reported(basis: BasisSpec, solver: Solver[object], policy: CheckpointPolicy | None = None) -> list[Event]:
     events: list[Event] = []
-    fit(_source(weighted=True), _settings(basis, solver), listener=events.append, safety=safety)
+    fit(_source(weighted=True), _settings(basis, solver), listener=events.append, policy=policy)
     return events
 
 
@@ -65,8 +65,8 @@ def test_a_rank_tells_its_memory_against_the_plan(monkeypatch: pytest.MonkeyPatc
 
 
 def test_checkpoints_are_told_when_they_are_complete(tmp_path: Path) -> None:
-    safety = CheckpointPolicy(checkpoint=str(tmp_path / "kept.zarr"), checkpoint_s=0.0, commit_s=0.0)
-    written = [event for event in _reported(Landmarks(40), EigenPro(), safety) if isinstance(event, CheckpointWritten)]
+    policy = CheckpointPolicy(checkpoint=str(tmp_path / "kept.zarr"), checkpoint_s=0.0, commit_s=0.0)
+    written = [event for event in _reported(Landmarks(40), EigenPro(), policy) if isinstance(event, CheckpointWritten)]
     assert written
     assert all(event.seconds > 0 for event in written)
     assert [(event.epoch, event.batch) for event in written] == sorted({(e.epoch, e.batch) for e in written})

@@ -35,13 +35,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(place)
 
 
-def _fitted(store: str, solver: Solver, safety: CheckpointPolicy | None = None) -> tuple[FitResult, list[EpochTimed]]:
+def _fitted(store: str, solver: Solver, policy: CheckpointPolicy | None = None) -> tuple[FitResult, list[EpochTimed]]:
     heard: list[Event] = []
     settings = FitSettings(
         Gaussian(1.0), Squared(), Landmarks(20), solver, max_epochs=2, batch_size=20, device="cpu", keep_blocks="never",
         alpha=1e-3,
     )  # fmt: skip
-    result = fit(StoreSource.at(store), settings, listener=heard.append, safety=safety)
+    result = fit(StoreSource.at(store), settings, listener=heard.append, policy=policy)
     return result, [event for event in heard if isinstance(event, EpochTimed)]
 
 

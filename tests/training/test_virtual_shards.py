@@ -244,7 +244,7 @@ def test_a_gang_of_workers_that_shrinks_goes_on_with_the_same_bits() -> None:
 
         gang = GangSettings(rejoin_s=0.5, elastic=False)
         found = fit(
-            source, settings, client=client, listener=listen, gang=gang, safety=CheckpointPolicy(commit_s=0.05)
+            source, settings, client=client, listener=listen, gang=gang, policy=CheckpointPolicy(commit_s=0.05)
         ).model
     assert [event.size for event in events if isinstance(event, FitResumed)] == [2]
     np.testing.assert_array_equal(found.scores(X), fit(source, settings).model.scores(X))

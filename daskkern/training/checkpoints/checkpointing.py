@@ -99,21 +99,21 @@ class Checkpointing:
 
     def __init__(
         self,
-        safety: CheckpointPolicy,
+        policy: CheckpointPolicy,
         commit_cache: CommitCache,
         writer: CheckpointWriter | None,
         emit: Listener = silent,
     ) -> None:
-        self._hand_back = safety.hand_back or safety.carry
-        self.wanted = safety.in_memory or safety.checkpoint is not None or self._hand_back
-        self.outlives = safety.in_memory or safety.checkpoint is not None
+        self._hand_back = policy.hand_back or policy.carry
+        self.wanted = policy.in_memory or policy.checkpoint is not None or self._hand_back
+        self.outlives = policy.in_memory or policy.checkpoint is not None
         """Whether another gang finds the last commit."""
         self.last: HostArray | None = None
         """The last commit as bytes, where it is wanted back."""
-        self._commit_cache = commit_cache if safety.in_memory else None
+        self._commit_cache = commit_cache if policy.in_memory else None
         self._fit_commit_cache = commit_cache
-        self._writer, self._interval_s, self._emit = writer, safety.commit_s, emit
-        self._next = time.monotonic() + safety.commit_s
+        self._writer, self._interval_s, self._emit = writer, policy.commit_s, emit
+        self._next = time.monotonic() + policy.commit_s
 
     def due(self) -> bool:
         """Return whether it is time for a commit."""
@@ -141,15 +141,15 @@ class Checkpointing:
 
 @contextmanager
 def open_checkpointing(
-    safety: CheckpointPolicy, commit_cache: CommitCache, rank: int, emit: Listener
+    policy: CheckpointPolicy, commit_cache: CommitCache, rank: int, emit: Listener
 ) -> Iterator[Checkpointing]:
     """Yield the checkpointing of a rank. Rank 0 writes the checkpoint, waits for it, and reports what went wrong."""
-    if safety.checkpoint is None or rank != 0:
-        yield Checkpointing(safety, commit_cache, None)
+    if policy.checkpoint is None or rank != 0:
+        yield Checkpointing(policy, commit_cache, None)
         return
-    with CheckpointWriter(safety.checkpoint, safety.run, safety.fingerprint, safety.checkpoint_s) as writer:
-        checkpointing = Checkpointing(safety, commit_cache, writer, emit)
+    with CheckpointWriter(policy.checkpoint, policy.run, policy.fingerprint, policy.checkpoint_s) as writer:
+        checkpointing = Checkpointing(policy, commit_cache, writer, emit)
         yield checkpointing
     checkpointing.tell()
     if writer.problem:
-        emit(StageFinished("checkpoint", 0.0, f"{safety.checkpoint} is not up to date: {writer.problem}"))
+        emit(StageFinished("checkpoint", 0.0, f"{policy.checkpoint} is not up to date: {writer.problem}"))

@@ -33,9 +33,9 @@ _CHANGEABLE = ("max_epochs", "max_seconds")  # a run may go on for longer than i
 
 
 def named(
-    safety: CheckpointPolicy, source: RowSource, settings: FitSettings, validation: RowSource | None
+    policy: CheckpointPolicy, source: RowSource, settings: FitSettings, validation: RowSource | None
 ) -> CheckpointPolicy:
-    """Return `safety` with the name of a new run and the fingerprint of the fit.
+    """Return `policy` with the name of a new run and the fingerprint of the fit.
 
     A checkpoint of another fit is refused now, and so is one that would be overwritten unasked.
 
@@ -44,19 +44,19 @@ def named(
     StoreError
         With the differences.
     """
-    if safety.checkpoint is None and not safety.resume:  # nothing will be compared
-        return safety
-    place = safety.checkpoint
+    if policy.checkpoint is None and not policy.resume:  # nothing will be compared
+        return policy
+    place = policy.checkpoint
     if place is not None and not is_url(place):
-        safety = replace(safety, checkpoint=os.path.abspath(place))  # workers have other working directories
-    ready = replace(safety, run=safety.run or uuid.uuid4().hex, fingerprint=fingerprint(source, settings, validation))
-    if safety.checkpoint is not None and not safety.resume and is_checkpoint(safety.checkpoint):
-        if not safety.overwrite:
+        policy = replace(policy, checkpoint=os.path.abspath(place))  # workers have other working directories
+    ready = replace(policy, run=policy.run or uuid.uuid4().hex, fingerprint=fingerprint(source, settings, validation))
+    if policy.checkpoint is not None and not policy.resume and is_checkpoint(policy.checkpoint):
+        if not policy.overwrite:
             raise StoreError(
-                f"a checkpoint of an earlier fit is at {safety.checkpoint}; go on from it with --resume (resume=True), "
+                f"a checkpoint of an earlier fit is at {policy.checkpoint}; go on from it with --resume (resume=True), "
                 "or begin anew with --overwrite (overwrite=True)"
             )
-        remove_checkpoint(safety.checkpoint)
+        remove_checkpoint(policy.checkpoint)
     ready.saved()
     if ready.checkpoint is not None:
         begin_checkpoint(ready.checkpoint, ready.run)

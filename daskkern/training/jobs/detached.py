@@ -50,7 +50,7 @@ class Order:
     settings: FitSettings
     validation: RowSource | None
     gang: GangSettings
-    safety: CheckpointPolicy
+    policy: CheckpointPolicy
     keeps_checkpoint: bool
 
 
@@ -62,7 +62,7 @@ def submit(
     *,
     validation: RowSource | None = None,
     gang: GangSettings | None = None,
-    safety: CheckpointPolicy | None = None,
+    policy: CheckpointPolicy | None = None,
     name: str | None = None,
 ) -> FitHandle:
     """Submit a fit to a cluster and return at once. It goes on when this process leaves.
@@ -73,8 +73,8 @@ def submit(
         As of :func:`daskkern.training.run.fit.fit`.
     out : str
         Path or URL where a worker writes the model. An older one is refused, unless there is a checkpoint to resume
-        from, or ``safety.overwrite`` is true: it is then replaced when the new one is whole.
-    safety : CheckpointPolicy
+        from, or ``policy.overwrite`` is true: it is then replaced when the new one is whole.
+    policy : CheckpointPolicy
         Its checkpoint is by default ``<out>.checkpoint``, and then removed at the end.
     name : str or None
         What the dashboard calls it; by default that of the solver.
@@ -84,7 +84,7 @@ def submit(
     DaskkernError
         What can be seen to be wrong before the fit begins, in one sentence.
     """
-    gang, safety = gang or GangSettings(), safety or CheckpointPolicy()
+    gang, policy = gang or GangSettings(), policy or CheckpointPolicy()
     check(settings, source)
     within_shards(gang, settings, 0)
     if validation is not None:
@@ -92,10 +92,10 @@ def submit(
     for rows in (source, validation):
         _check_size(rows)
     out = _absolute(out)
-    keeps = safety.checkpoint is not None
-    place = _absolute(safety.checkpoint or f"{out}.checkpoint")
-    check_model_place(out, place, overwrite=safety.overwrite)
-    safety = replace(safety, checkpoint=place, hand_back=False)
+    keeps = policy.checkpoint is not None
+    place = _absolute(policy.checkpoint or f"{out}.checkpoint")
+    check_model_place(out, place, overwrite=policy.overwrite)
+    policy = replace(policy, checkpoint=place, hand_back=False)
     metadata = replace(
         new_metadata(name or settings.solver.name),
         source=describe(source),
@@ -106,18 +106,18 @@ def submit(
     usable_workers(client, gang, conduct)
     _check_place(client, "model", out)
     if keeps:
-        _check_place(client, "checkpoint", str(safety.checkpoint))
+        _check_place(client, "checkpoint", str(policy.checkpoint))
     show_fits(client)
     equip(client, gang.silence_s)
     check_alone(client, metadata)
-    named(safety, source, settings, validation)  # refuses, or removes, what an earlier fit has left
+    named(policy, source, settings, validation)  # refuses, or removes, what an earlier fit has left
     order = Order(
         metadata,
         source,
         settings,
         validation,
         gang,
-        replace(safety, resume=True, overwrite=False, run=metadata.fit),
+        replace(policy, resume=True, overwrite=False, run=metadata.fit),
         keeps,
     )
     key = f"daskkern_fit-{metadata.fit}"
@@ -161,7 +161,7 @@ def _run(order: Order, client: Client) -> None:
         client=client,
         validation=order.validation,
         gang=order.gang,
-        safety=order.safety,
+        policy=order.policy,
         metadata=order.metadata,
     )
     save_model(result.model, order.metadata.out)
@@ -171,8 +171,8 @@ def _run(order: Order, client: Client) -> None:
 def _finish(order: Order, client: Client, *, interrupted: bool) -> None:
     try:
         if not order.keeps_checkpoint and not interrupted:
-            assert order.safety.checkpoint is not None
-            remove_checkpoint(order.safety.checkpoint)
+            assert order.policy.checkpoint is not None
+            remove_checkpoint(order.policy.checkpoint)
     finally:  # who hears that it is over finds everything as it will stay
         _tell(client, order, FINISHED, "")
 

@@ -52,7 +52,7 @@ class WorkerResources:
         return WorkerResources(max(1, self.threads // shards), self.budget // shards, device, self.disk // shards)
 
 
-def rooms_of(
+def resources_of(
     client: Client, settings: FitSettings, workers: Sequence[str], share_memory: int | None
 ) -> list[WorkerResources]:
     """Ask the workers for what each may plan with; those of one host share what is free there."""
@@ -63,24 +63,26 @@ def rooms_of(
     hosts = [known[worker].get("host", worker) for worker in workers]
     free = run_on(client, workers, available_memory)
     devices = run_on(client, workers, device_memory, settings.device)
-    rooms = []
+    resources = []
     for worker, host in zip(workers, hosts, strict=True):
         limit = int(known[worker].get("memory_limit") or 0)
         share = free[worker] // hosts.count(host)
         budget = settings.memory_budget or (min(int(LIMIT_SHARE * limit), share) if limit else share)
         budget = min(budget, share_memory or budget)
         threads = int(known[worker].get("nthreads", 1))
-        rooms.append(WorkerResources(threads, budget, devices[worker], 0))
+        resources.append(WorkerResources(threads, budget, devices[worker], 0))
     disks = run_on(client, workers, disk_room, settings, max(hosts.count(host) for host in hosts))
-    whole = [replace(room, disk=disks[worker]) for room, worker in zip(rooms, workers, strict=True)]
-    return [room.shared_by(settings.shards_each(len(workers))) for room in whole]
+    whole = [replace(resource, disk=disks[worker]) for resource, worker in zip(resources, workers, strict=True)]
+    return [resource.shared_by(settings.shards_each(len(workers))) for resource in whole]
 
 
-def check_rooms(source: RowSource, settings: FitSettings, held_out: bool, rooms: Sequence[WorkerResources]) -> None:
+def check_resources(
+    source: RowSource, settings: FitSettings, held_out: bool, resources: Sequence[WorkerResources]
+) -> None:
     """Refuse a fit that cannot fit, before the set-up begins."""
-    if all(room.device_budget is None for room in rooms):
-        least = min(rooms, key=lambda room: room.budget)
-        check_before(source, settings, held_out, settings.shards(len(rooms)), least.threads, least.budget)
+    if all(resource.device_budget is None for resource in resources):
+        least = min(resources, key=lambda resource: resource.budget)
+        check_before(source, settings, held_out, settings.shards(len(resources)), least.threads, least.budget)
 
 
 def cluster_plan(
@@ -89,12 +91,12 @@ def cluster_plan(
     source: RowSource,
     settings: FitSettings,
     workers: Sequence[str],
-    rooms: Sequence[WorkerResources],
+    resources: Sequence[WorkerResources],
 ) -> MemoryPlan:
     """Return the plan that every rank follows: the tightest of all workers'."""
-    tightest = tightest_plan(summary, source, settings, settings.shards(len(workers)), rooms)
+    tightest = tightest_plan(summary, source, settings, settings.shards(len(workers)), resources)
     tightest.check()
-    disk = min(room.disk for room in rooms)
+    disk = min(resource.disk for resource in resources)
     rates = None
     if tightest.sizes is not None and needs_rates(tightest, settings, disk):
         each = settings.shards_each(len(workers))
@@ -105,9 +107,10 @@ def cluster_plan(
 
 
 def tightest_plan(
-    summary: PreparedSummary, source: RowSource, settings: FitSettings, ranks: int, rooms: Sequence[WorkerResources]
+    summary: PreparedSummary, source: RowSource, settings: FitSettings, ranks: int, resources: Sequence[WorkerResources]
 ) -> MemoryPlan:
     plans = [
-        plan_for(summary, source, settings, ranks, room.threads, room.budget, room.device_budget) for room in rooms
+        plan_for(summary, source, settings, ranks, resource.threads, resource.budget, resource.device_budget)
+        for resource in resources
     ]
     return min(plans, key=lambda plan: (plan.budget, plan.device_budget, plan.kept))

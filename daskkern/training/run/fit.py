@@ -74,7 +74,7 @@ def fit(
     validation: RowSource | None = None,
     listener: Listener = silent,
     gang: GangSettings | None = None,
-    safety: CheckpointPolicy | None = None,
+    policy: CheckpointPolicy | None = None,
     metadata: FitMetadata | None = None,
     earlier: PartialFitState | None = None,
 ) -> FitResult:
@@ -93,7 +93,7 @@ def fit(
         Told of every event, one after the other; of a Ctrl-C at once, in a thread of its own.
     gang : GangSettings or None
         Which workers, how long to wait for them, and what to do when some are lost.
-    safety : CheckpointPolicy or None
+    policy : CheckpointPolicy or None
         Where a checkpoint is written, and whether the fit begins with it.
     metadata : FitMetadata or None
         What the cluster's list of fits says of it.
@@ -110,24 +110,24 @@ def fit(
     check(settings, source)
     if validation is not None:
         check_comparable(validation, source)
-    requested, safety, before = settings, safety or CheckpointPolicy(), None
+    requested, policy, before = settings, policy or CheckpointPolicy(), None
     if earlier is not None:
         saved_before, settings = next_run(earlier, source, settings)
-        safety, before = replace(safety, earlier=saved_before, resume=True), earlier.prepared
+        policy, before = replace(policy, earlier=saved_before, resume=True), earlier.prepared
     with client_of(client) as connected:
         if connected is not None and metadata is not None:
             check_alone(connected, metadata)
         if earlier is None:
-            safety = named(safety, source, settings, validation)
-        history = Recorder(listener, safety.saved_epochs())
+            policy = named(policy, source, settings, validation)
+        history = Recorder(listener, policy.saved_epochs())
         if connected is None:
-            results, prepared = _local(source, settings, validation, history, safety, before)
+            results, prepared = _local(source, settings, validation, history, policy, before)
         else:
             metadata = metadata or replace(
                 new_metadata(settings.solver.name), source=describe(source), max_epochs=settings.max_epochs
             )
             gang = gang or GangSettings()
-            results, prepared = fit_on(connected, source, settings, validation, history, gang, safety, metadata, before)
+            results, prepared = fit_on(connected, source, settings, validation, history, gang, policy, metadata, before)
     first = results[0]
     history.complete(first.history, first.reason, first.epochs, first.best_epoch, first.note)
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
@@ -137,10 +137,10 @@ def fit(
     if metadata is not None and connected is not None:
         model = replace(model, provenance={**model.provenance, "fit": metadata.fit})
     commits = [result.saved for result in results if result.saved is not None]
-    saved = Saved(commits[0], safety.fingerprint) if commits else None
+    saved = Saved(commits[0], policy.fingerprint) if commits else None
     epochs, times = tuple(history.epochs), tuple(history.times)
     onwards = None
-    if saved is not None and safety.carry and can_go_on(requested):
+    if saved is not None and policy.carry and can_go_on(requested):
         points = _points(results) if isinstance(prepared.basis.kernel, Mapped) else model.points
         onwards = PartialFitState(_onwards(prepared, before, points), saved.data, source.info, requested)
     return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept)
@@ -151,7 +151,7 @@ def _local(
     settings: FitSettings,
     validation: RowSource | None,
     listener: Listener,
-    safety: CheckpointPolicy,
+    policy: CheckpointPolicy,
     before: Prepared | None,
 ) -> tuple[list[FitRankResult], Prepared]:
     namespace_for(settings.device)  # a device that is not there is refused before the work
@@ -167,7 +167,7 @@ def _local(
     device = None if device is None else device // shards
     plan = plan_for(summary, source, settings, shards, max(1, threads // shards), budget, device)
     plan.check()
-    safety = replace(safety, carry=safety.carry and can_keep(plan, settings, summary.p, summary.n_outputs))
+    policy = replace(policy, carry=policy.carry and can_keep(plan, settings, summary.p, summary.n_outputs))
     room = disk_room(settings) // shards
     rates = None
     if plan.sizes is not None and needs_rates(plan, settings, room):
@@ -180,7 +180,7 @@ def _local(
         features_for(source, settings, prepared) as features,
         _interrupts(listener) as pressed,
     ):
-        task = RankTask(source, settings, prepared, validation, plan, threads, features, safety)
+        task = RankTask(source, settings, prepared, validation, plan, threads, features, policy)
         result = run_rank(SerialCommunicator(), task, RankContext(listener, pressed, report=listener))
     assert isinstance(result, FitRankResult)  # nobody asked it to regroup
     return [result], prepared

@@ -35,9 +35,9 @@ from daskkern.training.planning.planner import holds_out, summarise
 from daskkern.training.planning.worker_resources import (
     WorkerResources,
     check_reach,
-    check_rooms,
+    check_resources,
     cluster_plan,
-    rooms_of,
+    resources_of,
     tightest_plan,
 )
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
@@ -60,7 +60,7 @@ def fit_on(
     validation: RowSource | None,
     listener: Listener,
     gang: GangSettings,
-    safety: CheckpointPolicy,
+    policy: CheckpointPolicy,
     metadata: FitMetadata,
     before: Prepared | None = None,
 ) -> tuple[list[FitRankResult], Prepared]:
@@ -73,7 +73,7 @@ def fit_on(
     show_fits(client)
     with _spanned(metadata), admitted(client, metadata, gang, listener) as lease:
         lease = narrowed(client, lease, settings.virtual_shards)  # workers may have joined since they were counted
-        return _fit_admitted(client, source, settings, validation, listener, gang, safety, lease, before)
+        return _fit_admitted(client, source, settings, validation, listener, gang, policy, lease, before)
 
 
 def within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> GangSettings:
@@ -126,7 +126,7 @@ def _fit_admitted(
     validation: RowSource | None,
     listener: Listener,
     gang: GangSettings,
-    safety: CheckpointPolicy,
+    policy: CheckpointPolicy,
     lease: Lease,
     before: Prepared | None,
 ) -> tuple[list[FitRankResult], Prepared]:
@@ -136,11 +136,11 @@ def _fit_admitted(
     def look(lease: Lease) -> list[WorkerResources]:
         sources = [source, *([] if validation is None else [validation])]
         check_reach(client, sources, settings, lease.addresses)
-        rooms = rooms_of(client, settings, lease.addresses, gang.share_memory)
-        check_rooms(source, settings, holds_out(settings, validation), rooms)
-        return rooms
+        resources = resources_of(client, settings, lease.addresses, gang.share_memory)
+        check_resources(source, settings, holds_out(settings, validation), resources)
+        return resources
 
-    lease, rooms = _steadily(client, gang, lease, look)
+    lease, resources = _steadily(client, gang, lease, look)
     known_before = None if before is None else client.scatter(before, hash=False)
     ticket = client.submit(
         _prepare_on_cluster,
@@ -161,7 +161,7 @@ def _fit_admitted(
         summary = summarise(prepared, settings)
 
         def decide(lease: Lease) -> MemoryPlan:
-            found = rooms if lease is known else look(lease)
+            found = resources if lease is known else look(lease)
             return cluster_plan(client, summary, source, settings, lease.addresses, found)
 
         known = lease
@@ -169,8 +169,8 @@ def _fit_admitted(
         with current(client), features_for(source, settings, prepared) as features:
             whole = RemoteValue(str(ticket.key))
             keeps = can_keep(plan, settings, summary.p, summary.n_outputs)
-            safety = replace(safety, in_memory=gang.retries > 0 and keeps, carry=safety.carry and keeps)
-            task = RankTask(source, settings, whole, validation, plan, 0, features, safety, summary)
+            policy = replace(policy, in_memory=gang.retries > 0 and keeps, carry=policy.carry and keeps)
+            task = RankTask(source, settings, whole, validation, plan, 0, features, policy, summary)
             results = run_gang(
                 client,
                 rank_main,
@@ -259,17 +259,17 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
         _wait_for(client, task.prepared.key)
     sources = [task.source, *([] if task.validation is None else [task.validation])]
     check_reach(client, sources, task.settings, workers)
-    rooms = rooms_of(client, task.settings, workers, share_memory)
+    resources = resources_of(client, task.settings, workers, share_memory)
     before = task.memory
     fits = all(
         room.budget >= before.total + before.kept and room.disk >= before.disk and room.device_budget is None
-        for room in rooms
+        for room in resources
     )
     shards = task.settings.shards(len(workers))
     if before.sizes is not None and before.sizes.ranks == shards and fits:
         return task
-    plan = tightest_plan(task.summary, task.source, task.settings, shards, rooms)
-    plan = with_blocks(plan, task.settings, min(room.disk for room in rooms), None)
+    plan = tightest_plan(task.summary, task.source, task.settings, shards, resources)
+    plan = with_blocks(plan, task.settings, min(room.disk for room in resources), None)
     plan.check()
     return replace(task, memory=plan)
 

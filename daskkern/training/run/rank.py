@@ -61,7 +61,7 @@ class RankTask:
     threads : int
     features : str or None
         Where the stored eigenfeatures of Nystrom-SGD are.
-    safety : CheckpointPolicy
+    policy : CheckpointPolicy
         How its progress is kept.
     summary : PreparedSummary or None
         What plans for other ranks are made from.
@@ -74,7 +74,7 @@ class RankTask:
     memory: MemoryPlan
     threads: int
     features: str | None = None
-    safety: CheckpointPolicy = field(default_factory=CheckpointPolicy)
+    policy: CheckpointPolicy = field(default_factory=CheckpointPolicy)
     summary: PreparedSummary | None = None
 
 
@@ -173,7 +173,7 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
         context.emit(StageFinished("blocks", 0.0, task.memory.note))
     validation = Validation.open(task.validation, task.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, context, xp)
-    with closing(feed), open_checkpointing(task.safety, context.commit_cache, comm.rank, context.emit) as checkpointing:
+    with closing(feed), open_checkpointing(task.policy, context.commit_cache, comm.rank, context.emit) as checkpointing:
         limit_s = _limit(settings, prepared)
         reference = reference_of(prepared.held, settings, problem, saved, comm, xp)
         epochs = Epochs(
@@ -267,7 +267,7 @@ def _last_commit(comm: Communicator, task: RankTask, context: RankContext) -> Co
     kept = context.commit_cache.latest
     data, steps = (None, 0) if kept is None else (kept.data, kept.steps)
     if data is None and comm.rank == 0:
-        saved = task.safety.saved()
+        saved = task.policy.saved()
         if saved is not None:
             data, steps = saved.to_bytes(), saved.position.steps
     data = latest_of_all(data, steps, comm)

@@ -29,7 +29,7 @@ from daskkern.training.setup.shared import (
     present,
     spectrum_settings,
 )
-from daskkern.training.setup.window_rows import likeness
+from daskkern.training.setup.window_rows import window_eigenvalue_ratio
 
 _SUB = 52
 _FLOPS_PER_PROJECTION = 80.0
@@ -76,7 +76,9 @@ def prepare_eigenpro(
         settings.seed,
         drawn_S,
     )
-    alike = likeness(rows, settings, targets, sampling, sizes, partial(state.gram, settings.kernel, S), held)
+    alike = window_eigenvalue_ratio(
+        rows, settings, targets, sampling, sizes, partial(state.gram, settings.kernel, S), held
+    )
     state = replace(state, top=state.top * alike)
     clock.stage(
         "spectrum",

@@ -54,7 +54,7 @@ from daskkern.training.setup.shared import (
     some_rows,
     spectrum_settings,
 )
-from daskkern.training.setup.window_rows import likeness
+from daskkern.training.setup.window_rows import window_eigenvalue_ratio
 
 _SAMPLED, _COVARIANCE = 55, 56
 _COVARIANCE_ROWS = 4800
@@ -100,7 +100,9 @@ def prepare_columns(
         weight = None if weight is None else weight[ordinary]
         state = sampled_statistics(X[ordinary], weight, requested, points, known, settings.device)
         gram = partial(_gram, requested, points, known, settings.device)
-        state = replace(state, top=state.top * likeness(rows, settings, targets, sampling, sizes, gram, p))
+        state = replace(
+            state, top=state.top * window_eigenvalue_ratio(rows, settings, targets, sampling, sizes, gram, p)
+        )
         clock.stage(
             "sizes",
             f"largest square {state.beta:.3g}, largest eigenvalue {state.top:.3g}, "
@@ -238,5 +240,5 @@ def prepare_covariance(
     def gram(X: FeatureRows) -> HostArray:
         return state.gram(blocks_of(kernel, points, X, settings.device))
 
-    alike = likeness(rows, settings, targets, sampling, sizes, gram, points.shape[0])
+    alike = window_eigenvalue_ratio(rows, settings, targets, sampling, sizes, gram, points.shape[0])
     return replace(state, top=state.top * alike), sizes

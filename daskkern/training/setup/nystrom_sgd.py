@@ -22,7 +22,7 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Clock, Prepared, training_rows
 from daskkern.training.setup.row_sizes import RowSizes
 from daskkern.training.setup.shared import batch_plan, held_out_rows, placement_of, present
-from daskkern.training.setup.window_rows import likeness
+from daskkern.training.setup.window_rows import window_eigenvalue_ratio
 
 _GRAM_ROWS = 4096
 _GRAM_TIMES = 2
@@ -59,7 +59,7 @@ def prepare_nystrom(
         settings.device,
     )
     gram = partial(state.gram, settings.kernel, Z)
-    alike = likeness(rows, settings, targets, sampling, sizes, gram, Z.shape[0], Z.shape[0])
+    alike = window_eigenvalue_ratio(rows, settings, targets, sampling, sizes, gram, Z.shape[0], Z.shape[0])
     state = replace(state, top=state.top * alike)
     clock.stage("spectrum", f"rank {state.conditioner.size} of {Z.shape[0]}, critical batch {state.critical_batch:.0f}")
     plan = batch_plan(rows, settings, state.critical_batch, Z.shape[0], Z.shape[0])

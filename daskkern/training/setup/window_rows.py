@@ -30,7 +30,7 @@ _CHANCE = 1.25
 _STREAM = 60
 
 
-def likeness(
+def window_eigenvalue_ratio(
     rows: Rows,
     settings: FitSettings,
     targets: Targets,
