@@ -1,4 +1,4 @@
-"""The options that say what a model is a sum of."""
+"""Command-line options for the basis of a model, and the basis that they describe."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ from daskkern.errors import SpecError
 from daskkern.systems import System
 
 DEFAULT_COLUMNS = "10000"
-_DEFAULT_NYSTROM = "1000"  # their matrix is decomposed, not factored
+_DEFAULT_NYSTROM = "1000"  # fewer: their kernel matrix needs an eigendecomposition, not just a Cholesky factor
 BASES: dict[str, tuple[str, ...]] = {
     "landmarks": ("landmarks", "selector"),
     "all": (),
@@ -19,16 +19,16 @@ BASES: dict[str, tuple[str, ...]] = {
     "linear": (),
     "doubly_stochastic": ("features",),
 }
-"""Names of function spaces, and the options that say more about each."""
+"""Names of bases, with the options that each of them takes."""
 
 
 def names_no_columns(values: Mapping[str, Any]) -> bool:
-    """Return whether nothing was said of the function space."""
+    """Return whether the options leave the basis open."""
     return not {"basis", "landmarks", "selector", "features", "feature_kind"} & values.keys()
 
 
 def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
-    """Return the function space that was given, or the system's own with another number of columns."""
+    """Return the basis given by the options, or the system's own basis with the columns that they change."""
     if "basis" in values:
         return basis_of(values)
     names = {"landmarks": "n", "features": "n", "selector": "selector", "feature_kind": "kind"}
@@ -44,7 +44,7 @@ def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
             continue
         if option not in takes:
             raise SpecError(
-                f"{_option(option)} was given with system {chosen.name}, whose columns are {chosen.space}; "
+                f"got {_option(option)} with system {chosen.name}, whose basis is {chosen.space}; "
                 "leave it out, or give --basis"
             )
         changes[name] = as_whole(option, values[option]) if name == "n" else str(values[option])
@@ -54,16 +54,16 @@ def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
 
 
 def basis_of(values: Mapping[str, Any]) -> BasisSpec:
-    """Return the function space that was given. SpecError names an option that does not belong to it."""
+    """Return the basis given by the options. SpecError names an option that does not apply to it."""
     name = str(values.get("basis", "random_features" if "features" in values else "landmarks"))
     usual = _DEFAULT_NYSTROM if name == "nystrom_features" else DEFAULT_COLUMNS
     landmarks, selector = str(values.get("landmarks", usual)), str(values.get("selector", "uniform"))
     if name not in BASES:
-        raise SpecError(f"--basis {name!r} was given; choose one of {', '.join(BASES)}")
+        raise SpecError(f"got --basis {name!r}; choose one of {', '.join(BASES)}")
     for option in ("landmarks", "selector", "features", "feature_kind"):
         if option in values and option not in BASES[name] and values[option] != name:
             raise SpecError(
-                f"{_option(option)} was given with the basis {name}, which "
+                f"got {_option(option)} with the basis {name}, which "
                 f"{'takes ' + ', '.join(_option(word) for word in BASES[name]) if BASES[name] else 'takes no number'}"
             )
     if name == "linear":
@@ -79,7 +79,7 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
         n = int(landmarks)
     except ValueError:
         either = " or 'all'" if name == "landmarks" else f" with the basis {name}"
-        raise SpecError(f"--landmarks {landmarks!r} was given; give a whole number{either}") from None
+        raise SpecError(f"got --landmarks {landmarks!r}; give a whole number{either}") from None
     return Landmarks(n, selector) if name == "landmarks" else NystromFeatures(n, selector)
 
 

@@ -1,4 +1,4 @@
-"""``daskkern check``: whether a store is whole."""
+"""``daskkern check``: verify every chunk of a store."""
 
 import json
 
@@ -12,9 +12,9 @@ from daskkern.errors import StoreError
 @click.command("check")
 @click.argument("store")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="Findings to list.")
+@click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="How many findings to list.")
 def command(store: str, as_json: bool, most: int) -> None:
-    """Read every chunk of STORE and name what is missing, damaged or contradictory. Exit code 1 when something is."""
+    """Read every chunk of STORE and report what is missing, damaged or inconsistent; exit with 1 if anything is."""
     with progress_bar() as bar:
         line = bar.add_task("checking", total=None)
         report = check_store(store, progress=lambda done, total: bar.update(line, completed=done, total=total))
@@ -28,7 +28,7 @@ def command(store: str, as_json: bool, most: int) -> None:
 
 
 def as_dict(report: CheckReport, most: int) -> dict[str, object]:
-    """Return the report as JSON values, with the first findings."""
+    """Return the report as JSON values, with at most `most` findings."""
     return {
         "path": report.path,
         "whole": report.is_whole,
@@ -41,7 +41,7 @@ def as_dict(report: CheckReport, most: int) -> dict[str, object]:
 
 
 def lines(report: CheckReport, most: int) -> list[str]:
-    """Return the report for people."""
+    """Return the report as lines of text, with at most `most` findings."""
     read = f"{report.n_chunks:,} chunks, {report.n_bytes:,} bytes read in {report.seconds:.2g} s"
     if report.is_whole:
         return [f"whole: {read}"]

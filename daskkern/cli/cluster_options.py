@@ -1,4 +1,4 @@
-"""Where a fit runs: options and the cluster that they mean."""
+"""Command-line options that say where a command runs, and the cluster that they describe."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from daskkern.errors import SpecError
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """What was asked for: a scheduler, or workers here (GPUs instead, with "auto", where there are some)."""
+    """The requested cluster: a running scheduler, or local workers (on GPUs where "auto" finds some)."""
 
     scheduler: str | None
     workers: int | None
@@ -28,12 +28,12 @@ class ClusterRequest:
 
     @property
     def named(self) -> bool:
-        """Whether a running cluster was named."""
+        """Whether the options name a running cluster."""
         return self.scheduler is not None or self.scheduler_file is not None
 
     @property
     def words(self) -> str:
-        """The words of the command line that name the same cluster again."""
+        """The command-line options that name the same cluster."""
         tls = [] if self.tls is None else [f"--tls-{name} {value}" for name, value in asdict(self.tls).items()]
         place = (
             f"--scheduler {self.scheduler}"
@@ -44,7 +44,7 @@ class ClusterRequest:
 
     @contextmanager
     def attached(self) -> Iterator[Client]:
-        """Yield a client of the running cluster that was named, for commands that only ask it something."""
+        """Yield a client of the named running cluster, for commands that only query it."""
         if not self.named:
             raise SpecError("no cluster was named; give --scheduler or --scheduler-file")
         with connect(self.scheduler, scheduler_file=self.scheduler_file, tls=self.tls, debug=self.debug) as connection:
@@ -52,7 +52,7 @@ class ClusterRequest:
 
     @contextmanager
     def client(self, device_pool: DevicePool | None = None) -> Iterator[Client | None]:
-        """Yield a client of the cluster, which is closed at the end, or None for "in this process"."""
+        """Yield a client of the cluster, closed on exit, or None to run in this process."""
         if self.workers == 0:
             say("running in this process")
             yield None
@@ -64,7 +64,7 @@ class ClusterRequest:
 
     @contextmanager
     def connection(self, device_pool: DevicePool | None = None) -> Iterator[Connection]:
-        """Yield a connection to the cluster, without a word: to the named one, or to local workers."""
+        """Yield a connection to the named cluster or to local workers, without printing anything."""
         with connect(
             self.scheduler,
             self.workers,
@@ -84,7 +84,7 @@ class ClusterRequest:
         try:
             numbers = tuple(int(word) for word in self.gpus.split(","))
         except ValueError:
-            raise SpecError(f"--gpus {self.gpus!r} was given; give 'all', a number, or devices such as 0,2") from None
+            raise SpecError(f"got --gpus {self.gpus!r}; give 'all', a number, or devices such as 0,2") from None
         return numbers if "," in self.gpus else numbers[0]
 
 
@@ -96,10 +96,10 @@ def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name a running cluster to a command, which receives them as one `running`."""
 
     @click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler, such as tcp://host:8786.")
-    @click.option("--scheduler-file", metavar="FILE", help="The file that a running scheduler wrote, for its address.")
     @click.option(
-        "--tls-ca", metavar="FILE", help="For tls://: certificate of the authority that signed the cluster's."
+        "--scheduler-file", metavar="FILE", help="The scheduler file of a running scheduler, with its address."
     )
+    @click.option("--tls-ca", metavar="FILE", help="For tls://: CA certificate that signed the cluster's certificate.")
     @click.option("--tls-cert", metavar="FILE", help="For tls://: certificate of this client.")
     @click.option("--tls-key", metavar="FILE", help="For tls://: private key of this client.")
     @functools.wraps(command)
@@ -125,15 +125,17 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @scheduler_options
     @click.option("--workers", type=int, metavar="N", help="Start N local worker processes; 0 runs in this process.")
-    @click.option("--gpus", metavar="all|N|0,2", help="Start one local worker for each GPU: all, so many, or these.")
+    @click.option(
+        "--gpus", metavar="all|N|0,2", help="Start one local worker per GPU: all of them, N, or the listed ones."
+    )
     @functools.wraps(command)
     def wrapped(*args: Any, running: ClusterRequest, workers: int | None, gpus: str | None, **others: Any) -> Any:
         if sum(value is not None for value in (running.scheduler, running.scheduler_file, workers, gpus)) > 1:
             raise SpecError("give one of --scheduler, --scheduler-file, --workers and --gpus")
         if workers is not None and workers < 0:
-            raise SpecError(f"--workers {workers} was given; give a whole number of 0 or more")
+            raise SpecError(f"got --workers {workers}; give a whole number of 0 or more")
         if workers == 0 and running.tls is not None:
-            raise SpecError("TLS certificates were given with --workers 0, which has no cluster; leave them out")
+            raise SpecError("got TLS certificates with --workers 0, which uses no cluster; leave them out")
         check_running(running.scheduler, running.scheduler_file, running.tls)
         return command(*args, where=replace(running, workers=workers, gpus=gpus), **others)
 

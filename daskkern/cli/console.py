@@ -1,4 +1,4 @@
-"""What all commands share: output, errors as one line, exit codes."""
+"""Console output, one-line errors and exit codes, shared by all commands."""
 
 import sys
 import traceback
@@ -18,17 +18,17 @@ OK, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 
 class InterruptedJobError(Exception):
-    """A job was interrupted and has kept what it had; the message says what to do about the rest."""
+    """An interrupted job whose progress was saved; the message says how to continue."""
 
 
 def say(line: str = "") -> None:
-    """Print one line for the user on stdout, whole and without markup."""
+    """Print one line on stdout, unwrapped and without markup."""
     OUT.print(line, markup=False)
 
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """Inside, what people read goes to stderr, because stdout carries something for programs."""
+    """Redirect human-readable output to stderr, because stdout carries machine-readable output."""
     OUT.stderr = True
     try:
         yield
@@ -37,7 +37,7 @@ def aside() -> Iterator[None]:
 
 
 def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Print a table; numbers in all but the first column are aligned to the right."""
+    """Print a table; all columns but the first are right-aligned."""
     grid = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
         grid.add_column(column, justify="left" if number == 0 else "right")
@@ -47,7 +47,7 @@ def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> 
 
 
 def listing(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Print rows of text below their names; in whole lines of plain text where stdout is no terminal."""
+    """Print rows of text below their column names; as unwrapped plain text where stdout is not a terminal."""
     if OUT.is_terminal:
         grid = Table(box=None, pad_edge=False)
         for number, column in enumerate(columns):
@@ -62,17 +62,17 @@ def listing(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
 
 
 def progress_bar() -> Progress:
-    """Return a live bar over rows on stderr, silent where stderr is no terminal."""
+    """Return a live progress bar over rows on stderr, disabled where stderr is not a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("rows"))
     return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)
 
 
 def run(command: Callable[[], object], debug: bool) -> int:
-    """Run `command`, turn what it raises into one clear line on stderr, and return the exit code.
+    """Run `command`, report an exception as one line on stderr, and return the exit code.
 
-    0 is success, 1 a job that failed, 2 a command line that is wrong, 130 an interrupt, also of a job that has kept
-    what it had. With `debug` the traceback comes too.
+    0 is success, 1 a failed job, 2 a wrong command line, 130 an interrupt, whether or not the job saved its progress.
+    With `debug` the traceback is printed as well.
     """
     try:
         command()
@@ -91,7 +91,7 @@ def run(command: Callable[[], object], debug: bool) -> int:
         return _fail(str(error), FAILED, debug)
     except BrokenPipeError:
         return FAILED
-    except Exception as error:  # a bug, or an input nobody thought of: still one line
+    except Exception as error:  # a bug or an unforeseen input: still one line
         name = type(error).__name__
         return _fail(f"{name}: {error} (run again with --debug for the traceback)", FAILED, debug)
 

@@ -1,4 +1,4 @@
-"""``daskkern demo``: the whole way, on data that ships with scikit-learn."""
+"""``daskkern demo``: the main job from ingestion to scoring, on data that ships with scikit-learn."""
 
 import time
 from functools import partial
@@ -12,7 +12,7 @@ from daskkern.basis import Landmarks
 from daskkern.cli.cluster_options import ClusterRequest
 from daskkern.cli.console import say
 from daskkern.cli.fit import finish, open_source
-from daskkern.cli.ingest import tell
+from daskkern.cli.ingest import print_report
 from daskkern.cli.score import describe
 from daskkern.data.ingest import ingest
 from daskkern.data.storage.store import open_store
@@ -32,7 +32,7 @@ _EPOCHS = 10
 
 @click.command("demo")
 @click.option(
-    "--out", default="daskkern-demo", show_default=True, metavar="DIR", help="Folder for data, stores, model."
+    "--out", default="daskkern-demo", show_default=True, metavar="DIR", help="Folder for data, stores and model."
 )
 @click.pass_context
 def command(context: click.Context, out: str) -> None:
@@ -42,14 +42,14 @@ def command(context: click.Context, out: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"the folder {out} cannot be made: {error.strerror}; choose another --out") from None
+        raise DataError(f"the folder {out} cannot be created: {error.strerror}; choose another --out") from None
     source, train, test, model = (folder / name for name in ("digits.npz", "train.zarr", "test.zarr", "model.zarr"))
     say("1. The data: 1,797 images of 8 x 8 pixels that ship with scikit-learn, written as an npz file")
     digits = load_digits()
     np.savez_compressed(source, X=digits.data.astype(np.uint8), y=digits.target)
     say(f"   {source}")
     say("2. Ingest: daskkern ingest digits.npz --out train.zarr --split 0.2 --out-test test.zarr --scale minmax")
-    tell(ingest([str(source)], train, scale="minmax", split=0.2, out_test=test, overwrite=True))
+    print_report(ingest([str(source)], train, scale="minmax", split=0.2, out_test=test, overwrite=True))
     say("3. Fit: daskkern fit train.zarr --kernel gaussian:median --landmarks 1000 --out model.zarr")
     where = ClusterRequest(None, 2, "auto", bool(context.find_root().params.get("debug")))
     settings = FitSettings(

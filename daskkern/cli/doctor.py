@@ -1,4 +1,4 @@
-"""``daskkern doctor``: what this machine and a cluster can do, and what mends what they cannot."""
+"""``daskkern doctor``: what this machine and a cluster can do, and how to fix what they cannot."""
 
 import dataclasses
 import json
@@ -23,16 +23,27 @@ from daskkern.doctor import (
 from daskkern.errors import ClusterError
 from daskkern.training.planning.memory import format_bytes
 
-_WORKER = ("worker", "host", "Python", "daskkern", "dask", "threads", "limit", "scratch", "products", "GPUs")
+_WORKER_COLUMNS = (
+    "worker",
+    "host",
+    "Python",
+    "daskkern",
+    "dask",
+    "threads",
+    "limit",
+    "scratch",
+    "products",
+    "GPUs",
+)
 
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @cluster_options
 def command(as_json: bool, where: ClusterRequest) -> None:
-    """Tell what this machine can do - with --scheduler or --workers also a cluster - and what is missing.
+    """Report what this machine - with --scheduler or --workers also a cluster - can do, and what is missing.
 
-    Exit code 0 when a fit can run, 1 with the reason when it cannot.
+    The exit code is 0 when a fit can run; otherwise it is 1, and the reason is printed.
     """
     machine = inspect_machine()
     cluster = _cluster(where)
@@ -47,7 +58,7 @@ def command(as_json: bool, where: ClusterRequest) -> None:
 
 
 def _cluster(where: ClusterRequest) -> ClusterReport | None:
-    """Return the report of the cluster that was asked for, which is started for it where it is one of local workers."""
+    """Return the report of the requested cluster, which is started first if it consists of local workers."""
     if not where.named and not where.workers and where.gpus is None:
         return None
     with where.connection() as connection:
@@ -72,19 +83,7 @@ def _show(machine: Machine, cluster: ClusterReport | None, findings: tuple[Findi
         n_workers = len(cluster.workers)
         say(f"cluster {cluster.scheduler}: {n_workers} worker{'' if n_workers == 1 else 's'}")
         if cluster.workers:
-            columns = (
-                "worker",
-                "host",
-                "Python",
-                "daskkern",
-                "dask",
-                "threads",
-                "limit",
-                "scratch",
-                "products",
-                "GPUs",
-            )
-            listing(columns, [_worker(worker) for worker in cluster.workers])
+            listing(_WORKER_COLUMNS, [_worker(worker) for worker in cluster.workers])
     say()
     for finding in findings:
         say(f"{'problem' if finding.stops else 'note'}: {finding}")

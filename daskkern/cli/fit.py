@@ -1,4 +1,4 @@
-"""``daskkern fit``."""
+"""``daskkern fit``: train a model on a store, here, on a cluster, or detached from this process."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,22 +37,24 @@ from daskkern.training.run.settings import FitSettings
     "--out",
     required=True,
     metavar="MODEL",
-    help="Where to write the model; an older one is replaced only with --overwrite.",
+    help="Where to write the model; an existing model is replaced only with --overwrite.",
 )
-@click.option("--validation", metavar="STORE", help="Rows to watch, and for --early-stopping.")
+@click.option(
+    "--validation", metavar="STORE", help="Validation rows, scored after each epoch and used by --early-stopping."
+)
 @click.option(
     "--checkpoint",
     metavar="PLACE",
-    help="Where to keep the progress, all workers must reach it; default: MODEL.checkpoint, removed when the fit ends.",
+    help="Where to save progress; all workers must reach it.  [default: MODEL.checkpoint, removed at the end]",
 )
 @click.option(
-    "--resume", is_flag=True, help="Go on from the checkpoint, if there is one, and replace the model so far."
+    "--resume", is_flag=True, help="Continue from the checkpoint, if there is one, and replace the partial model."
 )
-@click.option("--overwrite", is_flag=True, help="Begin anew, and replace the model and checkpoint of an earlier fit.")
-@click.option("--detach", is_flag=True, help="Submit the fit to --scheduler and leave; it goes on there.")
-@click.option("--name", help="What the dashboard calls the fit.  [default: the solver]")
+@click.option("--overwrite", is_flag=True, help="Start over, and replace the model and checkpoint of an earlier fit.")
+@click.option("--detach", is_flag=True, help="Submit the fit to --scheduler and exit; it continues there.")
+@click.option("--name", help="Name of the fit on the dashboard.  [default: the solver]")
 @click.option("--ranks", type=int, metavar="N", help="Use N of the workers.  [default: all]")
-@click.option("--share", is_flag=True, help="Share workers with other fits that do; each keeps to its --memory.")
+@click.option("--share", is_flag=True, help="Share workers with other fits that allow it; each keeps to its --memory.")
 @log_options
 @click.option("--report", metavar="FILE", help="Write Dask's performance report on the cluster's work to an HTML file.")
 @fit_options
@@ -76,11 +78,11 @@ def fit_command(
     """Train a kernel machine on STORE and write the model."""
     if detach and (log or report):
         raise SpecError(
-            "--log-json, --log-file and --report are about what this process sees of a fit, and --detach leaves at "
-            "once; leave them out, and follow the fit with: daskkern watch FIT --log-json"
+            "--log-json, --log-file and --report record what this process sees of a fit, and --detach exits at once; "
+            "leave them out, and follow the fit with: daskkern watch FIT --log-json"
         )
     if resume and overwrite:
-        raise SpecError("--resume and --overwrite were both given; go on from the checkpoint, or begin anew")
+        raise SpecError("got both --resume and --overwrite; continue from the checkpoint, or start over")
     if report is not None:
         check_file(report, FileKind.DASK_REPORT, option="--report")
     whole_out = absolute(out)
@@ -118,16 +120,16 @@ def fit_command(
         _save(result.model, out, place)
     finish(result, out)
     if result.finished.reason == "interrupted":
-        raise InterruptedJobError(f"interrupted; go on with --resume: the progress is in {place}")
+        raise InterruptedJobError(f"interrupted; continue with --resume: the progress is in {place}")
     if checkpoint is None:
         remove_checkpoint(place)
 
 
 def _gang(settings: FitSettings, where: ClusterRequest, ranks: int | None, share: bool) -> GangSettings:
     if share and settings.memory_budget is None:
-        raise SpecError("--share was given without --memory, which says what each rank may use; give both")
+        raise SpecError("got --share without --memory, which limits what each rank may use; give both")
     if where.workers == 0 and (share or ranks is not None):
-        raise SpecError("--share and --ranks are about the workers of a cluster, and --workers 0 has none")
+        raise SpecError("got --share or --ranks with --workers 0, which has no workers to divide; leave them out")
     return GangSettings(n_ranks=ranks, share_memory=settings.memory_budget if share else None)
 
 
@@ -142,7 +144,10 @@ def _detach(
     where: ClusterRequest,
 ) -> None:
     if not where.named:
-        raise SpecError("--detach was given without --scheduler; a cluster that this command starts ends with it")
+        raise SpecError(
+            "got --detach without a running cluster; give --scheduler, since a cluster that this command starts ends "
+            "with it"
+        )
     with where.client() as client:
         assert client is not None
         handle = submit(source, settings, client, out, validation=watched, gang=gang, policy=policy, name=name)
@@ -154,18 +159,18 @@ def _detach(
 def _save(model: KernelModel, out: str, place: str) -> None:
     try:
         save_model(model, out)
-    except Exception as error:  # whatever the place raises
+    except Exception as error:  # storage back ends raise exceptions of their own
         raise ModelError(
-            f"the fit has ended, and its model could not be written to {out}: {error}; see to that, and run again with "
-            f"--resume, which goes on from {place}"
+            f"the fit has ended, but its model could not be written to {out}: {error}; fix that, and run again with "
+            f"--resume, which continues from {place}"
         ) from error
 
 
 def finish(result: FitResult, out: str) -> None:
-    """Say how the fit went, and where its model is."""
+    """Print how the fit went, and where its model is."""
     size = format_bytes(result.model.nbytes)
     seconds = [epoch.seconds for epoch in result.epochs]
-    said = {
+    endings = {
         "interrupted": "interrupted: the model so far",
         "max_seconds": "the time is over: the model so far",
         "early_stopping": "stopped early: the model",
@@ -178,17 +183,17 @@ def finish(result: FitResult, out: str) -> None:
     if result.finished.note:
         say(result.finished.note)
     best = f" of epoch {result.finished.best_epoch}, the best one," if result.finished.best_epoch else ""
-    say(f"{said.get(result.finished.reason, 'the model')}{best} is in {out} ({size})")
+    say(f"{endings.get(result.finished.reason, 'the model')}{best} is in {out} ({size})")
 
 
 def where_time_went(times: Sequence[EpochTimed]) -> str:
-    """Return one line on the time of all epochs, as a mean over the ranks."""
+    """Return one line on where the time of all epochs went, as a mean over the ranks."""
     ways = f" (sums: {times[-1].ways})" if times[-1].ways else ""
     return f"time of the epochs: {in_words(shares_of(times))}{ways}"
 
 
 def open_source(store: str) -> StoreSource:
-    """Return the source for a store named on the command line, its path made absolute."""
+    """Return the source for a store named on the command line. DataError if it has no targets."""
     source = StoreSource.at(store)
     if source.info.task is None:
         raise DataError(f"the store {store} has no targets, so nothing can be fitted; ingest it again with --target")

@@ -1,4 +1,4 @@
-"""The options of a fit: declared once, for every command that takes them, and turned into settings."""
+"""The options of a fit, declared once for every command that takes them, and their conversion to settings."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ _LOSS_DEFAULT = "[default: squared_hinge; squared for regression]"
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What the user wrote, or None where nothing was written."""
+    """The options as given by the user; None where an option was not given."""
 
     system: str | None = None
     kernel: str | None = None
@@ -61,43 +61,57 @@ class FitOptions:
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the fit options to a command, which receives them as one `settings` of type FitSettings (a factory)."""
+    """Add the fit options to a command, which receives them as one `request` of type FitRequest."""
     options = [
-        click.option("--system", help="A published system by name, see 'daskkern systems'; other options change it."),
+        click.option(
+            "--system", help="A published system by name, see 'daskkern systems'; other options override its own."
+        ),
         click.option("--kernel", help=f"One of {', '.join(KERNELS)}; with a parameter: gaussian:5.  {_KERNEL_DEFAULT}"),
         click.option("--loss", help=f"One of {', '.join(LOSSES)}; with a parameter: huber:0.5.  {_LOSS_DEFAULT}"),
-        click.option("--basis", help=f"What the model is a sum of: {', '.join(BASES)}.  {_BASIS_DEFAULT}"),
+        click.option("--basis", help=f"The basis functions of the model: {', '.join(BASES)}.  {_BASIS_DEFAULT}"),
         click.option("--landmarks", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_COLUMNS}]"),
-        click.option("--features", type=int, help=f"Random features (of a step).  [default: {DEFAULT_COLUMNS} (128)]"),
-        click.option("--feature-kind", help=f"Of random features: {', '.join(KINDS)}.  [default: auto]"),
+        click.option(
+            "--features",
+            type=int,
+            help=f"Number of random features.  [default: {DEFAULT_COLUMNS}; doubly_stochastic: 128 a step]",
+        ),
+        click.option("--feature-kind", help=f"Kind of random features: {', '.join(KINDS)}.  [default: auto]"),
         click.option("--selector", help=f"How landmarks are chosen: {', '.join(SELECTORS)}.  [default: uniform]"),
         click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
         click.option("--epochs", type=int, help="Passes over the rows.  [default: 10]"),
         click.option(
-            "--alpha", help="Ridge penalty, or auto: the best by leave-one-out errors of some rows.  [default: auto]"
+            "--alpha", help="Ridge penalty, or auto: the best by leave-one-out error on sampled rows.  [default: auto]"
         ),
         click.option("--batch-size", help="Rows of a mini-batch, or 'auto'.  [default: auto]"),
-        click.option("--seed", type=int, help="Of everything random.  [default: 0]"),
+        click.option("--seed", type=int, help="Seed of all random draws.  [default: 0]"),
         click.option("--dtype", help="float32 or float64.  [default: float32]"),
         click.option("--precision", help="Round features to float32, float64, tf32 or float16.  [default: the dtype]"),
         click.option("--device", help="auto, cpu or gpu.  [default: auto]"),
         click.option("--scale", help=f"Scaling of the features: {', '.join(SCALES)} or none.  [default: auto]"),
-        click.option("--class-weight", help="'balanced', or nothing."),
-        click.option("--sampling", help="Rows of batches: uniform, weighted or balanced by class.  [default: uniform]"),
-        click.option("--early-stopping", is_flag=True, default=None, help="Stop when validation no longer improves."),
         click.option(
-            "--monitor", help="What early stopping watches: loss, score, or auto by the loss.  [default: auto]"
+            "--class-weight", help="'balanced' weighs classes by inverse frequency.  [default: equal weights]"
         ),
-        click.option("--virtual-shards", type=int, metavar="N", help="The same bits on any number of workers up to N."),
-        click.option("--max-seconds", type=float, help="End with the model so far when this time is over."),
-        click.option("--memory", help="Budget of one rank, such as 4GB; a fit over it is refused before it starts."),
-        click.option("--config", type=click.Path(), help="YAML file with any of these options by name."),
+        click.option("--sampling", help="How batches sample rows: uniform, weighted or balanced.  [default: uniform]"),
+        click.option("--early-stopping", is_flag=True, default=None, help="Stop when validation no longer improves."),
+        click.option("--monitor", help="What early stopping monitors: loss, score, or auto.  [default: auto]"),
+        click.option(
+            "--virtual-shards",
+            type=int,
+            metavar="N",
+            help="Give bitwise the same model on any number of workers up to N.",
+        ),
+        click.option("--max-seconds", type=float, help="Stop after this time, with the model so far."),
+        click.option(
+            "--memory",
+            help="Memory budget of one rank, such as 4GB; a fit that needs more is refused before it starts.",
+        ),
+        click.option("--config", type=click.Path(), help="YAML file with any of these options, by name."),
         click.option(
             "--set",
             "assignments",
             multiple=True,
             metavar="KEY=VALUE",
-            help="An option, one of the solver (solver.window=4), keep_blocks, disk or scratch.",
+            help="Any option above, a setting of the solver (solver.window=4), keep_blocks, disk or scratch.",
         ),
     ]
 
@@ -116,23 +130,23 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class FitRequest:
-    """Checked names and raw values of the options, waiting for the task of the store."""
+    """Options with checked names and raw values; they become settings once the store's task is known."""
 
     values: Mapping[str, Any]
 
     def settings(self, task: str | None, n_rows: int | None = None) -> FitSettings:
-        """Return the settings for a store of this task and size. Raises SpecError for a value that has no meaning."""
+        """Return the settings for a store of this task and size. Raises SpecError for an invalid value."""
         named = self.values.get("system")
         settings = self._plain(task, n_rows) if named is None else self._of_system(system(str(named)), task)
         if "kernel" in self.values and not uses_kernel(settings.basis):
             raise SpecError(
-                f"--kernel {self.values['kernel']} was given with the basis {settings.basis.name}, whose functions "
-                "depend on none; leave it out, or give another --basis or --feature-kind"
+                f"got --kernel {self.values['kernel']} with the basis {settings.basis.name}, which uses no kernel; "
+                "leave it out, or give another --basis or --feature-kind"
             )
         return settings
 
     def _plain(self, task: str | None, n_rows: int | None = None) -> FitSettings:
-        """Return the settings where no system was named."""
+        """Return the settings of a fit without --system."""
         get = self.values.get
         loss = parse_loss(str(get("loss", "squared" if task == "regression" else "squared_hinge")))
         solver = _solver(str(get("solver", "auto")), self.values)
@@ -164,9 +178,9 @@ class FitRequest:
         )
 
     def _of_system(self, chosen: System, task: str | None) -> FitSettings:
-        """Return the settings of a system, changed by what was given."""
+        """Return the settings of a system, overridden by the given options."""
         own = chosen.for_task(task or chosen.tasks[0]).fit_settings()
-        named = "solver" in self.values  # without one, settings of a solver are those of the system's
+        named = "solver" in self.values  # if not, solver.* settings apply to the system's solver
         left = {key: value for key, value in self.values.items() if named or not key.startswith("solver.")}
         given = replace(self, values={key: value for key, value in left.items() if key != "system"})._plain(task)
         names = {"epochs": "max_epochs", "memory": "memory_budget", "disk": "disk_budget", "monitor": "early_stopping"}
@@ -174,7 +188,7 @@ class FitRequest:
         takes = {item.name for item in fields(FitSettings)} - {"basis", "solver"}
         settings = replace(own, **{name: getattr(given, name) for name in changed & takes})
         if changed & {"basis", "landmarks", "features", "feature_kind", "selector"}:
-            keep = given.keep_blocks  # the system's own may be that of its columns
+            keep = given.keep_blocks  # the system's own value may suit its basis only
             settings = replace(settings, basis=resized(chosen, self.values), keep_blocks=keep)
         if named:
             epochs = settings.max_epochs if "epochs" in self.values else max(chosen.max_epochs, given.max_epochs)
@@ -190,9 +204,9 @@ def _from_file(path: str | None) -> dict[str, Any]:
     except OSError as error:
         raise SpecError(f"the settings file {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SpecError(f"the settings file {path} is no YAML: {error}") from None
+        raise SpecError(f"the settings file {path} is not valid YAML: {error}") from None
     if not isinstance(content, dict):
-        raise SpecError(f"the settings file {path} must hold 'name: value' lines")
+        raise SpecError(f"the settings file {path} must contain a mapping of 'name: value' lines")
     flat: dict[str, Any] = {}
     for key, value in content.items():
         if key == "solver" and isinstance(value, dict):
@@ -209,11 +223,11 @@ def _from_assignments(assignments: tuple[str, ...]) -> dict[str, Any]:
     for text in assignments:
         key, equals, value = text.partition("=")
         if not equals:
-            raise SpecError(f"--set {text!r} was given; write --set key=value")
+            raise SpecError(f"got --set {text!r}; write --set key=value")
         try:
             values[key.strip().replace("-", "_")] = yaml.safe_load(value)
         except yaml.YAMLError:
-            raise SpecError(f"--set {text!r} was given, but {value!r} cannot be read as a value") from None
+            raise SpecError(f"got --set {text!r}, but {value!r} cannot be read as a YAML value") from None
     return _known(values, "--set")
 
 
@@ -221,7 +235,9 @@ def _known(values: dict[str, Any], where: str) -> dict[str, Any]:
     names = {field.name for field in fields(FitOptions)}
     for key in values:
         if key not in names and not key.startswith("solver."):
-            raise SpecError(f"{where} names {key!r}, which is no option of a fit; known are {', '.join(sorted(names))}")
+            raise SpecError(
+                f"{where} names {key!r}, which is not an option of a fit; known are {', '.join(sorted(names))}"
+            )
     return values
 
 
@@ -229,7 +245,7 @@ def _early_stopping(values: Mapping[str, Any]) -> EarlyStopping | None:
     if as_flag("early_stopping", values.get("early_stopping", False)):
         return EarlyStopping(monitor=str(values.get("monitor", "auto")))
     if "monitor" in values:
-        raise SpecError(f"--monitor {values['monitor']} was given without --early-stopping; give both, or neither")
+        raise SpecError(f"got --monitor {values['monitor']} without --early-stopping; give both, or neither")
     return None
 
 

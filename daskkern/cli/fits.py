@@ -1,4 +1,4 @@
-"""``daskkern status | watch | logs | cancel``: fits on a cluster, whoever submitted them."""
+"""``daskkern status | watch | logs | cancel``: commands on the fits of a cluster, whoever submitted them."""
 
 import json
 import time
@@ -46,13 +46,13 @@ def status_command(fit: str | None, as_json: bool, running: ClusterRequest) -> N
 @log_options
 @scheduler_options
 def watch_command(fit: str | None, log: LogRequest, running: ClusterRequest) -> None:
-    """Follow a FIT until it ends; Ctrl-C leaves it alone. Without FIT: the one that runs."""
+    """Follow FIT until it ends; Ctrl-C stops following, not the fit. Without FIT: the active one, else the last one."""
     with _handle(running, fit) as (handle, status):
         try:
             with listening(status.metadata.max_epochs, log) as listener:
                 status = handle.watch(listener)
         except KeyboardInterrupt:
-            say(f"fit {handle.fit} goes on; look again with: daskkern watch {handle.fit} {running.words}")
+            say(f"fit {handle.fit} goes on; follow it again with: daskkern watch {handle.fit} {running.words}")
             return
     _show(status)
     if status.state not in ("finished", "interrupted"):
@@ -63,27 +63,27 @@ def watch_command(fit: str | None, log: LogRequest, running: ClusterRequest) -> 
 @click.argument("fit", required=False)
 @scheduler_options
 def logs_command(fit: str | None, running: ClusterRequest) -> None:
-    """Print what happened in a FIT, a line each with its time."""
+    """Print the events of FIT, one line each, with the time."""
     with _handle(running, fit) as (handle, status):
         say(f"{_clock(status.submitted)}  submitted by {status.metadata.owner}")
-        for moment in handle.moments():
-            line = line_of(moment.event, status.metadata.max_epochs)
+        for timed in handle.moments():
+            line = line_of(timed.event, status.metadata.max_epochs)
             if line is not None:
-                say(f"{_clock(moment.time)}  {line}")
+                say(f"{_clock(timed.time)}  {line}")
         if not status.active:
             say(f"{_clock(status.ended)}  {status.state}{': ' * bool(status.error)}{status.error}")
 
 
 @click.command("cancel")
 @click.argument("fit", required=False)
-@click.option("--abort", is_flag=True, help="At once, and without the model so far.")
+@click.option("--abort", is_flag=True, help="End it at once, without saving a model.")
 @scheduler_options
 def cancel_command(fit: str | None, abort: bool, running: ClusterRequest) -> None:
-    """End a FIT after its current step; it keeps the model so far, and a checkpoint to --resume from."""
+    """End FIT after its current step; the model so far is saved, and a checkpoint to --resume from."""
     with _handle(running, fit) as (handle, status):
         if not handle.cancel(abort=abort):
-            raise ClusterError(f"fit {handle.fit} is over: {status.state}")
-    say(f"fit {handle.fit} was asked to end; see daskkern status {handle.fit} {running.words}")
+            raise ClusterError(f"fit {handle.fit} has already ended: {status.state}")
+    say(f"fit {handle.fit} will end; see daskkern status {handle.fit} {running.words}")
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def _progress(status: FitStatus) -> str:
 
 
 def _took(status: FitStatus) -> str:
-    """Return how long the fit has run, as the dashboard's page has it; "" for one that has not started."""
+    """Return how long the fit has run, as on the dashboard; "" before it has started."""
     return _known(seconds(ran(status.started, status.ended, time.time())))
 
 

@@ -1,4 +1,4 @@
-"""``daskkern info``: what a store holds."""
+"""``daskkern info``: the contents and statistics of a store."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ def command(store: str, as_json: bool) -> None:
 
 
 def summary(d: StoreDescription) -> list[tuple[str, str]]:
-    """Return the facts that take one line each, as names and values."""
+    """Return the one-line facts on a store, as pairs of name and value."""
     density = "" if d.density is None else f", sparse, {d.density:.3g} of the entries stored"
     lines = [
         ("store", f"{d.path} (version {d.version})"),

@@ -1,4 +1,4 @@
-"""``daskkern ingest``: files into a store."""
+"""``daskkern ingest``: convert files to a store."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,18 +16,18 @@ from daskkern.errors import SpecError
 @click.option("--out", required=True, metavar="STORE", help="The store to write.")
 @click.option("--target", multiple=True, metavar="NAME", help="Target column(s) of a table, or entry of an npz.")
 @click.option("--task", default="auto", show_default=True, help="auto, classification or regression.")
-@click.option("--drop", multiple=True, metavar="NAME", help="Column to leave out.")
+@click.option("--drop", multiple=True, metavar="NAME", help="Column to leave out; may be repeated.")
 @click.option("--weight", metavar="NAME", help="Column with sample weights.")
 @click.option(
     "--scale",
     default="none",
     show_default=True,
-    help="standard, minmax, maxabs, unit_variance or none; applied on load.",
+    help="standard, minmax, maxabs, unit_variance or none; applied whenever rows are read.",
 )
-@click.option("--chunk-rows", type=int, metavar="N", help="Rows of a chunk.  [default: about 4096]")
-@click.option("--split", type=float, metavar="SHARE", help="Share of the rows that goes to --out-test, such as 0.2.")
-@click.option("--out-test", metavar="STORE", help="Store for the test rows: those split off, or X_test of an npz.")
-@click.option("--split-validation", type=float, metavar="SHARE", help="Share of the rows for --out-validation.")
+@click.option("--chunk-rows", type=int, metavar="N", help="Rows per chunk.  [default: about 4096]")
+@click.option("--split", type=float, metavar="SHARE", help="Share of the rows written to --out-test, such as 0.2.")
+@click.option("--out-test", metavar="STORE", help="Store for the test rows: those of --split, or X_test of an npz.")
+@click.option("--split-validation", type=float, metavar="SHARE", help="Share of the rows written to --out-validation.")
 @click.option("--out-validation", metavar="STORE", help="Store for the validation rows.")
 @click.option(
     "--stratify/--no-stratify", default=True, show_default=True, help="Split every class in the same proportions."
@@ -35,9 +35,9 @@ from daskkern.errors import SpecError
 @click.option(
     "--shuffle/--no-shuffle",
     default=None,
-    help="Write training rows in a random order.  [default: if a target is sorted]",
+    help="Write training rows in random order.  [default: if a target is sorted]",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the split and the shuffle.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the split and the shuffle.")
 @click.option("--features", metavar="KEY", help="Entry with the features in HDF5 and Zarr files.  [default: X]")
 @click.option(
     "--index-base", type=click.IntRange(0, 1), help="First feature number in SVMLight files.  [default: guess]"
@@ -83,13 +83,15 @@ def command(
     overwrite: bool,
     running: ClusterRequest,
 ) -> None:
-    """Turn files into a store, in bounded memory.
+    """Convert files to a store, in bounded memory.
 
-    .npz, a pair of .npy, .csv, Parquet (also a folder), Arrow, HDF5, AnnData, Zarr and SVMLight files are known.
-    When the command was killed, the same command goes on where it was.
+    Reads .npz, a pair of .npy, .csv, Parquet (also a folder), Arrow, HDF5, AnnData, Zarr and SVMLight files.
+    After a kill, the same command continues where it stopped.
     """
     if running.named and workers is not None:
-        raise SpecError("give one of --scheduler, --scheduler-file and --workers")
+        raise SpecError(
+            "got both --workers and a running cluster; give one of --scheduler, --scheduler-file and --workers"
+        )
     where = replace(running, workers=workers)
     cluster = where.client() if running.named or workers or running.tls else nullcontext()
     with cluster as client, progress_bar() as bar:
@@ -119,11 +121,11 @@ def command(
             like=like,
             client=client,
         )
-    tell(report)
+    print_report(report)
 
 
-def tell(report: IngestReport) -> None:
-    """Print what was made of the sources."""
+def print_report(report: IngestReport) -> None:
+    """Print what was ingested: stores, rows, task, classes and notes."""
     say(f"{report.path}: {report.n_rows:,} rows x {report.n_features} features")
     if report.test_path is not None:
         say(f"{report.test_path}: {report.n_test_rows or 0:,} rows")

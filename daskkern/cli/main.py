@@ -1,4 +1,4 @@
-"""The command line: ``daskkern COMMAND``."""
+"""Entry point of the command line, ``daskkern COMMAND``."""
 
 import sys
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from daskkern.cli.systems import compare_command, sweep_command, systems_command
 @click.option("--debug", is_flag=True, help="Show tracebacks and Dask's log.")
 def cli(debug: bool) -> None:
     """Kernel machines on data bigger than memory, on a laptop or on a Dask cluster."""
-    del debug  # read from the context where it matters
+    del debug  # commands read it from the context
 
 
 for _command in (
@@ -48,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 on success, 1 when the job failed, 2 when the command line is wrong."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    words = ["--debug"] * debug + [word for word in words if word != "--debug"]  # anywhere on the line
+    words = ["--debug"] * debug + [
+        word for word in words if word != "--debug"
+    ]  # --debug is accepted anywhere on the line
     sys.exit(run(lambda: cli.main(words, prog_name="daskkern", standalone_mode=False), debug))
 
 

@@ -1,4 +1,4 @@
-"""``daskkern plan``: the memory and the time of a fit before it runs."""
+"""``daskkern plan``: memory and time of a fit, estimated before it runs."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ from daskkern.training.setup.shared import fewer_columns
 
 @dataclass(frozen=True)
 class _Outlook:
-    """What was found out about a fit; of virtual ranks where the work is dealt to those."""
+    """Memory plan and speeds of a fit, per virtual rank where `virtual_shards` is set."""
 
     ranks: str
     plan: MemoryPlan
@@ -40,11 +40,11 @@ class _Outlook:
 @fit_options
 @cluster_options
 def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None:
-    """Show the memory that one rank of a fit would need, and how long the fit would take, before it runs."""
+    """Show how much memory one rank of a fit would need, and how long the fit would take."""
     source: RowSource = open_source(store)
     settings = request.settings(source.info.task, source.info.n_rows)
     source = with_scaling(source, learn_scaling(source, settings))
-    wide, said = expected_arithmetic(source, settings)
+    wide, notes = expected_arithmetic(source, settings)
     if where.named or where.gpus is not None:
         with where.client() as client:
             assert client is not None
@@ -55,14 +55,14 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     few = "" if sizes is None else fewer_columns(settings.basis, sizes.n, sizes.p)
     if sizes is not None and few:
         say(f"landmarks: {sizes.p}{few}")
-    for line in said:
+    for line in notes:
         say(line)
     _show_memory(found.ranks, found.plan)
     batch = _sure_batch(found.plan)
     if batch:
         say(
-            f"An automatic batch may be too large: batches of up to {batch} rows fit. The fit goes on where its set-up "
-            f"chooses no larger one, and is refused else; --batch-size {batch} is sure to fit."
+            f"An automatic batch may be too large: batches of up to {batch} rows fit. The fit is refused if its set-up "
+            f"chooses a larger one; --batch-size {batch} is sure to fit."
         )
     else:
         found.plan.check()
@@ -80,7 +80,7 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
 
 def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: bool = False) -> _Outlook:
     """Plan for local workers, or for this process, without starting any."""
-    ranks = _total_ranks(settings, max(1, min(cpu_count(), 4) if workers is None else workers))
+    ranks = _used_ranks(settings, max(1, min(cpu_count(), 4) if workers is None else workers))
     shards, each = settings.shards(ranks), settings.shards_each(ranks)
     threads = max(1, cpu_count() // ranks // each)
     budget = (settings.memory_budget or available_memory(ranks)) // each
@@ -90,11 +90,11 @@ def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: b
         check_before(source, settings, holds_out(settings, None), shards, threads, budget)
     plan = outlook(source, settings, shards, threads, budget, device, wide=wide)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
-        return _Outlook(_called(settings, ranks), plan, None, "")
+        return _Outlook(_rank_label(settings, ranks), plan, None, "")
     assert plan.sizes is not None
     room = disk_room(settings, ranks) // each
     rates = calibrate(source, settings, plan.sizes, ranks * each, with_disk=not plan.kept)
-    return _Outlook(_called(settings, ranks), with_blocks(plan, settings, room, rates), rates, "this machine")
+    return _Outlook(_rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, "this machine")
 
 
 def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: bool = False) -> _Outlook:
@@ -102,7 +102,7 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     known = live_workers(client)
     check_any(client, known)
     names = list(known)
-    ranks = _total_ranks(settings, len(names))
+    ranks = _used_ranks(settings, len(names))
     resources = resources_of(client, settings, names[:ranks], None)
     check_resources(source, settings, holds_out(settings, None), resources)
     threads, budget = min(room.threads for room in resources), min(room.budget for room in resources)
@@ -110,28 +110,28 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     device = min(devices) if len(devices) == ranks else None
     plan = outlook(source, settings, settings.shards(ranks), threads, budget, device, wide=wide)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
-        return _Outlook(_called(settings, ranks), plan, None, "")
+        return _Outlook(_rank_label(settings, ranks), plan, None, "")
     assert plan.sizes is not None
     room, each = min(room.disk for room in resources), settings.shards_each(ranks)
     rates = calibrate_workers(client, names[:ranks], source, settings, plan.sizes, not plan.kept, each)
     measured = f"{ranks} workers at once"
-    return _Outlook(_called(settings, ranks), with_blocks(plan, settings, room, rates), rates, measured)
+    return _Outlook(_rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, measured)
 
 
-def _total_ranks(settings: FitSettings, ranks: int) -> int:
-    """Return how many of `ranks` ranks the fit has: workers beyond the virtual shards are left alone."""
+def _used_ranks(settings: FitSettings, ranks: int) -> int:
+    """Return how many of `ranks` ranks the fit uses: workers beyond the number of virtual shards stay idle."""
     return min(ranks, settings.shards(ranks))
 
 
-def _called(settings: FitSettings, ranks: int) -> str:
-    """Return which rank the memory is of."""
+def _rank_label(settings: FitSettings, ranks: int) -> str:
+    """Return the label of the rank that the memory plan describes."""
     if settings.virtual_shards is None:
         return f"one rank of {ranks}"
     return f"one virtual rank of {settings.virtual_shards}, {settings.shards_each(ranks)} in a worker"
 
 
 def _sure_batch(plan: MemoryPlan) -> int:
-    """Return the most rows of a batch that fit, where the largest automatic one does not but smaller ones do; or 0."""
+    """Return the largest batch that fits, if the largest automatic batch does not but a smaller one does; else 0."""
     z = plan.sizes
     if z is None or not z.auto_batch or plan.device_items or plan.total <= plan.budget:
         return 0
@@ -157,7 +157,7 @@ def _show_time(time: TimePlan, epochs: int) -> None:
 
 
 def _made_of(stage: Stage) -> str:
-    """Return the parts of a stage that matter, the longest first."""
+    """Return the parts of a stage that take over 2% of it, the longest first."""
     parts = sorted(stage.parts, key=lambda part: -part[1])
     return ", ".join(f"{name} {_seconds(seconds)}" for name, seconds in parts if seconds > 0.02 * stage.seconds)
 

@@ -1,4 +1,4 @@
-"""``daskkern report``."""
+"""``daskkern report``: an HTML report on a model."""
 
 import click
 
@@ -11,9 +11,15 @@ from daskkern.report import check_places, write_report
 @click.command("report")
 @click.argument("model")
 @click.option("--test", metavar="STORE", help="Rows to score the model on; also a table with the training columns.")
-@click.option("--out", default="report.html", show_default=True, metavar="FILE", help="One HTML file with everything.")
-@click.option("--png", metavar="FOLDER", help="Write the pictures there as PNG files, too.")
-@click.option("--overwrite", is_flag=True, help="Replace files that are there although daskkern did not write them.")
+@click.option(
+    "--out",
+    default="report.html",
+    show_default=True,
+    metavar="FILE",
+    help="The HTML file to write; it is self-contained.",
+)
+@click.option("--png", metavar="FOLDER", help="Also write the figures there, as PNG files.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files that daskkern did not write.")
 def report_command(model: str, test: str | None, out: str, png: str | None, overwrite: bool) -> None:
     """Write a report on MODEL: scores, curves, spectrum, time, settings and environment."""
     check_places(out, png, overwrite=overwrite)

@@ -1,4 +1,4 @@
-"""``daskkern score`` and ``daskkern predict``."""
+"""``daskkern score`` and ``daskkern predict``: apply a model to a store or table."""
 
 import json
 
@@ -13,7 +13,10 @@ from daskkern.evaluation.score import score_store
 from daskkern.models import load_model
 
 _on_device = click.option(
-    "--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto", help="Where to compute; auto takes a GPU."
+    "--device",
+    type=click.Choice(["auto", "cpu", "gpu"]),
+    default="auto",
+    help="Where to compute; auto uses a GPU if there is one.",
 )
 _on_threads = click.option(
     "--threads", type=click.IntRange(1), metavar="N", help="Threads on the CPU.  [default: all processors allowed]"
@@ -23,8 +26,8 @@ _on_threads = click.option(
 @click.command("score")
 @click.argument("model")
 @click.argument("store")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with everything that is known.")
-@click.option("--details", is_flag=True, help="Add the confusion matrix, and how far probabilities can be trusted.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with all measures.")
+@click.option("--details", is_flag=True, help="Add the confusion matrix and the calibration of probabilities.")
 @_on_device
 @_on_threads
 def score_command(model: str, store: str, as_json: bool, details: bool, device: str, threads: int | None) -> None:
@@ -75,7 +78,7 @@ def predict_command(model: str, store: str, out: str, overwrite: bool, device: s
 
 
 def describe(score: Score) -> str:
-    """Return one line for people."""
+    """Return the score as one line of text."""
     if score.accuracy is not None and score.error is not None:
         line = f"{score.n_rows:,} rows: accuracy {score.accuracy:.2%}, error {score.error:.2%}"
         if score.roc_auc is not None:
@@ -87,7 +90,7 @@ def describe(score: Score) -> str:
 
 
 def show_details(score: Score) -> None:
-    """Print the tables that one line does not hold."""
+    """Print the confusion matrix and the calibration, where the score has them."""
     if score.confusion is not None and score.classes is not None:
         labels = [str(label) for label in score.classes]
         rows = [(f"true {label}", *map(str, counts)) for label, counts in zip(labels, score.confusion, strict=True)]

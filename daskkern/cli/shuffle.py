@@ -1,4 +1,4 @@
-"""``daskkern shuffle``: the rows of a store in a random order."""
+"""``daskkern shuffle``: rewrite a store with its rows in random order."""
 
 import click
 
@@ -10,11 +10,11 @@ from daskkern.data.shuffle.shuffle import shuffle_store
 @click.command("shuffle")
 @click.argument("store")
 @click.option("--out", required=True, metavar="STORE", help="The store to write; with --overwrite it may be STORE.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order.")
-@click.option("--memory", default="256MB", show_default=True, metavar="BYTES", help="What the shuffle may hold.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order.")
+@click.option("--memory", default="256MB", show_default=True, metavar="BYTES", help="Memory that the shuffle may use.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
 def command(store: str, out: str, seed: int, memory: str, overwrite: bool) -> None:
-    """Write the rows of STORE in a random order, in bounded memory. Temporary files take their size once more."""
+    """Write the rows of STORE in random order, in bounded memory. Temporary files take as much disk as the rows."""
     with progress_bar() as bar:
         line = bar.add_task("shuffling", total=None)
         shuffled = shuffle_store(

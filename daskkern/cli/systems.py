@@ -1,4 +1,4 @@
-"""``daskkern systems`` and ``daskkern compare``."""
+"""``daskkern systems``, ``daskkern compare`` and ``daskkern sweep``: published systems, side by side."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ _SHOWN = 12
 @click.command("systems")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def systems_command(as_json: bool) -> None:
-    """List the published systems that can be fitted by name."""
+    """List the published systems, which can be fitted by name."""
     if as_json:
         say(json.dumps([_record(row) for row in SYSTEMS.values()]))
         return
@@ -52,11 +52,11 @@ def _record(row: System) -> dict[str, object]:
 @click.command("compare")
 @click.argument("store")
 @click.option("--systems", "names", metavar="A,B,C", help="Names, or 'all'; see 'daskkern systems'.  [default: all]")
-@click.option("--test", metavar="STORE", help="Rows that errors are measured on; without it the training rows.")
-@click.option("--budget", type=float, metavar="SECONDS", help="Time for each system; what is over it is stopped.")
-@click.option("--kernel", help="For all systems that have one.  [default: gaussian:median]")
-@click.option("--alpha", type=float, help="Ridge penalty for all.  [default: each system's own]")
-@click.option("--columns", type=int, metavar="N", help="Landmarks or features.  [default: each system's own]")
+@click.option("--test", metavar="STORE", help="Rows to measure errors on.  [default: the training rows]")
+@click.option("--budget", type=float, metavar="SECONDS", help="Time limit of each system.")
+@click.option("--kernel", help="Kernel of all systems that have one.  [default: gaussian:median]")
+@click.option("--alpha", type=float, help="Ridge penalty of all systems.  [default: each system's own]")
+@click.option("--columns", type=int, metavar="N", help="Number of landmarks or features.  [default: each system's own]")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--out", metavar="FOLDER", help="Write comparison.json and comparison.png there.")
 @cluster_options
@@ -72,10 +72,10 @@ def compare_command(
     out: str | None,
     where: ClusterRequest,
 ) -> None:
-    """Fit several systems to STORE, each within the same time, and show their errors."""
+    """Fit several systems to STORE, each within the same time limit, and show their errors."""
     chosen = list(SYSTEMS.values()) if names in (None, "all") else [system(name.strip()) for name in names.split(",")]
     if budget is not None and not budget > 0:
-        raise SpecError(f"--budget {budget:g} was given; give a positive number of seconds")
+        raise SpecError(f"got --budget {budget:g}; give a positive number of seconds")
     folder = None if out is None else _folder(out)
     with where.client() as client:
         found = compare(
@@ -88,7 +88,7 @@ def compare_command(
             columns=columns,
             seed=seed,
             client=client,
-            on_event=_tell,
+            on_event=_print_progress,
         )
     if test is None:
         say("note: without --test, errors are those of the training rows")
@@ -99,7 +99,7 @@ def compare_command(
         plot_comparison(found, folder / "comparison.png")
         say(f"and drawn in {folder / 'comparison.png'}")
     if any(curve.reason == "interrupted" for curve in found.curves):
-        raise InterruptedJobError("interrupted; what was found until then is above, and the other systems did not run")
+        raise InterruptedJobError("interrupted; the results so far are above, and the other systems did not run")
 
 
 @click.command("sweep")
@@ -123,10 +123,12 @@ def sweep_command(
     seed: int,
     where: ClusterRequest,
 ) -> None:
-    """Search length scale and penalty for STORE; the rows are read, and distances computed, once."""
+    """Search length scale and penalty for STORE; rows are read, and distances computed, once for the whole grid."""
     radial = parse_kernel(kernel)
     if not isinstance(radial, RadialKernel):
-        raise SpecError(f"--kernel {kernel} was given, which has no length scale to search")
+        raise SpecError(
+            f"got --kernel {kernel}, which has no length scale to search; give a radial kernel, such as gaussian"
+        )
     with where.client() as client:
         found = sweep(
             store,
@@ -155,7 +157,7 @@ def sweep_command(
     words = f"--kernel {kernel_words} --loss squared {columns} --alpha {found.best.alpha:g}"
     words += f" --scale {found.scale or 'none'}"
     if not isinstance(found.system.basis, Landmarks):
-        say(f"system {name} has all rows as columns: its best penalty may be another one than that of landmarks")
+        say(f"system {name} has all rows as columns: its best penalty may differ from that of landmarks")
     say(f"daskkern fit {store} {words} --out MODEL")
 
 
@@ -165,9 +167,7 @@ def _numbers(option: str, text: str | None) -> list[float] | None:
     try:
         return [float(word) for word in text.split(",")]
     except ValueError:
-        raise SpecError(
-            f"{option} {text!r} was given; write numbers with commas between them, such as 1,3,10"
-        ) from None
+        raise SpecError(f"got {option} {text!r}; write numbers with commas between them, such as 1,3,10") from None
 
 
 def _folder(out: str) -> Path:
@@ -175,14 +175,14 @@ def _folder(out: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SpecError(f"--out {out} was given, which cannot be made a folder: {error.strerror}") from None
+        raise SpecError(f"the folder --out {out} cannot be created: {error.strerror}; choose another one") from None
     check_file(folder / "comparison.json", FileKind.COMPARISON)
     check_file(folder / "comparison.png", FileKind.PICTURE)
     return folder
 
 
-def _tell(name: str, event: Event | None) -> None:
-    """Show on stderr how far it is."""
+def _print_progress(name: str, event: Event | None) -> None:
+    """Print the progress of a system on stderr."""
     if event is None:
         click.echo(f"{name} ...", err=True)
     elif isinstance(event, EpochFinished):

@@ -1,4 +1,4 @@
-"""Words of the command line as values."""
+"""Parsers of command-line values: bytes, numbers, batch sizes, penalties."""
 
 import re
 from typing import Any
@@ -12,22 +12,22 @@ def parse_bytes(text: str) -> int:
     """Return the bytes that ``4GB``, ``512 MiB`` or ``1000000`` mean."""
     match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", text)
     if match is None or match[2].lower() not in _UNITS or match[1].count(".") > 1 or match[1] == ".":
-        raise SpecError(f"memory {text!r} was asked; write for example 4GB or 500MiB")
+        raise SpecError(f"got memory {text!r}; write for example 4GB or 500MiB")
     return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
 def as_budget(text: Any) -> int | None:
-    """Return bytes, or None for None."""
+    """Return a size in bytes, or None for None."""
     return None if text is None else parse_bytes(str(text))
 
 
 def as_batch(value: Any) -> int | str:
-    """Return rows of a batch, or "auto"."""
+    """Return the rows of a batch, or "auto"."""
     return "auto" if value == "auto" else as_whole("batch_size", value)
 
 
 def as_penalty(value: Any) -> float | str:
-    """Return a ridge penalty, or "auto". SpecError says what can be given."""
+    """Return a ridge penalty, or "auto". Raises SpecError for anything else."""
     if value == "auto":
         return "auto"
     try:
@@ -37,24 +37,24 @@ def as_penalty(value: Any) -> float | str:
 
 
 def as_whole(name: str, value: Any) -> int:
-    """Return a whole number. SpecError names `name` and what was given."""
+    """Return a whole number. SpecError names the option `name` and its value."""
     try:
         number = int(value)
         if isinstance(value, bool) or number != float(value):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"{name}={value!r} was given; give a whole number") from None
+        raise SpecError(f"got {name}={value!r}; give a whole number") from None
     return number
 
 
 def as_number(name: str, value: Any) -> float:
-    """Return a number. SpecError names `name` and what was given."""
+    """Return a number. SpecError names the option `name` and its value."""
     try:
         if isinstance(value, bool):
             raise ValueError
         return float(value)
     except (TypeError, ValueError):
-        raise SpecError(f"{name}={value!r} was given; give a number") from None
+        raise SpecError(f"got {name}={value!r}; give a number") from None
 
 
 def as_scale(value: Any) -> str | None:
@@ -63,7 +63,7 @@ def as_scale(value: Any) -> str | None:
 
 
 def as_flag(name: str, value: Any) -> bool:
-    """Return true or false. SpecError names `name` and what was given."""
+    """Return a boolean. SpecError names the option `name` and its value."""
     if not isinstance(value, bool):
-        raise SpecError(f"{name}={value!r} was given; give true or false")
+        raise SpecError(f"got {name}={value!r}; give true or false")
     return value

@@ -1,4 +1,4 @@
-"""How a fit is watched from the command line: live progress, JSON lines, Dask's report."""
+"""Monitoring of a fit from the command line: live progress, JSON lines, Dask's performance report."""
 
 import functools
 import os
@@ -22,7 +22,7 @@ from daskkern.monitor.progress import progress
 
 @dataclass(frozen=True)
 class LogRequest:
-    """Where events are written as JSON lines: to stdout, to a file, to both, or nowhere."""
+    """Where to write events as JSON lines: stdout, a file, both, or nowhere."""
 
     stdout: bool
     file: str | None
@@ -34,16 +34,19 @@ class LogRequest:
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--log-json`` and ``--log-file`` to a command, which receives them as one `log`.
 
-    A file that is no log of events is refused before anything else; words for people go to stderr beside JSON lines.
+    A file that is not a log of events is refused before anything runs. With ``--log-json``, output for people goes
+    to stderr.
     """
 
-    @click.option("--log-json", is_flag=True, help="Write events as JSON lines to stdout; words for people to stderr.")
-    @click.option("--log-file", metavar="FILE", help="Write events as JSON lines to FILE, at its end.")
+    @click.option(
+        "--log-json", is_flag=True, help="Write events as JSON lines to stdout; all other output goes to stderr."
+    )
+    @click.option("--log-file", metavar="FILE", help="Append events as JSON lines to FILE.")
     @functools.wraps(command)
     def wrapped(*args: Any, log_json: bool, log_file: str | None, **others: Any) -> Any:
         if log_file is not None:
             if log_file in ("", "-"):
-                raise SpecError(f"--log-file {log_file!r} was given; give the name of a file, or --log-json for stdout")
+                raise SpecError(f"got --log-file {log_file!r}; give the name of a file, or --log-json for stdout")
             check_log(log_file)
         with aside() if log_json else ExitStack():
             return command(*args, log=LogRequest(log_json, log_file), **others)
@@ -53,7 +56,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def listening(max_epochs: int, log: LogRequest) -> Iterator[Listener]:
-    """Yield a listener that shows progress, and writes JSON lines where they were asked for."""
+    """Yield a listener that shows progress, and writes the requested JSON lines."""
     with ExitStack() as opened:
         listeners = [opened.enter_context(progress(max_epochs))]
         places = ["-"] * log.stdout + ([] if log.file is None else [log.file])
@@ -63,22 +66,22 @@ def listening(max_epochs: int, log: LogRequest) -> Iterator[Listener]:
 
 @contextmanager
 def dask_report(client: Client | None, path: str | None) -> Iterator[None]:
-    """Inside, Dask records what it does; then its report is at `path`, one HTML file that needs nothing else.
+    """Record Dask's work inside the context and write its performance report to `path`, a self-contained HTML file.
 
     Raises
     ------
     SpecError
-        Without a cluster, or for a place that cannot be written.
+        Without a cluster, or if `path` cannot be written.
     ClusterError
-        When the scheduler cannot make one.
+        When the scheduler cannot make a report.
     """
     if path is None:
         yield
         return
     if client is None:
         raise SpecError(
-            "--report was given with --workers 0, where there are no Dask tasks to report on; leave one of them out, "
-            "and see 'daskkern report MODEL' for a report on the model"
+            "got --report with --workers 0, where there are no Dask tasks to report on; leave one of them out, and see "
+            "'daskkern report MODEL' for a report on the model"
         )
     target = check_file(path, FileKind.DASK_REPORT, option="--report")
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
@@ -97,7 +100,7 @@ def dask_report(client: Client | None, path: str | None) -> Iterator[None]:
 
 
 def _finish(report: Any, client: Client, partial: Path, target: Path, failed: bool) -> None:
-    """Write the report, also of a fit that failed, whose own error must not be hidden by another."""
+    """Write the report, also of a failed fit, without masking the error of the fit by one of the report."""
     try:
         with current(client):
             report.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""The scikit-learn surface."""
+"""Estimators with the interface of scikit-learn."""
 
 from daskkern.estimators.classifier import KernelClassifier
 from daskkern.estimators.features import KernelFeatures

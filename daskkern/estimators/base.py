@@ -1,4 +1,4 @@
-"""What classifier and regressor share: parameters to settings, fitting, lazy prediction, saving."""
+"""Base class of classifier and regressor: settings from parameters, fitting, lazy prediction, saving."""
 
 import os
 import warnings
@@ -41,7 +41,7 @@ from daskkern.training.setup.default_basis import usual_basis
 
 
 class KernelEstimator(BaseEstimator):
-    """Common ground of the estimators; not used by itself."""
+    """Base class of the estimators; it is not used by itself."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -49,14 +49,14 @@ class KernelEstimator(BaseEstimator):
         return tags
 
     def __sklearn_clone__(self) -> "KernelEstimator":
-        """Return an unfitted copy that shares the client and the callbacks: what they hold cannot be copied."""
+        """Return an unfitted copy that shares the client and the callbacks, which cannot be copied."""
         parameters = self.get_params(deep=False)
         shared = {name: parameters.pop(name) for name in ("client", "callbacks")}
         copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()})
         return copy.set_params(**shared)
 
     def fit_settings(self, n_rows: int | None = None) -> FitSettings:
-        """Return the parameters as checked settings, for a fit to `n_rows` rows. SpecError names a wrong one."""
+        """Return the parameters as checked settings for a fit to `n_rows` rows. SpecError names an invalid one."""
         early = None
         if self.early_stopping:
             early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol, self.monitor)
@@ -85,17 +85,17 @@ class KernelEstimator(BaseEstimator):
         )
 
     def _columns(self, n_rows: int | None) -> BasisSpec:
-        """Return the columns of a fit to `n_rows` rows, or of one that may go on with other rows."""
+        """Return the basis of a fit to `n_rows` rows, or, with None, of a fit that may continue on other rows."""
         basis: BasisSpec | str = self.basis
         if not isinstance(basis, str):
             return basis
         if basis != "auto":
-            raise SpecError(f"basis={basis!r} was asked; give 'auto', or one of daskkern.basis such as Landmarks(n)")
+            raise SpecError(f"got basis={basis!r}; give 'auto', or a basis of daskkern.basis such as Landmarks(n)")
         drawn = self.sampling != "uniform" or self.virtual_shards is not None
         return usual_basis(None if drawn else n_rows, parse_solver(self.solver), parse_loss(self.loss))
 
     def _why_no_other_rows(self) -> str:
-        """Return why the fit cannot go on with other rows; "" when it can. Draws no random numbers."""
+        """Return why the fit cannot continue on other rows, or "" if it can. Draws no random numbers."""
         weighs = getattr(self, "class_weight", None) is not None
         early = bool(self.early_stopping)
         return why_not(
@@ -119,12 +119,10 @@ class KernelEstimator(BaseEstimator):
 
     @contextmanager
     def _listening(self, max_epochs: int) -> Iterator[Listener]:
-        """Yield who listens to a fit: progress, where it is wanted, and the callbacks."""
+        """Yield the listener of a fit: progress with `verbose`, and the callbacks."""
         callbacks = () if self.callbacks is None else tuple(self.callbacks)
         if not all(callable(callback) for callback in callbacks):
-            raise SpecError(
-                "callbacks were given that cannot be called; give functions of one event, such as MLflowLogger()"
-            )
+            raise SpecError("got callbacks that cannot be called; give functions of one event, such as MLflowLogger()")
         if not self.verbose:
             yield all_of((silent, *callbacks))
             return
@@ -132,16 +130,16 @@ class KernelEstimator(BaseEstimator):
             yield all_of((shown, *callbacks))
 
     def _submit(self, source: RowSource, validation: RowSource | None, out: Any) -> FitHandle:
-        """Submit a fit to `source` that goes on by itself."""
+        """Submit a detached fit to `source`."""
         settings = self.fit_settings(source.info.n_rows)
         client = self.client if self.client is not None else _active_client()
         if out is None or client is None:
-            what = "no out=, where a worker writes the model" if out is None else "no client of a cluster to run on"
-            raise SpecError(f"detach=True was given and {what}; give it")
+            what = "out=, where a worker writes the model" if out is None else "a client of a cluster to run on"
+            raise SpecError(f"got detach=True without {what}; give it")
         if self.callbacks:
             raise SpecError(
-                "callbacks were given with detach=True, and this process is not told what happens; leave them out, and "
-                "pass one to handle.watch(listener) instead"
+                "got callbacks with detach=True, but events of a detached fit do not reach this process; leave them "
+                "out, and pass one to handle.watch(listener) instead"
             )
         policy = replace(self._safety(settings.basis), overwrite=True, earlier=None, hand_back=False, carry=False)
         with client_of(client) as connected:
@@ -151,7 +149,7 @@ class KernelEstimator(BaseEstimator):
     def _fit_source(self, source: RowSource, validation: RowSource | None, out: Any) -> FitResult:
         """Fit to `source` and set the attributes that classifier and regressor share."""
         if out is not None:
-            raise SpecError(f"out={out!r} was given without detach=True; call save() after the fit instead")
+            raise SpecError(f"got out={out!r} without detach=True; call save() after the fit instead")
         settings = self.fit_settings(source.info.n_rows)
         client = self.client if self.client is not None else _active_client()
         with self._listening(settings.max_epochs) as listener:
@@ -170,33 +168,33 @@ class KernelEstimator(BaseEstimator):
         return result
 
     def _go_on(self, source: RowSource) -> None:
-        """Run one epoch on the rows of `source`, from where the model is, or from the beginning."""
+        """Run one epoch on the rows of `source`, starting from the current model, or from the beginning."""
         if self.checkpoint is not None:
             raise SpecError(
-                f"partial_fit was called with checkpoint={self.checkpoint!r}, which keeps the progress of a fit to one "
-                "set of rows; set it to None, and save() the model between the calls"
+                f"got partial_fit with checkpoint={self.checkpoint!r}, which records the progress of a fit to one set "
+                "of rows; set it to None, and save() the model between the calls"
             )
         earlier: PartialFitState | None = getattr(self, "_carried", None)
         if earlier is None and hasattr(self, "model_"):
             if isinstance(self.basis, str) and isinstance(self._basis, AllRows):
                 raise SpecError(
-                    "partial_fit was called after a fit whose centres are all its rows, as basis='auto' takes up to "
+                    "got partial_fit after a fit whose centres are all its rows, which basis='auto' chooses for up to "
                     "10,000 rows; set basis=Landmarks(n) and fit again, or call partial_fit from the beginning"
                 )
             if self.stop_reason_ == "max_seconds":
                 raise SpecError(
-                    "partial_fit was called after a call that max_seconds ended, and its state was not kept: there was "
-                    f"no time, or {self.model_.nbytes:,} bytes are too many; begin anew with fit and more seconds"
+                    "got partial_fit after a call that max_seconds ended without saving its state: time was too short, "
+                    f"or {self.model_.nbytes:,} bytes are too many; raise max_seconds and start over with fit"
                 )
             raise SpecError(
-                f"partial_fit was called on a model of {self.model_.nbytes:,} bytes, too large to be kept in a rank's "
-                "memory for other rows; fit with warm_start=True goes on with the same rows"
+                f"got partial_fit on a model of {self.model_.nbytes:,} bytes, whose state is too large for a rank's "
+                "memory; to continue on the same rows, call fit with warm_start=True"
             )
         settings, policy = replace(self.fit_settings(), max_epochs=1), CheckpointPolicy(carry=True)
         client = self.client if self.client is not None else _active_client()
         with self._listening(1) as listener:
             result = fit(source, settings, client=client, listener=listener, policy=policy, earlier=earlier)
-        self._take(replace(result, saved=None))  # which is not the end of a fit to all rows
+        self._take(replace(result, saved=None))  # warm_start must not resume from one epoch on other rows
 
     def _take(self, result: FitResult) -> None:
         """Set the attributes that classifier and regressor share."""
@@ -214,9 +212,9 @@ class KernelEstimator(BaseEstimator):
         self.stop_reason_ = result.finished.reason
 
     def _apply(self, X: Any, method: Callable[[HostArray], HostArray], like: HostArray) -> Any:
-        """Apply a method of scores (n, c) to the scores of `X`: at once, or lazily for a dask array.
+        """Apply `method` to the scores (n, c) of `X`: at once, or lazily for a dask array.
 
-        `like` is the result for no rows: it tells dtype and width.
+        `like` is the result for zero rows, which gives the dtype and the width.
         """
         check_is_fitted(self, "model_")
         if is_lazy(X):
@@ -238,7 +236,7 @@ class KernelEstimator(BaseEstimator):
         if X.ndim != 2 or X.shape[1] != self.model_.n_features:
             raise DataError(f"X has shape {X.shape}, but the model expects {self.model_.n_features} features")
         X = X.rechunk({1: -1})
-        shared = delayed(self.model_, pure=True)  # one copy in the graph, not one a block
+        shared = delayed(self.model_, pure=True)  # one copy in the graph, not one per block
         if like.ndim == 1:
             return da.map_blocks(_apply_block, X, shared, method, drop_axis=1, dtype=like.dtype, meta=like)
         chunks = (X.chunks[0], (like.shape[1],))
@@ -254,26 +252,26 @@ class KernelEstimator(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return {**state, "client": None, "callbacks": None}  # connections do not travel; the model does
+        return {**state, "client": None, "callbacks": None}  # connections cannot be pickled
 
 
 def _apply_block(X: HostArray, model: KernelModel, method: Callable[[HostArray], HostArray]) -> HostArray:
-    return method(model.scores(model.check(X), threads=1))  # Dask has as many of these at work as it has threads
+    return method(model.scores(model.check(X), threads=1))  # Dask runs one of these on each of its threads
 
 
 def goes_on(estimator: KernelEstimator) -> bool:
-    """Return True where a fit can go on with other rows. AttributeError says why not."""
+    """Return True if a fit can continue on other rows. AttributeError says why it cannot."""
     try:
         reason = estimator._why_no_other_rows()
     except SpecError:
-        return True  # the call will say what is wrong
+        return True  # partial_fit itself reports the invalid parameter
     if reason:
-        raise AttributeError(f"there is no partial_fit: {reason}")
+        raise AttributeError(f"partial_fit is not available: {reason}")
     return True
 
 
 def only_store(y: Any, sample_weight: Any) -> None:
-    """Refuse targets and weights beside a store, which brings its own."""
+    """Raise DataError for targets or weights passed with a store, which brings its own."""
     if y is not None or sample_weight is not None:
         raise DataError("a store brings its own targets and weights; pass y and sample_weight with arrays only")
 
@@ -286,25 +284,25 @@ def validation_source(validation: Any, make: Callable[[Any, Any], RowSource]) ->
         return StoreSource.at(validation)
     if isinstance(validation, tuple) and len(validation) == 2:
         return make(*validation)
-    raise DataError("validation must be a store, or a pair (X, y) of arrays")
+    raise DataError(f"got validation of type {type(validation).__name__}; give a store, or a pair (X, y) of arrays")
 
 
 def as_kernel(kernel: Any) -> Kernel:
-    """Return a kernel, or what a word or a function of two tables means. SpecError says what can be given."""
+    """Return a kernel from a kernel, its specification as a string, or a function of two tables of rows."""
     if isinstance(kernel, str):
         return parse_kernel(kernel)
     if callable(kernel) and not isinstance(kernel, type):
         return CallableKernel(kernel, getattr(kernel, "__name__", "callable"))
     if not isinstance(kernel, Kernel):
         raise SpecError(
-            f"kernel={kernel!r} was asked; give a kernel such as Gaussian(5.0), a word such as 'gaussian:5', or a "
-            "function of two tables of rows"
+            f"got kernel={kernel!r}; give a kernel such as Gaussian(5.0), a string such as 'gaussian:5', or a function "
+            "of two tables of rows"
         )
     return kernel
 
 
 def as_seed(random_state: Any) -> int:
-    """Return the seed that scikit-learn's `random_state` means."""
+    """Return an integer seed for scikit-learn's `random_state`."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))

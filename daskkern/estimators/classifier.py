@@ -1,4 +1,4 @@
-"""The kernel classifier."""
+"""The kernel classifier: a scikit-learn estimator that fits on a cluster."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def _has_probabilities(estimator: "KernelClassifier") -> bool:
     if isinstance(parse_loss(estimator.loss), Probabilistic):
         return True
     raise AttributeError(
-        f"predict_proba is not there for the {parse_loss(estimator.loss).name} loss; "
+        f"predict_proba is not available for the {parse_loss(estimator.loss).name} loss; "
         "train with loss='logistic' or 'multinomial_logistic'"
     )
 
@@ -49,20 +49,20 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     Parameters
     ----------
     kernel : Kernel, str or function of two tables of rows
-        Such as ``Laplacian(10.0)`` or ``"gaussian:median"``. "median" is the median distance between rows. "auto" is
-        the Laplacian with it, or a smoother kernel where leave-one-out errors of sampled rows are lower by 3%.
+        Such as ``Laplacian(10.0)`` or ``"gaussian:median"``, where "median" is the median distance between rows. "auto"
+        is ``"laplacian:median"``, or a smoother kernel whose leave-one-out error on sampled rows is lower by 3%.
     loss : str or Loss
         "squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic" or
         "multiclass_hinge". All but the last two are one-vs-rest for several classes. A parameter follows the name:
         "smoothed_hinge:0.5".
     basis : Landmarks, AllRows, RandomFeatures, NystromFeatures, DoublyStochastic, Linear or "auto"
-        The columns of the model. "auto" takes all rows as centres up to 10,000 rows, and 10,000 landmarks of more rows,
-        for `partial_fit`, and where solver, `sampling` or `virtual_shards` need them.
+        The columns of the model. "auto" takes all rows as centres up to 10,000 rows, and 10,000 landmarks for more
+        rows, for `partial_fit`, and where solver, `sampling` or `virtual_shards` require landmarks.
     solver : str or Solver
         "auto" (EigenPro), a name of ``daskkern.solvers.SOLVERS``, or a configured solver.
     alpha : float or "auto"
-        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. "auto" chooses the one of the least leave-one-out
-        error of ridge regression on sampled rows, as far as that costs little beside the fit.
+        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. "auto" chooses the penalty with the
+        lowest leave-one-out error of ridge regression on sampled rows, if that costs little compared with the fit.
     max_epochs : int
         Passes over the rows.
     batch_size : int or "auto"
@@ -75,67 +75,67 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         cluster object such as LocalCluster. None takes the active client, and without one this process.
     class_weight : dict, "balanced" or None
     validation_fraction, n_iter_no_change, tol
-        Of early stopping: the share of the rows held out when no validation rows are passed, and how many epochs
-        without an improvement by `tol` are waited for.
+        For early stopping: the share of the rows held out when no validation rows are passed, and the number of epochs
+        without an improvement by `tol` after which the fit stops.
     dtype : "float32" or "float64"
     device : "auto", "cpu" or "gpu"
     memory_budget : int or None
-        Bytes that one rank may plan with; a fit over it is refused before it starts.
+        Bytes that one rank may use; a fit that needs more is refused before it starts.
     verbose : bool
         Show progress.
     keep_blocks : "auto", "memory", "disk" or "never"
-        Where kernel blocks are kept from the first epoch on.
+        Where kernel blocks are cached from the first epoch on.
     precision : "float32", "float64", "tf32", "float16" or None
         What features are rounded to in training, for the tensor cores of a GPU; None rounds nothing.
     warm_start : bool
-        Go on from the checkpoint, or without one from this estimator's last fit: with a larger `max_epochs`, or after
-        an interrupt, the answer is that of one run, to the bit with as many workers. Data and settings must be the
-        same but for `max_epochs`.
+        Continue from the checkpoint, or without one from this estimator's last fit. With a larger `max_epochs`, or
+        after an interrupt, the result is that of one run, bitwise with the same number of workers. Data and settings
+        must be the same except for `max_epochs`.
     checkpoint : str or None
-        Zarr location that keeps the progress, within reach of all workers. A fit without `warm_start` replaces it.
+        Zarr location for the progress of the fit, which all workers must reach. A fit without `warm_start` replaces it.
     sampling : "uniform", "weighted" or "balanced"
         How rows are drawn for batches: once an epoch, in proportion to their weights, or every class equally often.
-        What is drawn more often counts less, so that the objective is the same. Needs landmarks.
+        Rows drawn more often count less, so that the objective is unchanged. Needs landmarks.
     max_seconds : float or None
-        When to end with the model so far.
+        Time after which the fit stops, with the model so far.
     virtual_shards : int or None
-        Give the same bits on any number of workers up to this one; costs time, see ``docs/recovery.md``.
+        Give bitwise the same model on any number of workers up to this one; costs time, see ``docs/recovery.md``.
     callbacks : sequence of callables or None
-        Told of every event of a fit (:mod:`daskkern.events`), such as the loggers of :mod:`daskkern.monitor.loggers`.
-        An exception of one ends the fit.
+        Called with every event of a fit (:mod:`daskkern.events`), such as the loggers of
+        :mod:`daskkern.monitor.loggers`. An exception raised by one ends the fit.
     monitor : "auto", "loss" or "score"
-        What early stopping watches on the validation rows: the mean loss, or accuracy. "auto" is the loss for
-        "logistic" and "multinomial_logistic", whose probabilities accuracy says little of, and else accuracy.
+        What early stopping monitors on the validation rows: the mean loss, or accuracy. "auto" is the loss for
+        "logistic" and "multinomial_logistic", whose probabilities accuracy hardly measures, and accuracy otherwise.
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
-        How features are scaled, so that their units do not matter; the model remembers it, and applies it to whatever
-        it predicts. "auto" is "standard", but that features of many values are logarithmic in their tails, unless
-        sampled rows are then predicted worse; that features of two values are divided by half their distance, features
-        that are nearly always the same, or have very heavy tails, by a spread that these do not distort; and that
-        sparse rows are not centred. It leaves alone stores that were scaled at ingestion, and all rows where the
-        kernel has a number in the units of the features, such as ``"gaussian:5"``; "always" scales these, too, and
-        the number is in units of the scaled features. None takes features as they are.
+        How features are scaled, so that their units do not matter; the model stores the scaling and applies it to all
+        rows that it predicts. "auto" is "standard" with these exceptions: features with many values get logarithmic
+        tails, unless that predicts sampled rows worse; features with two values are divided by half the distance
+        between them; features that are nearly constant, or have very heavy tails, are divided by a robust spread; and
+        sparse rows are not centred. "auto" does not scale stores that were scaled at ingestion, nor rows for a kernel
+        with a parameter in the units of the features, such as ``"gaussian:5"``; "always" scales these as well, and the
+        parameter is in units of the scaled features. None leaves features unscaled.
     fit_intercept : bool
-        Add the constant scores of least loss, an intercept that the penalty does not shrink, and train the columns on
-        the rest. The hinge losses have none: their best constant does not depend on how frequent classes are.
+        Add the constant scores that minimise the loss, an intercept that the penalty does not shrink, and train the
+        columns on the rest. Hinge losses have none: their best constant does not depend on the class frequencies.
 
     Attributes
     ----------
-    classes_    alpha_ : float
-        The penalty of the fit, given or chosen.
     classes_ : (n_classes,) array
+    alpha_ : float
+        The penalty of the fit, given or chosen.
     dual_coef_ : (p, c) array
     landmarks_ : (p, d) array
-        In the units of the scaled features; ``model_.scaling`` tells them.
+        In the units of the scaled features; ``model_.scaling`` holds the scaling.
     landmark_indices_ : (p,) array or None
         Row numbers of the landmarks.
     history_ : History
-        A table with a row an epoch: ``history_["loss"]``, ``history_[-1]``, ``history_.to_pandas()``.
+        A table with one row per epoch: ``history_["loss"]``, ``history_[-1]``, ``history_.to_pandas()``.
     model_ : KernelModel
     n_iter_ : int
         Epochs run.
     best_epoch_ : int
-        The epoch whose model this is, from 1: the best one with early stopping, else the last; or, where
-        its training objective is worse by more than chance, the best before it.
+        The epoch whose model this is, from 1: the best one with early stopping, otherwise the last, or, where its
+        training objective is worse by more than chance, the best before it.
     n_features_in_ : int
     stop_reason_ : str
         "max_epochs", "max_seconds", "early_stopping", "converged" or "interrupted".
@@ -223,17 +223,17 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
             Class labels of one kind: strings, integers, floats or booleans.
         sample_weight : dask array or array-like (n,), optional
         validation : store or (X, y), optional
-            Rows to watch when `early_stopping` is on, in place of a share of the training rows.
+            Rows for early stopping, in place of a share of the training rows, and to be scored after each epoch.
         detach : bool
             Submit the fit to the cluster and return a :class:`daskkern.FitHandle` at once; the estimator stays
             unfitted, and a worker writes the model.
         out : path or URL, optional
-            Where, with `detach`; an older model there is replaced.
+            Where the worker writes the model, with `detach`; an existing model there is replaced.
 
         Raises
         ------
         daskkern.errors.DaskkernError
-            One sentence: what was asked, what was found, what to do.
+            With one sentence: what was given, what was expected, what to do.
         """
         if is_store(X):
             source: RowSource = store_source(X, y, sample_weight, "classification")
@@ -256,23 +256,24 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     @available_if(goes_on)
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> "KernelClassifier":
-        """Run one epoch on these rows, from where the model is, with its columns, its preconditioner and step numbers.
+        """Run one epoch on these rows from the current model, with its columns, preconditioner and step count.
 
-        The first call, unless :meth:`fit` came before, chooses landmarks or features and measures the spectrum on its
-        rows: let it be a fair sample of some thousand, or pass ``Landmarks(points=...)``. Weights count relative to
-        the mean weight of the first rows. Not for all rows as centres, nor for solvers that need every row at once.
+        The first call, unless :meth:`fit` came before, chooses landmarks or features and estimates the spectrum from
+        its rows: pass a representative sample of a few thousand rows, or ``Landmarks(points=...)``. Weights are
+        relative to the mean weight of the first rows. Not available with all rows as centres, nor with solvers that
+        need every row at once.
 
         Parameters
         ----------
         X, y, sample_weight
             As in :meth:`fit`.
         classes : array-like (n_classes,), optional
-            All labels that there will be; needed in the first call when its rows do not have them all.
+            All labels that will occur; required in the first call if its rows do not contain them all.
 
         Raises
         ------
         daskkern.errors.DaskkernError
-            Rows of another kind than before, labels that are not among the classes, settings that were changed.
+            For rows of another kind than before, labels outside the classes, or changed settings.
         """
         known: HostArray | None = self._known(classes)
         if is_store(X):
@@ -292,13 +293,13 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         return self
 
     def _known(self, classes: Any) -> HostArray | None:
-        """Return the classes of the model, or those that are given for a new one, ascending."""
+        """Return the classes of the model, or the given ones for a new model, ascending."""
         given = None if classes is None else np.unique(np.asarray(classes))
         if getattr(self, "_carried", None) is None:
             return given
         mine: HostArray = self.classes_
         if given is not None and not np.array_equal(given, mine):
-            raise DataError(f"classes={classes!r} were given, but the model has {mine.tolist()}; leave them out")
+            raise DataError(f"got classes={classes!r}, but the model has {mine.tolist()}; leave them out")
         return mine
 
     def decision_function(self, X: Any) -> Any:
@@ -314,7 +315,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Any:
-        """Return class probabilities (n, n_classes), columns as `classes_`; only with a logistic loss."""
+        """Return class probabilities (n, n_classes), columns ordered as `classes_`; only with a logistic loss."""
         check_is_fitted(self, "model_")
         return self._apply(X, self.model_.probabilities, np.empty((0, len(self.classes_)), self.model_.coef.dtype))
 
@@ -360,7 +361,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
 
 
 class _Labels:
-    """From scores to labels, in the user's own dtype."""
+    """Maps scores to labels, in the dtype of the user's labels."""
 
     def __init__(self, classes: HostArray) -> None:
         self._classes = classes
@@ -370,5 +371,5 @@ class _Labels:
 
 
 def _coded(X: Any, y: Any, classes: HostArray) -> RowSource:
-    """Return validation arrays as a source, with the codes of the training classes."""
+    """Return validation arrays as a source, with labels encoded by the training classes."""
     return array_source(table(X), codes_of(y, classes, "the validation labels"), None, classes)

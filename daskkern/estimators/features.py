@@ -33,29 +33,29 @@ _BLOCK = 2048
 
 
 class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Features whose inner products are a kernel's values, or nearly so: for pipelines with linear models.
+    """A feature map whose inner products equal or approximate a kernel's values, for pipelines with linear models.
 
     Parameters
     ----------
     kernel : Kernel, str or function of two tables of rows
         Such as ``Gaussian(5.0)`` or ``"gaussian:median"``.
     basis : RandomFeatures, NystromFeatures, Landmarks or None
-        None is ``RandomFeatures(1000)``. Random features, the span of landmarks in orthonormal coordinates, or kernel
-        values at landmarks as they are.
+        Random features, the span of landmarks in orthonormal coordinates (Nystrom features), or the kernel values at
+        landmarks. None is ``RandomFeatures(1000)``.
     random_state : int, RandomState or None
     dtype : "float32" or "float64"
-        Of the features; Nystrom features are computed in float64.
+        The dtype of the features; Nystrom features are computed in float64.
 
     Attributes
     ----------
     kernel_ : Kernel
-        With the parameters that data decided.
+        The kernel with the parameters that were estimated from the data.
     n_features_in_ : int
 
     Notes
     -----
-    `fit` takes arrays, sparse matrices and stores; of a store it reads what it needs, and the scaling that the store
-    records is applied by `transform` too. `transform` of a dask array is lazy.
+    `fit` takes arrays, sparse matrices and stores. It reads only the rows of a store that it needs, and `transform`
+    applies the scaling that the store records. `transform` of a dask array is lazy.
     """
 
     def __init__(
@@ -81,14 +81,13 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         basis = RandomFeatures(1000) if self.basis is None else self.basis
         if isinstance(basis, AllRows | DoublyStochastic) or not isinstance(basis, BasisSpec):
             raise SpecError(
-                f"basis={basis!r} was asked of KernelFeatures; give RandomFeatures(n), NystromFeatures(n) or "
-                "Landmarks(n)"
+                f"got basis={basis!r} for KernelFeatures; give RandomFeatures(n), NystromFeatures(n) or Landmarks(n)"
             )
         settings = FitSettings(
             as_kernel(self.kernel), Squared(), basis, EigenPro(), seed=as_seed(self.random_state), dtype=self.dtype
         )
         if isinstance(basis, NystromFeatures):
-            # The map of landmarks divides by roots of small eigenvalues, and by that multiplies what rounding changed.
+            # The map divides by square roots of small eigenvalues, which amplifies rounding errors.
             settings = replace(settings, dtype="float64")
         self._working = np.dtype(settings.dtype)
         rows, self._scaling = self._rows(X)
@@ -121,7 +120,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             self.n_features_in_ = source.info.n_features
             return source.open(self._working.name), source.info.scaling or Scaling()
         if is_lazy(X):
-            raise DataError("a dask array was given to fit; give a store, or a sample of its rows as NumPy array")
+            raise DataError("got a dask array for fit; give a store, or a sample of its rows as a NumPy array")
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
         check_finite(X)
         return ArrayRows(as_csr(X) if is_sparse(X) else X, None, dtype=self._working), Scaling()

@@ -1,4 +1,4 @@
-"""From what a user passes - a path, a Zarr group, dask arrays, NumPy arrays - to a source of rows."""
+"""Conversion of a user's input - a path, a Zarr group, dask or NumPy arrays - to a source of rows."""
 
 import os
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from daskkern.training.feeding.sources import (
 
 
 def is_store(X: Any) -> bool:
-    """Return whether `X` names or is a store."""
+    """Return whether `X` is a store or the location of one."""
     return isinstance(X, str | os.PathLike | zarr.Group)
 
 
@@ -43,7 +43,7 @@ def store_source(X: Any, y: Any, sample_weight: Any, task: str) -> StoreSource:
     if source.info.task != task:
         other = "KernelRegressor" if source.info.task == "regression" else "KernelClassifier"
         raise DataError(
-            f"the store {X} is for {source.info.task}, but a {task} estimator was to be fitted; "
+            f"got the store {X} with a {source.info.task} target for a {task} estimator; "
             f"use {other} or ingest with --task {task}"
         )
     return source
@@ -73,26 +73,26 @@ def lazy_source(
 ) -> tuple[BlockSource, HostArray | None]:
     """Return the source for a dask array `X` (n, d) with targets, and the classes.
 
-    Rows are computed block by block when they are needed; y is computed once here to find the classes, or to see that
-    there are no others than those `known`.
+    Rows are computed block by block when they are needed; y is computed once here to find the classes, or to check
+    that it has no classes other than `known`.
     """
     X = _known(X, "X")
     if X.ndim != 2 or X.dtype.kind not in "fiub":
-        raise DataError(f"X is a dask array of {X.dtype} with shape {X.shape}; a table of numbers was expected")
+        raise DataError(f"got X as a dask array of {X.dtype} with shape {X.shape}; expected a table of numbers")
     X = X.rechunk({1: -1})
     if y is None:
-        raise DataError("y was not given; a fit on arrays needs the targets of the rows of X")
+        raise DataError("got no y; a fit on arrays needs the targets of the rows of X")
     y = _aligned(y, X, "y")
     weight = None if sample_weight is None else _aligned(sample_weight, X, "sample_weight")
     classes = None
     if task == "classification":
         if y.ndim != 1:
-            raise DataError(f"y has shape {y.shape}; one class label a row was expected")
+            raise DataError(f"got y with shape {y.shape}; expected one class label per row")
         classes = np.asarray(da.unique(y).compute())
         if classes.dtype.kind == "f" and np.isnan(classes).any():
             raise DataError("y holds NaN; remove such rows first")
         if classes.dtype.kind == "f" and not (classes == np.rint(classes)).all():
-            raise DataError("y holds fractions, so it is no set of class labels; use KernelRegressor")
+            raise DataError("y holds fractions, which are not class labels; use KernelRegressor")
         if known is not None:
             codes_of(classes, known)
             classes = known
@@ -110,7 +110,7 @@ def lazy_source(
 
 @dataclass(frozen=True, eq=False)
 class _Encode:
-    """Turns the computed parts of a block into (X, y, weight), with codes for class labels."""
+    """Converts the computed parts of a block to (X, y, weight), with codes for class labels."""
 
     classes: HostArray | None
 
@@ -130,12 +130,12 @@ def table(X: Any) -> HostArray:
     """Return validation rows as a 2-d array of numbers, or raise DataError."""
     array = as_csr(X) if is_sparse(X) else np.asarray(X)
     if array.ndim != 2 or array.dtype.kind not in "fiub":
-        raise DataError(f"validation rows {array.shape} of {array.dtype} were given; give a table of numbers")
+        raise DataError(f"got validation rows of shape {array.shape} and {array.dtype}; expected a table of numbers")
     return array
 
 
 def refuse_masked(X: Any, y: Any) -> None:
-    """Raise DataError for arrays with masked entries, whose values would otherwise be taken as they lie there."""
+    """Raise DataError for arrays with masked entries, whose mask would otherwise be ignored."""
     for name, array in (("X", X), ("y", y)):
         if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
             raise DataError(
@@ -145,13 +145,13 @@ def refuse_masked(X: Any, y: Any) -> None:
 
 
 def check_weight(weight: HostArray) -> None:
-    """Raise DataError for weights that are not finite or negative."""
+    """Raise DataError for weights that are negative or not finite."""
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise DataError("sample_weight must be finite and not negative")
 
 
 def codes_of(y: Any, classes: HostArray, what: str = "y") -> IntArray:
-    """Return the codes (n,) int64 of labels. DataError names those that are not among the classes."""
+    """Return the codes (n,) int64 of labels. DataError names labels that are not among the classes."""
     y = np.asarray(y)
     unknown = np.setdiff1d(y, classes)
     if unknown.size:
@@ -160,12 +160,12 @@ def codes_of(y: Any, classes: HostArray, what: str = "y") -> IntArray:
 
 
 def plain_labels(classes: HostArray) -> tuple[ClassLabel, ...]:
-    """Return class labels as Python strings, integers, floats or booleans, which a saved model can remember."""
+    """Return class labels as Python strings, integers, floats or booleans, which a saved model can store."""
     labels = tuple(classes.tolist())
     kinds = {type(label) for label in labels}
     if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
         names = sorted(kind.__name__ for kind in kinds)
-        raise DataError(f"class labels of kind {names} were given; use strings, integers, floats or booleans")
+        raise DataError(f"got class labels of type {names}; use strings, integers, floats or booleans")
     return labels
 
 

@@ -1,4 +1,4 @@
-"""The kernel regressor."""
+"""The kernel regressor: a scikit-learn estimator that fits on a cluster."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,8 +26,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
     """A kernel regressor, trained by preconditioned mini-batch SGD; the model is sharded over a cluster's workers.
 
     With `alpha`, no intercept, all rows as centres and ``batch_size=n_samples`` it converges to scikit-learn's
-    ``KernelRidge(alpha * n_samples)``; smaller batches with their constant step end near it (measured: within 10% of
-    the largest value at alpha = 1e-2 on 60 rows).
+    ``KernelRidge(alpha * n_samples)``; smaller batches, with a constant step, end near it (measured: within 10%
+    of the largest value at alpha = 1e-2 on 60 rows).
 
     Parameters
     ----------
@@ -40,21 +40,21 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
     early_stopping : bool
         Stop when validation rows no longer improve (see `monitor`), and return the best epoch's model.
     validation_fraction, n_iter_no_change, tol
-        Of early stopping.
+        As in :class:`daskkern.KernelClassifier`.
     fit_intercept : bool
         Train on the targets minus their mean, and add the mean to predictions.
     sampling : "uniform" or "weighted"
-        How rows are drawn for batches: once an epoch, or in proportion to their weights. What is drawn
-        more often counts less, so that the objective is the same. Needs landmarks.
+        How rows are drawn for batches: once an epoch, or in proportion to their weights. Rows drawn more often count
+        less, so that the objective is unchanged. Needs landmarks.
     max_seconds : float or None
-        When to end with the model so far.
+        Time after which the fit stops, with the model so far.
     virtual_shards : int or None
-        Give the same bits on any number of workers up to this one; costs time, see ``docs/recovery.md``.
+        Give bitwise the same model on any number of workers up to this one; costs time, see ``docs/recovery.md``.
     callbacks : sequence of callables or None
-        Told of every event of a fit (:mod:`daskkern.events`), such as the loggers of :mod:`daskkern.monitor.loggers`.
-        An exception of one ends the fit.
+        Called with every event of a fit (:mod:`daskkern.events`), such as the loggers of
+        :mod:`daskkern.monitor.loggers`. An exception raised by one ends the fit.
     monitor : "auto", "loss" or "score"
-        What early stopping watches on the validation rows: the mean loss, or R2, which "auto" stands for.
+        What early stopping monitors on the validation rows: the mean loss, or R2; "auto" is R2.
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         How features are scaled; as in :class:`daskkern.KernelClassifier`.
 
@@ -148,12 +148,12 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
             Submit the fit to the cluster and return a :class:`daskkern.FitHandle` at once; the estimator stays
             unfitted, and a worker writes the model.
         out : path or URL, optional
-            Where, with `detach`; an older model there is replaced.
+            Where the worker writes the model, with `detach`; an existing model there is replaced.
 
         Raises
         ------
         daskkern.errors.DaskkernError
-            One sentence: what was asked, what was found, what to do.
+            With one sentence: what was given, what was expected, what to do.
         """
         if is_store(X):
             source: RowSource = store_source(X, y, sample_weight, "regression")
@@ -169,9 +169,9 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     @available_if(goes_on)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "KernelRegressor":
-        """Run one epoch on these rows, from where the model is; see :meth:`daskkern.KernelClassifier.partial_fit`.
+        """Run one epoch on these rows from the current model; see :meth:`daskkern.KernelClassifier.partial_fit`.
 
-        Centre and scale of the targets are those of the first rows.
+        The targets are centred and scaled by the mean and spread of the first call's rows.
         """
         if is_store(X):
             source: RowSource = store_source(X, y, sample_weight, "regression")

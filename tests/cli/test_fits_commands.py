@@ -83,11 +83,11 @@ def test_a_fit_is_cancelled_and_resumed(terminal: Terminal, folder: Path) -> Non
     while json.loads(terminal("status", fit, "--json")[1])["epoch"] < 2:
         time.sleep(0.1)
     code, said, _ = terminal("cancel", fit)
-    assert (code, "was asked to end" in said) == (0, True)
+    assert (code, "will end; see daskkern status" in said) == (0, True)
     code, said, _ = terminal("watch", fit)
     assert (code, "state        interrupted" in said) == (0, True)
     code, _, err = terminal("cancel", fit)
-    assert (code, err) == (1, f"daskkern: error: fit {fit} is over: interrupted\n")
+    assert (code, err) == (1, f"daskkern: error: fit {fit} has already ended: interrupted\n")
     done = len(daskkern.load(folder / "m.zarr").provenance["history"])
     assert (folder / "m.zarr.checkpoint").exists()
     again = terminal.submit("m.zarr", "--epochs", done + 1, "--resume")
@@ -110,7 +110,7 @@ def test_a_fit_that_fails_is_told(terminal: Terminal) -> None:
     [
         (["status", "nix"], 1, "no fit 'nix' is known at"),
         (["watch", "nix"], 1, "no fit 'nix' is known at"),
-        ([*WORDS, "--out", "m.zarr", "--share"], 2, "--share was given without --memory"),
+        ([*WORDS, "--out", "m.zarr", "--share"], 2, "got --share without --memory"),
         ([*WORDS, "--out", "m.zarr", "--ranks", "7"], 1, "got n_ranks=7 for 2 workers"),
     ],
     ids=["status", "watch", "share", "ranks"],
@@ -132,4 +132,4 @@ def test_detach_needs_a_cluster_that_stays(folder: Path, capfd: pytest.CaptureFi
     with pytest.raises(SystemExit) as ended:
         main([*WORDS, "--out", "m.zarr", "--detach", "--workers", "1"])
     assert ended.value.code == 2
-    assert "--detach was given without --scheduler" in capfd.readouterr().err
+    assert "got --detach without a running cluster; give --scheduler" in capfd.readouterr().err

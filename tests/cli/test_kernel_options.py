@@ -19,7 +19,7 @@ from daskkern.kernels import Gaussian
 )
 def test_a_kernel_beside_functions_of_their_own_is_refused(values: dict[str, str]) -> None:
     FitRequest(values).settings("classification")
-    with pytest.raises(SpecError, match="--kernel gaussian:2 was given with the basis"):
+    with pytest.raises(SpecError, match="got --kernel gaussian:2 with the basis"):
         FitRequest({**values, "kernel": "gaussian:2"}).settings("classification")
 
 
@@ -29,7 +29,7 @@ def test_what_counts_is_the_basis_in_the_end(values: dict[str, str]) -> None:
         values = {**values, "basis": "nystrom_features"}
         assert FitRequest({**values, "kernel": "gaussian:2"}).settings("classification").kernel == Gaussian(2.0)
     else:
-        with pytest.raises(SpecError, match="depend on none"):
+        with pytest.raises(SpecError, match="which uses no kernel"):
             FitRequest({**values, "kernel": "gaussian:2"}).settings("classification")
 
 

@@ -73,7 +73,7 @@ def test_an_interrupted_comparison_shows_what_it_has_and_exits_with_130(
         if name == "krls" and event is not None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("daskkern.cli.systems._tell", press)
+    monkeypatch.setattr("daskkern.cli.systems._print_progress", press)
     words = ["compare", "d.zarr", "--columns", 40, "--workers", 0, "--systems"]
     code, out, err = run(capfd, *words, "elm,krls,falkon")
     assert code == 130
@@ -81,7 +81,7 @@ def test_an_interrupted_comparison_shows_what_it_has_and_exits_with_130(
         "interrupted",
         "run",  # "not run"
     ]
-    assert err.splitlines()[-1].startswith("daskkern: error: interrupted; what was found until then is above")
+    assert err.splitlines()[-1].startswith("daskkern: error: interrupted; the results so far are above")
     code, _, err = run(capfd, *words, "krls,elm")  # there is nothing to show
     assert (code, err.strip()) == (130, "daskkern: error: interrupted; nothing was written")
 
@@ -121,13 +121,13 @@ def test_a_sweep_says_how_to_go_on(folder: Path, capfd: pytest.CaptureFixture[st
         (
             ["fit", "d.zarr", "--out", "m", "--system", "pegasos", "--selector", "uniform"],
             2,
-            "--selector was given with",
+            "got --selector with",
         ),
         (["sweep", "d.zarr", "--alphas", "x"], 2, "write numbers with commas"),
         (["sweep", "d.zarr", "--kernel", "linear"], 2, "no length scale to search"),
         (["fit", "d.zarr", "--out", "m", "--system", "nix"], 2, "system 'nix' is unknown"),
-        (["fit", "d.zarr", "--out", "m", "--system", "krls", "--landmarks", "9"], 2, "whose columns are all rows"),
-        (["fit", "d.zarr", "--out", "m", "--basis", "nix"], 2, "--basis 'nix' was given; choose one of landmarks"),
+        (["fit", "d.zarr", "--out", "m", "--system", "krls", "--landmarks", "9"], 2, "whose basis is all rows"),
+        (["fit", "d.zarr", "--out", "m", "--basis", "nix"], 2, "got --basis 'nix'; choose one of landmarks"),
         (["fit", "d.zarr", "--out", "m", "--basis", "linear", "--landmarks", "9"], 2, "takes no number"),
         (["fit", "d.zarr", "--out", "m", "--features", "9", "--landmarks", "9"], 2, "with the basis random_features"),
         (["fit", "d.zarr", "--out", "m", "--features", "10", "--feature-kind", "nix"], 2, "kind 'nix'"),

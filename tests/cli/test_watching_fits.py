@@ -138,10 +138,10 @@ def test_a_fit_has_finished_when_its_model_is_written(
     monkeypatch.setattr(cli_fit, "save_model", save)
     code, out, err = _run(capfd, *_WORDS, "--scheduler", cluster2)
     assert code == 1
-    assert "the fit has ended, and its model could not be written to m.zarr: No space left on device; see" in err
+    assert "the fit has ended, but its model could not be written to m.zarr: No space left on device; fix that" in err
     assert "the model is in" not in out + err
     code, out, err = _run(capfd, *_WORDS, "--scheduler", cluster2, "--resume")
     assert (code, "the model is in m.zarr" in out) == (0, True), err
     assert states == ["running", "running"]
     assert [status.state for status in list_fits(client2)[-2:]] == ["failed", "finished"]
-    assert list_fits(client2)[-2].error.startswith("the fit has ended, and its model could not be written")
+    assert list_fits(client2)[-2].error.startswith("the fit has ended, but its model could not be written")

@@ -197,7 +197,7 @@ _FILES = ["--tls-ca", "a", "--tls-cert", "b", "--tls-key", "c"]
         ),
         ("fit", ["--scheduler-file", "f.json"], "the scheduler file f.json cannot be read"),
         ("fit", ["--workers", "1", *_FILES], "without a running cluster"),
-        ("fit", ["--workers", "0", *_FILES], "--workers 0, which has no cluster"),
+        ("fit", ["--workers", "0", *_FILES], "--workers 0, which uses no cluster"),
         ("ingest", ["--scheduler-file", "f.json"], "the scheduler file f.json cannot be read"),
         ("ingest", ["--scheduler", "tls://h:1", "--workers", "2"], "give one of --scheduler"),
         ("ingest", _FILES, "without a running cluster"),

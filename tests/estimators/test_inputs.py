@@ -101,7 +101,7 @@ def test_lazy_regression_matches_arrays():
 @pytest.mark.parametrize(
     ("X", "y", "words"),
     [
-        (da.ones((10, 3)), None, "y was not given"),
+        (da.ones((10, 3)), None, "got no y"),
         (da.ones((10, 3)), da.ones(9), "9 rows, but X has 10"),
         (da.ones((10, 3)), da.ones(10), "at least 2 classes|class"),
         (da.ones((10, 3)), da.arange(10) / 3, "fractions"),

@@ -74,7 +74,7 @@ def test_dask_sparse_and_stores(X: np.ndarray, tmp_path: Path) -> None:
 
 
 def test_what_is_refused(X: np.ndarray) -> None:
-    with pytest.raises(SpecError, match=r"basis=AllRows\(\) was asked of KernelFeatures"):
+    with pytest.raises(SpecError, match=r"basis=AllRows\(\) for KernelFeatures"):
         KernelFeatures(basis=AllRows()).fit(X)
-    with pytest.raises(DataError, match="a dask array was given to fit"):
+    with pytest.raises(DataError, match="got a dask array for fit"):
         KernelFeatures().fit(da.from_array(X))

@@ -257,7 +257,7 @@ def test_callbacks_of_estimators_hear_every_event(calls: Calls) -> None:
 
 def test_callbacks_that_cannot_be_told_are_refused() -> None:
     X = np.zeros((10, 2))
-    with pytest.raises(SpecError, match="callbacks were given that cannot be called"):
+    with pytest.raises(SpecError, match="got callbacks that cannot be called"):
         KernelRegressor(callbacks=["mlflow"]).fit(X, X[:, 0])
     with pytest.raises(SpecError, match=r"handle\.watch"):
         KernelRegressor(callbacks=[print], client="tcp://127.0.0.1:1").fit(X, X[:, 0], detach=True, out="m.zarr")

@@ -265,11 +265,11 @@ def test_what_cannot_be_detached_is_refused(source: StoreSource, client2: Client
     with pytest.raises(DataError, match="144 MB of arrays of this process"):
         submit(rows, SETTINGS, client2, str(tmp_path / "m.zarr"))
     model = KernelClassifier(client=client2)
-    with pytest.raises(SpecError, match="no out=, where a worker writes the model"):
+    with pytest.raises(SpecError, match="without out=, where a worker writes the model"):
         model.fit(source.location, detach=True)
     with pytest.raises(SpecError, match="without detach=True; call save"):
         model.fit(source.location, out="m.zarr")
-    with pytest.raises(SpecError, match="no client of a cluster"):
+    with pytest.raises(SpecError, match="without a client of a cluster"):
         KernelClassifier().fit(source.location, detach=True, out="m.zarr")
     assert list(tmp_path.iterdir()) == []
 

@@ -98,4 +98,4 @@ def test_the_command_line_names_the_epoch(
         return "".join(capfd.readouterr())
 
     assert "the model of epoch " in run("--early-stopping", "--monitor", "score")
-    assert "--monitor loss was given without --early-stopping" in run("--monitor", "loss")
+    assert "got --monitor loss without --early-stopping" in run("--monitor", "loss")
