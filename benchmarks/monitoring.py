@@ -81,15 +81,15 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 def silent(client: Client) -> Iterator[None]:
     """Inside, nothing is shown, and ranks tell of whole epochs only."""
     hide_fits(client)
-    client.run(_hush, True)
+    client.run(_silence_events, True)
     try:
         with mock.patch.object(on_cluster, "show_fits", install_fits):
             yield
     finally:
-        client.run(_hush, False)
+        client.run(_silence_events, False)
 
 
-def _hush(quiet: bool = True) -> None:
+def _silence_events(quiet: bool = True) -> None:
     """Have the ranks of this worker send no batches and no reports of themselves, or all again; and time it."""
     from daskkern.cluster.gang.rank import _EventSender
     from daskkern.events import BatchFinished, RankReported
@@ -153,7 +153,7 @@ def rounds(source: StoreSource, settings: FitSettings, client: Client, repeats: 
         "closed": lambda: contextlib.nullcontext(show_fits(client)),
         "open": lambda: viewed(client, viewers),
     }
-    client.run(_hush, False)
+    client.run(_silence_events, False)
     fit(source, settings, client=client)
     found: list[Row] = []
     load = OthersLoad()

@@ -199,7 +199,7 @@ class KernelEstimator(BaseEstimator):
     def _take(self, result: FitResult) -> None:
         """Set the attributes that classifier and regressor share."""
         self._saved = result.saved if self.warm_start else None
-        self._carried = result.carried
+        self._carried = result.partial_fit_state
         self.model_: KernelModel = result.model
         self.dual_coef_ = result.model.coef
         self.landmarks_ = result.model.points

@@ -97,15 +97,15 @@ def test_checkpoints_do_not_push_other_events_out() -> None:
 
 
 def test_whoever_follows_hears_of_every_last_checkpoint() -> None:
-    book = FitRegistry()
-    record = book.record(FitMetadata("0123456789ab", "eigenpro"))
+    registry = FitRegistry()
+    record = registry.record(FitMetadata("0123456789ab", "eigenpro"))
     heard, since = [], 0
     for batch in range(1, 4):
         record.note(to_message(CheckpointWritten(1, batch, 0.5)))
-        reported = book.events("0123456789ab", since)
+        reported = registry.events("0123456789ab", since)
         heard, since = heard + [event["batch"] for event in reported["events"]], reported["next"]
     assert heard == [1, 2, 3]
-    assert book.events("0123456789ab", since)["events"] == []
+    assert registry.events("0123456789ab", since)["events"] == []
 
 
 def test_ranks_are_bounded_and_epochs_thinned_when_a_fit_ends() -> None:

@@ -77,8 +77,8 @@ def test_what_held_the_scheduler_up_before_or_for_a_moment_does_not_count() -> N
 
 def test_a_worker_that_a_fit_holds_is_left_to_that_fit() -> None:
     plugin = _plugin()
-    book: FitRegistry = plugin._book
-    assert book.admission.ask(WorkerRequest("f", 0.0), plugin._places()).members == ("silent", "lively")
+    registry: FitRegistry = plugin._registry
+    assert registry.admission.ask(WorkerRequest("f", 0.0), plugin._places()).members == ("silent", "lively")
     assert not _drop(plugin, unused=True)
-    book.admission.release("f")
+    registry.admission.release("f")
     assert _drop(plugin, unused=True)

@@ -20,8 +20,8 @@ from daskkern.errors import CommunicatorClosedError
 MANY: list[Way] = ["mutual", "star", "tree", "segments"]
 
 
-class Courier(PeerTransport):
-    """A post between threads of this process, which delivers in an order of its own."""
+class ReorderingTransport(PeerTransport):
+    """A peer transport between threads of this process, which delivers in an order of its own."""
 
     def __init__(self, mailboxes: Sequence[Mailbox], rank: int, timeout_s: float = 5.0, seed: int = 0) -> None:
         super().__init__(None, mailboxes[rank], timeout_s)  # type: ignore[arg-type]
@@ -43,10 +43,10 @@ class Courier(PeerTransport):
             mailbox.abort(reason)
 
 
-def couriers(size: int, timeout_s: float = 5.0, seed: int = 0) -> list[Courier]:
+def reordering_transports(size: int, timeout_s: float = 5.0, seed: int = 0) -> list[ReorderingTransport]:
     addresses = tuple(f"tcp://host{rank}:1" for rank in range(size))
     mailboxes = [Mailbox(Membership("fit", 0, rank, addresses, "task")) for rank in range(size)]
-    return [Courier(mailboxes, rank, timeout_s, seed) for rank in range(size)]
+    return [ReorderingTransport(mailboxes, rank, timeout_s, seed) for rank in range(size)]
 
 
 def together(size: int, work: Callable[[int], HostArray]) -> list[HostArray]:
@@ -64,12 +64,12 @@ def together(size: int, work: Callable[[int], HostArray]) -> list[HostArray]:
 def test_all_ways_give_the_bits_of_a_loop_in_rank_order(size: int, way: Way, shape: tuple[int, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
     parts = [np.asarray(10.0 ** rng.integers(-6, 6) * rng.standard_normal(shape), "float32") for _ in range(size)]
-    posts = couriers(size, seed=seed)
+    transports = reordering_transports(size, seed=seed)
 
     def twice(rank: int) -> HostArray:
-        first = WAYS[way](posts[rank], parts[rank])()
+        first = WAYS[way](transports[rank], parts[rank])()
         assert first.flags.writeable
-        return np.stack([first, WAYS[way](posts[rank], first)()])
+        return np.stack([first, WAYS[way](transports[rank], first)()])
 
     expected = parts[0].copy()
     for part in parts[1:]:
@@ -94,39 +94,39 @@ def test_below_a_rank_of_the_tree_are_those_that_follow_it(size: int) -> None:
 @pytest.mark.parametrize("size", [5, 8])
 @pytest.mark.parametrize("root", [0, 3])
 def test_a_broadcast_reaches_all_with_few_messages_of_the_root(size: int, root: int) -> None:
-    posts = couriers(size)
+    transports = reordering_transports(size)
 
     def receive(rank: int) -> HostArray:
         comm = DaskCommunicator.__new__(DaskCommunicator)
-        comm.rank, comm.size, comm._post, comm._mailbox = rank, size, posts[rank], posts[rank].mailbox
+        comm.rank, comm.size, comm._transport, comm._mailbox = rank, size, transports[rank], transports[rank].mailbox
         return np.asarray(comm.broadcast(np.full(3, float(rank)), root))
 
     for found in together(size, receive):
         np.testing.assert_array_equal(found, np.full(3, float(root)))
-    assert posts[root].messages == 3  # log2 of the ranks, and not all of them
-    assert sum(post.messages for post in posts) == size - 1
+    assert transports[root].messages == 3  # log2 of the ranks, and not all of them
+    assert sum(transport.messages for transport in transports) == size - 1
 
 
 def test_rank_0_of_a_tree_sends_to_few() -> None:
-    posts = couriers(8)
-    together(8, lambda rank: WAYS["tree"](posts[rank], np.ones(4))())
-    assert posts[0].messages == 3
-    assert sum(post.messages for post in posts) == 14
+    transports = reordering_transports(8)
+    together(8, lambda rank: WAYS["tree"](transports[rank], np.ones(4))())
+    assert transports[0].messages == 3
+    assert sum(transport.messages for transport in transports) == 14
 
 
 @pytest.mark.parametrize("way", MANY)
 def test_a_rank_that_does_not_come_is_named_by_all(way: Way) -> None:
     size, missing = 8, 7
-    posts, said = couriers(size, timeout_s=0.4), []
+    transports, said = reordering_transports(size, timeout_s=0.4), []
 
     def work(rank: int) -> None:
         if rank == missing:
             return
         try:
-            WAYS[way](posts[rank], np.ones(4))()
+            WAYS[way](transports[rank], np.ones(4))()
         except CommunicatorClosedError as error:
             said.append(str(error))
-            posts[rank].abort(f"rank {rank} failed: {error}")
+            transports[rank].abort(f"rank {rank} failed: {error}")
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(size)]
     begun = time.monotonic()
@@ -142,14 +142,14 @@ def test_a_rank_that_does_not_come_is_named_by_all(way: Way) -> None:
 @pytest.mark.parametrize("way", MANY)
 @pytest.mark.parametrize("other", [np.ones(5), np.ones(4, "float32"), np.ones((2, 2))])
 def test_ranks_that_pass_different_arrays_are_told(way: Way, other: HostArray) -> None:
-    posts, said = couriers(6, timeout_s=1.0), []
+    transports, said = reordering_transports(6, timeout_s=1.0), []
 
     def work(rank: int) -> None:
         try:
-            WAYS[way](posts[rank], other if rank == 5 else np.ones(4))()
+            WAYS[way](transports[rank], other if rank == 5 else np.ones(4))()
         except CommunicatorClosedError as error:
             said.append(str(error))
-            posts[rank].abort(str(error))
+            transports[rank].abort(str(error))
 
     together(6, work)  # type: ignore[arg-type]
     assert len(said) == 6

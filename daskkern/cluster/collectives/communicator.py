@@ -55,14 +55,14 @@ class DaskCommunicator(Communicator):
         self.size = mailbox.membership.size
         self.timeout_s = timeout_s
         self.way = way
-        self._post = PeerTransport(worker, mailbox, timeout_s)
+        self._transport = PeerTransport(worker, mailbox, timeout_s)
         self._mailbox = mailbox
         self._n_hosts = len({get_address_host(address) for address in mailbox.membership.addresses})
         self._ways: Counter[str] = Counter()
 
     @property
     def bytes_sent(self) -> int:
-        return self._post.bytes_sent
+        return self._transport.bytes_sent
 
     @property
     def ways(self) -> Mapping[str, int]:
@@ -81,16 +81,16 @@ class DaskCommunicator(Communicator):
         if way not in self._ways:
             _LOG.debug("rank %d of %d: sums of %d bytes go by %s", self.rank, self.size, host.nbytes, way)
         self._ways[way] += 1
-        finish = WAYS[way](self._post, host)
+        finish = WAYS[way](self._transport, host)
         return lambda: namespace_of(array).asarray(finish())
 
     def allgather(self, array: Array) -> Sequence[Array]:
         self._mailbox.check()
         host = to_host(array)
-        parts = self._post.exchange("allgather", host)
+        parts = self._transport.exchange("allgather", host)
         for source, part in enumerate(parts):
             if part.dtype != host.dtype or part.ndim != host.ndim or part.shape[1:] != host.shape[1:]:
-                self._post.refuse("allgather", source, part, host)
+                self._transport.refuse("allgather", source, part, host)
         return [namespace_of(array).asarray(owned(part)) for part in parts]
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
@@ -110,11 +110,11 @@ class DaskCommunicator(Communicator):
         whole = np.empty(host.shape, host.dtype) if place else np.ascontiguousarray(host)
         flat = whole.reshape(-1)
         for piece in slices(flat.size, _PIECE // flat.itemsize) or [slice(0, 0)]:
-            self._post.begin()
-            for part in self._post.take(above, operation, patience=place.bit_count() / 20):
-                self._post.same(above[0], part, flat[piece], operation)
+            self._transport.begin()
+            for part in self._transport.take(above, operation, patience=place.bit_count() / 20):
+                self._transport.same(above[0], part, flat[piece], operation)
                 flat[piece] = part
-            self._post.push(below, operation, flat[piece])
+            self._transport.push(below, operation, flat[piece])
         return namespace_of(array).asarray(whole) if place else array
 
     def barrier(self) -> None:
@@ -125,14 +125,14 @@ class DaskCommunicator(Communicator):
         self._meet("start", timeout_s, "start_timeout_s")
 
     def abort(self, reason: str) -> None:
-        self._post.abort(reason)
+        self._transport.abort(reason)
 
     def close(self) -> None:
         self._mailbox.abort("this communicator is closed")
 
     def _meet(self, operation: str, timeout_s: float | None, setting: str) -> None:
         self._mailbox.check()
-        transport, nothing = self._post, np.empty(0)
+        transport, nothing = self._transport, np.empty(0)
         transport.begin()
         if self.rank == 0:
             transport.take(transport.peers, operation, 0.0, timeout_s, setting)

@@ -66,7 +66,7 @@ class FitsPlugin(SchedulerPlugin):
                 "daskkern here"
             )
         self._scheduler = scheduler
-        self._book = FitRegistry()
+        self._registry = FitRegistry()
         self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
         self._conductors: dict[str, str] = {}
         self._silent = SilentWorkers(scheduler)
@@ -97,7 +97,7 @@ class FitsPlugin(SchedulerPlugin):
     # -- hooks that the scheduler calls
 
     def log_event(self, topic: str, msg: Any) -> None:
-        record = self._book.records.get(topic.removeprefix(TOPIC)) if topic.startswith(TOPIC) else None
+        record = self._registry.records.get(topic.removeprefix(TOPIC)) if topic.startswith(TOPIC) else None
         if record is not None and isinstance(msg, Mapping) and "event" in msg:
             message = checked(msg)  # anybody may write to the topic
             if message is not None and record.note(message):
@@ -110,16 +110,16 @@ class FitsPlugin(SchedulerPlugin):
         """Count the loss of a worker for the fit that holds it, but not for Dask. See :meth:`_forgive`."""
         del kwargs
         name = self._names.pop(worker, "")
-        for fit, held in self._book.admission.held.items():
+        for fit, held in self._registry.admission.held.items():
             if name in held:
-                self._book.records[fit].history.losses[name] += 1
+                self._registry.records[fit].history.losses[name] += 1
         self._forgive(scheduler)
 
     def _forgive(self, scheduler: Any) -> None:
         """Reset Dask's count of workers lost under a conductor, of which it allows three: most conductors wait, or
         hold a fit that continues. `_LOSSES` without a batch between them are too many."""
         for key, fit in self._conductors.items():
-            task, record = scheduler.tasks.get(key), self._book.records[fit]
+            task, record = scheduler.tasks.get(key), self._registry.records[fit]
             if task is not None and task.suspicious:
                 record.losses += task.suspicious
                 if record.losses <= _LOSSES:
@@ -127,33 +127,38 @@ class FitsPlugin(SchedulerPlugin):
 
     def remove_client(self, scheduler: Any, client: str) -> None:
         del scheduler
-        self._book.client_left(client)
+        self._registry.client_left(client)
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         del start, args, kwargs
         if key in self._supervisors and finish == "forgotten":  # its client has the result, or is gone
             fit = self._supervisors.pop(key)
-            if not self._book.records[fit].metadata.detached:  # a detached fit keeps its place until its conductor ends
-                self._book.admission.release(fit)
+            if not self._registry.records[
+                fit
+            ].metadata.detached:  # a detached fit keeps its place until its conductor ends
+                self._registry.admission.release(fit)
         elif key in self._conductors and finish in ("memory", "erred", "forgotten"):
             fit = self._conductors.pop(key)
-            self._book.admission.release(fit)
-            self._settle(self._book.records[fit], finish)
+            self._registry.admission.release(fit)
+            self._settle(self._registry.records[fit], finish)
             asyncio.get_running_loop().call_soon(self._release, key)
 
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
         """Exclude the workers of running fits when a cluster scales down adaptively."""
         del scheduler
-        busy = self._book.admission.busy
+        busy = self._registry.admission.busy
         return [worker for worker in workers if str(worker.name) not in busy]
 
     # -- handlers for clients and supervisors
 
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
         metadata = FitMetadata(**card)
-        if self._book.holder(metadata.fit) not in ("", asker):  # a new conductor: the previous one's supervisors end
+        if self._registry.holder(metadata.fit) not in (
+            "",
+            asker,
+        ):  # a new conductor: the previous one's supervisors end
             self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != metadata.fit}
-        answer = self._book.ask(metadata, wish, str(asker), self._places())
+        answer = self._registry.ask(metadata, wish, str(asker), self._places())
         known, names = self._addresses(), answer.get("members", ())
         return {**answer, "members": [known[name] for name in names if name in known], "held": len(names)}
 
@@ -161,39 +166,39 @@ class FitsPlugin(SchedulerPlugin):
         names = {address: name for name, address in self._addresses().items()}
         if any(address not in names for address in addresses):
             return False
-        return self._book.admission.take(fit, [names[address] for address in addresses], self._places())
+        return self._registry.admission.take(fit, [names[address] for address in addresses], self._places())
 
     def _barred(self, fit: str) -> list[str]:
         known = self._addresses()
-        return [known[name] for name in self._book.admission.barred(fit, self._places())]
+        return [known[name] for name in self._registry.admission.barred(fit, self._places())]
 
     def _supervised(self, fit: str, task: str, asker: str) -> bool:
         """Record the task that supervises `fit` from now on. Return False if `asker` no longer holds its workers."""
-        if fit not in self._book.admission.held or self._book.holder(fit) != asker:
+        if fit not in self._registry.admission.held or self._registry.holder(fit) != asker:
             return False
         self._supervisors = {key: other for key, other in self._supervisors.items() if other != fit} | {task: fit}
         return True
 
     def _ended(self, fit: str, state: str, asker: str, error: str = "") -> bool:
         """Record how a fit ended. Return False, without a change, if another process conducts it now."""
-        if self._book.holder(fit) not in ("", asker):
+        if self._registry.holder(fit) not in ("", asker):
             return False
         if state not in ("", FINISHED, CANCELLED, FAILED):
             raise ClusterError(f"got {state!s:.50} as the end of a fit; expected finished, cancelled or failed")
-        self._book.ended(fit, state, str(error)[:_ERROR])
+        self._registry.ended(fit, state, str(error)[:_ERROR])
         return True
 
     def _stop_request(self, fit: str, asker: str) -> str:
-        record = self._book.records.get(fit)
+        record = self._registry.records.get(fit)
         if record is None or record.client not in ("", asker):
             return "abort"  # another process conducts it now
         return record.stop
 
     def cancel(self, fit: str, abort: bool = False) -> bool:
         """Ask `fit` to end: after this step with the model so far, or at once with `abort`. False if it has ended."""
-        if not self._book.stop(fit, abort):
+        if not self._registry.stop(fit, abort):
             return False
-        record = self._book.records[fit]
+        record = self._registry.records[fit]
         if not record.client and record.task:  # no client is left to end it
             record.end(
                 CANCELLED, "it was cancelled while no process conducted it; --resume continues from its checkpoint"
@@ -203,21 +208,21 @@ class FitsPlugin(SchedulerPlugin):
 
     def fits(self) -> list[dict[str, Any]]:
         """Return the status of every fit, as :class:`daskkern.cluster.scheduler.fits.FitStatus` writes it."""
-        return self._book.messages(self._places())
+        return self._registry.messages(self._places())
 
     def _events(self, fit: str, since: int = 0) -> dict[str, Any]:
-        return self._book.events(fit, since)
+        return self._registry.events(fit, since)
 
     def history(self, fit: str) -> dict[str, Any]:
         """Return the FitHistory of `fit`, and the time of each worker's last heartbeat; {} for an unknown fit."""
-        record = self._book.records.get(fit)
+        record = self._registry.records.get(fit)
         if record is None:
             return {}
         return {**record.history.to_message(), "workers": self._heard()}
 
     def glance(self, fit: str) -> dict[str, Any]:
         """Return the small part of :meth:`history` that changes every second, and the version of the rest."""
-        record = self._book.records.get(fit)
+        record = self._registry.records.get(fit)
         return {} if record is None else {**record.history.glance(), "workers": self._heard()}
 
     def _heard(self) -> dict[str, dict[str, Any]]:
@@ -229,7 +234,7 @@ class FitsPlugin(SchedulerPlugin):
     async def _hold(self, card: dict[str, Any], task: str) -> str:
         """Hold the task of a detached fit, so that its submitter may leave. Return why not, or ""."""
         metadata = FitMetadata(**card)
-        rival = self._book.rival(metadata)
+        rival = self._registry.rival(metadata)
         if rival:
             return f"fit {rival} is active and writes to {metadata.out}; wait for it, cancel it, or write elsewhere"
         deadline = time.monotonic() + _HOLD_S
@@ -237,7 +242,7 @@ class FitsPlugin(SchedulerPlugin):
             if time.monotonic() > deadline:
                 return f"the scheduler did not take the fit in {_HOLD_S:g} s; see its log, and fit again"
             await asyncio.sleep(0.01)
-        record = self._book.record(metadata)
+        record = self._registry.record(metadata)
         record.task = task
         self._conductors[task] = record.metadata.fit
         self._scheduler.client_desires_keys([task], _HOLDER)
@@ -249,7 +254,7 @@ class FitsPlugin(SchedulerPlugin):
         """Remove a worker that hangs, see :meth:`SilentWorkers.drop`; with `unused`, only if no fit holds it: that fit
         decides how long its worker may be silent."""
         worker = self._scheduler.workers.get(address)
-        if unused and worker is not None and str(worker.name) in self._book.admission.busy:
+        if unused and worker is not None and str(worker.name) in self._registry.admission.busy:
             return False
         return await self._silent.drop(address, silence_s)
 
@@ -289,11 +294,11 @@ class FitsPlugin(SchedulerPlugin):
     async def _sweep(self) -> None:
         """Free what silent clients hold, and give up workers that hang while they conduct a fit."""
         now = time.time()
-        for fit, record in list(self._book.records.items()):
+        for fit, record in list(self._registry.records.items()):
             client = self._scheduler.clients.get(record.client)
             silent = client is None or now - client.last_seen > _ABSENT_S
             if record.active and record.client and silent and not self._is_supervised(fit):
-                self._book.admission.release(fit)
+                self._registry.admission.release(fit)
         for key in [*self._conductors, *self._supervisors]:
             task = self._scheduler.tasks.get(key)
             worker = None if task is None else task.processing_on

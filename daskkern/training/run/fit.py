@@ -1,4 +1,4 @@
-"""Fit a model: in this process, or on the workers of a Dask cluster. The place where all rooms meet."""
+"""Fit a model: in this process, or on the workers of a Dask cluster."""
 
 import signal
 import threading
@@ -44,16 +44,16 @@ from daskkern.training.setup.prepare import prepare
 from daskkern.training.setup.prepared import Prepared
 from daskkern.training.setup.scaling import with_scaling
 
-_TELL_S = 5.0
+_NOTIFY_S = 5.0
 
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
     """A fitted model, the rows that its points are (None: the user's own), epoch by epoch, and why it ended.
 
-    `saved` is what another fit can go on from, where :class:`CheckpointPolicy` asked for it, and `carried` one with
-    other rows, where there can be one. `times` says where the time of each epoch went. `history` is all of that as a
-    table, which the model keeps.
+    `saved` is the state that another fit can resume from, where :class:`CheckpointPolicy` requests it, and
+    `partial_fit_state` the state to continue from with other rows, where there can be one. `times` says where the time
+    of each epoch went. `history` is all of that as a table, which the model keeps.
     """
 
     model: KernelModel
@@ -62,7 +62,7 @@ class FitResult:
     finished: FitFinished
     saved: Saved | None = None
     times: tuple[EpochTimed, ...] = ()
-    carried: PartialFitState | None = None
+    partial_fit_state: PartialFitState | None = None
     history: History = field(default_factory=History)
 
 
@@ -195,12 +195,12 @@ def _interrupts(listener: Listener) -> Iterator[Callable[[], bool]]:
         return
     previous = signal.getsignal(signal.SIGINT)
     # Told in a thread of its own: the listener may be at work in this one, in the middle of a line.
-    teller = threading.Thread(target=_tell, args=(listener,), name="daskkern-interrupt", daemon=True)
+    notifier = threading.Thread(target=_notify, args=(listener,), name="daskkern-interrupt", daemon=True)
 
     def ask(number: int, frame: FrameType | None) -> None:
         if not pressed.is_set():
             pressed.set()
-            teller.start()
+            notifier.start()
         elif callable(previous):
             previous(number, frame)
 
@@ -210,10 +210,10 @@ def _interrupts(listener: Listener) -> Iterator[Callable[[], bool]]:
     finally:
         signal.signal(signal.SIGINT, previous)
         if pressed.is_set():
-            teller.join(_TELL_S)
+            notifier.join(_NOTIFY_S)
 
 
-def _tell(listener: Listener) -> None:
+def _notify(listener: Listener) -> None:
     with suppress(Exception):  # a listener that fails does so again at the next event, where it ends the fit
         listener(INTERRUPTED)
 

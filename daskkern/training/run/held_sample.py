@@ -55,7 +55,7 @@ class HeldSample:
         """Rows that were drawn at random among others."""
         return 0 if len(self.y) == self.n_rows else len(self.positions)
 
-    def thinned(self, most: int) -> "HeldSample":
+    def downsampled(self, most: int) -> "HeldSample":
         """Return the sample with at most `most` of the rows drawn at random, each of which then counts for more."""
         drawn = len(self.positions)
         if drawn <= most:

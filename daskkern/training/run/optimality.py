@@ -95,7 +95,7 @@ def measure_optimality(
     p = _columns(problem, ended, prepared)
     m = _size(sample, p, problem.n_outputs, settings)
     if m < p or len(sample.y) < sample.n_rows:
-        sample = sample.thinned(max(_LEAST_ROWS, round(_OF_EPOCHS * sample.n_rows * ended.epochs)))
+        sample = sample.downsampled(max(_LEAST_ROWS, round(_OF_EPOCHS * sample.n_rows * ended.epochs)))
     if isinstance(settings.basis, AllRows | Landmarks) or isinstance(problem.part.kernel, Mapped):
         kernel, centres = _centres(problem, ended, prepared, rows, m)
         f, at = (_scores(problem, X, ended.coef, comm, xp) for X in (sample.X, centres))
