@@ -22,7 +22,8 @@ from daskkern.basis import AllRows, BasisSpec
 from daskkern.cluster.connect.clients import client_of
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
-from daskkern.estimators.inputs import is_lazy, is_store, refuse_masked
+from daskkern.estimators.frames import check_raw
+from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.evaluation.score import check_store, raw_blocks
 from daskkern.events import Listener, all_of, silent
 from daskkern.kernels import CallableKernel, Kernel, parse_kernel
@@ -225,7 +226,7 @@ class KernelEstimator(BaseEstimator):
             with self.model_.threads(None, store.info.n_rows):
                 parts = [method(self.model_.scores(self.model_.check(block))) for block in raw_blocks(store)]
             return np.concatenate(parts)
-        refuse_masked(X, None)
+        check_raw(X)
         X = validate_data(
             self, X, reset=False, dtype="numeric", order="C", ensure_all_finite=False, accept_sparse="csr"
         )

@@ -15,13 +15,13 @@ from daskkern.basis import BasisSpec
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
 from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
+from daskkern.estimators.frames import check_raw
 from daskkern.estimators.inputs import (
     array_source,
     codes_of,
     is_lazy,
     is_store,
     lazy_source,
-    refuse_masked,
     store_source,
     table,
 )
@@ -337,7 +337,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     def _arrays(
         self, X: Any, y: Any, sample_weight: Any, known: HostArray | None = None, *, reset: bool = True
     ) -> tuple[RowSource, HostArray]:
-        refuse_masked(X, y)
+        check_raw(X, y)
         X, y = validate_data(
             self,
             X,

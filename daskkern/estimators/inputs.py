@@ -134,16 +134,6 @@ def table(X: Any) -> HostArray:
     return array
 
 
-def refuse_masked(X: Any, y: Any) -> None:
-    """Raise DataError for arrays with masked entries, whose mask would otherwise be ignored."""
-    for name, array in (("X", X), ("y", y)):
-        if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-            raise DataError(
-                f"{name} has {int(np.ma.getmaskarray(array).sum()):,} masked entries; fill them in, such as with "
-                f"{name}.filled(value), or remove their rows"
-            )
-
-
 def check_weight(weight: HostArray) -> None:
     """Raise DataError for weights that are negative or not finite."""
     if not (np.isfinite(weight).all() and (weight >= 0).all()):

@@ -12,7 +12,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from daskkern.basis import BasisSpec
 from daskkern.data.storage.store import open_store
 from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
-from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, refuse_masked, store_source, table
+from daskkern.estimators.frames import check_raw
+from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source, table
 from daskkern.evaluation.score import score_store
 from daskkern.events import Listener
 from daskkern.kernels import Kernel
@@ -206,7 +207,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         return float((1 - residual / spread).mean().compute())
 
     def _arrays(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> RowSource:
-        refuse_masked(X, y)
+        check_raw(X, y)
         X, y = validate_data(
             self,
             X,

@@ -18,6 +18,7 @@ from daskkern.data.remote.stores import is_url
 from daskkern.data.schema.table_schema import TableSchema
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.work_folder import work_folder
+from daskkern.errors import DataError
 from daskkern.models import KernelModel
 
 
@@ -46,7 +47,11 @@ def rows_of(model: KernelModel, place: str, out: str | None = None, *, targets: 
     with tempfile.TemporaryDirectory(prefix="daskkern-") if out is None else work_folder(out) as folder:
         store = Path(folder) / "rows"
         ingest(place, store, target=None if targets else (), like=trained_schema(model), shuffle=False)
-        yield open_store(store)
+        rows = open_store(store)
+        if targets and rows.info.task is None:
+            named = f"a column {model.target_names[0]!r} with" if model.target_names else "a column with"
+            raise DataError(f"{place} has no targets to score predictions against; add {named} the true values")
+        yield rows
 
 
 def trained_schema(model: KernelModel) -> TableSchema:

@@ -141,7 +141,7 @@ ABC = "age,b,c\n"
         (ABC, {"target": "c"}, "no rows"),
         ("", {"target": "c"}, "is empty"),
         ("1,2,3\n4,5,6\n", {"target": "c"}, r"first line .* holds numbers \(1, 2, 3\)"),
-        ("a;b;c\n4;5;6\n", {"target": "c"}, "not to be separated by commas"),
+        ("a;b;c\n4;5;6\n", {"target": "c"}, "no comma, but semicolons"),
         ("a,a,c\n4,5,6\n", {"target": "c"}, "more than one column named 'a'"),
     ],
 )

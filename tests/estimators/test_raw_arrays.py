@@ -1,6 +1,7 @@
 """Arrays as users have them: few rows that weigh something, masks, repeated sparse entries, extreme targets."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.kernel_ridge import KernelRidge
@@ -64,3 +65,45 @@ def test_masked_entries_are_refused() -> None:
             estimator.predict(masked)
     with pytest.raises(DataError, match="y has 1 masked entries"):
         KernelRegressor(device="cpu").fit(X, np.ma.masked_equal(y, y[3]))
+
+
+def _frame() -> pd.DataFrame:
+    return pd.DataFrame(RNG(8).standard_normal((40, 3)), columns=list("abc"))
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (pd.date_range("2020", periods=40), r"column 'w' of X holds dates or durations \(datetime64\[.*\]\)"),
+        (pd.to_timedelta(np.arange(40), unit="s"), "column 'w' of X holds dates or durations"),
+        (["x", "y"] * 20, "column 'w' of X holds text such as 'x'.*; encode it as numbers"),
+        (pd.Categorical(["u", "v"] * 20), "column 'w' of X holds text such as 'u'"),
+    ],
+)
+def test_columns_without_numbers_are_named(column: object, words: str) -> None:
+    frame, y = _frame(), np.arange(40) % 2
+    fitted = KernelClassifier(device="cpu", max_epochs=2).fit(frame.assign(w=0.0), y)
+    with pytest.raises(DataError, match=words):
+        KernelClassifier(device="cpu").fit(frame.assign(w=column), y)
+    with pytest.raises(DataError, match=words):
+        fitted.predict(frame.assign(w=column))
+
+
+def test_columns_of_objects_that_are_numbers_are_taken() -> None:
+    frame, y = _frame(), np.arange(40) % 2
+    model, other = (KernelClassifier(device="cpu", max_epochs=2).fit(rows, y) for rows in (frame, frame.astype(object)))
+    np.testing.assert_array_equal(model.decision_function(frame), other.decision_function(frame.astype(object)))
+
+
+def test_a_column_name_that_occurs_twice_is_refused() -> None:
+    frame = _frame()
+    frame.columns = ["a", "b", "a"]
+    with pytest.raises(DataError, match="X has more than one column 'a'"):
+        KernelRegressor(device="cpu").fit(frame, np.arange(40.0))
+
+
+@pytest.mark.parametrize("gap", [None, pd.NA, float("nan"), pd.NaT])
+def test_missing_labels_are_counted(gap: object) -> None:
+    y = [gap if i % 9 == 3 else "a" if i % 2 else "b" for i in range(40)]
+    with pytest.raises(DataError, match=r"y has no value in 5 of 40 rows, the first of which is row 3"):
+        KernelClassifier(device="cpu").fit(_frame(), y)

@@ -79,13 +79,13 @@ def begin_checkpoint(location: str, run: str) -> None:
         ) from error
 
 
-def check_fingerprint(theirs: dict[str, Any], ours: str, what: str) -> None:
+def check_fingerprint(
+    theirs: dict[str, Any], ours: str, what: str, remedy: str = "resume with what it was made with, or remove it"
+) -> None:
     """Raise StoreError with the differences between the fit that made `what` and this one, if there are any."""
     differences = _differences(theirs, json.loads(ours))
     if differences:
-        raise StoreError(
-            f"{what} was made by another fit: {'; '.join(differences)}; resume with what it was made with, or remove it"
-        )
+        raise StoreError(f"{what} was made by another fit: {'; '.join(differences)}; {remedy}")
 
 
 def is_checkpoint(location: str) -> bool:

@@ -16,6 +16,9 @@ from daskkern.training.checkpoints.commits import Commit
 _SHARE = 50.0  # time between commits in units of what one costs: 2% of the run at most
 
 
+_OTHER_ROWS = "warm_start=True continues on the same rows; set warm_start=False to fit other rows, or call partial_fit"
+
+
 @dataclass(frozen=True, eq=False)
 class Saved:
     """The last commit of a run as bytes (uint8), and the fingerprint of its fit."""
@@ -76,7 +79,7 @@ class CheckpointPolicy:
         if self.checkpoint is None:
             if self.earlier is None or not self.resume:
                 return None
-            check_fingerprint(json.loads(self.earlier.fingerprint), self.fingerprint, "the earlier fit")
+            check_fingerprint(json.loads(self.earlier.fingerprint), self.fingerprint, "the earlier fit", _OTHER_ROWS)
             return _of_another_run(Commit.from_bytes(self.earlier.data))
         found = read_checkpoint(self.checkpoint, self.fingerprint)
         if found is None or found.run == self.run:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskkern.arrays import HostArray
+from daskkern.data.ingest.columns.written_values import written_as
 from daskkern.data.ingest.readers.arrow import refuse_missing, to_numpy
 from daskkern.data.schema.encoding import CategoricalChoice, ColumnEncoding, Encoding, MissingChoice, feature_names_of
 from daskkern.errors import DataError
@@ -151,7 +152,7 @@ def _refuse_many(name: str, found: int, categorical: CategoricalChoice, source: 
 
 
 def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
-    """Refuse names and free text, and numbers mixed with some text."""
+    """Refuse names and free text, numbers mixed with some text, and quantities that are written as texts."""
     n_values = sum(counts.values())
     texts = {text: count for text, count in counts.items() if not _is_number(text)}
     if len(counts) - len(texts) > _ALWAYS_CATEGORIES and 2 * sum(texts.values()) < n_values:
@@ -159,6 +160,12 @@ def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
         raise DataError(
             f"column {name!r} of {source} holds numbers, but texts such as {first!r:.60} in {sum(texts.values())} of "
             f"{n_values} rows; correct them, leave such cells empty, or use --categorical onehot"
+        )
+    way = written_as(counts) if len(counts) > _ALWAYS_CATEGORIES else None
+    if way is not None:
+        raise DataError(
+            f"column {name!r} of {source} holds {way.name}, such as {next(iter(counts))!r:.60}, and would become "
+            f"{len(counts)} categories; {way.remedy}, leave it out with --drop {name}, or use --categorical onehot"
         )
     if len(counts) > _ALWAYS_CATEGORIES and n_values < 2 * len(counts):
         raise DataError(

@@ -39,14 +39,11 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
     if request.like is not None:
         return _choose_like(names, request, request.like, source)
     if request.target is None:
-        raise DataError(
-            f"which column of {source} is the target? Say --target NAME; the columns are {_listed(names)}"
-            f"{_separator_hint(names)}"
-        )
+        raise DataError(f"which column of {source} is the target? Say --target NAME; the columns are {_listed(names)}")
     roles = [*request.target, *request.drop, *([request.weight] if request.weight else [])]
     for name in roles:
         if name not in names:
-            raise DataError(f"{source} has no column {name!r}{_meant(name, names)}{_separator_hint(names)}")
+            raise DataError(f"{source} has no column {name!r}{_meant(name, names)}")
         if roles.count(name) > 1:
             raise DataError(
                 f"column {name!r} was named more than once among --target, --weight and --drop; name it once"
@@ -105,9 +102,3 @@ def _meant(name: str, names: Sequence[str]) -> str:
     if close:
         return f"; did you mean {' or '.join(repr(match) for match in close)}?"
     return f"; the columns are {_listed(names)}"
-
-
-def _separator_hint(names: Sequence[str]) -> str:
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        return " (the values seem not to be separated by commas; save the file with commas)"
-    return ""

@@ -69,5 +69,5 @@ def refuse_missing(array: pa.Array, name: str, source: str, first: int) -> None:
     if where >= 0:
         raise DataError(
             f"row {first + where} of {source} (counted from 0) has no value in column {name!r}; fill in missing "
-            "values (of features: --missing mean, most_frequent or constant) or remove such rows"
+            "values or remove such rows; 'daskkern ingest --missing mean' fills in features of training rows"
         )

@@ -4,12 +4,13 @@ Feature columns are read as float64 whatever their first block contains, so a co
 may continue with fractions. The kind of a target is determined over the whole column, in a separate pass.
 """
 
+import codecs
 import gzip
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,7 @@ _TYPES: dict[TargetKind, pa.DataType] = {
 }
 _BLOCK_BYTES = 1 << 20
 _LONGEST_ROW = 64 << 20
+_SEPARATORS = {b";": "semicolons", b"\t": "tabs", b"|": "vertical bars"}
 _FIRST_DATA_ROW = 2  # Arrow counts the header as row 1
 
 
@@ -213,14 +215,18 @@ def _open(path: Path, convert: "pa.csv.ConvertOptions") -> "pa.csv.CSVStreamingR
 
 def _block_bytes(path: Path) -> int:
     """Return the block size for Arrow: every row must fit, and Arrow reads some 32 blocks ahead."""
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
-    with opener(path, "rb") as stream:
+    with _opener(path)(path, "rb") as stream:
         longest = max(len(stream.readline(_LONGEST_ROW)) for _ in range(2))  # the header and the first row
     return max(_BLOCK_BYTES, 4 * longest)
 
 
+def _opener(path: Path) -> Callable[[Path, str], Any]:
+    return gzip.open if path.name.lower().endswith(".gz") else open
+
+
 def _header(path: Path) -> list[str]:
     """Return the column names of a file, in order."""
+    _refuse_other_dialects(path)
     try:
         with _open(path, pa.csv.ConvertOptions()) as reader:
             names = list(reader.schema.names)
@@ -232,6 +238,23 @@ def _header(path: Path) -> list[str]:
             "it must name the columns; add a line with names at the top"
         )
     return names
+
+
+def _refuse_other_dialects(path: Path) -> None:
+    """Refuse files in UTF-16 or UTF-32, as spreadsheets write them, and those with other separators than commas."""
+    try:
+        with _opener(path)(path, "rb") as stream:
+            line = stream.readline(_LONGEST_ROW)
+    except (OSError, EOFError):
+        return  # opening it again says what is wrong
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)):
+        raise DataError(f"{path} is encoded in UTF-16 or UTF-32; save it in UTF-8")
+    other = next((mark for mark in _SEPARATORS if mark in line), None)
+    if other is not None and b"," not in line:
+        raise DataError(
+            f"the first line of {path} has no comma, but {_SEPARATORS[other]}; separate values by commas, and write "
+            "numbers with a decimal point"
+        )
 
 
 def _is_number(text: str) -> bool:

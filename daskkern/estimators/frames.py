@@ -1,0 +1,77 @@
+"""Checks of arrays and data frames before scikit-learn converts them, where its errors would not name the cause."""
+
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.errors import DataError
+
+
+def check_raw(X: Any, y: Any = None) -> None:
+    """Raise DataError for rows and targets that have no numbers, naming the column or row.
+
+    Refused are masked entries, whose values would be used otherwise, columns of dates and of texts, column names that
+    occur twice, and missing labels.
+
+    Parameters
+    ----------
+    X : array-like or data frame (n, d)
+    y : array-like (n,), (n, t) or None
+    """
+    for name, array in (("X", X), ("y", y)):
+        if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+            raise DataError(
+                f"{name} has {int(np.ma.getmaskarray(array).sum()):,} masked entries; fill them in, such as with "
+                f"{name}.filled(value), or remove their rows"
+            )
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
+        _check_frame(X)
+    if y is not None:
+        _check_labels(y)
+
+
+def _check_frame(frame: Any) -> None:
+    names = list(frame.columns)
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise DataError(f"X has more than one column {twice!r}; give every column a name of its own")
+    for i, (name, dtype) in enumerate(zip(names, frame.dtypes, strict=True)):
+        if getattr(dtype, "kind", "O") in "Mm":
+            raise DataError(
+                f"column {name!r} of X holds dates or durations ({dtype}); convert it to numbers, such as days since "
+                "the first one, or drop it"
+            )
+        if getattr(dtype, "kind", "O") == "O":
+            text = next((value for value in frame.iloc[:, i] if isinstance(value, str) and not _is_number(value)), None)
+            if text is not None:
+                raise DataError(
+                    f"column {name!r} of X holds text such as {text!r:.40}; encode it as numbers, such as with "
+                    "scikit-learn's OneHotEncoder, or drop it"
+                )
+
+
+def _check_labels(y: Any) -> None:
+    labels: HostArray = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+    if labels.dtype != object or labels.ndim != 1:
+        return
+    gaps = [i for i, label in enumerate(labels) if _is_missing(label)]
+    if gaps:
+        raise DataError(
+            f"y has no value in {len(gaps):,} of {len(labels):,} rows, the first of which is row {gaps[0]} (counted "
+            "from 0); remove such rows"
+        )
+
+
+def _is_missing(label: object) -> bool:
+    return (
+        label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label)
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,83 @@
+"""Quantities that a table writes as texts, and files in other dialects, are named and not encoded."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from daskkern import KernelClassifier
+from daskkern.cli.main import main
+from daskkern.data.ingest import ingest
+from daskkern.data.ingest.columns.written_values import written_as
+from daskkern.errors import DataError
+
+DAYS = [f"2020-01-{day:02d}" for day in range(1, 13)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        ([f"{k}.5%" for k in range(12)], "percentages"),
+        ([f"-{k} %" for k in range(12)], "percentages"),
+        ([f"${k},000.25" for k in range(1, 13)], "amounts of money"),
+        ([f"{k},50 EUR" for k in range(12)], "amounts of money"),
+        ([f"{k},000" for k in range(1, 13)], "numbers with separators"),
+        ([f"{k},25" for k in range(12)], "numbers with separators"),
+        (DAYS, "dates or times"),
+        ([f"{day}T10:30:00Z" for day in DAYS], "dates or times"),
+        ([f"{day}/12/21 9:15 PM" for day in range(1, 13)], "dates or times"),
+        ([f"{hour}:30" for hour in range(12)], "dates or times"),
+        ([*DAYS, "unknown"], "dates or times"),  # one in thirteen is something else
+        ([f"{k}-{k + 9}" for k in range(0, 120, 10)], ""),
+        ([f"item {k}" for k in range(12)], ""),
+        ([f"{k} years" for k in range(12)], ""),
+        ([f"v{k}.2.1" for k in range(12)], ""),
+        ([*DAYS[:6], *"abcdef"], ""),
+    ],
+)
+def test_texts_that_stand_for_quantities_are_known(texts: list[str], name: str) -> None:
+    found = written_as(dict.fromkeys(texts, 3))
+    assert (found.name if found else "") == name
+
+
+def test_a_column_of_texts_that_stand_for_numbers_is_refused(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": range(60), "rate": [f"{k % 20}.5%" for k in range(60)], "y": ["u", "v"] * 30})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    words = "column 'rate' of .* holds percentages, such as '0.5%', and would become 20 categories; write plain numbers"
+    with pytest.raises(DataError, match=words):
+        ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y")
+    report = ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y", categorical="onehot")
+    assert report.n_features == 21
+
+
+def test_few_categories_that_look_like_numbers_are_categories(tmp_path: Path) -> None:
+    pd.DataFrame({"a": ["5%", "7%", "19%"] * 20, "y": [0.5, 1.5] * 30}).to_csv(tmp_path / "t.csv", index=False)
+    assert ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y").n_features == 3
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_other_encodings_are_named(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "t.csv").write_text("a,y\n1,2\n3,4\n", encoding=encoding)
+    with pytest.raises(DataError, match="is encoded in UTF-16 or UTF-32; save it in UTF-8"):
+        ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y")
+
+
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")])
+def test_other_separators_are_named(tmp_path: Path, mark: str, name: str) -> None:
+    (tmp_path / "t.csv").write_text(f"a{mark}y\n1,5{mark}2\n3,5{mark}4\n")
+    with pytest.raises(DataError, match=f"has no comma, but {name}; separate values by commas"):
+        ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y")
+
+
+def test_a_table_without_targets_is_not_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.standard_normal(40), "b": rng.standard_normal(40), "answer": ["u", "v"] * 20})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table[["a", "b"]].to_csv(tmp_path / "bare.csv", index=False)
+    ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="answer")
+    KernelClassifier(max_epochs=2, device="cpu").fit(tmp_path / "s.zarr").save(tmp_path / "m.zarr")
+    with pytest.raises(SystemExit) as ended:
+        main(["score", str(tmp_path / "m.zarr"), str(tmp_path / "bare.csv")])
+    assert ended.value.code != 0
+    assert "has no targets to score predictions against; add a column 'answer'" in capsys.readouterr().err
