@@ -3,7 +3,7 @@
 #   make-certificates.sh FOLDER NAME...
 # NAME is a host (its name or address; several with commas, the first names the folder) or a person.
 # Writes FOLDER/ca.pem, FOLDER/ca-key.pem, and for each name FOLDER/NAME/{ca,cert,key}.pem.
-# What is there is kept, so that more names can be added later.
+# Existing files are kept, so that more names can be added later.
 set -euo pipefail
 if (($# < 2)); then
   echo "usage: make-certificates.sh FOLDER NAME..." >&2
@@ -28,10 +28,10 @@ if [[ -e $folder/ca-key.pem && ! -e $folder/ca.pem ]]; then
   exit 2
 fi
 mkdir -p "$folder"
-work=$(mktemp -d "$folder/.making.XXXXXX") # what is half made is never in its place
+work=$(mktemp -d "$folder/.making.XXXXXX") # half-written files never reach their destination
 trap 'rm -rf "$work"' EXIT
 
-# call FOR ARGUMENT...: openssl with these arguments; where it fails, what it said.
+# call FOR ARGUMENT...: run openssl with these arguments; if it fails, print its output.
 call() {
   local what=$1
   shift
