@@ -1,6 +1,6 @@
 """Draw `floors.svg` and `data-way.svg`, and write the table of floors in `design.md`: ``python docs/drawings.py``.
 
-The floors are those that tests/test_imports.py proves.
+The floors are those of tests/test_imports.py.
 """
 
 import ast
@@ -12,34 +12,34 @@ INK, SOFT, LINE = "#1f2933", "#52606d", "#7b8794"
 WHAT = {
     "__main__": "python -m daskkern",
     "cli": "commands",
-    "report": "a page on a model",
-    "plot": "pictures of fits",
+    "report": "HTML reports on models",
+    "plot": "figures of fits",
     "systems": "published systems, sweeps",
     "estimators": "scikit-learn's conventions",
-    "training": "where all parts meet: plan, ranks, checkpoints",
-    "solvers": "one file or folder for each method",
+    "training": "fits: set-up, plan, ranks, checkpoints",
+    "solvers": "one file or folder per method",
     "evaluation": "scores, predictions",
-    "doctor": "what a machine can do",
-    "preconditioners": "spectra to steps",
+    "doctor": "checks of machines and clusters",
+    "preconditioners": "spectra, batch and step size",
     "models": "predict, save, load",
-    "basis": "columns, and who holds them",
-    "landmarks": "which rows",
+    "basis": "columns and their sharding",
+    "landmarks": "selection of landmarks",
     "features": "random features",
     "linalg": "eigenpairs, factors",
     "kernels": "formulas, engines",
-    "losses": "value, gradient",
+    "losses": "values, gradients",
     "data": "stores, ingestion",
-    "cluster": "gangs, sums",
+    "cluster": "gangs, collectives",
     "monitor": "progress, history",
     "backend": "NumPy or CuPy, tiles, threads, random numbers, communicators",
-    "errors": "one sentence",
-    "events": "what happened",
-    "arrays": "types",
+    "errors": "exceptions",
+    "events": "events of fits",
+    "arrays": "array types",
 }
 
 
 def floors() -> dict[int, list[str]]:
-    """Return the packages of each floor, as the test has them."""
+    """Return the packages of each floor, read from the test of imports."""
     tree = ast.parse((HERE.parent / "tests" / "test_imports.py").read_text())
     value = next(
         node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FLOORS"
@@ -53,7 +53,7 @@ def floors() -> dict[int, list[str]]:
 
 
 def with_floors(page: str) -> str:
-    """Return the page with its indented table of floors replaced by the one that the test has."""
+    """Return the page with its indented table of floors replaced by that of the test."""
     rows = floors()
     table = [
         f"    {floor if name == rows[floor][0] else '':>2}  {name:<15} {WHAT.get(name, '')}".rstrip()
@@ -98,7 +98,7 @@ def arrow(path: str, dashed: bool = False) -> str:
 
 
 def draw_floors() -> str:
-    """A row of boxes for each floor."""
+    """Return the drawing of the floors: one row of boxes per floor."""
     rows = floors()
     left, wide, high, gap = 64, 880, 46, 8
     body = []
@@ -120,7 +120,7 @@ def draw_floors() -> str:
 
 
 def draw_way() -> str:
-    """From files to predictions, left to right; the loop of the steps below."""
+    """Return the drawing of the path of the data, from files to predictions, with the loop of steps below."""
     blue, green, yellow, grey, pink = "#d6eaf8", "#d5f0e0", "#fdeeb5", "#e4e7eb", "#f5dcea"
     body = []
 
@@ -131,7 +131,7 @@ def draw_way() -> str:
 
     part(20, 60, 150, 100, grey, "files", "npz, CSV, Parquet,", "HDF5, AnnData, Zarr,", "SVMLight, dask")
     part(
-        236, 60, 170, 100, yellow, "store", "Zarr: X, y in chunks,", "classes, scaling, encoding,", "a checksum a chunk"
+        236, 60, 170, 100, yellow, "store", "Zarr: X, y in chunks,", "classes, scaling, encoding,", "a checksum per chunk"
     )
     part(
         472,
@@ -151,7 +151,7 @@ def draw_way() -> str:
         100,
         green,
         "memory plan, gang",
-        "refused here or never;",
+        "refused here if too large;",
         "all workers at once,",
         "one rank on each",
     )
@@ -175,7 +175,7 @@ def draw_way() -> str:
     body.append(text(330, 190, "windows of rows,", 12, SOFT, at="start"))
     body.append(text(330, 205, "read ahead", 12, SOFT, at="start"))
     body.append(arrow("M860 338 V380 H499 V342"))
-    body.append(text(680, 398, "K(X, Z_r)' g: no traffic; then the next batch", 12, SOFT))
+    body.append(text(680, 398, "K(X, Z_r)' g: no communication; then the next batch", 12, SOFT))
 
     part(
         20,
@@ -194,7 +194,7 @@ def draw_way() -> str:
     part(424, 462, 200, 84, green, "model", "points, coefficients, kernel,", "scaling, encoding, classes")
     part(728, 462, 220, 84, yellow, "predictions", "of arrays, lazily of dask,", "of stores and tables")
     body.append(arrow("M524 412 V458"))
-    body.append(text(534, 440, "collected, written whole", 12, SOFT, at="start"))
+    body.append(text(534, 440, "collected, written atomically", 12, SOFT, at="start"))
     body.append(arrow("M624 504 H724"))
     body.append(text(674, 494, "NumPy, Zarr", 12, SOFT))
     body.append(text(20, 34, "client, or a process that reads files", 13, SOFT, at="start"))

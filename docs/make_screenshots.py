@@ -1,4 +1,4 @@
-"""Make the pictures of docs/monitoring.md: a cluster with two fits that run, one that goes on after the loss of a
+"""Make the screenshots of docs/monitoring.md: a cluster with two running fits, one recovering from the loss of a
 worker, and one that has finished, in headless Chromium.
 
     python docs/make_screenshots.py [--out docs]
@@ -73,7 +73,7 @@ def wait(handle: FitHandle, epoch: int, timeout_s: float = 120.0) -> None:
 
 
 def lose_a_worker(client: Client, handle: FitHandle) -> None:
-    """Kill a worker of a fit, one that conducts no fit where there is one."""
+    """Kill a worker of a fit, if possible one that runs no conductor."""
     pids = client.run(os.getpid)
     names = {str(worker["name"]): address for address, worker in client.scheduler_info(n_workers=-1)["workers"].items()}
     tasks = {address: str(keys) for address, keys in client.processing().items()}
@@ -87,10 +87,10 @@ def show(driver: Any, address: str, theme: str, fit: str) -> None:
     driver.get(f"{address}/kernel-fits?theme={theme}")
     model = "Bokeh.documents[0].get_model_by_name('{}')"
     wait_for(driver, f"return {model.format('chosen')}.options.length > 3")
-    time.sleep(2.5)  # what is set before the page has its connection is lost
+    time.sleep(2.5)  # settings made before the page is connected are lost
     driver.execute_script(f"{model.format('chosen')}.value = '{fit}'")
     wait_for(driver, f"return {model.format('fits')}.text.includes(\"class='chosen' data-fit='{fit}'\")")
-    time.sleep(2.0)  # canvases are drawn when the browser finds time
+    time.sleep(2.0)  # the browser draws canvases with a delay
     height, width = driver.execute_script("return [document.documentElement.scrollHeight, innerWidth]")
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -98,7 +98,7 @@ def show(driver: Any, address: str, theme: str, fit: str) -> None:
 
 
 def picture(driver: Any, path: Path) -> None:
-    """Write the page that is open as an image of 256 colours, as high as it is."""
+    """Write the open page, in its full height, as an image of 256 colours."""
     image = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
     image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
