@@ -37,7 +37,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sources import StoreSource
-from daskkern.training.planning.planner import outlook
+from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
 
@@ -99,7 +99,7 @@ def measure(store: Path, options: argparse.Namespace) -> dict[str, Any]:
     )  # fmt: skip
     source = StoreSource.at(str(store))
     limit = parse_bytes(options.memory_limit)
-    plan = outlook(source, settings, options.workers, 1, limit)
+    plan = upper_bound_plan(source, settings, options.workers, 1, limit)
     before = held_rate(store, options, settings)
     with workers(options, options.memory_limit) as client, Watch(list(client.run(os.getpid).values())) as watch:
         lost: list[WorkersLost] = []

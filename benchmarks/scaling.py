@@ -33,7 +33,7 @@ from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.planning.memory import available_memory
-from daskkern.training.planning.planner import outlook
+from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import local_cluster
@@ -107,7 +107,7 @@ def _timed(
     result: FitResult = fit(source, settings, client=client)
     wall = time.perf_counter() - begun
     peaks = [peak_bytes()] if client is None else list(client.run(peak_bytes).values())
-    plan = outlook(source, settings, ranks, threads, available_memory(ranks))
+    plan = upper_bound_plan(source, settings, ranks, threads, available_memory(ranks))
     epochs = [epoch.seconds for epoch in result.epochs]
     return {
         "setup_seconds": round(wall - sum(epochs), 3),

@@ -43,7 +43,7 @@ from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import local_cluster, worker_pids
 
 GANG = GangSettings(silence_s=5.0, rejoin_s=20.0, idle_s=120.0, retries=20)
-SAFETY = CheckpointPolicy(commit_s=0.2, checkpoint_s=0.5)
+POLICY = CheckpointPolicy(commit_s=0.2, checkpoint_s=0.5)
 CASES = {
     "eigenpro, landmarks": (Landmarks(200), EigenPro(window=3)),
     "eigenpro, all rows": (AllRows(), EigenPro()),
@@ -106,10 +106,10 @@ def one_fit(
     begun = time.monotonic()
     try:
         if number % 2:
-            model = fit(ground.source, fitted, client=client, gang=gang, policy=SAFETY).model
+            model = fit(ground.source, fitted, client=client, gang=gang, policy=POLICY).model
         else:
             out = str(folder / f"{number}.zarr")
-            model = submit(ground.source, fitted, client, out, gang=gang, policy=SAFETY).result(timeout_s=900)
+            model = submit(ground.source, fitted, client, out, gang=gang, policy=POLICY).result(timeout_s=900)
     except Exception as error:
         record.wrong.append(f"fit {number} ({case}): {type(error).__name__}: {error}")
         return

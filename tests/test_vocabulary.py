@@ -34,6 +34,49 @@ RETIRED = {
     "Wishes": "ControlSignals",
 }
 """Names of version 0.1 and what they are called now."""
+RETIRED_WORDS = {
+    "anew": "reshuffle, again",
+    "asked": "requested",
+    "attendance": "gang client",
+    "book": "registry",
+    "card": "metadata",
+    "courier": "transport",
+    "couriers": "transports",
+    "deal": "layout, assign",
+    "deals": "parallelism",
+    "dealt": "distributed, reshuffled",
+    "desk": "context",
+    "hush": "silence",
+    "hushed": "silenced",
+    "keeper": "checkpointing",
+    "likeness": "schema, eigenvalue ratio",
+    "outlook": "upper bound of the plan",
+    "post": "transport",
+    "posts": "transports",
+    "pulse": "heartbeat monitor",
+    "rooms": "resources",
+    "tally": "accumulator",
+    "teller": "notifier",
+    "thinned": "downsampled",
+    "told": "reported",
+    "vault": "commit cache",
+    "vaults": "commit caches",
+    "wish": "request",
+    "wished": "requested",
+    "wishes": "requests, signals",
+}
+"""Words that identifiers had, and the terms of the field for them."""
+WIRE = {
+    "cluster/scheduler/lease.py": {"card", "wish"},
+    "cluster/scheduler/plugin.py": {"card", "wish"},
+    "training/jobs/detached.py": {"card"},
+}
+"""Keys of messages between clients and the scheduler, which keep their old words: both may be of other versions."""
+
+
+def _words(identifiers: set[str]) -> set[str]:
+    split = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower() for name in identifiers if name[:2] != "__")
+    return {word for name in split for word in name.split("_")}
 
 
 def _identifiers(path: Path) -> set[str]:
@@ -44,6 +87,27 @@ def _identifiers(path: Path) -> set[str]:
 def test_replaced_names_do_not_come_back() -> None:
     found = {path: names for path in PACKAGE.rglob("*.py") if (names := _identifiers(path) & RETIRED.keys())}
     assert found == {}
+
+
+def test_replaced_words_do_not_come_back_as_parts_of_names() -> None:
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        words = _words(_identifiers(path) | {path.stem}) & RETIRED_WORDS.keys()
+        if words != WIRE.get(name, set()):
+            found[name] = words
+    assert found == {}
+
+
+def test_words_are_parts_of_names() -> None:
+    assert _words({"_Outlook", "draws_anew", "FitBook", "__post_init__"}) == {
+        "",
+        "outlook",
+        "draws",
+        "anew",
+        "fit",
+        "book",
+    }
 
 
 def test_the_new_names_exist() -> None:

@@ -16,7 +16,7 @@ from daskkern.training.feeding.sources import RowSource
 from daskkern.training.planning.arithmetic import expected_arithmetic
 from daskkern.training.planning.calibration import Rates, calibrate, calibrate_workers
 from daskkern.training.planning.memory import MemoryPlan, available_memory, device_memory, format_bytes
-from daskkern.training.planning.planner import check_before, holds_out, outlook
+from daskkern.training.planning.planner import check_before, holds_out, upper_bound_plan
 from daskkern.training.planning.suggestions import fits, largest_batch
 from daskkern.training.planning.timing import Stage, TimePlan, estimate
 from daskkern.training.planning.worker_resources import check_resources, resources_of
@@ -26,7 +26,7 @@ from daskkern.training.setup.shared import fewer_columns
 
 
 @dataclass(frozen=True)
-class _Outlook:
+class _Expectation:
     """Memory plan and speeds of a fit, per virtual rank where `virtual_shards` is set."""
 
     ranks: str
@@ -78,7 +78,7 @@ def plan_command(store: str, request: FitRequest, where: ClusterRequest) -> None
     )
 
 
-def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: bool = False) -> _Outlook:
+def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: bool = False) -> _Expectation:
     """Plan for local workers, or for this process, without starting any."""
     ranks = _used_ranks(settings, max(1, min(cpu_count(), 4) if workers is None else workers))
     shards, each = settings.shards(ranks), settings.shards_each(ranks)
@@ -88,16 +88,16 @@ def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: b
     device = None if device is None else device // each
     if device is None:
         check_before(source, settings, holds_out(settings, None), shards, threads, budget)
-    plan = outlook(source, settings, shards, threads, budget, device, wide=wide)
+    plan = upper_bound_plan(source, settings, shards, threads, budget, device, wide=wide)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
-        return _Outlook(_rank_label(settings, ranks), plan, None, "")
+        return _Expectation(_rank_label(settings, ranks), plan, None, "")
     assert plan.sizes is not None
     room = disk_room(settings, ranks) // each
     rates = calibrate(source, settings, plan.sizes, ranks * each, with_disk=not plan.kept)
-    return _Outlook(_rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, "this machine")
+    return _Expectation(_rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, "this machine")
 
 
-def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: bool = False) -> _Outlook:
+def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: bool = False) -> _Expectation:
     """Plan for the workers of a cluster, and measure on them."""
     known = live_workers(client)
     check_any(client, known)
@@ -108,14 +108,14 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     threads, budget = min(room.threads for room in resources), min(room.budget for room in resources)
     devices = [room.device_budget for room in resources if room.device_budget is not None]
     device = min(devices) if len(devices) == ranks else None
-    plan = outlook(source, settings, settings.shards(ranks), threads, budget, device, wide=wide)
+    plan = upper_bound_plan(source, settings, settings.shards(ranks), threads, budget, device, wide=wide)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
-        return _Outlook(_rank_label(settings, ranks), plan, None, "")
+        return _Expectation(_rank_label(settings, ranks), plan, None, "")
     assert plan.sizes is not None
     room, each = min(room.disk for room in resources), settings.shards_each(ranks)
     rates = calibrate_workers(client, names[:ranks], source, settings, plan.sizes, not plan.kept, each)
     measured = f"{ranks} workers at once"
-    return _Outlook(_rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, measured)
+    return _Expectation(_rank_label(settings, ranks), with_blocks(plan, settings, room, rates), rates, measured)
 
 
 def _used_ranks(settings: FitSettings, ranks: int) -> int:

@@ -107,7 +107,7 @@ class KernelEstimator(BaseEstimator):
             sampling=self.sampling,
         )
 
-    def _safety(self, basis: BasisSpec) -> CheckpointPolicy:
+    def _checkpoint_policy(self, basis: BasisSpec) -> CheckpointPolicy:
         earlier = getattr(self, "_saved", None) if self.warm_start and self.checkpoint is None else None
         return CheckpointPolicy(
             checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
@@ -142,7 +142,9 @@ class KernelEstimator(BaseEstimator):
                 "got callbacks with detach=True, but events of a detached fit do not reach this process; leave them "
                 "out, and pass one to handle.watch(listener) instead"
             )
-        policy = replace(self._safety(settings.basis), overwrite=True, earlier=None, hand_back=False, carry=False)
+        policy = replace(
+            self._checkpoint_policy(settings.basis), overwrite=True, earlier=None, hand_back=False, carry=False
+        )
         with client_of(client) as connected:
             assert connected is not None
             return submit(source, settings, connected, os.fspath(out), validation=validation, policy=policy)
@@ -160,7 +162,7 @@ class KernelEstimator(BaseEstimator):
                 client=client,
                 validation=validation,
                 listener=listener,
-                policy=self._safety(settings.basis),
+                policy=self._checkpoint_policy(settings.basis),
             )
         self._take(result)
         if result.finished.note:

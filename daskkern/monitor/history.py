@@ -186,7 +186,7 @@ class History(Sequence[EpochRow]):
         """Return it as JSON values of bounded size, without NaN; very many epochs are thinned. See `from_json`."""
         single = {"started": self.started, "finished": self.finished, "spectrum": self.spectrum}
         return {
-            "history": [_no_nan(asdict(row)) for row in _thinned(self.rows, _ROWS)],
+            "history": [_no_nan(asdict(row)) for row in _downsampled(self.rows, _ROWS)],
             "run": {
                 **{name: None if event is None else _message(event) for name, event in single.items()},
                 "stages": [_message(stage) for stage in self.stages[:_ITEMS]],
@@ -222,7 +222,7 @@ class History(Sequence[EpochRow]):
         )
 
 
-def _thinned(rows: Sequence[EpochRow], most: int) -> list[EpochRow]:
+def _downsampled(rows: Sequence[EpochRow], most: int) -> list[EpochRow]:
     """Return at most `most` of `rows`, evenly spaced, with the first and the last."""
     if len(rows) <= most:
         return list(rows)

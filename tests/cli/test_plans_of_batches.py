@@ -16,7 +16,7 @@ from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.planning import worker_resources
 from daskkern.training.planning.memory import MemoryPlan
-from daskkern.training.planning.planner import check_before, outlook
+from daskkern.training.planning.planner import check_before, upper_bound_plan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 
@@ -26,7 +26,7 @@ _SETTINGS = FitSettings(Gaussian(2.0), Squared(), Landmarks(5000), EigenPro(), d
 
 
 def _plan(budget: int, **changes: object) -> MemoryPlan:
-    return outlook(_SOURCE, replace(_SETTINGS, **changes), 1, 2, budget)
+    return upper_bound_plan(_SOURCE, replace(_SETTINGS, **changes), 1, 2, budget)
 
 
 def test_a_plan_over_its_budget_names_the_batch_that_fits() -> None:

@@ -90,7 +90,7 @@ CASES = {
     "sdca": Case(AllRows(), SDCA(), Squared()),
     "sgd": Case(RandomFeatures(40), SGD(), Squared()),
 }
-DEALT = (
+DISTRIBUTED = (
     "eigenpro, all rows",
     "eigenpro 4, exact",
     "eigenpro 4, iterative",
@@ -193,7 +193,7 @@ def _coef(results: list[FitRankResult]) -> HostArray:
     return coef
 
 
-@pytest.mark.parametrize("name", DEALT)
+@pytest.mark.parametrize("name", DISTRIBUTED)
 def test_two_ranks_on_one_gpu_make_the_model_of_one(xp: ModuleType, name: str) -> None:
     case = CASES[name]
     source, settings = _source(case.far), _settings(case, "gpu", max_epochs=1)
@@ -205,7 +205,9 @@ def test_two_ranks_on_one_gpu_make_the_model_of_one(xp: ModuleType, name: str) -
     assert notes == ["sums go through the host: ranks 0 and 1 share a GPU, which NCCL does not allow"]
 
 
-@pytest.mark.parametrize(("first", "name"), [*(("gpu", name) for name in DEALT), ("cpu", DEALT[0]), ("cpu", DEALT[1])])
+@pytest.mark.parametrize(
+    ("first", "name"), [*(("gpu", name) for name in DISTRIBUTED), ("cpu", DISTRIBUTED[0]), ("cpu", DISTRIBUTED[1])]
+)
 def test_a_run_is_continued_on_the_other_device(xp: ModuleType, name: str, first: str, tmp_path: Path) -> None:
     case, other = CASES[name], {"gpu": "cpu", "cpu": "gpu"}[first]
     source, where = _source(case.far), str(tmp_path / "checkpoint")

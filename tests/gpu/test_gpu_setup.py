@@ -23,7 +23,7 @@ from daskkern.solvers import SGD, EigenPro, NystromSGD
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.planning import speeds
 from daskkern.training.planning.calibration import Rates, calibrate
-from daskkern.training.planning.planner import outlook
+from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup import explicit_columns, feature_blocks, nystrom_sgd
 from daskkern.training.setup.prepare import prepare
@@ -206,7 +206,7 @@ def test_a_calibration_measures_the_device(xp: ModuleType, basis: BasisSpec, mon
     X = _rows(200, 4)
     source = ArraySource(X, X[:, 0], None, SourceInfo(200, 4, "regression", None, Scaling(), None, 1, True))
     settings = FitSettings(Gaussian(2.0), Squared(), basis, EigenPro(), device="gpu")
-    plan = outlook(source, settings, 1, 1, 1 << 30, 1 << 30)
+    plan = upper_bound_plan(source, settings, 1, 1, 1 << 30, 1 << 30)
     assert plan.sizes is not None
     settled: list[Any] = []
     monkeypatch.setattr(speeds, "settle", settled.append)

@@ -16,7 +16,7 @@ from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.planning.calibration import Rates, calibrate, expected_batch, worst
 from daskkern.training.planning.disk_rates import DiskRates, measure_disk
 from daskkern.training.planning.memory import MemoryPlan, plan_memory
-from daskkern.training.planning.planner import outlook
+from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.planning.timing import disk_pays, estimate
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
@@ -42,7 +42,7 @@ def _settings(basis: BasisSpec, solver: Solver[object], **changes: object) -> Fi
 
 
 def _plan(basis: BasisSpec, solver: Solver[object], **changes: object) -> MemoryPlan:
-    return outlook(_source(), _settings(basis, solver, **changes), 1, 2, 8 << 30)
+    return upper_bound_plan(_source(), _settings(basis, solver, **changes), 1, 2, 8 << 30)
 
 
 @ways
@@ -67,7 +67,7 @@ def test_the_disk_is_measured_without_leaving_anything(tmp_path: Path) -> None:
 
 def test_the_expected_batch_is_near_the_one_that_the_set_up_finds() -> None:
     source, settings = _source(), replace(_settings(Landmarks(1000), EigenPro()), kernel=Gaussian(2.0))
-    sizes = outlook(source, settings, 1, 2, 8 << 30).sizes
+    sizes = upper_bound_plan(source, settings, 1, 2, 8 << 30).sizes
     found = prepare(source, settings, False).plan.batch_size
     assert found / 3 <= expected_batch(settings.kernel, source.X, sizes) <= 3 * found
     assert expected_batch(settings.kernel, source.X, replace(sizes, auto_batch=False, m=77)) == 77
@@ -79,7 +79,7 @@ def test_the_expected_batch_of_a_small_store_is_near_too(X: np.ndarray, kernel: 
     X = X.astype(np.float32)
     source = ArraySource(X, X[:, 0], None, SourceInfo(*X.shape, "regression", None, Scaling(), None, 1, True))
     settings = FitSettings(kernel, Squared(), Landmarks(1000), EigenPro(), device="cpu")
-    sizes = outlook(source, settings, 1, 2, 8 << 30).sizes
+    sizes = upper_bound_plan(source, settings, 1, 2, 8 << 30).sizes
     found = prepare(source, settings, False).plan.batch_size
     assert found / 2 <= expected_batch(kernel.resolve(X), X, sizes) <= 2 * found
 
@@ -88,7 +88,7 @@ def test_one_row_has_a_batch_of_one() -> None:
     X = np.ones((1, 2), np.float32)
     source = ArraySource(X, X[:, 0], None, SourceInfo(1, 2, "regression", None, Scaling(), None, 1, True))
     settings = FitSettings(Gaussian(1.0), Squared(), Landmarks(10), EigenPro(), device="cpu")
-    assert expected_batch(Gaussian(1.0), X, outlook(source, settings, 1, 2, 8 << 30).sizes) == 1
+    assert expected_batch(Gaussian(1.0), X, upper_bound_plan(source, settings, 1, 2, 8 << 30).sizes) == 1
 
 
 @ways

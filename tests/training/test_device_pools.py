@@ -20,7 +20,7 @@ from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.planning import planner as planning
-from daskkern.training.planning.planner import device_pool, outlook
+from daskkern.training.planning.planner import device_pool, upper_bound_plan
 from daskkern.training.run.settings import FitSettings
 
 GIB = 1 << 30
@@ -46,7 +46,7 @@ def _settings(landmarks: int) -> FitSettings:
 def test_the_pool_is_what_the_plan_has_on_the_device(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _gpus(monkeypatch, 70 * GIB, 60 * GIB)
     source = StoreSource.at(store)
-    plan = outlook(source, _settings(100), 2, 1, 64 * GIB, int(0.8 * 60 * GIB))
+    plan = upper_bound_plan(source, _settings(100), 2, 1, 64 * GIB, int(0.8 * 60 * GIB))
     pool = device_pool(source, _settings(100), [0, 1])
     assert pool.initial == int(1.1 * (plan.device_total + plan.kept)) > 0
     assert pool.most == int(0.8 * 60 * GIB)
@@ -56,7 +56,7 @@ def test_the_pool_is_what_the_plan_has_on_the_device(store: str, monkeypatch: py
 def test_virtual_ranks_of_one_gpu_are_counted_together(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _gpus(monkeypatch, 70 * GIB)
     source, settings = StoreSource.at(store), replace(_settings(400), virtual_shards=3)
-    each = outlook(source, settings, 3, 1, 64 * GIB, int(0.8 * 70 * GIB) // 3)
+    each = upper_bound_plan(source, settings, 3, 1, 64 * GIB, int(0.8 * 70 * GIB) // 3)
     assert device_pool(source, settings, [0]).initial == int(1.1 * 3 * (each.device_total + each.kept))
 
 

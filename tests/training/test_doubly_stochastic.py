@@ -15,7 +15,7 @@ from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Drawn, Gaussian, Kernel
 from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
 from daskkern.solvers import SGD, DoublySGD
-from daskkern.training.planning.planner import outlook
+from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
 
@@ -124,7 +124,7 @@ def test_what_has_no_meaning_is_refused() -> None:
     with pytest.raises(SpecError, match="got alpha=0 for DoublySGD"):
         replace(fit, settings=replace(fit.settings, alpha=0.0)).results(1)
     with pytest.raises(SpecError, match=r"got DoublyStochastic\(\) for solver sgd"):
-        outlook(fit.source, replace(fit.settings, solver=SGD()), 1, 1, 1 << 30)
+        upper_bound_plan(fit.source, replace(fit.settings, solver=SGD()), 1, 1, 1 << 30)
     with pytest.raises(SpecError, match="is the most: take larger batches"):
         _fit(epochs=100_000, block=64)
     with pytest.raises(SpecError, match="got 0 random features a step;"):
@@ -133,7 +133,7 @@ def test_what_has_no_meaning_is_refused() -> None:
 
 def test_memory_is_that_of_numbers_and_one_block() -> None:
     fit = _fit(epochs=200, block=256)
-    items = dict(outlook(fit.source, fit.settings, 1, 1, 1 << 30).items)
+    items = dict(upper_bound_plan(fit.source, fit.settings, 1, 1, 1 << 30).items)
     p = 200 * 7 * 256
     assert items["own columns"] + items["own columns, prepared"] <= 32 * p
     assert items["one batch"] < 40 * p < 20 * p * 8  # no block of all columns

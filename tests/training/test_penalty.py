@@ -28,7 +28,7 @@ from daskkern.losses import Logistic, Squared, SquaredHinge, parse_loss
 from daskkern.solvers import SOLVERS, Direct, EigenPro
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.planning.memory import available_memory
-from daskkern.training.planning.planner import outlook
+from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup import penalty
@@ -237,7 +237,9 @@ def test_the_memory_plan_knows_of_it(solver: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(penalty, "_SHARE", 1e9)
     source = _regression(*_waves(3000, 0.1))
     chosen, given = (
-        outlook(source, _ridge(basis=Landmarks(20), solver=solver, alpha=alpha), 1, 1, available_memory()).total
+        upper_bound_plan(
+            source, _ridge(basis=Landmarks(20), solver=solver, alpha=alpha), 1, 1, available_memory()
+        ).total
         for alpha in ("auto", 1e-3)
     )
     assert 0.3 * 8 * 5 * 3000**2 < chosen - given < 1.1 * 8 * 5 * 3000**2

@@ -16,7 +16,7 @@ from daskkern.events import Event, OptimalityMeasured, StageFinished
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
 from daskkern.training.planning.memory import plan_memory
-from daskkern.training.planning.planner import outlook
+from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.setup.projections import with_factor
 
 NEEDED = plan_memory(CENTRES, 0).total
@@ -45,7 +45,7 @@ def test_on_a_gpu_its_memory_decides() -> None:
 def test_a_plan_says_which() -> None:
     def items(budget: int, projection: str = "auto") -> set[str]:
         solver = EigenPro(projection=projection)
-        plan = outlook(_source(30_000), _settings(Landmarks(25_000), solver), 1, 1, budget)
+        plan = upper_bound_plan(_source(30_000), _settings(Landmarks(25_000), solver), 1, 1, budget)
         return {name for name, _ in plan.items}
 
     assert "projection factor" in items(1 << 40)

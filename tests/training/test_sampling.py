@@ -19,7 +19,7 @@ from daskkern.solvers import EigenPro, NystromSGD
 from daskkern.training.feeding.sampling import learn_sampling
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.feeding.targets import learn_targets
-from daskkern.training.planning.planner import outlook
+from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
 
@@ -107,7 +107,7 @@ def test_heavy_rows_do_not_force_small_steps(X: HostArray, codes: HostArray) -> 
 
 def test_nothing_is_kept_of_batches_that_differ(X: HostArray, codes: HostArray) -> None:
     plans = [
-        outlook(_source(X, codes), _settings(sampling, class_weight="balanced"), 1, 1, 1 << 33)
+        upper_bound_plan(_source(X, codes), _settings(sampling, class_weight="balanced"), 1, 1, 1 << 33)
         for sampling in ("uniform", "weighted")
     ]
     assert plans[0].kept
@@ -139,7 +139,7 @@ def test_what_has_no_meaning_is_refused(
     with pytest.raises(SpecError, match="regression task, which has no classes; use 'weighted'"):
         KernelRegressor(basis=Landmarks(20), sampling="balanced").fit(X, y)
     with pytest.raises(SpecError, match="choose mode 'streamed'"):
-        outlook(
+        upper_bound_plan(
             _source(X, codes),
             _settings("balanced", loss=Squared(), solver=NystromSGD(mode="stored")), 1, 1, 1 << 33,
         )  # fmt: skip

@@ -89,7 +89,7 @@ def holds_out(settings: FitSettings, validation: RowSource | None) -> bool:
     return settings.early_stopping is not None and validation is None
 
 
-def outlook(
+def upper_bound_plan(
     source: RowSource,
     settings: FitSettings,
     ranks: int,
@@ -164,7 +164,7 @@ def device_pool(source: RowSource, settings: FitSettings, devices: Sequence[int 
     if settings.device == "cpu" or not most:
         return Pool(0, 0)
     each = settings.shards_each(n)
-    plan = outlook(source, settings, settings.shards(n), 1, available_memory(n) // each, most // each)
+    plan = upper_bound_plan(source, settings, settings.shards(n), 1, available_memory(n) // each, most // each)
     return Pool(min(most, int(_POOL_MARGIN * each * (plan.device_total + plan.kept))), most)
 
 
@@ -206,7 +206,7 @@ def check_before(
     smaller = isinstance(settings.batch_size, str) and not isinstance(settings.basis, DoublyStochastic)
     least = replace(settings, batch_size=_LEAST_BATCH) if smaller else settings
     early = settings.early_stopping if held_out else None
-    outlook(source, replace(least, early_stopping=early, keep_blocks="never"), ranks, threads, budget).check()
+    upper_bound_plan(source, replace(least, early_stopping=early, keep_blocks="never"), ranks, threads, budget).check()
 
 
 def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
