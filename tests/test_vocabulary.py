@@ -71,7 +71,7 @@ WIRE = {
     "cluster/scheduler/plugin.py": {"card", "wish"},
     "training/jobs/detached.py": {"card"},
 }
-"""Keys of messages between clients and the scheduler, which keep their old words: both may be of other versions."""
+"""Keys of messages between clients and the scheduler: the protocol keeps its words."""
 
 
 def _words(identifiers: set[str]) -> set[str]:
