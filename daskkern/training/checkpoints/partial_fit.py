@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from daskkern.arrays import HostArray
-from daskkern.basis import AllRows, BasisSpec, DoublyStochastic
+from daskkern.basis import BasisSpec
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
+from daskkern.data.rows.samples import features_at, some_positions
 from daskkern.errors import DataError, SpecError
 from daskkern.solvers import NystromSGD, Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Saved
@@ -17,7 +18,6 @@ from daskkern.training.feeding.targets import check_targets
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Clock, Prepared
-from daskkern.training.setup.shared import features_at, some_positions
 
 _KEPT = ("kernel", "loss", "solver", "dtype", "precision", "fit_intercept", "class_intercept", "batch_size")
 _OF_MEANS = {"mean", "total", "lag"}
@@ -47,7 +47,7 @@ class PartialFitState:
 
 def why_not(solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classes: bool, sampling: str) -> str:
     """Return why a fit with these settings cannot go on with other rows; "" when it can."""
-    if isinstance(basis, AllRows | DoublyStochastic):
+    if basis.of_one_fit:
         return f"the columns of the basis {basis.name!r} belong to the rows of one fit; take Landmarks, or features"
     if solver.deals != "columns" or solver.row_numbers:
         how = "keeps numbers of every row" if solver.row_numbers else "solves for all rows at once"

@@ -7,7 +7,6 @@ from typing import Any
 
 from daskkern.arrays import Array
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
-from daskkern.basis import DoublyStochastic, Linear
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows import batches as data_batches
 from daskkern.data.rows.batch_plan import BatchPlan
@@ -67,7 +66,7 @@ class Feed:
         if features is not None:
             self._rows = FeatureRows(rows, features, problem.extra.features, settings.dtype)
         in_tiles = prepared.basis.all_rows or settings.solver.moves
-        in_tiles = in_tiles or isinstance(settings.basis, Linear | DoublyStochastic)
+        in_tiles = in_tiles or not settings.basis.has_blocks
         self._whole = isinstance(settings.solver, NystromSGD) or not in_tiles
         # Inner products of rows are not in the kernel block of a rank.
         products = settings.solver.row_products and prepared.basis.all_rows

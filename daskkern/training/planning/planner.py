@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from daskkern.backend.devices import gpus
-from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
 from daskkern.cluster.connect.local import Pool
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.errors import SpecError
-from daskkern.landmarks import parse_selector
 from daskkern.losses import Squared
 from daskkern.preconditioners import MOST_DIRECTIONS, CovarianceState, EigenProState
 from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD, Solver, check_fit
@@ -109,11 +107,11 @@ def outlook(
     n -= held_out
     basis = settings.basis
     p = _most_columns(source, settings, n)
-    explicit = not isinstance(basis, AllRows | Landmarks)
+    explicit = basis.is_explicit
     s = 0
     if isinstance(settings.solver, EigenPro):
         s = covariance_rows(settings.solver, n) if explicit else default_subsample(settings.solver, p)
-    limit = settings.batch_limit(s if isinstance(basis, AllRows) else p)
+    limit = settings.batch_limit(s if basis.all_rows else p)
     limit = min(limit, settings.solver.auto_batch or limit)
     m = min(n, limit if isinstance(settings.batch_size, str) else int(settings.batch_size))
     rows = source.open(settings.dtype)
@@ -129,7 +127,7 @@ def outlook(
     # Smaller batches than this bound mean more of them between projections: the rows between two stay below `span`.
     window = projection_window(solver, p, rows.n_features, m) if isinstance(solver, EigenPro) else 1
     span = 0
-    if isinstance(solver, EigenPro) and isinstance(basis, Landmarks) and isinstance(settings.batch_size, str):
+    if isinstance(solver, EigenPro) and basis.needs_projection and isinstance(settings.batch_size, str):
         span = projection_window(solver, p, rows.n_features, 1) if solver.window == "auto" else (window - 1) * m
     classes = source.info.classes
     summary = PreparedSummary(
@@ -137,7 +135,7 @@ def outlook(
         s=s,
         q=_most_directions(solver, p, s, explicit),
         m=m,
-        window=window if isinstance(basis, Landmarks) else 1,
+        window=window if basis.needs_projection else 1,
         n=n,
         n_outputs=len(classes) if classes else source.info.n_targets,
         window_rows=most_window_rows(plan) if not isinstance(solver, NystromSGD) else plan.chunk_rows,
@@ -186,16 +184,7 @@ def _most_steps(source: RowSource, settings: FitSettings, n: int) -> int:
 
 
 def _most_columns(source: RowSource, settings: FitSettings, n: int) -> int:
-    basis = settings.basis
-    if isinstance(basis, AllRows):
-        return n
-    if isinstance(basis, Linear):
-        return source.info.n_features + basis.intercept
-    if isinstance(basis, DoublyStochastic):
-        return _most_steps(source, settings, n) * basis.block
-    if isinstance(basis, Landmarks) and basis.points is not None:
-        return min(n, len(basis.points))
-    return basis.n if isinstance(basis, RandomFeatures) else min(n, basis.n)
+    return settings.basis.most_columns(n, source.info.n_features, lambda: _most_steps(source, settings, n))
 
 
 def check_before(
@@ -203,7 +192,7 @@ def check_before(
 ) -> None:
     """Refuse, before any work, a fit that does not fit with the smallest batch either. Raises MemoryBudgetError."""
     # Smaller batches are more steps, and with features that grow more columns.
-    smaller = isinstance(settings.batch_size, str) and not isinstance(settings.basis, DoublyStochastic)
+    smaller = isinstance(settings.batch_size, str) and not settings.basis.drawn_per_step
     least = replace(settings, batch_size=_LEAST_BATCH) if smaller else settings
     early = settings.early_stopping if held_out else None
     outlook(source, replace(least, early_stopping=early, keep_blocks="never"), ranks, threads, budget).check()
@@ -255,12 +244,9 @@ def numbers_per_row(source: RowSource) -> int:
 
 def _choosing_bytes(source: RowSource, settings: FitSettings, summary: PreparedSummary) -> int:
     """Return the bytes that the choice of landmarks takes beside them."""
-    basis = settings.basis
-    if not isinstance(basis, Landmarks | NystromFeatures) or (
-        isinstance(basis, Landmarks) and basis.points is not None
-    ):
+    selector, itemsize = settings.basis.selection, np.dtype(settings.dtype).itemsize
+    if selector is None:
         return 0
-    selector, itemsize = parse_selector(basis.selector), np.dtype(settings.dtype).itemsize
     return selector.working_bytes(summary.n, summary.p, numbers_per_row(source), itemsize)
 
 
@@ -282,8 +268,7 @@ def plan_for(
 ) -> MemoryPlan:
     """Return the memory plan of one rank; `device_budget` is None where the fit runs on the CPU."""
     solver = settings.solver
-    all_rows = isinstance(settings.basis, AllRows)
-    explicit = not isinstance(settings.basis, AllRows | Landmarks)
+    all_rows = settings.basis.all_rows
     sizes = with_factor(
         FitSizes(
             n=summary.n,
@@ -299,7 +284,7 @@ def plan_for(
             threads=threads,
             itemsize=np.dtype(settings.dtype).itemsize,
             all_rows=all_rows,
-            exact=isinstance(settings.basis, Landmarks),
+            exact=settings.basis.needs_projection,
             nystrom=isinstance(solver, NystromSGD),
             window_rows=summary.window_rows,
             validation=summary.validation,
@@ -313,13 +298,13 @@ def plan_for(
             dense=0 if solver.deals != "nothing" else 1 if all_rows else 2,
             newton=isinstance(solver, Falkon) and not isinstance(settings.loss, Squared),
             factors=2 if isinstance(solver, Falkon) else 1,
-            units=isinstance(settings.basis, Linear | DoublyStochastic),
-            drawn=settings.basis.block if isinstance(settings.basis, DoublyStochastic) else 0,
+            units=not settings.basis.has_blocks,
+            drawn=settings.basis.drawn_per_step,
             row_numbers=solver.row_numbers,
             row_products=solver.row_products,
             moving=solver.moving_bytes(summary.p, source.info.n_features, np.dtype(settings.dtype).itemsize),
-            explicit=explicit,
-            mapped=isinstance(settings.basis, NystromFeatures),
+            explicit=settings.basis.is_explicit,
+            mapped=settings.basis.is_mapped,
             choosing=_choosing_bytes(source, settings, summary),
             penalty=penalty_bytes(
                 summary.n, summary.p, summary.n_outputs, numbers_per_row(source), source.info, settings

@@ -10,7 +10,6 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import is_sparse, to_device
-from daskkern.basis import DoublyStochastic
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.errors import DivergenceError
@@ -188,7 +187,7 @@ class Epochs:
     def _kept_models(self, saved: Snapshot, ids: IntArray) -> dict[str, Model]:
         """Return this rank's part of the models that a snapshot has beside the state."""
         assert self._best is not None
-        take = saved.rows_or_zeros if isinstance(self.settings.basis, DoublyStochastic) else saved.rows
+        take = saved.rows_or_zeros if self.settings.basis.drawn_per_step else saved.rows
         names = [name for name in self._best.names if name in saved.shards]
         return {name: (self.xp.asarray(take(name, ids)), saved.whole.get(name + _POINTS)) for name in names}
 

@@ -20,7 +20,6 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.basis import AllRows, DoublyStochastic, Landmarks
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.kernels import Kernel
 from daskkern.kernels.columns.mapped import Mapped
@@ -90,13 +89,13 @@ def measure_optimality(
     """
     sample, comm, xp = reference.sample, reference.comm, reference.xp
     problem = with_points(reference.problem, ended.points, xp)
-    if isinstance(settings.basis, DoublyStochastic):
+    if settings.basis.drawn_per_step:
         return None
     p = _columns(problem, ended, prepared)
     m = _size(sample, p, problem.n_outputs, settings)
     if m < p or len(sample.y) < sample.n_rows:
         sample = sample.thinned(max(_LEAST_ROWS, round(_OF_EPOCHS * sample.n_rows * ended.epochs)))
-    if isinstance(settings.basis, AllRows | Landmarks) or isinstance(problem.part.kernel, Mapped):
+    if not settings.basis.is_explicit or isinstance(problem.part.kernel, Mapped):
         kernel, centres = _centres(problem, ended, prepared, rows, m)
         f, at = (_scores(problem, X, ended.coef, comm, xp) for X in (sample.X, centres))
         values, gram = (_block(kernel, X, centres, prepared) for X in (sample.X, centres))

@@ -1,6 +1,5 @@
 """The sentence that a fit ends with where its model is not what it should have come to."""
 
-from daskkern.basis import AllRows, Landmarks, NystromFeatures
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel, Mapped, digits_note
@@ -50,7 +49,7 @@ def closing_note(
 def _digits(kernel: Kernel, X: FeatureRows, settings: FitSettings) -> str:
     """Return why kernel values hold too few digits; "" where they hold enough, or the columns are no kernels."""
     kernel = kernel.kernel if isinstance(kernel, Mapped) else kernel
-    if not isinstance(settings.basis, AllRows | Landmarks | NystromFeatures) or kernel.coordinates is None:
+    if not settings.basis.has_centres or kernel.coordinates is None:
         return ""
     return digits_note(kernel, X, settings.dtype)
 

@@ -13,7 +13,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
-from daskkern.basis import Columns, DoublyStochastic, KernelPart, Landmarks, Linear
+from daskkern.basis import Columns, KernelPart
 from daskkern.cluster.collectives.gpus import gpu_collectives
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.collectives.virtual import run_virtual, virtual_ranks
@@ -167,7 +167,7 @@ def _run(comm: TimedCommunicator, task: RankTask, desk: RankContext, xp: ModuleT
     desk.emit(StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, task.memory, comm)))
     if note := getattr(problem.extra, "note", ""):
         desk.emit(StageFinished("precision", 0.0, note))
-    if task.memory.note and not isinstance(settings.basis, Linear | DoublyStochastic):
+    if task.memory.note and settings.basis.has_blocks:
         desk.emit(StageFinished("blocks", 0.0, task.memory.note))
     validation = Validation.open(task.validation, task.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, desk, xp)
@@ -269,7 +269,7 @@ def _shared(prepared: Prepared, settings: FitSettings, memory: MemoryPlan, comm:
         return f"rows dealt to {ranks}, all columns on each"
     if settings.solver.is_serial:
         return "serial: all rows and columns on 1 rank"
-    projections = in_words(prepared, settings, memory) if isinstance(settings.basis, Landmarks) else ""
+    projections = in_words(prepared, settings, memory) if settings.basis.needs_projection else ""
     return f"columns dealt to {ranks}{projections}"
 
 

@@ -9,6 +9,7 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.basis import KernelBasis
 from daskkern.data.rows.rows import Rows, take
+from daskkern.data.rows.samples import features_at
 from daskkern.landmarks import LandmarkSet
 from daskkern.preconditioners import eigenpro_state
 from daskkern.solvers import EigenPro
@@ -21,7 +22,6 @@ from daskkern.training.setup.shared import (
     SUBSAMPLE,
     TARGETS,
     batch_plan,
-    features_at,
     flat,
     held_out_rows,
     is_all,

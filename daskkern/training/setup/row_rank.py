@@ -10,7 +10,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.basis import AllRows, Columns, KernelBasis, KernelPart, Landmarks
+from daskkern.basis import Columns, KernelBasis, KernelPart
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.errors import DataError
 from daskkern.features import FourierFeatures
@@ -67,7 +67,7 @@ def falkon_setup(
 def direct_setup(task: Any, prepared: Prepared, part: KernelPart, points: Array) -> DirectSetup:
     """Return what Direct needs on its only rank, which has all columns."""
     centres = None if prepared.basis.all_rows else points
-    explicit = not isinstance(task.settings.basis, AllRows | Landmarks)
+    explicit = bool(task.settings.basis.is_explicit)
     return DirectSetup(part, centres, prepared.plan.n_rows, task.threads, explicit)
 
 

@@ -4,9 +4,10 @@ import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
-from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures
+from daskkern.basis import BasisSpec
 from daskkern.data.rows.batch_plan import DEFAULT_WINDOW_BYTES, BatchPlan
 from daskkern.data.rows.rows import Fields, RowBlock, Rows, take
+from daskkern.data.rows.samples import sampled_rows
 from daskkern.kernels import Kernel, Placement, arithmetic_note, length_scale_note
 from daskkern.preconditioners import SpectrumSettings
 from daskkern.solvers import EigenPro
@@ -18,25 +19,13 @@ from daskkern.training.setup.prepared import Clock
 
 SUBSAMPLE = 2000
 TARGETS = Fields.y | Fields.weight
-_RESOLVE_ROWS = 2000
 _HELD_OUT = 2000
-_HELD, _RESOLVE = 51, 54
-
-
-def some_positions(n_rows: int, seed: int) -> IntArray:
-    """Return the numbers, ascending, of the rows of :func:`some_rows`."""
-    k = min(_RESOLVE_ROWS, n_rows)
-    return np.sort(generator(seed, _RESOLVE).choice(n_rows, size=k, replace=False))
+_HELD = 51
 
 
 def some_rows(rows: Rows, settings: FitSettings) -> HostArray:
-    return features_at(rows, some_positions(rows.n_rows, settings.seed))
-
-
-def features_at(rows: Rows, positions: IntArray) -> HostArray:
-    block = take(rows, positions, Fields.X)
-    assert block.X is not None
-    return block.X
+    """Return the features of at most 2,000 rows."""
+    return sampled_rows(rows, settings.seed)
 
 
 def placement_of(kernel: Kernel, Z: HostArray, settings: FitSettings, clock: Clock) -> Placement:
@@ -52,7 +41,7 @@ def placement_of(kernel: Kernel, Z: HostArray, settings: FitSettings, clock: Clo
 
 
 def is_all(settings: FitSettings) -> bool:
-    return isinstance(settings.basis, AllRows)
+    return settings.basis.all_rows
 
 
 def fewer_columns(basis: BasisSpec, n_rows: int, found: int) -> str:
@@ -66,13 +55,10 @@ def fewer_columns(basis: BasisSpec, n_rows: int, found: int) -> str:
     found : int
         Landmarks, or columns made of them.
     """
-    if not isinstance(basis, Landmarks | NystromFeatures):
+    asked = basis.n_landmarks
+    if asked is None or found >= asked:
         return ""
-    points = basis.points if isinstance(basis, Landmarks) else None
-    asked = basis.n if points is None else len(points)
-    if found >= asked:
-        return ""
-    if points is None and asked > n_rows:
+    if basis.own_points is None and asked > n_rows:
         return f" (landmarks={asked:,}, but there are {n_rows:,} training rows)"
     return f" (landmarks={asked:,}; repeated or dependent ones are left out)"
 
