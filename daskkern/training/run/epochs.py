@@ -14,7 +14,7 @@ from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
-from daskkern.solvers import Problem, Shard, Snapshot, Solver
+from daskkern.solvers import AnyProblem, Shard, Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Checkpointing
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.feeding.feed import Feed, close
@@ -61,7 +61,7 @@ class Epochs:
 
     comm: TimedCommunicator
     settings: FitSettings
-    problem: Problem
+    problem: AnyProblem
     feed: Feed | RowFeed
     validation: Validation | None
     desk: RankContext
@@ -288,7 +288,7 @@ class Epochs:
         return self._solver.finish(self.problem, state, self.comm), self._solver.points(self.problem, state)
 
 
-def with_points(problem: Problem, points: HostArray | None, xp: ModuleType) -> Problem:
+def with_points(problem: AnyProblem, points: HostArray | None, xp: ModuleType) -> AnyProblem:
     """Return the problem whose columns have these points; None for its own."""
     return problem if points is None else replace(problem, part=problem.part.moved(to_device(points, xp)))
 

@@ -10,7 +10,7 @@ from daskkern.backend.communicator import Communicator, allgather_rows
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.solvers import Problem
+from daskkern.solvers import AnyProblem
 from daskkern.training.run.settings import FitSettings
 
 _CENTRES = 2000
@@ -36,7 +36,7 @@ class ModelPenalty:
     """
 
     settings: FitSettings
-    problem: Problem
+    problem: AnyProblem
     points: HostArray
     comm: Communicator
     xp: ModuleType

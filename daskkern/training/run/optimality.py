@@ -24,7 +24,7 @@ from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.kernels import Kernel
 from daskkern.kernels.columns.mapped import Mapped
 from daskkern.losses import best_of
-from daskkern.solvers import Problem
+from daskkern.solvers import AnyProblem
 from daskkern.solvers.nearby import Local, Nearby
 from daskkern.training.run.divergence import Reference
 from daskkern.training.run.epochs import Ended, with_points
@@ -134,7 +134,7 @@ def _spread(of: int, m: int) -> IntArray:
     return np.unique(np.linspace(0, of - 1, min(of, m)).astype(np.int64))
 
 
-def _columns(problem: Problem, ended: Ended, prepared: Prepared) -> int:
+def _columns(problem: AnyProblem, ended: Ended, prepared: Prepared) -> int:
     """Return how many kernels, or other columns, a model is made of."""
     kernel = problem.part.kernel
     if isinstance(kernel, Mapped):
@@ -142,7 +142,7 @@ def _columns(problem: Problem, ended: Ended, prepared: Prepared) -> int:
     return prepared.basis.n_columns if ended.points is None else int(ended.points.shape[0])
 
 
-def _centres(problem: Problem, ended: Ended, prepared: Prepared, rows: Rows, m: int) -> tuple[Kernel, HostArray]:
+def _centres(problem: AnyProblem, ended: Ended, prepared: Prepared, rows: Rows, m: int) -> tuple[Kernel, HostArray]:
     """Return the kernel whose columns a model is made of, and m of their points."""
     kernel = problem.part.kernel
     points = prepared.points if ended.points is None else ended.points
@@ -167,7 +167,7 @@ def _block(kernel: Kernel, X: HostArray, Z: HostArray, prepared: Prepared) -> Fl
 
 
 def _of_features(
-    problem: Problem, sample: HeldSample, chosen: IntArray, comm: Communicator, xp: ModuleType
+    problem: AnyProblem, sample: HeldSample, chosen: IntArray, comm: Communicator, xp: ModuleType
 ) -> FloatArray:
     """Return the inner products (k, m) of held rows' explicit features with those of the `chosen`. A collective."""
 
@@ -180,7 +180,7 @@ def _of_features(
     return values
 
 
-def _scores(problem: Problem, X: HostArray, coef: Array, comm: Communicator, xp: ModuleType) -> FloatArray:
+def _scores(problem: AnyProblem, X: HostArray, coef: Array, comm: Communicator, xp: ModuleType) -> FloatArray:
     """Return the scores of the model as it predicts them, (k, c) or several for each output. A collective."""
     placed, parts = xp.asarray(coef), slices(X.shape[0], _BLOCK)
     shares = [comm.allreduce(problem.part.scores(to_device(X[part], xp), placed)) for part in parts]

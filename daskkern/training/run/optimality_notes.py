@@ -4,7 +4,7 @@ from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel, Mapped, digits_note
 from daskkern.monitor.convergence import convergence_note
-from daskkern.solvers import Problem
+from daskkern.solvers import AnyProblem
 from daskkern.training.run.divergence import Reference
 from daskkern.training.run.epochs import Ended
 from daskkern.training.run.optimality import Optimality, measure_optimality
@@ -23,7 +23,12 @@ _ENDS = ("max_epochs", "max_seconds", "converged")
 
 
 def closing_note(
-    problem: Problem, ended: Ended, prepared: Prepared, rows: Rows, reference: Reference | None, settings: FitSettings
+    problem: AnyProblem,
+    ended: Ended,
+    prepared: Prepared,
+    rows: Rows,
+    reference: Reference | None,
+    settings: FitSettings,
 ) -> str:
     """Return one sentence for a fit that has not come to its minimum; "" for others.
 

@@ -28,24 +28,14 @@ from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import multiply, multiply_transposed
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed_blocks
-from daskkern.preconditioners import NystromPart, NystromState
-from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, is_whole, loss_and_gradient, smoothness_of
+from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, loss_and_gradient, smoothness_of
+from daskkern.solvers.nystrom_sgd.setup import NystromSetup, nystrom_setup
+from daskkern.solvers.problem import Batch, Problem
+from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 _SAME_BASIS = 1e-3
 """Share by which rounding may move what an eigenbasis is known by."""
-
-
-@dataclass(frozen=True)
-class NystromSetup:
-    """What a rank needs: the spectrum, its rows of M, and in stored mode its range of eigenfeatures."""
-
-    state: NystromState
-    part: NystromPart
-    features: slice | None
-    """Stored: which columns of psi are this rank's. None: streamed."""
-    blocks: tuple[slice, ...] = ()
-    """Stored: the pieces of those columns over which sums are taken."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +87,10 @@ class NystromSGD(Solver[NystromRun]):
         if not 0 <= self.averaging <= 1:
             raise SpecError(f"averaging={self.averaging!r} was asked; give a share between 0 and 1")
 
-    def init(self, problem: Problem, comm: Communicator) -> NystromRun:
+    def rank_setup(self, inputs: RankInputs) -> NystromSetup:
+        return nystrom_setup(inputs)
+
+    def init(self, problem: Problem[NystromSetup], comm: Communicator) -> NystromRun:
         del comm
         setup: NystromSetup = problem.extra
         xp = namespace_of(setup.part.M)
@@ -108,7 +101,9 @@ class NystromSGD(Solver[NystromRun]):
         start = problem.averaging_start(self.averaging)
         return NystromRun(w, A, 0, TailAverage(max(start, 1)))
 
-    def step(self, problem: Problem, state: NystromRun, batch: Batch, comm: Communicator) -> tuple[NystromRun, float]:
+    def step(
+        self, problem: Problem[NystromSetup], state: NystromRun, batch: Batch, comm: Communicator
+    ) -> tuple[NystromRun, float]:
         setup: NystromSetup = problem.extra
         spectrum, smoothness = setup.state, smoothness_of(problem.loss)
         eta = spectrum.step_size(batch.size, smoothness, problem.alpha, batch.excess)
@@ -119,7 +114,7 @@ class NystromSGD(Solver[NystromRun]):
         step = state.step + 1
         return NystromRun(w, A, step, state.average.add(step, A if setup.features is None else w)), loss
 
-    def finish(self, problem: Problem, state: NystromRun, comm: Communicator) -> Array:
+    def finish(self, problem: Problem[NystromSetup], state: NystromRun, comm: Communicator) -> Array:
         setup: NystromSetup = problem.extra
         if setup.features is None:
             return state.average.value(state.A)
@@ -127,7 +122,7 @@ class NystromSGD(Solver[NystromRun]):
         whole = xp.concatenate(list(comm.allgather(state.average.value(state.w))))
         return multiply(setup.part.M, whole, xp)
 
-    def snapshot(self, problem: Problem, state: NystromRun) -> Snapshot:
+    def snapshot(self, problem: Problem[NystromSetup], state: NystromRun) -> Snapshot:
         numbers = {"step": state.step, **state.average.numbers()}
         ids = _numbers(problem)
         if problem.extra.features is None:
@@ -135,7 +130,7 @@ class NystromSGD(Solver[NystromRun]):
         probe = {"probe": problem.extra.state.probe}
         return Snapshot({"w": Shard(ids, state.w), **state.average.shards(ids)}, probe, numbers)
 
-    def restore(self, problem: Problem, saved: Snapshot) -> NystromRun:
+    def restore(self, problem: Problem[NystromSetup], saved: Snapshot) -> NystromRun:
         fresh = self.init(problem, SerialCommunicator())
         xp, ids, step = namespace_of(fresh.w), _numbers(problem), int(saved.numbers["step"])
         average = fresh.average.restored(saved, ids, xp)
@@ -173,14 +168,14 @@ def _check_basis(now: HostArray, saved: Snapshot) -> None:
         )
 
 
-def _numbers(problem: Problem) -> IntArray:
+def _numbers(problem: Problem[NystromSetup]) -> IntArray:
     """Return the global numbers of the rows of what this rank iterates on: its columns, or its eigenfeatures."""
     features = problem.extra.features
     return problem.part.columns.ids if features is None else np.arange(features.start, features.stop)
 
 
 def _streamed(
-    problem: Problem,
+    problem: Problem[NystromSetup],
     setup: NystromSetup,
     state: NystromRun,
     batch: Batch,
@@ -206,7 +201,7 @@ def _streamed(
 
 
 def _stored(
-    problem: Problem,
+    problem: Problem[NystromSetup],
     setup: NystromSetup,
     state: NystromRun,
     batch: Batch,
@@ -229,7 +224,7 @@ def _stored(
     return state.w - change, state.A, loss
 
 
-def _safe_share(problem: Problem, batch: Batch, moved: Array, descent: Array, squared: Array) -> Array:
+def _safe_share(problem: Problem[NystromSetup], batch: Batch, moved: Array, descent: Array, squared: Array) -> Array:
     """Return by what the change of a step is multiplied: 1, or less where it would raise the loss of its own batch.
 
     The batch's objective F falls by at least ``t descent - t^2 / 2 Q`` for a share t of the change, with
