@@ -27,6 +27,7 @@ from daskkern.solvers.kernel_ridge.pcg import PCG
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.nytro import NYTRO
 from daskkern.solvers.pairing import check_pair
+from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem
 from daskkern.solvers.setup import RankInputs, RankSetup, TrainingRows
 from daskkern.solvers.snapshot import Shard, Snapshot
@@ -110,6 +111,7 @@ __all__ = [
     "Shard",
     "Snapshot",
     "Solver",
+    "SpectrumRequest",
     "TrainingRows",
     "check_fit",
     "parse_solver",

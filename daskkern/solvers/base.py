@@ -6,13 +6,17 @@ A solver uses arrays and a communicator only, neither Dask nor Zarr nor files: t
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.communicator import Communicator
+from daskkern.errors import SpecError
+from daskkern.events import SpectrumFound
 from daskkern.losses import Loss
+from daskkern.preconditioners import StableSteps
+from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem
 from daskkern.solvers.setup import ColumnSetup, RankInputs, RankSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
@@ -46,6 +50,8 @@ class Solver(ABC, Generic[State]):
     so that the kernel "auto" may become one; else it is the Laplacian."""
     moves: ClassVar[bool] = False
     """Whether the solver learns the points of its columns: see :meth:`points`. Such a solver runs on one rank."""
+    preparation: ClassVar[str] = "statistics"
+    """What is found once for all ranks before the first step, of :data:`daskkern.solvers.preparation.PREPARATIONS`."""
     descends: ClassVar[bool] = True
     """Whether the training loss falls from the first epoch on; False where first iterates are far too large."""
 
@@ -68,6 +74,75 @@ class Solver(ABC, Generic[State]):
     def is_serial(self) -> bool:
         """Whether a fit runs on one rank, whatever the size of the cluster."""
         return self.deals == "nothing" or self.moves
+
+    @property
+    def storage(self) -> str:
+        """Whether eigenfeatures are computed once and stored: "never", "always", or "auto", where that pays."""
+        return "never"
+
+    @property
+    def storage_folder(self) -> str | None:
+        """The folder for them; None is the system's folder for temporary files."""
+        return None
+
+    @property
+    def projection_factor(self) -> str:
+        """Whether projections on the centres use a factor of K_ZZ: "never", "always", or "auto", where it fits."""
+        return "never"
+
+    def check_sampling(self, sampling: str) -> None:
+        """Raise SpecError where the rows of batches cannot be drawn in this way."""
+        if sampling == "uniform":
+            return
+        if self.each_row_once:
+            raise SpecError(
+                f"solver {self.name} was asked with sampling={sampling!r}, but a pass of it must meet "
+                "every row once; choose 'uniform'"
+            )
+        if self.deals != "columns":
+            raise SpecError(
+                f"solver {self.name} was asked with sampling={sampling!r}, but it passes over all rows "
+                "and draws none; choose 'uniform'"
+            )
+
+    def check_explicit(self, space: str) -> None:
+        """Raise SpecError for settings that make no sense over explicit features, named by `space`."""
+        del space
+
+    def spectrum(self, p: int, n: int, explicit: bool) -> SpectrumRequest:
+        """Return the spectrum that is wanted for `p` columns and `n` training rows."""
+        del p, n, explicit
+        return SpectrumRequest()
+
+    def spectrum_found(
+        self, state: StableSteps, n: int, explicit: bool, batch: int, loss: Loss, alpha: float
+    ) -> SpectrumFound | None:
+        """Return the spectrum in `state` before and after preconditioning, as an event; None where there is none.
+
+        `n` are the training rows, `batch` those of a batch. The step is that of the first batch, before any decay.
+        """
+        del state, n, explicit, batch, loss, alpha
+        return None
+
+    def projection_window(self, p: int, d: int, batch_size: int) -> int:
+        """Return the batches between two projections on `p` centres of `d` features."""
+        del p, d, batch_size
+        return 1
+
+    def projection_span(self, p: int, d: int, batch_size: int) -> int:
+        """Return the most rows between two projections with batches of at most that size; 0 without projections."""
+        del p, d, batch_size
+        return 0
+
+    def projections_in_words(self, window: int, factor_fits: bool) -> str:
+        """Return how often projections are made, and how, in a few words; "" where there are none."""
+        del window, factor_fits
+        return ""
+
+    def as_saved(self, saved: Snapshot) -> Self:
+        """Return the solver that keeps its state as `saved` does, for a run that goes on from it."""
+        del saved
+        return self
 
     def sweeps(self, epoch: int, loss: Loss) -> int:
         """Return how often epoch number `epoch`, from 1, passes over all rows."""

@@ -95,6 +95,7 @@ class NYTRO(Solver[NytroRun]):
     """
 
     name: ClassVar[str] = "nytro"
+    preparation: ClassVar[str] = "nothing"
     deals: ClassVar[str] = "rows"
     bases: ClassVar[tuple[str, ...]] = ("landmarks",)
     ability: ClassVar[tuple[type[Smooth], str] | None] = (Smooth, "a smooth gradient")

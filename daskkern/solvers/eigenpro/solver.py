@@ -25,10 +25,19 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.preconditioners import CovarianceState, EigenProState
+from daskkern.events import SpectrumFound
+from daskkern.losses import Loss
+from daskkern.preconditioners import CovarianceState, EigenProState, StableSteps
 from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, smoothness_of
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup, feature_direction
 from daskkern.solvers.eigenpro.setup import eigenpro_setup, feature_setup
+from daskkern.solvers.eigenpro.spectrum import (
+    covariance_rows,
+    found,
+    most_directions,
+    subsample_rows,
+    window_batches,
+)
 from daskkern.solvers.eigenpro.steps import (
     EigenProRun,
     EigenProSetup,
@@ -40,6 +49,7 @@ from daskkern.solvers.eigenpro.steps import (
     step_all_rows,
     step_window,
 )
+from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Certificate, Problem
 from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Shard, Snapshot
@@ -85,6 +95,7 @@ class EigenPro(Solver[EigenProRun]):
     """
 
     name: ClassVar[str] = "eigenpro"
+    preparation: ClassVar[str] = "spectrum"
     suits_smooth_kernels: ClassVar[bool] = True
     bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")
 
@@ -115,11 +126,49 @@ class EigenPro(Solver[EigenProRun]):
         if not 0 <= self.momentum < 1:
             raise SpecError(f"momentum={self.momentum!r} was asked of EigenPro; give a number from 0 to below 1")
 
+    @property
+    def projection_factor(self) -> str:
+        return {"exact": "always", "eigenpro": "never"}.get(self.projection, "auto")
+
+    def check_explicit(self, space: str) -> None:
+        if self.window != "auto" or self.projection != "auto":
+            raise SpecError(
+                f"EigenPro was asked with window={self.window!r} and projection={self.projection!r} over "
+                f"{space}, which needs no projections; leave both 'auto'"
+            )
+
+    def spectrum(self, p: int, n: int, explicit: bool) -> SpectrumRequest:
+        s = covariance_rows(self.subsample, n) if explicit else subsample_rows(self.subsample, p)
+        directions = None if self.n_directions == "auto" else int(self.n_directions)
+        return SpectrumRequest(s, most_directions(self.n_directions, p, s, explicit), directions, self.rho, self.tau)
+
+    def spectrum_found(
+        self, state: StableSteps, n: int, explicit: bool, batch: int, loss: Loss, alpha: float
+    ) -> SpectrumFound | None:
+        assert isinstance(state, EigenProState | CovarianceState)
+        s = state.vectors.shape[0] if isinstance(state, EigenProState) else covariance_rows(self.subsample, n)
+        step = self.step_scale * state.step_size(batch, smoothness_of(loss), alpha)
+        return found(state, s, batch, step)
+
+    def projection_window(self, p: int, d: int, batch_size: int) -> int:
+        return window_batches(p, d, batch_size) if self.window == "auto" else int(self.window)
+
+    def projection_span(self, p: int, d: int, batch_size: int) -> int:
+        return window_batches(p, d, 1) if self.window == "auto" else (int(self.window) - 1) * batch_size
+
+    def projections_in_words(self, window: int, factor_fits: bool) -> str:
+        exact = self._is_exact(factor_fits)
+        how = "with a factor" if exact else f"iterated to a residual of {self.projection_tol:g}"
+        return f", projections every {window} batches, {how}"
+
+    def _is_exact(self, factor_fits: bool) -> bool:
+        return factor_fits if self.projection == "auto" else self.projection == "exact"
+
     def rank_setup(self, inputs: RankInputs) -> EigenProSetup | FeatureSetup:
         if isinstance(inputs.state, CovarianceState):
             return feature_setup(inputs, inputs.state)
         assert isinstance(inputs.state, EigenProState)
-        exact = inputs.factor_fits if self.projection == "auto" else self.projection == "exact"
+        exact = self._is_exact(inputs.factor_fits)
         return eigenpro_setup(inputs, inputs.state, exact=exact, tol=self.projection_tol)
 
     def init(self, problem: Problem[EigenProSetup | FeatureSetup], comm: Communicator) -> EigenProRun:

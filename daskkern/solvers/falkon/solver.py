@@ -60,6 +60,7 @@ class Falkon(Solver[FalkonRun]):
     """
 
     name: ClassVar[str] = "falkon"
+    preparation: ClassVar[str] = "nothing"
     deals: ClassVar[str] = "rows"
     bases: ClassVar[tuple[str, ...]] = ("landmarks",)
     ability: ClassVar[tuple[type[Curved], str] | None] = (Curved, "a second derivative")

@@ -75,6 +75,7 @@ class Direct(Solver[DirectRun]):
     """The exact minimiser of the squared loss. Serial; always one epoch."""
 
     name: ClassVar[str] = "direct"
+    preparation: ClassVar[str] = "nothing"
     deals: ClassVar[str] = "nothing"
     suits_smooth_kernels: ClassVar[bool] = True
     bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")

@@ -87,6 +87,7 @@ class PCG(Solver[PCGRun]):
     """
 
     name: ClassVar[str] = "pcg"
+    preparation: ClassVar[str] = "nothing"
     descends: ClassVar[bool] = False
     bases: ClassVar[tuple[str, ...]] = ("all rows",)
     ability: ClassVar[tuple[type[Squared], str] | None] = (Squared, "linear normal equations")

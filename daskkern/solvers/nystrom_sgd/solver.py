@@ -16,8 +16,8 @@ on QM9 with 500 landmarks the loss grew by seven orders of magnitude in ten epoc
 of its own batch is shortened to what lowers it most, for one more product with the block and a sum of (m, c) numbers.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.linalg
@@ -27,9 +27,14 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import multiply, multiply_transposed
 from daskkern.errors import DataError, SpecError
+from daskkern.events import SpectrumFound
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed_blocks
+from daskkern.losses import Loss
+from daskkern.preconditioners import NystromState, StableSteps
 from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, loss_and_gradient, smoothness_of
+from daskkern.solvers.eigenpro.spectrum import flattened
 from daskkern.solvers.nystrom_sgd.setup import NystromSetup, nystrom_setup
+from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Problem
 from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Shard, Snapshot
@@ -69,6 +74,7 @@ class NystromSGD(Solver[NystromRun]):
     """
 
     name: ClassVar[str] = "nystrom_sgd"
+    preparation: ClassVar[str] = "eigenbasis"
     bases: ClassVar[tuple[str, ...]] = ("landmarks",)
 
     mode: str = "auto"
@@ -86,6 +92,37 @@ class NystromSGD(Solver[NystromRun]):
             raise SpecError(f"n_directions={self.n_directions!r} was asked of NystromSGD; give 1 or more, or 'auto'")
         if not 0 <= self.averaging <= 1:
             raise SpecError(f"averaging={self.averaging!r} was asked; give a share between 0 and 1")
+
+    @property
+    def storage(self) -> str:
+        return {"streamed": "never", "stored": "always"}.get(self.mode, "auto")
+
+    @property
+    def storage_folder(self) -> str | None:
+        return self.scratch
+
+    def check_sampling(self, sampling: str) -> None:
+        if self.mode == "stored" and sampling != "uniform":
+            raise SpecError(
+                f"solver nystrom_sgd was asked with mode 'stored' and sampling={sampling!r}, whose batches differ "
+                "from epoch to epoch; choose mode 'streamed'"
+            )
+        super().check_sampling(sampling)
+
+    def spectrum(self, p: int, n: int, explicit: bool) -> SpectrumRequest:
+        return SpectrumRequest(directions=None if self.n_directions == "auto" else int(self.n_directions))
+
+    def spectrum_found(
+        self, state: StableSteps, n: int, explicit: bool, batch: int, loss: Loss, alpha: float
+    ) -> SpectrumFound | None:
+        assert isinstance(state, NystromState)
+        step = 1 / state.top if self.step_rule == "paper" else state.step_size(batch, smoothness_of(loss), alpha)
+        return flattened(state.eigenvalues, state.conditioner, n, batch, state.critical_batch, step)
+
+    def as_saved(self, saved: Snapshot) -> Self:
+        if self.mode != "auto":
+            return self
+        return replace(self, mode="stored" if "w" in saved.shards else "streamed")
 
     def rank_setup(self, inputs: RankInputs) -> NystromSetup:
         return nystrom_setup(inputs)

@@ -9,7 +9,7 @@ from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import features_at, some_positions
 from daskkern.errors import DataError, SpecError
-from daskkern.solvers import NystromSGD, Snapshot, Solver
+from daskkern.solvers import Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Saved
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.checkpoints.resuming import basis_summary
@@ -80,7 +80,7 @@ def next_run(earlier: PartialFitState, source: RowSource, settings: FitSettings)
     before = commit.position
     epoch = before.epoch + (before.batch > 0)
     begun = Commit(_averaging(commit, settings.solver), Position(steps=before.steps, epoch=epoch, epochs=before.epochs))
-    settings = replace(settings, solver=_as_saved(settings.solver, commit), max_epochs=epoch, behind=epoch - 1)
+    settings = replace(settings, solver=settings.solver.as_saved(commit.snapshot), max_epochs=epoch, behind=epoch - 1)
     return Saved(begun.to_bytes(), "{}"), settings
 
 
@@ -110,13 +110,6 @@ def _averaging(commit: Commit, solver: Solver[Any]) -> Snapshot:
     if snapshot.shards.keys() & _OF_MEANS:
         return snapshot
     return replace(snapshot, numbers={**snapshot.numbers, "averaged_from": commit.position.steps + 1})
-
-
-def _as_saved(solver: Solver[Any], commit: Commit) -> Solver[Any]:
-    """Return the solver that keeps its state as the commit does."""
-    if isinstance(solver, NystromSGD) and solver.mode == "auto":
-        return replace(solver, mode="stored" if "w" in commit.snapshot.shards else "streamed")
-    return solver
 
 
 def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:

@@ -12,7 +12,7 @@ from daskkern.data.rows import batches as data_batches
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
 from daskkern.events import Listener, StageFinished
-from daskkern.solvers import AnyProblem, Batch, NystromSGD
+from daskkern.solvers import AnyProblem, Batch
 from daskkern.training.feeding.block_cache import keep_blocks
 from daskkern.training.feeding.row_cache import RowCache
 from daskkern.training.feeding.sources import row_fields
@@ -67,7 +67,7 @@ class Feed:
             self._rows = FeatureRows(rows, features, problem.extra.stored_columns, settings.dtype)
         in_tiles = prepared.basis.all_rows or settings.solver.moves
         in_tiles = in_tiles or not settings.basis.has_blocks
-        self._whole = isinstance(settings.solver, NystromSGD) or not in_tiles
+        self._whole = not in_tiles
         # Inner products of rows are not in the kernel block of a rank.
         products = settings.solver.row_products and prepared.basis.all_rows
         self._needs_rows = prepared.window > 1 or settings.solver.needs_rows or products

@@ -15,7 +15,7 @@ from daskkern.data.rows.rows import Fields, Rows
 from daskkern.kernels import Kernel
 from daskkern.linalg import block_width
 from daskkern.preconditioners import column_statistics, usable
-from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.solvers.preparation import SPECTRAL
 from daskkern.training.feeding.scratch import scratch_folder
 from daskkern.training.feeding.sources import RowSource
 from daskkern.training.planning.disk_rates import DiskRates, measure_disk
@@ -176,7 +176,7 @@ def _expected_batch(settings: FitSettings, kernel: Kernel, X: HostArray, sizes: 
     """Return the rows of a batch that are expected, whatever the method."""
     if settings.solver.auto_batch is not None or kernel is not settings.kernel:
         return sizes.m
-    if isinstance(settings.solver, EigenPro | NystromSGD) or not sizes.auto_batch or sizes.by_rows:
+    if settings.solver.preparation in SPECTRAL or not sizes.auto_batch or sizes.by_rows:
         return expected_batch(kernel, X, sizes)
     S = X[:_SAMPLE]
     return int(min(sizes.m, max(1.0, column_statistics(kernel.block(S, S), None).critical_batch / 2)))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.errors import SpecError
 from daskkern.losses import Squared
-from daskkern.preconditioners import MOST_DIRECTIONS, CovarianceState, EigenProState
-from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD, Solver, check_fit
+from daskkern.solvers import PCG, Falkon, NystromSGD, check_fit
 from daskkern.training.feeding.batch_composition import draws_anew
 from daskkern.training.feeding.block_cache_policy import unkept
 from daskkern.training.feeding.sources import RowSource
@@ -21,8 +19,6 @@ from daskkern.training.feeding.stored_features import is_stored
 from daskkern.training.feeding.targets import check_loss
 from daskkern.training.planning.memory import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.eigenpro import default_subsample, projection_window
-from daskkern.training.setup.explicit_columns import covariance_rows
 from daskkern.training.setup.penalty import penalty_bytes
 from daskkern.training.setup.prepare import most_validation_rows
 from daskkern.training.setup.prepared import Prepared
@@ -60,25 +56,11 @@ def check(settings: FitSettings, source: RowSource) -> None:
         check_loss(settings.loss, source.info.task)
     scales_features(settings, source)
     check_fit(settings.solver, settings.loss, settings.basis.name)
-    if isinstance(settings.solver, NystromSGD) and settings.solver.mode == "stored" and settings.sampling != "uniform":
-        raise SpecError(
-            f"solver nystrom_sgd was asked with mode 'stored' and sampling={settings.sampling!r}, whose batches differ "
-            "from epoch to epoch; choose mode 'streamed'"
-        )
-    if settings.solver.each_row_once and settings.sampling != "uniform":
-        raise SpecError(
-            f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but a pass of it must meet "
-            "every row once; choose 'uniform'"
-        )
+    settings.solver.check_sampling(settings.sampling)
     if settings.solver.moves and settings.keep_blocks not in ("auto", "never"):
         raise SpecError(
             f"solver {settings.solver.name} was asked with keep_blocks={settings.keep_blocks!r}, but its points "
             "move, and with them all kernel values; choose 'never'"
-        )
-    if settings.solver.deals != "columns" and settings.sampling != "uniform":
-        raise SpecError(
-            f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but it passes over all rows "
-            "and draws none; choose 'uniform'"
         )
 
 
@@ -107,10 +89,8 @@ def outlook(
     n -= held_out
     basis = settings.basis
     p = _most_columns(source, settings, n)
-    explicit = basis.is_explicit
-    s = 0
-    if isinstance(settings.solver, EigenPro):
-        s = covariance_rows(settings.solver, n) if explicit else default_subsample(settings.solver, p)
+    wanted = settings.solver.spectrum(p, n, basis.is_explicit)
+    s = wanted.rows
     limit = settings.batch_limit(s if basis.all_rows else p)
     limit = min(limit, settings.solver.auto_batch or limit)
     m = min(n, limit if isinstance(settings.batch_size, str) else int(settings.batch_size))
@@ -118,30 +98,30 @@ def outlook(
     solver = settings.solver
     anew = draws_anew(settings, rows.n_rows, rows.row_bytes)
     plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed, anew=anew)
-    if isinstance(solver, PCG):
+    if solver.preparation == "nothing":
         m = pass_batch(settings, n)
         plan = BatchPlan.for_rows(rows, m, settings.seed)
     if solver.deals != "columns":
         plan = SweepPlan.for_rows(rows, settings.batch_size, p)
         m = min(n, plan.batch_size)
     # Smaller batches than this bound mean more of them between projections: the rows between two stay below `span`.
-    window = projection_window(solver, p, rows.n_features, m) if isinstance(solver, EigenPro) else 1
+    window = solver.projection_window(p, rows.n_features, m)
     span = 0
-    if isinstance(solver, EigenPro) and basis.needs_projection and isinstance(settings.batch_size, str):
-        span = projection_window(solver, p, rows.n_features, 1) if solver.window == "auto" else (window - 1) * m
+    if basis.needs_projection and isinstance(settings.batch_size, str):
+        span = solver.projection_span(p, rows.n_features, m)
     classes = source.info.classes
     summary = PreparedSummary(
         p=p,
         s=s,
-        q=_most_directions(solver, p, s, explicit),
+        q=wanted.most,
         m=m,
         window=window if basis.needs_projection else 1,
         n=n,
         n_outputs=len(classes) if classes else source.info.n_targets,
-        window_rows=most_window_rows(plan) if not isinstance(solver, NystromSGD) else plan.chunk_rows,
+        window_rows=plan.chunk_rows if solver.preparation == "eigenbasis" else most_window_rows(plan),
         chunk_rows=plan.chunk_rows,
         validation=held_out,
-        stored=isinstance(solver, NystromSGD) and solver.mode == "stored",
+        stored=solver.storage == "always",
         span=span,
         wide=wide,
         anew=isinstance(plan, BatchPlan) and plan.anew,
@@ -164,15 +144,6 @@ def device_pool(source: RowSource, settings: FitSettings, devices: Sequence[int 
     each = settings.shards_each(n)
     plan = outlook(source, settings, settings.shards(n), 1, available_memory(n) // each, most // each)
     return Pool(min(most, int(_POOL_MARGIN * each * (plan.device_total + plan.kept))), most)
-
-
-def _most_directions(solver: Solver[Any], p: int, s: int, explicit: bool) -> int:
-    if not isinstance(solver, EigenPro):
-        return s
-    most = min(s, p) if explicit else s
-    if solver.n_directions != "auto":
-        return min(most, int(solver.n_directions))
-    return min(most, s // 5, MOST_DIRECTIONS) if explicit else s // 5
 
 
 def _most_steps(source: RowSource, settings: FitSettings, n: int) -> int:
@@ -202,13 +173,10 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
     """Return the sizes of `prepared`."""
     state = prepared.state
     plan = prepared.plan
-    s = prepared.subsample.shape[0]
-    if isinstance(state, CovarianceState) and isinstance(settings.solver, EigenPro):
-        s = covariance_rows(settings.solver, plan.n_rows)
     return PreparedSummary(
         p=prepared.basis.n_columns,
-        s=s,
-        q=state.damping.size if isinstance(state, EigenProState | CovarianceState) else 0,
+        s=settings.solver.spectrum(prepared.basis.n_columns, plan.n_rows, settings.basis.is_explicit).rows,
+        q=0 if state is None else state.n_damped,
         m=int(np.max(plan.batch_sizes)),
         window=prepared.window,
         n=plan.n_rows,
@@ -216,7 +184,7 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
         window_rows=most_window_rows(plan),
         chunk_rows=plan.chunk_rows,
         validation=0 if prepared.validation is None else prepared.validation.size,
-        stored=isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings),
+        stored=is_stored(prepared, settings),
         wide=prepared.basis.placement.widens(settings.dtype, settings.rounding),
         anew=isinstance(plan, BatchPlan) and plan.anew,
     )

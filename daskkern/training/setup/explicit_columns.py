@@ -11,7 +11,6 @@ from daskkern.basis import ColumnRequest, KernelBasis
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows, take
 from daskkern.data.rows.samples import features_at
-from daskkern.errors import SpecError
 from daskkern.kernels import Kernel
 from daskkern.preconditioners import (
     CovarianceState,
@@ -20,7 +19,6 @@ from daskkern.preconditioners import (
     covariance_state,
     gram_of,
 )
-from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
@@ -43,7 +41,6 @@ from daskkern.training.setup.shared import (
 from daskkern.training.setup.window_rows import likeness
 
 _SAMPLED, _COVARIANCE = 55, 56
-_COVARIANCE_ROWS = 4800
 _EIGEN_BYTES = 6 * 8  # for each entry of the matrix
 
 
@@ -71,8 +68,8 @@ def prepare_columns(
     solver = settings.solver
     state: StepStatistics | CovarianceState
     sizes: RowSizes | None = None
-    if isinstance(solver, EigenPro):
-        state, sizes = prepare_covariance(rows, settings, solver, targets, kernel, points, sampling)
+    if solver.preparation == "spectrum":
+        state, sizes = prepare_covariance(rows, settings, targets, kernel, points, sampling)
         clock.stage(
             "spectrum",
             f"k = {state.damping.size}, critical batch {state.critical_batch:.0f}, beta {state.beta:.3g}",
@@ -125,31 +122,21 @@ def _gram(kernel: Kernel, points: HostArray, everything: bool, device: str, X: F
     return kernel.block(X, X) if everything else gram_of(blocks_of(kernel, points, X, device))
 
 
-def covariance_rows(solver: EigenPro, n: int) -> int:
-    """Return the rows M of the subsample that the covariance of explicit features is taken of."""
-    most = max(1, 4 * n // 5)
-    return min(_COVARIANCE_ROWS if solver.subsample == "auto" else int(solver.subsample), most)
-
-
 def prepare_covariance(
     rows: Rows,
     settings: FitSettings,
-    solver: EigenPro,
     targets: Targets,
     kernel: Kernel,
     points: HostArray,
     sampling: Sampling | None,
 ) -> tuple[CovarianceState, RowSizes]:
-    """Return the preconditioner of EigenPro over explicit columns, and the sizes of rows.
+    """Return the preconditioner over explicit columns, and the sizes of rows.
 
     Raises SpecError for what only centres have.
     """
-    if solver.window != "auto" or solver.projection != "auto":
-        raise SpecError(
-            f"EigenPro was asked with window={solver.window!r} and projection={solver.projection!r} over "
-            f"{settings.basis.name}, which needs no projections; leave both 'auto'"
-        )
-    chosen = generator(settings.seed, _COVARIANCE).permutation(rows.n_rows)[: covariance_rows(solver, rows.n_rows)]
+    settings.solver.check_explicit(settings.basis.name)
+    wanted = settings.solver.spectrum(points.shape[0], rows.n_rows, explicit=True)
+    chosen = generator(settings.seed, _COVARIANCE).permutation(rows.n_rows)[: wanted.rows]
     in_S = np.sort(chosen).astype(np.int64)
     block = take(rows, in_S, TARGETS)
     held_out, weight_H = held_out_rows(rows, settings, targets, sampling, in_S)
@@ -167,7 +154,7 @@ def prepare_covariance(
         bent_by_many(weight_S),
         blocks_of(kernel, points, present(held_out)[ordinary], settings.device),
         None if weight_H is None else weight_H[ordinary],
-        spectrum_settings(solver, settings.device),
+        spectrum_settings(wanted, settings.device),
         settings.batch_limit(points.shape[0]),
         settings.dtype,
         settings.seed,

@@ -39,5 +39,6 @@ def prepare_rows(
 
 
 def pass_batch(settings: FitSettings, n_rows: int) -> int:
-    """Return the rows of a batch where a pass has no steps within it."""
-    return min(n_rows, _PASS_BATCH if isinstance(settings.batch_size, str) else int(settings.batch_size))
+    """Return the rows of a batch where no step size limits them."""
+    automatic = settings.solver.auto_batch or _PASS_BATCH
+    return min(n_rows, automatic if isinstance(settings.batch_size, str) else int(settings.batch_size))

@@ -10,7 +10,7 @@ from daskkern.data.rows.rows import Fields, RowBlock, Rows, take
 from daskkern.data.rows.samples import sampled_rows
 from daskkern.kernels import Kernel, Placement, arithmetic_note, length_scale_note
 from daskkern.preconditioners import SpectrumSettings
-from daskkern.solvers import EigenPro
+from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.training.feeding.batch_composition import draws_anew
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
@@ -87,10 +87,9 @@ def flat(weight: HostArray | None) -> HostArray | None:
     return None if weight is None else weight[:, 0].astype(np.float64)
 
 
-def spectrum_settings(solver: EigenPro, device: str) -> SpectrumSettings:
-    """Return how the spectrum of EigenPro's preconditioner is found and damped, and where."""
-    directions = None if solver.n_directions == "auto" else int(solver.n_directions)
-    return SpectrumSettings(directions, solver.rho, solver.tau, device=device)
+def spectrum_settings(wanted: SpectrumRequest, device: str) -> SpectrumSettings:
+    """Return how the spectrum of a preconditioner is found and damped, and where."""
+    return SpectrumSettings(wanted.directions, wanted.rho, wanted.tau, device=device)
 
 
 def batch_plan(rows: Rows, settings: FitSettings, critical: float, held: int, width: int = 0) -> BatchPlan:
