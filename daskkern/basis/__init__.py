@@ -1,20 +1,23 @@
 """Function spaces: all rows, landmarks, and explicit features (random, Nystrom, growing, and the rows' own)."""
 
+from daskkern.basis.base import BasisSpec, ColumnRequest, ColumnSet
 from daskkern.basis.kernel_basis import Columns, KernelBasis, KernelPart
 from daskkern.basis.spec import (
     AllRows,
-    BasisSpec,
     DoublyStochastic,
     Landmarks,
     Linear,
     NystromFeatures,
     RandomFeatures,
+    is_basis,
     uses_kernel,
 )
 
 __all__ = [
     "AllRows",
     "BasisSpec",
+    "ColumnRequest",
+    "ColumnSet",
     "Columns",
     "DoublyStochastic",
     "KernelBasis",
@@ -23,5 +26,6 @@ __all__ = [
     "Linear",
     "NystromFeatures",
     "RandomFeatures",
+    "is_basis",
     "uses_kernel",
 ]

@@ -10,6 +10,7 @@ from types import ModuleType
 import numpy as np
 
 from daskkern.arrays import Array, IntArray
+from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels import PLAIN, Coordinate, Kernel, Placement, Points, Precision
 from daskkern.kernels.rows import module_of
@@ -84,6 +85,14 @@ class KernelBasis:
     def points(self, rows: Array) -> Points:
         """Prepare any rows as columns of this basis."""
         return self.kernel.points(rows, self._placement(rows), precision=self.precision)
+
+    def panel(self, Z: Array, block: slice) -> Array:
+        """Return the columns `block` of K_ZZ from the diagonal down, for the centres `Z` (p, d)."""
+        corner = Z[block]
+        panel = self.kernel.block(Z[block.start :], self.points(corner))
+        index = namespace_of(panel).arange(corner.shape[0])
+        panel[index, index] = self.kernel.diagonal(corner)
+        return panel
 
     def _placement(self, rows: Array) -> Placement:
         """Return the placement with its shift in the memory of `rows`."""

@@ -1,25 +1,45 @@
 """Specifications of the function space: the functions whose weighted sum is the model."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeGuard
 
 import numpy as np
+import scipy.sparse
 
 from daskkern.arrays import HostArray
+from daskkern.backend.namespace import namespace_with, to_device
+from daskkern.basis.base import BasisSpec, ColumnRequest, ColumnSet
+from daskkern.data.rows.rows import Rows
+from daskkern.data.rows.samples import sampled_rows
 from daskkern.errors import DataError, SpecError
-from daskkern.features import FOLLOWING, KINDS
-from daskkern.landmarks import LandmarkSelector, parse_selector
+from daskkern.features import FOLLOWING, KINDS, random_columns
+from daskkern.kernels import MOST_DRAWN, Coordinate, Drawn, Kernel, Mapped, nystrom_map
+from daskkern.kernels.points import squared_norms
+from daskkern.kernels.rows import as_rows
+from daskkern.landmarks import LandmarkSelector, LandmarkSet, first_occurrences, parse_selector
+
+_EIGEN_BYTES = 6 * 8  # for each entry of the matrix
 
 
 @dataclass(frozen=True)
-class AllRows:
+class AllRows(BasisSpec):
     """One kernel column a training row: ``f(x) = sum_i k(x, x_i) a_i``."""
 
     name: ClassVar[str] = "all rows"
+    all_rows: ClassVar[bool] = True
+    of_one_fit: ClassVar[bool] = True
+
+    def most_columns(self, n_rows: int, n_features: int, n_steps: Callable[[], int]) -> int:
+        return n_rows
+
+    def columns(self, rows: Rows, request: ColumnRequest) -> ColumnSet:
+        none = np.empty((0, rows.n_features), request.dtype)
+        return ColumnSet(request.kernel, LandmarkSet(none, np.arange(rows.n_rows), None))
 
 
 @dataclass(frozen=True, eq=False)
-class Landmarks:
+class Landmarks(BasisSpec):
     """``n`` kernel columns: ``f(x) = sum_j k(x, z_j) a_j`` (the Nystrom method).
 
     Parameters
@@ -47,9 +67,39 @@ class Landmarks:
             if points.ndim != 2 or points.size == 0 or points.dtype.kind not in "fiu" or not np.isfinite(points).all():
                 raise DataError(f"landmark points must be a finite (p, d) table of numbers; found {points.shape}")
 
+    @property
+    def selection(self) -> LandmarkSelector | None:
+        return parse_selector(self.selector) if self.points is None else None
+
+    @property
+    def own_points(self) -> HostArray | None:
+        return self.points
+
+    @property
+    def n_landmarks(self) -> int:
+        return self.n if self.points is None else len(self.points)
+
+    def resized(self, n: int) -> BasisSpec:
+        return replace(self, n=n)
+
+    def with_changed_points(self, change: Callable[[HostArray], HostArray]) -> BasisSpec:
+        return self if self.points is None else replace(self, points=change(self.points))
+
+    def most_columns(self, n_rows: int, n_features: int, n_steps: Callable[[], int]) -> int:
+        return min(n_rows, self.n_landmarks)
+
+    def columns(self, rows: Rows, request: ColumnRequest) -> ColumnSet:
+        if self.points is None:
+            chosen = parse_selector(self.selector).select(rows, request.kernel, self.n, request.seed)
+            return ColumnSet(request.kernel, chosen)
+        points = as_rows(self.points, np.dtype(request.dtype))
+        if points.shape[1] != rows.n_features:
+            raise DataError(f"the landmark points have {points.shape[1]} features, the rows {rows.n_features}")
+        return ColumnSet(request.kernel, LandmarkSet(points[first_occurrences(points)], None, None))
+
 
 @dataclass(frozen=True)
-class RandomFeatures:
+class RandomFeatures(BasisSpec):
     """``n`` random functions: ``f(x) = sum_j phi(x; w_j) a_j``, whose inner products approximate the kernel's values.
 
     Parameters
@@ -63,6 +113,7 @@ class RandomFeatures:
     """
 
     name: ClassVar[str] = "random features"
+    is_explicit: ClassVar[bool] = True
 
     n: int = 10_000
     kind: str = "auto"
@@ -72,9 +123,26 @@ class RandomFeatures:
         if self.kind not in KINDS:
             raise SpecError(f"got random features of kind {self.kind!r}; choose one of {', '.join(KINDS)}")
 
+    @property
+    def uses_kernel(self) -> bool:
+        return self.kind in FOLLOWING
+
+    def resized(self, n: int) -> BasisSpec:
+        return replace(self, n=n)
+
+    def most_columns(self, n_rows: int, n_features: int, n_steps: Callable[[], int]) -> int:
+        return self.n
+
+    def columns(self, rows: Rows, request: ColumnRequest) -> ColumnSet:
+        scale = float(np.sqrt(np.mean(squared_norms(sampled_rows(rows, request.seed)))))
+        kernel, points = random_columns(
+            request.kernel, self.kind, self.n, rows.n_features, request.seed, request.dtype, scale
+        )
+        return ColumnSet.of(kernel, points)
+
 
 @dataclass(frozen=True)
-class NystromFeatures:
+class NystromFeatures(BasisSpec):
     """The span of landmarks in orthonormal coordinates: ``f(x) = phi(x)^T w``, ``phi(x) = Sigma^(-1/2) V^T k(Z, x)``.
 
     ``|w|`` is the norm of f, as methods for linear models need it. Coordinates whose eigenvalue is below the rounding
@@ -88,6 +156,8 @@ class NystromFeatures:
     """
 
     name: ClassVar[str] = "nystrom features"
+    is_explicit: ClassVar[bool] = True
+    is_mapped: ClassVar[bool] = True
 
     n: int = 1000
     selector: str | LandmarkSelector = "uniform"
@@ -96,9 +166,27 @@ class NystromFeatures:
         _check_count(self.n, "landmarks")
         parse_selector(self.selector)
 
+    @property
+    def selection(self) -> LandmarkSelector | None:
+        return parse_selector(self.selector)
+
+    @property
+    def n_landmarks(self) -> int:
+        return self.n
+
+    def resized(self, n: int) -> BasisSpec:
+        return replace(self, n=n)
+
+    def most_columns(self, n_rows: int, n_features: int, n_steps: Callable[[], int]) -> int:
+        return min(n_rows, self.n)
+
+    def columns(self, rows: Rows, request: ColumnRequest) -> ColumnSet:
+        chosen = parse_selector(self.selector).select(rows, request.kernel, self.n, request.seed)
+        return _nystrom_columns(chosen.points, request)
+
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(BasisSpec):
     """The features themselves: ``f(x) = x^T w + b``. The kernel is not used.
 
     Parameters
@@ -108,12 +196,29 @@ class Linear:
     """
 
     name: ClassVar[str] = "linear"
+    is_explicit: ClassVar[bool] = True
+    is_linear: ClassVar[bool] = True
+    has_blocks: ClassVar[bool] = False
 
     intercept: bool = True
 
+    @property
+    def uses_kernel(self) -> bool:
+        return False
+
+    def most_columns(self, n_rows: int, n_features: int, n_steps: Callable[[], int]) -> int:
+        return n_features + self.intercept
+
+    def columns(self, rows: Rows, request: ColumnRequest) -> ColumnSet:
+        d, dtype = rows.n_features, request.dtype
+        units = scipy.sparse.identity(d, dtype, "csr")
+        if self.intercept:
+            units = scipy.sparse.vstack([units, scipy.sparse.csr_matrix((1, d), dtype=dtype)], format="csr")
+        return ColumnSet.of(Coordinate(), units)
+
 
 @dataclass(frozen=True)
-class DoublyStochastic:
+class DoublyStochastic(BasisSpec):
     """Random features that grow with the steps: ``f(x) = sum_t sum_j phi(x; w_tj) a_tj``, a block of them a step.
 
     The features of a block approximate the kernel by themselves, and those of all steps more and more nearly. They are
@@ -127,11 +232,49 @@ class DoublyStochastic:
     """
 
     name: ClassVar[str] = "doubly stochastic"
+    is_explicit: ClassVar[bool] = True
+    has_blocks: ClassVar[bool] = False
+    of_one_fit: ClassVar[bool] = True
 
     block: int = 128
 
     def __post_init__(self) -> None:
         _check_count(self.block, "random features a step")
+
+    @property
+    def drawn_per_step(self) -> int:
+        return self.block
+
+    def resized(self, n: int) -> BasisSpec:
+        return DoublyStochastic(n)
+
+    def most_columns(self, n_rows: int, n_features: int, n_steps: Callable[[], int]) -> int:
+        return n_steps() * self.block
+
+    def columns(self, rows: Rows, request: ColumnRequest) -> ColumnSet:
+        """Return the function of features that are drawn again, and their numbers (p, 1): a block for each step.
+
+        Raises SpecError when there are more than float32 can number.
+        """
+        p = request.n_steps * self.block
+        if p > MOST_DRAWN:
+            raise SpecError(
+                f"{request.n_steps} steps with {self.block} random features each were asked, {p} features; "
+                f"{MOST_DRAWN} is the most: take larger batches, fewer epochs or a smaller block"
+            )
+        kernel = Drawn(request.kernel, request.seed, self.block, rows.n_features)
+        return ColumnSet.of(kernel, np.arange(p, dtype=request.dtype)[:, None])
+
+
+def _nystrom_columns(Z: HostArray, request: ColumnRequest) -> ColumnSet:
+    kernel: Kernel = request.kernel
+    xp = namespace_with(request.device, _EIGEN_BYTES * Z.shape[0] ** 2)
+    placed = to_device(Z, xp)
+    K = kernel.block(placed, kernel.points(placed, kernel.placement_for(Z).on(xp))).astype(np.float64)
+    if not bool(xp.isfinite(K).all()):
+        raise DataError(f"the {kernel.name} kernel is not finite on the landmarks; scale the features")
+    M = nystrom_map(K, 10 * float(np.finfo(request.dtype).eps))
+    return ColumnSet.of(Mapped(kernel, Z), np.ascontiguousarray(M.astype(request.dtype)))
 
 
 def _check_count(n: object, what: str) -> None:
@@ -139,10 +282,11 @@ def _check_count(n: object, what: str) -> None:
         raise SpecError(f"got {n!r} {what}; give a whole number of at least 1")
 
 
-def uses_kernel(basis: "BasisSpec") -> bool:
+def uses_kernel(basis: BasisSpec) -> bool:
     """Return whether the functions depend on the chosen kernel."""
-    own_units = isinstance(basis, RandomFeatures) and basis.kind not in FOLLOWING
-    return not isinstance(basis, Linear) and not own_units
+    return basis.uses_kernel
 
 
-BasisSpec = AllRows | Landmarks | RandomFeatures | NystromFeatures | Linear | DoublyStochastic
+def is_basis(value: object) -> TypeGuard[BasisSpec]:
+    """Return whether `value`, which may be anything that a user gives, is a function space."""
+    return isinstance(value, BasisSpec)

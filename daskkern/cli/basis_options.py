@@ -32,12 +32,7 @@ def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
     if "basis" in values:
         return basis_of(values)
     names = {"landmarks": "n", "features": "n", "selector": "selector", "feature_kind": "kind"}
-    takes = {
-        Landmarks: ("landmarks", "selector"),
-        NystromFeatures: ("landmarks", "selector"),
-        RandomFeatures: ("features", "feature_kind"),
-        DoublyStochastic: ("features",),
-    }.get(type(chosen.basis), ())
+    takes = BASES.get(chosen.basis.name.replace(" ", "_"), ())
     changes: dict[str, Any] = {}
     for option, name in names.items():
         if option not in values:
@@ -48,9 +43,8 @@ def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
                 "leave it out, or give --basis"
             )
         changes[name] = as_whole(option, values[option]) if name == "n" else str(values[option])
-    if isinstance(chosen.basis, DoublyStochastic):
-        return DoublyStochastic(changes["n"])
-    return replace(chosen.basis, **changes)
+    basis = chosen.basis.resized(changes.pop("n")) if "n" in changes else chosen.basis
+    return replace(basis, **changes)
 
 
 def basis_of(values: Mapping[str, Any]) -> BasisSpec:

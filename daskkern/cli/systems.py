@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from daskkern.basis import Landmarks
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import InterruptedJobError, listing, say
 from daskkern.data.transactions.own_files import FileKind, check_file
@@ -156,7 +155,7 @@ def sweep_command(
     columns = f"--landmarks {landmarks} --solver direct --dtype float64" + (f" --seed {seed}" if seed else "")
     words = f"--kernel {kernel_words} --loss squared {columns} --alpha {found.best.alpha:g}"
     words += f" --scale {found.scale or 'none'}"
-    if not isinstance(found.system.basis, Landmarks):
+    if found.system.basis.all_rows:
         say(f"system {name} has all rows as columns: its best penalty may differ from that of landmarks")
     say(f"daskkern fit {store} {words} --out MODEL")
 

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskkern.arrays import HostArray
-from daskkern.basis import AllRows, BasisSpec
+from daskkern.basis import BasisSpec
 from daskkern.cluster.connect.clients import client_of
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
@@ -115,7 +115,7 @@ class KernelEstimator(BaseEstimator):
             overwrite=not self.warm_start,
             earlier=earlier,
             hand_back=self.warm_start,
-            carry=not self._why_no_other_rows() and not isinstance(basis, AllRows),
+            carry=not self._why_no_other_rows() and not basis.all_rows,
         )
 
     @contextmanager
@@ -179,7 +179,7 @@ class KernelEstimator(BaseEstimator):
             )
         earlier: PartialFitState | None = getattr(self, "_carried", None)
         if earlier is None and hasattr(self, "model_"):
-            if isinstance(self.basis, str) and isinstance(self._basis, AllRows):
+            if isinstance(self.basis, str) and self._basis.all_rows:
                 raise SpecError(
                     "got partial_fit after a fit whose centres are all its rows, which basis='auto' chooses for up to "
                     "10,000 rows; set basis=Landmarks(n) and fit again, or call partial_fit from the beginning"

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from daskkern.arrays import HostArray
 from daskkern.backend.namespace import is_sparse
 from daskkern.backend.tiles import slices
-from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, NystromFeatures, RandomFeatures
+from daskkern.basis import BasisSpec, RandomFeatures, is_basis
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.csr import as_csr
 from daskkern.data.rows.rows import Rows
@@ -79,15 +79,15 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def fit(self, X: Any, y: Any = None) -> "KernelFeatures":
         """Draw the features for rows `X`: an array, a sparse matrix, or a store by path or group. `y` is not used."""
         basis = RandomFeatures(1000) if self.basis is None else self.basis
-        if isinstance(basis, AllRows | DoublyStochastic) or not isinstance(basis, BasisSpec):
+        if not is_basis(basis) or basis.of_one_fit:
             raise SpecError(
                 f"got basis={basis!r} for KernelFeatures; give RandomFeatures(n), NystromFeatures(n) or Landmarks(n)"
             )
         settings = FitSettings(
             as_kernel(self.kernel), Squared(), basis, EigenPro(), seed=as_seed(self.random_state), dtype=self.dtype
         )
-        if isinstance(basis, NystromFeatures):
-            # The map divides by square roots of small eigenvalues, which amplifies rounding errors.
+        if basis.is_mapped:
+            # The map of landmarks divides by square roots of small eigenvalues, which amplifies rounding errors.
             settings = replace(settings, dtype="float64")
         self._working = np.dtype(settings.dtype)
         rows, self._scaling = self._rows(X)

@@ -13,7 +13,7 @@ from daskkern.preconditioners.eigenpro import EigenProPart, EigenProState, Spect
 from daskkern.preconditioners.falkon import FalkonPart
 from daskkern.preconditioners.low_rank import LowRankPart, Unconditioned, low_rank_part, nystrom_factor
 from daskkern.preconditioners.nystrom import NystromPart, NystromState, nystrom_state
-from daskkern.preconditioners.stable_steps import longest_step
+from daskkern.preconditioners.stable_steps import StableSteps, longest_step
 from daskkern.preconditioners.step_bounds import batch_norm_bound
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "NystromPart",
     "NystromState",
     "SpectrumSettings",
+    "StableSteps",
     "StepStatistics",
     "Unconditioned",
     "batch_norm_bound",

@@ -60,6 +60,10 @@ class CovarianceState(StableSteps):
     beta: float
     top: float
 
+    @property
+    def n_damped(self) -> int:
+        return int(self.damping.size)
+
     def gram(self, columns: FeatureBlocks) -> FloatArray:
         """Return ``phi(x)^T P phi(x')`` of rows among themselves, (m, m), from their features."""
         across = _projected(columns, self.vectors)

@@ -94,6 +94,10 @@ class EigenProState(StableSteps):
     beta: float
     top: float
 
+    @property
+    def n_damped(self) -> int:
+        return int(self.damping.size)
+
     def gram(self, kernel: Kernel, X_S: HostArray, X: HostArray) -> FloatArray:
         """Return the preconditioned kernel ``k_P`` of rows X (m, d) among themselves, (m, m); `X_S` (s, d) is S."""
         projected = kernel.block(X, X_S).astype(np.float64) @ self.vectors

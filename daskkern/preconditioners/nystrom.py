@@ -63,6 +63,10 @@ class NystromState(StableSteps):
     beta: float
     top: float
 
+    @property
+    def feature_map(self) -> HostArray:
+        return self.M
+
     @cached_property
     def probe(self) -> HostArray:
         """A number for each eigenfeature, (r,), that identifies the basis."""

@@ -6,6 +6,8 @@ batch allow: see :mod:`daskkern.training.setup.row_sizes` for what is known of t
 
 from math import inf
 
+from daskkern.arrays import HostArray
+
 _SAFETY = 0.99
 _OVERSHOOT = 1.5
 
@@ -15,6 +17,16 @@ class StableSteps:
 
     beta: float
     top: float
+
+    @property
+    def n_damped(self) -> int:
+        """Directions that a preconditioner of low rank damps; 0 with others, or none."""
+        return 0
+
+    @property
+    def feature_map(self) -> HostArray | None:
+        """M (p, r), from kernel values to eigenfeatures that may be stored; None where there are none."""
+        return None
 
     @property
     def critical_batch(self) -> float:

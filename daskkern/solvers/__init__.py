@@ -5,7 +5,7 @@ from typing import Any
 
 from daskkern.errors import SpecError
 from daskkern.losses import Loss
-from daskkern.solvers.base import Batch, Certificate, Problem, Solver
+from daskkern.solvers.base import Solver
 from daskkern.solvers.eigenpro.solver import EigenPro
 from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.first_order.adagrad import AdaGrad
@@ -27,6 +27,9 @@ from daskkern.solvers.kernel_ridge.pcg import PCG
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.nytro import NYTRO
 from daskkern.solvers.pairing import check_pair
+from daskkern.solvers.preparation import SpectrumRequest
+from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem
+from daskkern.solvers.setup import RankInputs, RankSetup, TrainingRows
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 _TABLE: tuple[type[Solver[Any]], ...] = (
@@ -91,6 +94,7 @@ __all__ = [
     "SVRG",
     "ASkotch",
     "AdaGrad",
+    "AnyProblem",
     "Batch",
     "BlockCD",
     "Certificate",
@@ -102,9 +106,13 @@ __all__ = [
     "NystromSGD",
     "Pegasos",
     "Problem",
+    "RankInputs",
+    "RankSetup",
     "Shard",
     "Snapshot",
     "Solver",
+    "SpectrumRequest",
+    "TrainingRows",
     "check_fit",
     "parse_solver",
 ]

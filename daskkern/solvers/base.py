@@ -6,123 +6,22 @@ A solver uses arrays and a communicator only, neither Dask nor Zarr nor files: t
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.communicator import Communicator
-from daskkern.basis import KernelPart
+from daskkern.errors import SpecError
+from daskkern.events import SpectrumFound
 from daskkern.losses import Loss
+from daskkern.preconditioners import StableSteps
+from daskkern.solvers.preparation import SpectrumRequest
+from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem
+from daskkern.solvers.setup import ColumnSetup, RankInputs, RankSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 State = TypeVar("State")
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One mini-batch: all of it on every rank, or only the rank's rows for a solver that distributes rows.
-
-    Attributes
-    ----------
-    X : (m, d) array or None
-        Rows; None when `phi` is given and no rows are needed.
-    y : (m, c) array
-        Encoded targets.
-    weight : (m, 1) array or None
-        Sample weights of mean 1 over the training rows.
-    positions : (m,) int64
-        Row numbers.
-    phi : (m, p_r) array or None
-        The rank's columns at these rows, where the trainer has them.
-    last : bool
-        The last batch of its pass over the rows.
-    parts : tuple of slices
-        Where rows are distributed: the pieces of the rank's rows over which sums are taken, the same on any rank.
-    total_size : int
-        Where rows are distributed: rows of the batch on all ranks together; else 0.
-    excess : float
-        How far ``sum w k(x, x)`` goes beyond what step sizes were measured on: see
-        :mod:`daskkern.training.setup.row_sizes`.
-    """
-
-    X: Array | None
-    y: Array
-    weight: Array | None
-    positions: HostArray
-    phi: Array | None
-    last: bool
-    parts: tuple[slice, ...] = ()
-    total_size: int = 0
-    excess: float = 0.0
-
-    @property
-    def size(self) -> int:
-        """Rows m, those on other ranks included."""
-        return self.total_size or int(self.y.shape[0])
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is minimised, as one rank sees it.
-
-    Attributes
-    ----------
-    part : KernelPart
-        The rank's columns.
-    loss : Loss
-    alpha : float
-        Ridge penalty in ``(1/n) sum w loss + (alpha/2) |f|^2``.
-    n_outputs : int
-        c.
-    batches_per_epoch, max_epochs : int
-    dtype : str
-    extra : Any
-        What the solver's own set-up made for this rank (its preconditioner's part, its projector).
-    averaged_from : int or None
-        The step from which iterates are averaged, in a run that continues one on other rows: the mean continues, too.
-    """
-
-    part: KernelPart
-    loss: Loss
-    alpha: float
-    n_outputs: int
-    batches_per_epoch: int
-    max_epochs: int
-    dtype: str
-    extra: Any
-    averaged_from: int | None = None
-
-    @property
-    def n_steps(self) -> int:
-        """Steps of the whole run."""
-        return self.batches_per_epoch * self.max_epochs
-
-    def averaging_start(self, share: float) -> int:
-        """Return the step from which the last `share` of the run is averaged."""
-        if self.averaged_from is not None:
-            return self.averaged_from
-        if self.max_epochs * share < 1:
-            return round(self.n_steps * (1 - share))
-        return round(self.max_epochs * (1 - share)) * self.batches_per_epoch
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """The distance of a model from the optimum: `name` is the measure, `tol` the requested tolerance.
-
-    `note` is a short remark on the value, or "".
-    """
-
-    name: str
-    value: float
-    tol: float
-    note: str = ""
-
-    @property
-    def reached(self) -> bool:
-        """Whether the value is within the tolerance."""
-        return self.value <= self.tol
 
 
 @dataclass(frozen=True)
@@ -151,6 +50,8 @@ class Solver(ABC, Generic[State]):
     so that the kernel "auto" may become one; else it is the Laplacian."""
     learns_centres: ClassVar[bool] = False
     """Whether the solver learns the points of its columns: see :meth:`points`. Such a solver runs on one rank."""
+    preparation: ClassVar[str] = "statistics"
+    """What is found once for all ranks before the first step, of :data:`daskkern.solvers.preparation.PREPARATIONS`."""
     descends: ClassVar[bool] = True
     """Whether the training loss falls from the first epoch on; False where first iterates are far too large."""
 
@@ -174,6 +75,75 @@ class Solver(ABC, Generic[State]):
         """Whether a fit runs on one rank, whatever the size of the cluster."""
         return self.parallelism == "nothing" or self.learns_centres
 
+    @property
+    def storage(self) -> str:
+        """Whether eigenfeatures are computed once and stored: "never", "always", or "auto", where that pays."""
+        return "never"
+
+    @property
+    def storage_folder(self) -> str | None:
+        """The folder for them; None is the system's folder for temporary files."""
+        return None
+
+    @property
+    def projection_factor(self) -> str:
+        """Whether projections on the centres use a factor of K_ZZ: "never", "always", or "auto", where it fits."""
+        return "never"
+
+    def check_sampling(self, sampling: str) -> None:
+        """Raise SpecError where the rows of batches cannot be drawn in this way."""
+        if sampling == "uniform":
+            return
+        if self.each_row_once:
+            raise SpecError(
+                f"solver {self.name} was asked with sampling={sampling!r}, but a pass of it must meet "
+                "every row once; choose 'uniform'"
+            )
+        if self.parallelism != "columns":
+            raise SpecError(
+                f"solver {self.name} was asked with sampling={sampling!r}, but it passes over all rows "
+                "and draws none; choose 'uniform'"
+            )
+
+    def check_explicit(self, space: str) -> None:
+        """Raise SpecError for settings that make no sense over explicit features, named by `space`."""
+        del space
+
+    def spectrum(self, p: int, n: int, explicit: bool) -> SpectrumRequest:
+        """Return the spectrum that is wanted for `p` columns and `n` training rows."""
+        del p, n, explicit
+        return SpectrumRequest()
+
+    def spectrum_found(
+        self, state: StableSteps, n: int, explicit: bool, batch: int, loss: Loss, alpha: float
+    ) -> SpectrumFound | None:
+        """Return the spectrum in `state` before and after preconditioning, as an event; None where there is none.
+
+        `n` are the training rows, `batch` those of a batch. The step is that of the first batch, before any decay.
+        """
+        del state, n, explicit, batch, loss, alpha
+        return None
+
+    def projection_window(self, p: int, d: int, batch_size: int) -> int:
+        """Return the batches between two projections on `p` centres of `d` features."""
+        del p, d, batch_size
+        return 1
+
+    def projection_span(self, p: int, d: int, batch_size: int) -> int:
+        """Return the most rows between two projections with batches of at most that size; 0 without projections."""
+        del p, d, batch_size
+        return 0
+
+    def projections_in_words(self, window: int, factor_fits: bool) -> str:
+        """Return how often projections are made, and how, in a few words; "" where there are none."""
+        del window, factor_fits
+        return ""
+
+    def as_saved(self, saved: Snapshot) -> Self:
+        """Return the solver that keeps its state as `saved` does, for a run that goes on from it."""
+        del saved
+        return self
+
     def sweeps(self, epoch: int, loss: Loss) -> int:
         """Return how often epoch number `epoch`, from 1, passes over all rows."""
         del epoch, loss
@@ -183,19 +153,26 @@ class Solver(ABC, Generic[State]):
         """Return how many of the requested epochs the method uses."""
         return requested
 
+    def rank_setup(self, inputs: RankInputs) -> RankSetup:
+        """Return what this rank needs in addition to its columns. Every rank calls it: it may communicate.
+
+        By default that is what first-order methods need.
+        """
+        return ColumnSetup.of(inputs)
+
     @abstractmethod
-    def init(self, problem: Problem, comm: Communicator) -> State:
+    def init(self, problem: Problem[Any], comm: Communicator) -> State:
         """Return the state before the first step: the zero model."""
 
     @abstractmethod
-    def step(self, problem: Problem, state: State, batch: Batch, comm: Communicator) -> tuple[State, float]:
+    def step(self, problem: Problem[Any], state: State, batch: Batch, comm: Communicator) -> tuple[State, float]:
         """Return the state after `batch` and the sum of the (weighted) losses of its rows before the step."""
 
     @abstractmethod
-    def finish(self, problem: Problem, state: State, comm: Communicator) -> Array:
+    def finish(self, problem: Problem[Any], state: State, comm: Communicator) -> Array:
         """Return this rank's coefficients (p_r, c) of the model that `state` represents, at the end of an epoch."""
 
-    def certificate(self, problem: Problem, state: State) -> Certificate | None:
+    def certificate(self, problem: Problem[Any], state: State) -> Certificate | None:
         """Return how far the model is from the optimum, at the end of an epoch; None where that is not known.
 
         The same on every rank, without communication.
@@ -203,12 +180,12 @@ class Solver(ABC, Generic[State]):
         del problem, state
         return None
 
-    def done(self, problem: Problem, state: State) -> bool:
+    def done(self, problem: Problem[Any], state: State) -> bool:
         """Return whether the run may end with this epoch, because the model is within the tolerance of the optimum."""
         certificate = self.certificate(problem, state)
         return certificate is not None and certificate.reached
 
-    def points(self, problem: Problem, state: State) -> HostArray | None:
+    def points(self, problem: Problem[Any], state: State) -> HostArray | None:
         """Return the points (p, d), dense or CSR, of the model that `state` represents; None for the problem's."""
         del problem, state
         return None
@@ -219,18 +196,18 @@ class Solver(ABC, Generic[State]):
         return 0
 
     @abstractmethod
-    def snapshot(self, problem: Problem, state: State) -> Snapshot | None:
+    def snapshot(self, problem: Problem[Any], state: State) -> Snapshot | None:
         """Return this rank's part of what :meth:`restore` needs, without copies; None within a window."""
 
     @abstractmethod
-    def restore(self, problem: Problem, saved: Snapshot) -> State:
+    def restore(self, problem: Problem[Any], saved: Snapshot) -> State:
         """Return this rank's part of a whole snapshot, which may come from any number of ranks.
 
         The steps that follow give the same bits as those after the snapshot. Raises DataError when it does not fit.
         """
 
 
-def loss_and_gradient(problem: Problem, scores: Array, batch: Batch) -> tuple[float, Array]:
+def loss_and_gradient(problem: AnyProblem, scores: Array, batch: Batch) -> tuple[float, Array]:
     """Return the summed loss and g (m, c), both with the sample weights inside."""
     value = problem.loss.value(scores, batch.y)
     gradient = problem.loss.gradient(scores, batch.y)

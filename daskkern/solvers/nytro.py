@@ -29,9 +29,11 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
 from daskkern.errors import DataError, SpecError
 from daskkern.losses import Smooth
-from daskkern.solvers.base import Batch, Problem, Solver, smoothness_of
-from daskkern.solvers.falkon import FalkonSetup
+from daskkern.solvers.base import Solver, smoothness_of
+from daskkern.solvers.falkon import FalkonSetup, factor_setup
+from daskkern.solvers.problem import Batch, Problem
 from daskkern.solvers.rows import gradient_of_rows, reported_loss
+from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Snapshot
 
 _STREAM = 64
@@ -93,6 +95,7 @@ class NYTRO(Solver[NytroRun]):
     """
 
     name: ClassVar[str] = "nytro"
+    preparation: ClassVar[str] = "nothing"
     parallelism: ClassVar[str] = "rows"
     bases: ClassVar[tuple[str, ...]] = ("landmarks",)
     ability: ClassVar[tuple[type[Smooth], str] | None] = (Smooth, "a smooth gradient")
@@ -103,14 +106,19 @@ class NYTRO(Solver[NytroRun]):
         if not 0 < self.step_scale < 2:
             raise SpecError(f"got step_scale={self.step_scale!r} for NYTRO; give a number above 0 and below 2")
 
-    def init(self, problem: Problem, comm: Communicator) -> NytroRun:
+    def rank_setup(self, inputs: RankInputs) -> FalkonSetup:
+        return factor_setup(inputs)
+
+    def init(self, problem: Problem[FalkonSetup], comm: Communicator) -> NytroRun:
         del comm
         setup: FalkonSetup = problem.extra
         zero = namespace_of(setup.part.weights).zeros((setup.part.layout.p, problem.n_outputs))
         steepest = smoothness_of(problem.loss) * _SAFETY * _top_eigenvalue(setup)
         return NytroRun(zero, self.step_scale / (steepest + problem.alpha), zero, zero)
 
-    def step(self, problem: Problem, state: NytroRun, batch: Batch, comm: Communicator) -> tuple[NytroRun, float]:
+    def step(
+        self, problem: Problem[FalkonSetup], state: NytroRun, batch: Batch, comm: Communicator
+    ) -> tuple[NytroRun, float]:
         setup: FalkonSetup = problem.extra
         if state.sums is None:
             sums = namespace_of(state.u).zeros((state.u.shape[0] + 1, state.u.shape[1]))
@@ -124,20 +132,20 @@ class NYTRO(Solver[NytroRun]):
         reported, seen, amount = reported_loss(state.loss, state.reported, state.seen, batch, ended=state.sums is None)
         return replace(state, reported=reported, seen=seen), amount
 
-    def finish(self, problem: Problem, state: NytroRun, comm: Communicator) -> Array:
+    def finish(self, problem: Problem[FalkonSetup], state: NytroRun, comm: Communicator) -> Array:
         del comm
         setup: FalkonSetup = problem.extra
         own = namespace_of(state.u).asarray(problem.part.columns.ids)
         u = state.best if state.halved else state.u
         return setup.part.lower.solve_transposed(u)[own].astype(problem.dtype)
 
-    def snapshot(self, problem: Problem, state: NytroRun) -> Snapshot | None:
+    def snapshot(self, problem: Problem[FalkonSetup], state: NytroRun) -> Snapshot | None:
         if state.sums is not None:
             return None
         numbers = {name: float(getattr(state, name)) for name in _NUMBERS} | {"told": float(state.reported)}
         return Snapshot({}, {name: getattr(state, name) for name in ("u", "best", "slope")}, numbers)
 
-    def restore(self, problem: Problem, saved: Snapshot) -> NytroRun:
+    def restore(self, problem: Problem[FalkonSetup], saved: Snapshot) -> NytroRun:
         setup: FalkonSetup = problem.extra
         xp, numbers, shape = namespace_of(setup.part.weights), saved.numbers, (setup.part.layout.p, problem.n_outputs)
         if any(name not in saved.whole or saved.whole[name].shape != shape for name in ("u", "best", "slope")):
@@ -149,7 +157,7 @@ class NYTRO(Solver[NytroRun]):
         )  # fmt: skip
 
 
-def _descend(problem: Problem, setup: FalkonSetup, state: NytroRun, comm: Communicator) -> NytroRun:
+def _descend(problem: Problem[FalkonSetup], setup: FalkonSetup, state: NytroRun, comm: Communicator) -> NytroRun:
     """End a pass: take an iteration from u, or half of the last one where u is not better."""
     total = comm.allreduce(state.sums)
     loss = float(total[-1, 0]) / setup.n_rows

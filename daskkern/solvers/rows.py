@@ -14,7 +14,8 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.basis import KernelPart
 from daskkern.errors import SpecError
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed
-from daskkern.solvers.base import Batch, Problem, loss_and_gradient
+from daskkern.solvers.base import loss_and_gradient
+from daskkern.solvers.problem import AnyProblem, Batch
 
 Between = Callable[[Array, slice], Array]
 """A function of scores (k, c) and of the batch rows that they belong to; returns an array of the same shape."""
@@ -55,7 +56,9 @@ def pullback(part: KernelPart, batch: Batch, g: Array) -> Array:
     return total
 
 
-def gradient_of_rows(problem: Problem, part: KernelPart, batch: Batch, V: Array | None) -> tuple[Array, float, Array]:
+def gradient_of_rows(
+    problem: AnyProblem, part: KernelPart, batch: Batch, V: Array | None
+) -> tuple[Array, float, Array]:
     """Return ``sum_i k(Z, x_i) loss'_i`` (p, c) float64 over the rank's rows, their summed loss, and their scores.
 
     `V` are the model's coefficients (p, c); None for the zero model, whose scores are not computed.

@@ -1,9 +1,9 @@
 """Named systems: a solver, a function space and a loss that belong together, ready to be fitted."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures, RandomFeatures
+from daskkern.basis import BasisSpec, Landmarks
 from daskkern.errors import SpecError
 from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.solvers import Direct, Solver
@@ -105,11 +105,9 @@ class System:
 
     def with_columns(self, n: int) -> BasisSpec:
         """Return the function space with `n` landmarks or features; as it is where their number follows from data."""
-        if isinstance(self.basis, Landmarks | RandomFeatures | NystromFeatures):
-            return replace(self.basis, n=n)
-        return self.basis
+        return self.basis if self.basis.drawn_per_step else self.basis.resized(n)
 
     @property
     def space(self) -> str:
         """The function space in a word or two."""
-        return "all rows" if isinstance(self.basis, AllRows) else self.basis.name
+        return self.basis.name

@@ -15,7 +15,6 @@ from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.concurrency import cpu_count, library_threads
 from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import slices, tile_pool
-from daskkern.basis import AllRows, Landmarks
 from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.cluster.connect.membership import live_workers
 from daskkern.data.rows.array_rows import ArrayRows
@@ -197,9 +196,9 @@ def _ranked(scales: Sequence[float], alphas: Sequence[float], errors: FloatArray
 def _check(chosen: System, source: StoreSource) -> None:
     if source.info.task is None:
         raise SpecError(f"the store {source.location} has no targets, so nothing can be searched; ingest with --target")
-    if chosen.loss_for(str(source.info.task)) != "squared" or not isinstance(chosen.basis, AllRows | Landmarks):
+    if chosen.loss_for(str(source.info.task)) != "squared" or chosen.basis.is_explicit:
         able = [row.name for row in SYSTEMS.values() if row.classification == "squared" == row.regression]
-        able = [name for name in able if isinstance(SYSTEMS[name].basis, AllRows | Landmarks)]
+        able = [name for name in able if not SYSTEMS[name].basis.is_explicit]
         raise SpecError(
             f"got system {chosen.name} for a sweep, but it is not least squares in kernel columns; choose one of "
             f"{', '.join(able)}"

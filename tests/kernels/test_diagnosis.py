@@ -90,8 +90,8 @@ def test_a_length_scale_far_from_the_distances_is_told() -> None:
 def test_a_fit_whose_landmarks_have_no_factor_says_why(
     solver: EigenPro | Falkon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daskkern.training.setup.rank_columns._JITTERS", 1)
-    monkeypatch.setattr("daskkern.training.setup.row_rank._JITTERS", 1)
+    monkeypatch.setattr("daskkern.solvers.eigenpro.setup._JITTERS", 1)
+    monkeypatch.setattr("daskkern.solvers.falkon.setup._JITTERS", 1)
     points = np.linspace(0, 1e-4, 250)[:, None] * np.ones(3)
     kernel = CallableKernel(_indefinite)
     model = KernelClassifier(kernel, "squared", Landmarks(points=points), solver, max_epochs=1)

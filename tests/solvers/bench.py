@@ -17,7 +17,7 @@ from daskkern.solvers import Batch, EigenPro, NystromSGD, Problem, Solver
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDirections
 from daskkern.solvers.eigenpro.steps import EigenProSetup, Projector
 from daskkern.solvers.nystrom_sgd import NystromSetup
-from daskkern.training.setup.rank_columns import feature_columns
+from daskkern.solvers.nystrom_sgd.setup import feature_columns
 from tests.support.threads import run_threads
 
 

@@ -14,7 +14,7 @@ from daskkern.kernels import Coordinate, Gaussian, Kernel
 from daskkern.losses import Hinge, Loss
 from daskkern.preconditioners import column_statistics
 from daskkern.solvers import Batch, Problem, Solver
-from daskkern.solvers.first_order.column_products import ColumnSetup, RowShare
+from daskkern.solvers.setup import ColumnSetup, RowShare
 from tests.support.threads import run_threads
 
 GAUSSIAN = Gaussian(2.0)

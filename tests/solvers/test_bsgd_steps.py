@@ -13,8 +13,8 @@ from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import Hinge, Logistic, Loss
 from daskkern.solvers import BSGD, Pegasos, Problem
-from daskkern.solvers.first_order.column_products import ColumnSetup
 from daskkern.solvers.first_order.merging import LogKernel, best_merge
+from daskkern.solvers.setup import ColumnSetup
 
 
 def _problem(task: Task, budget: int) -> Problem:

@@ -6,7 +6,7 @@ import pytest
 from daskkern.errors import DataError
 from daskkern.kernels import Gaussian
 from daskkern.preconditioners import NystromState, nystrom_state
-from daskkern.solvers.nystrom_sgd import _check_basis, _in_this_basis
+from daskkern.solvers.nystrom_sgd.solver import _check_basis, _in_this_basis
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 P, R = 50, 20

@@ -10,7 +10,8 @@ from bench import nystrom, scores, toy, train
 from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
 from daskkern.losses import LOSSES, Logistic, Loss, Squared, SquaredHinge
-from daskkern.solvers import NystromSGD, nystrom_sgd
+from daskkern.solvers import NystromSGD
+from daskkern.solvers.nystrom_sgd import solver as nystrom_sgd
 from tests.support import naive
 
 each_loss = pytest.mark.parametrize("loss", [loss() for loss in LOSSES.values()], ids=lambda loss: loss.name)

@@ -15,8 +15,8 @@ from daskkern.events import Event, OptimalityMeasured
 from daskkern.kernels import Laplacian
 from daskkern.losses import Hinge, Logistic, Loss, Smooth, Squared, SquaredHinge
 from daskkern.solvers import SAG
-from daskkern.solvers.first_order.column_products import ColumnSetup, RowShare
 from daskkern.solvers.first_order.sag import SAGRun
+from daskkern.solvers.setup import ColumnSetup, RowShare
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
 

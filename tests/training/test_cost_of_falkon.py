@@ -55,8 +55,8 @@ def test_the_factor_is_made_in_the_dtype_of_the_fit_and_used_in_float64(monkeypa
         used.append(FalkonSetup(*given))
         return used[-1]
 
-    monkeypatch.setattr("daskkern.training.setup.row_rank.cholesky", kept)
-    monkeypatch.setattr("daskkern.training.setup.row_rank.FalkonSetup", seen)
+    monkeypatch.setattr("daskkern.solvers.falkon.setup.cholesky", kept)
+    monkeypatch.setattr("daskkern.solvers.falkon.setup.FalkonSetup", seen)
     model = _fit(1, 3)
     assert made[0][0] == "float32"
     lower = used[0].part.lower

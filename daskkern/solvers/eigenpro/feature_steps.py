@@ -14,21 +14,24 @@ from dataclasses import dataclass
 from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.preconditioners import CovariancePart, CovarianceState
-from daskkern.solvers.base import Batch, Problem, loss_and_gradient
+from daskkern.solvers.base import loss_and_gradient
 from daskkern.solvers.first_order.column_products import partial_scores, pull
+from daskkern.solvers.problem import AnyProblem, Batch
+from daskkern.solvers.setup import RankSetup
 
 
 @dataclass(frozen=True)
-class FeatureSetup:
+class FeatureSetup(RankSetup):
     """What a rank needs beside its features: the state, and its rows of the preconditioner."""
 
     state: CovarianceState
     part: CovariancePart
 
 
-def feature_direction(problem: Problem, w: Array, batch: Batch, comm: Communicator) -> tuple[Array, float]:
+def feature_direction(
+    problem: AnyProblem, setup: FeatureSetup, w: Array, batch: Batch, comm: Communicator
+) -> tuple[Array, float]:
     """Return the rank's part (p_r, c) of the preconditioned gradient at `w`, and the summed loss there."""
-    setup: FeatureSetup = problem.extra
     scores = comm.allreduce(partial_scores(problem, batch, w)).astype(problem.dtype)
     loss, g = loss_and_gradient(problem, scores, batch)
     gradient = pull(problem, batch, g) * (1 / batch.size)

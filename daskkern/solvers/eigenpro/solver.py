@@ -25,17 +25,19 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.solvers.base import (
-    Batch,
-    Certificate,
-    Problem,
-    Solver,
-    TailAverage,
-    decay,
-    is_whole,
-    smoothness_of,
-)
+from daskkern.events import SpectrumFound
+from daskkern.losses import Loss
+from daskkern.preconditioners import CovarianceState, EigenProState, StableSteps
+from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, smoothness_of
 from daskkern.solvers.eigenpro.feature_steps import FeatureSetup, feature_direction
+from daskkern.solvers.eigenpro.setup import eigenpro_setup, feature_setup
+from daskkern.solvers.eigenpro.spectrum import (
+    covariance_rows,
+    found,
+    most_directions,
+    subsample_rows,
+    window_batches,
+)
 from daskkern.solvers.eigenpro.steps import (
     EigenProRun,
     EigenProSetup,
@@ -47,6 +49,9 @@ from daskkern.solvers.eigenpro.steps import (
     step_all_rows,
     step_window,
 )
+from daskkern.solvers.preparation import SpectrumRequest
+from daskkern.solvers.problem import Batch, Certificate, Problem
+from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 
@@ -90,6 +95,7 @@ class EigenPro(Solver[EigenProRun]):
     """
 
     name: ClassVar[str] = "eigenpro"
+    preparation: ClassVar[str] = "spectrum"
     suits_smooth_kernels: ClassVar[bool] = True
     bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")
 
@@ -120,7 +126,52 @@ class EigenPro(Solver[EigenProRun]):
         if not 0 <= self.momentum < 1:
             raise SpecError(f"momentum={self.momentum!r} was asked of EigenPro; give a number from 0 to below 1")
 
-    def init(self, problem: Problem, comm: Communicator) -> EigenProRun:
+    @property
+    def projection_factor(self) -> str:
+        return {"exact": "always", "eigenpro": "never"}.get(self.projection, "auto")
+
+    def check_explicit(self, space: str) -> None:
+        if self.window != "auto" or self.projection != "auto":
+            raise SpecError(
+                f"EigenPro was asked with window={self.window!r} and projection={self.projection!r} over "
+                f"{space}, which needs no projections; leave both 'auto'"
+            )
+
+    def spectrum(self, p: int, n: int, explicit: bool) -> SpectrumRequest:
+        s = covariance_rows(self.subsample, n) if explicit else subsample_rows(self.subsample, p)
+        directions = None if self.n_directions == "auto" else int(self.n_directions)
+        return SpectrumRequest(s, most_directions(self.n_directions, p, s, explicit), directions, self.rho, self.tau)
+
+    def spectrum_found(
+        self, state: StableSteps, n: int, explicit: bool, batch: int, loss: Loss, alpha: float
+    ) -> SpectrumFound | None:
+        assert isinstance(state, EigenProState | CovarianceState)
+        s = state.vectors.shape[0] if isinstance(state, EigenProState) else covariance_rows(self.subsample, n)
+        step = self.step_scale * state.step_size(batch, smoothness_of(loss), alpha)
+        return found(state, s, batch, step)
+
+    def projection_window(self, p: int, d: int, batch_size: int) -> int:
+        return window_batches(p, d, batch_size) if self.window == "auto" else int(self.window)
+
+    def projection_span(self, p: int, d: int, batch_size: int) -> int:
+        return window_batches(p, d, 1) if self.window == "auto" else (int(self.window) - 1) * batch_size
+
+    def projections_in_words(self, window: int, factor_fits: bool) -> str:
+        exact = self._is_exact(factor_fits)
+        how = "with a factor" if exact else f"iterated to a residual of {self.projection_tol:g}"
+        return f", projections every {window} batches, {how}"
+
+    def _is_exact(self, factor_fits: bool) -> bool:
+        return factor_fits if self.projection == "auto" else self.projection == "exact"
+
+    def rank_setup(self, inputs: RankInputs) -> EigenProSetup | FeatureSetup:
+        if isinstance(inputs.state, CovarianceState):
+            return feature_setup(inputs, inputs.state)
+        assert isinstance(inputs.state, EigenProState)
+        exact = self._is_exact(inputs.factor_fits)
+        return eigenpro_setup(inputs, inputs.state, exact=exact, tol=self.projection_tol)
+
+    def init(self, problem: Problem[EigenProSetup | FeatureSetup], comm: Communicator) -> EigenProRun:
         del comm
         setup: EigenProSetup | FeatureSetup = problem.extra
         xp = namespace_of(setup.part.vectors)
@@ -136,7 +187,9 @@ class EigenPro(Solver[EigenProRun]):
         slow = MomentumIterate(zero, at_S) if self.momentum else None
         return EigenProRun(zero, 1.0, zero, zero, at_S, Temporary(), 0, 0, TailAverage(max(start, 1)), slow)
 
-    def step(self, problem: Problem, state: EigenProRun, batch: Batch, comm: Communicator) -> tuple[EigenProRun, float]:
+    def step(
+        self, problem: Problem[EigenProSetup | FeatureSetup], state: EigenProRun, batch: Batch, comm: Communicator
+    ) -> tuple[EigenProRun, float]:
         setup: EigenProSetup | FeatureSetup = problem.extra
         eta = setup.state.step_size(batch.size, smoothness_of(problem.loss), problem.alpha, batch.excess)
         eta *= self.step_scale * decay(problem.loss, state.step, problem.batches_per_epoch)
@@ -150,11 +203,16 @@ class EigenPro(Solver[EigenProRun]):
         return replace(after, average=after.average.add(after.step, model)), loss
 
     def _plain_step(
-        self, problem: Problem, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
+        self,
+        problem: Problem[EigenProSetup | FeatureSetup],
+        state: EigenProRun,
+        batch: Batch,
+        eta: float,
+        comm: Communicator,
     ) -> tuple[EigenProRun, float]:
         setup: EigenProSetup | FeatureSetup = problem.extra
         if isinstance(setup, FeatureSetup):
-            direction, loss = feature_direction(problem, state.working, batch, comm)
+            direction, loss = feature_direction(problem, setup, state.working, batch, comm)
             return replace(state, working=state.working - eta * direction, step=state.step + 1), loss
         if setup.projector is None:
             return step_all_rows(problem, setup, state, batch, eta, comm)
@@ -165,14 +223,14 @@ class EigenPro(Solver[EigenProRun]):
             state = project(setup.projector, state, comm)
         return state, loss
 
-    def finish(self, problem: Problem, state: EigenProRun, comm: Communicator) -> Array:
+    def finish(self, problem: Problem[EigenProSetup | FeatureSetup], state: EigenProRun, comm: Communicator) -> Array:
         del comm
         # Within a window `working` lacks the temporary centres: an interrupted run falls back on the last projection.
         setup: EigenProSetup | FeatureSetup = problem.extra
         whole = state.working if isinstance(setup, FeatureSetup) or setup.projector is None else state.a
         return state.average.value(whole if state.slow is None else state.slow.a)
 
-    def certificate(self, problem: Problem, state: EigenProRun) -> Certificate | None:
+    def certificate(self, problem: Problem[EigenProSetup | FeatureSetup], state: EigenProRun) -> Certificate | None:
         del problem
         projected = state.projected
         if not projected.iterations:
@@ -182,11 +240,11 @@ class EigenPro(Solver[EigenProRun]):
             note += ", some of which ended without it; take fewer landmarks or a shorter length scale"
         return Certificate("projection residual", projected.residual, 0.0, note)
 
-    def done(self, problem: Problem, state: EigenProRun) -> bool:
+    def done(self, problem: Problem[EigenProSetup | FeatureSetup], state: EigenProRun) -> bool:
         del problem, state
         return False  # the residual of projections says nothing of the model's distance from the optimum
 
-    def snapshot(self, problem: Problem, state: EigenProRun) -> Snapshot | None:
+    def snapshot(self, problem: Problem[EigenProSetup | FeatureSetup], state: EigenProRun) -> Snapshot | None:
         if state.in_window:
             return None
         ids = problem.part.columns.ids
@@ -198,7 +256,7 @@ class EigenPro(Solver[EigenProRun]):
             shards, numbers={"step": state.step, "averaged": state.average.count, "averaged_from": state.average.start}
         )
 
-    def restore(self, problem: Problem, saved: Snapshot) -> EigenProRun:
+    def restore(self, problem: Problem[EigenProSetup | FeatureSetup], saved: Snapshot) -> EigenProRun:
         fresh = self.init(problem, SerialCommunicator())
         xp, ids = namespace_of(fresh.working), problem.part.columns.ids
         head = ids[: problem.part.columns.n_head]

@@ -18,13 +18,10 @@ from daskkern.kernels.engines.block_products import multiply, multiply_blocks, m
 from daskkern.kernels.points import Left
 from daskkern.linalg import even_slices
 from daskkern.preconditioners import EigenProPart, EigenProState
-from daskkern.solvers.base import (
-    Batch,
-    Problem,
-    TailAverage,
-    loss_and_gradient,
-)
+from daskkern.solvers.base import TailAverage, loss_and_gradient
 from daskkern.solvers.eigenpro.projectors import IterativeProjector, Projection
+from daskkern.solvers.problem import AnyProblem, Batch
+from daskkern.solvers.setup import RankSetup
 
 _UNIT = 128  # rows of a batch that are temporary centres of one rank: enough for products at full speed
 _JOINED = 1024  # temporary centres up to which later ones are joined to them: fewer calls, and little is copied
@@ -39,7 +36,7 @@ class Projector(Protocol):
 
 
 @dataclass(frozen=True)
-class EigenProSetup:
+class EigenProSetup(RankSetup):
     """What a rank needs beside its columns.
 
     Attributes
@@ -161,7 +158,7 @@ def push(after: EigenProRun, before: EigenProRun, gamma: float, compensation: fl
 
 
 def step_all_rows(
-    problem: Problem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
+    problem: AnyProblem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
 ) -> tuple[EigenProRun, float]:
     xp = namespace_of(state.working)
     m, n_head = batch.size, problem.part.columns.n_head
@@ -197,7 +194,7 @@ def _own_rows(setup: EigenProSetup, batch: Batch) -> tuple[HostArray, HostArray]
 
 
 def step_window(
-    problem: Problem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
+    problem: AnyProblem, setup: EigenProSetup, state: EigenProRun, batch: Batch, eta: float, comm: Communicator
 ) -> tuple[EigenProRun, float]:
     xp = namespace_of(state.working)
     m, n_head = batch.size, problem.part.columns.n_head
@@ -252,7 +249,7 @@ def _after(blocks: Sequence[slice], edge: int) -> list[slice]:
 
 
 def _with_batch(
-    problem: Problem, temporary: Temporary, batch: Batch, coefficients: Array, comm: Communicator
+    problem: AnyProblem, temporary: Temporary, batch: Batch, coefficients: Array, comm: Communicator
 ) -> Temporary:
     """Return the temporary centres with this rank's units of the batch's rows."""
     if batch.X is None:

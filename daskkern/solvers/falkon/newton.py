@@ -21,9 +21,10 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.errors import DataError
 from daskkern.linalg import LowerFactor
 from daskkern.losses import Curved
-from daskkern.solvers.base import Batch, Problem, smoothness_of
+from daskkern.solvers.base import smoothness_of
 from daskkern.solvers.falkon.setup import FalkonSetup
 from daskkern.solvers.kernel_ridge.cg import LinearSystem
+from daskkern.solvers.problem import Batch, Problem
 from daskkern.solvers.rows import double_product, gradient_of_rows
 from daskkern.solvers.snapshot import Snapshot
 
@@ -88,7 +89,7 @@ class NewtonRun:
     seen: int = 0
 
     @classmethod
-    def begin(cls, problem: Problem) -> "NewtonRun":
+    def begin(cls, problem: Problem[FalkonSetup]) -> "NewtonRun":
         """Return the state before the first pass."""
         setup: FalkonSetup = problem.extra
         return cls(namespace_of(setup.part.weights).zeros((setup.part.layout.p, problem.n_outputs)))
@@ -99,7 +100,9 @@ class NewtonRun:
         return self.sums is None and self.sweep == 0
 
 
-def add_batch(problem: Problem, state: NewtonRun, batch: Batch, comm: Communicator, path_start: float) -> NewtonRun:
+def add_batch(
+    problem: Problem[FalkonSetup], state: NewtonRun, batch: Batch, comm: Communicator, path_start: float
+) -> NewtonRun:
     """Add the rank's rows of a batch to the sums of the pass."""
     if state.sums is None:
         state = _begin_pass(problem, state, comm, path_start)
@@ -113,7 +116,9 @@ def add_batch(problem: Problem, state: NewtonRun, batch: Batch, comm: Communicat
     return replace(state, sums=sums, at=state.at + 1)
 
 
-def end_pass(problem: Problem, state: NewtonRun, comm: Communicator, path_start: float, sweeps: int) -> NewtonRun:
+def end_pass(
+    problem: Problem[FalkonSetup], state: NewtonRun, comm: Communicator, path_start: float, sweeps: int
+) -> NewtonRun:
     """End a pass: the one before the last of `sweeps` ends a Newton step, the last one ends the epoch."""
     setup: FalkonSetup = problem.extra
     assert state.sums is not None
@@ -136,7 +141,7 @@ def end_pass(problem: Problem, state: NewtonRun, comm: Communicator, path_start:
     return replace(state, sweep=0, epoch=state.epoch + 1)
 
 
-def _begin_pass(problem: Problem, state: NewtonRun, comm: Communicator, path_start: float) -> NewtonRun:
+def _begin_pass(problem: Problem[FalkonSetup], state: NewtonRun, comm: Communicator, path_start: float) -> NewtonRun:
     setup: FalkonSetup = problem.extra
     xp, (p, c), lower = namespace_of(state.u), state.u.shape, setup.part.lower
     if state.gradient is None:
@@ -154,7 +159,7 @@ def _begin_pass(problem: Problem, state: NewtonRun, comm: Communicator, path_sta
     return replace(state, sums=xp.zeros((p + 1, v.shape[1])), w=w, v=v)
 
 
-def _product(problem: Problem, state: NewtonRun, batch: Batch) -> tuple[NewtonRun, Array]:
+def _product(problem: Problem[FalkonSetup], state: NewtonRun, batch: Batch) -> tuple[NewtonRun, Array]:
     """Return the rank's rows' part of ``K_ZX W (curvature) K_XZ v``, and the state with their scores.
 
     Where these are not known the first half of the columns is the model: its part of the sum stays 0.
@@ -185,7 +190,7 @@ def _evaluated(state: NewtonRun, gradient: Array, loss: float, mu: float) -> New
     return replace(state, before=(state.u, loss), gradient=gradient, loss=loss)
 
 
-def _penalty(problem: Problem, state: NewtonRun, path_start: float) -> float:
+def _penalty(problem: Problem[FalkonSetup], state: NewtonRun, path_start: float) -> float:
     return max(problem.alpha, path_start * 0.1**state.epoch)
 
 
@@ -193,7 +198,7 @@ def _objective(u: Array, loss: float, mu: float) -> float:
     return loss + mu / 2 * float((u * u).sum())
 
 
-def _curvature(problem: Problem, setup: FalkonSetup, u: Array) -> Array | float:
+def _curvature(problem: Problem[FalkonSetup], setup: FalkonSetup, u: Array) -> Array | float:
     """Return the mean curvature of the outputs at the landmarks, (p, 1)."""
     y = setup.part.targets
     if y is None:
@@ -217,7 +222,7 @@ def snapshot(state: NewtonRun) -> Snapshot | None:
     return Snapshot({}, whole, numbers)
 
 
-def restore(problem: Problem, saved: Snapshot) -> NewtonRun:
+def restore(problem: Problem[FalkonSetup], saved: Snapshot) -> NewtonRun:
     """Return the state of a snapshot. Raises DataError when it does not fit."""
     setup: FalkonSetup = problem.extra
     xp, whole, numbers = namespace_of(setup.part.weights), saved.whole, saved.numbers

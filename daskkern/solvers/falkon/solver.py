@@ -30,12 +30,14 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.losses import Curved, Loss, Squared
-from daskkern.solvers.base import Batch, Certificate, Problem, Solver, is_whole
+from daskkern.solvers.base import Solver, is_whole
 from daskkern.solvers.falkon import newton, squared
 from daskkern.solvers.falkon.newton import NewtonRun
-from daskkern.solvers.falkon.setup import FalkonSetup
+from daskkern.solvers.falkon.setup import FalkonSetup, factor_setup
 from daskkern.solvers.falkon.squared import SquaredRun
+from daskkern.solvers.problem import Batch, Certificate, Problem
 from daskkern.solvers.rows import reported_loss
+from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Snapshot
 
 FalkonRun = SquaredRun | NewtonRun
@@ -58,6 +60,7 @@ class Falkon(Solver[FalkonRun]):
     """
 
     name: ClassVar[str] = "falkon"
+    preparation: ClassVar[str] = "nothing"
     parallelism: ClassVar[str] = "rows"
     bases: ClassVar[tuple[str, ...]] = ("landmarks",)
     ability: ClassVar[tuple[type[Curved], str] | None] = (Curved, "a second derivative")
@@ -78,11 +81,16 @@ class Falkon(Solver[FalkonRun]):
         each = 1 if isinstance(loss, Squared) else 1 + self.newton_passes
         return each + (epoch == 1)
 
-    def init(self, problem: Problem, comm: Communicator) -> FalkonRun:
+    def rank_setup(self, inputs: RankInputs) -> FalkonSetup:
+        return factor_setup(inputs, once=isinstance(inputs.loss, Squared), says_what_is_left_out=True)
+
+    def init(self, problem: Problem[FalkonSetup], comm: Communicator) -> FalkonRun:
         del comm
         return SquaredRun.begin(problem) if isinstance(problem.loss, Squared) else NewtonRun.begin(problem)
 
-    def step(self, problem: Problem, state: FalkonRun, batch: Batch, comm: Communicator) -> tuple[FalkonRun, float]:
+    def step(
+        self, problem: Problem[FalkonSetup], state: FalkonRun, batch: Batch, comm: Communicator
+    ) -> tuple[FalkonRun, float]:
         if isinstance(state, SquaredRun):
             state = squared.add_batch(problem, state, batch, self.tol)
             if batch.last:
@@ -96,7 +104,7 @@ class Falkon(Solver[FalkonRun]):
         reported, seen, amount = reported_loss(state.loss, state.reported, state.seen, batch, ended=ended)
         return replace(state, reported=reported, seen=seen), amount
 
-    def finish(self, problem: Problem, state: FalkonRun, comm: Communicator) -> Array:
+    def finish(self, problem: Problem[FalkonSetup], state: FalkonRun, comm: Communicator) -> Array:
         del comm
         setup: FalkonSetup = problem.extra
         u = state.u
@@ -105,19 +113,19 @@ class Falkon(Solver[FalkonRun]):
         own = namespace_of(u).asarray(problem.part.columns.ids)
         return setup.part.lower.solve_transposed(u)[own].astype(problem.dtype)
 
-    def certificate(self, problem: Problem, state: FalkonRun) -> Certificate | None:
+    def certificate(self, problem: Problem[FalkonSetup], state: FalkonRun) -> Certificate | None:
         if isinstance(state, NewtonRun):
             return None
         note = f"the rounding of {problem.dtype} lets it fall no further" if state.floored else ""
         return Certificate("relative residual", state.residual, self.tol, note)
 
-    def done(self, problem: Problem, state: FalkonRun) -> bool:
+    def done(self, problem: Problem[FalkonSetup], state: FalkonRun) -> bool:
         return isinstance(state, SquaredRun) and (state.floored or (state.checked and super().done(problem, state)))
 
-    def snapshot(self, problem: Problem, state: FalkonRun) -> Snapshot | None:
+    def snapshot(self, problem: Problem[FalkonSetup], state: FalkonRun) -> Snapshot | None:
         del problem
         return squared.snapshot(state) if isinstance(state, SquaredRun) else newton.snapshot(state)
 
-    def restore(self, problem: Problem, saved: Snapshot) -> FalkonRun:
+    def restore(self, problem: Problem[FalkonSetup], saved: Snapshot) -> FalkonRun:
         whole = squared if isinstance(problem.loss, Squared) else newton
         return whole.restore(problem, saved)

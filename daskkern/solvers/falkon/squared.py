@@ -25,8 +25,8 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import DataError
 from daskkern.linalg import LowerFactor
-from daskkern.solvers.base import Batch, Problem
 from daskkern.solvers.falkon.setup import FalkonSetup
+from daskkern.solvers.problem import Batch, Problem
 from daskkern.solvers.rows import double_product, gradient_of_rows
 from daskkern.solvers.snapshot import Snapshot
 
@@ -93,7 +93,7 @@ class SquaredRun:
     seen: int = 0
 
     @classmethod
-    def begin(cls, problem: Problem) -> "SquaredRun":
+    def begin(cls, problem: Problem[FalkonSetup]) -> "SquaredRun":
         """Return the state before the first pass."""
         setup: FalkonSetup = problem.extra
         zero = namespace_of(setup.part.weights).zeros((setup.part.layout.p, problem.n_outputs))
@@ -105,7 +105,7 @@ class SquaredRun:
         return self.sums is None and self.sweep == 0
 
 
-def add_batch(problem: Problem, state: SquaredRun, batch: Batch, tol: float) -> SquaredRun:
+def add_batch(problem: Problem[FalkonSetup], state: SquaredRun, batch: Batch, tol: float) -> SquaredRun:
     """Add the rank's rows of a batch to the sums of the pass."""
     setup: FalkonSetup = problem.extra
     state = _begin_pass(problem, state, tol) if state.sums is None else state
@@ -134,7 +134,7 @@ def add_batch(problem: Problem, state: SquaredRun, batch: Batch, tol: float) -> 
     return replace(state, sums=state.sums + xp.concatenate([pulled, numbers]))
 
 
-def end_pass(problem: Problem, state: SquaredRun, comm: Communicator) -> SquaredRun:
+def end_pass(problem: Problem[FalkonSetup], state: SquaredRun, comm: Communicator) -> SquaredRun:
     """End a pass: the first gives the right side, every later one an iteration of CG."""
     setup: FalkonSetup = problem.extra
     total = comm.allreduce(state.sums)
@@ -153,7 +153,7 @@ def end_pass(problem: Problem, state: SquaredRun, comm: Communicator) -> Squared
     return _iterate(problem, setup, state, r, pulled[:, c:], numbers[:, :c], loss)
 
 
-def _begin_pass(problem: Problem, state: SquaredRun, tol: float) -> SquaredRun:
+def _begin_pass(problem: Problem[FalkonSetup], state: SquaredRun, tol: float) -> SquaredRun:
     """Choose the factor of the pass: none, the direction, or the model and the direction."""
     setup: FalkonSetup = problem.extra
     xp, (p, c) = namespace_of(state.u), state.u.shape
@@ -173,7 +173,13 @@ def _begin(setup: FalkonSetup, state: SquaredRun, b: Array, loss: float) -> Squa
 
 
 def _iterate(
-    problem: Problem, setup: FalkonSetup, state: SquaredRun, r: Array, pulled: Array, numbers: Array, loss: float
+    problem: Problem[FalkonSetup],
+    setup: FalkonSetup,
+    state: SquaredRun,
+    r: Array,
+    pulled: Array,
+    numbers: Array,
+    loss: float,
 ) -> SquaredRun:
     """One iteration, from the true residual `r` and the true `loss` of the model.
 
@@ -247,7 +253,7 @@ def snapshot(state: SquaredRun) -> Snapshot | None:
     return Snapshot({}, whole, numbers)
 
 
-def restore(problem: Problem, saved: Snapshot) -> SquaredRun:
+def restore(problem: Problem[FalkonSetup], saved: Snapshot) -> SquaredRun:
     """Return the state of a snapshot. Raises DataError when it does not fit."""
     setup: FalkonSetup = problem.extra
     xp, whole, numbers = namespace_of(setup.part.weights), saved.whole, saved.numbers

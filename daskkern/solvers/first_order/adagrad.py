@@ -26,8 +26,10 @@ from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, loss_and_gradient, smoothness_of
-from daskkern.solvers.first_order.column_products import ColumnSetup, partial_scores, pull
+from daskkern.solvers.base import Solver, TailAverage, loss_and_gradient, smoothness_of
+from daskkern.solvers.first_order.column_products import partial_scores, pull
+from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 _NEVER = 2**53
@@ -89,13 +91,15 @@ class AdaGrad(Solver[AdaGradRun]):
     def l1_penalty(self) -> float:
         return self.l1
 
-    def init(self, problem: Problem, comm: Communicator) -> AdaGradRun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> AdaGradRun:
         del comm
         zero = problem.part.namespace.zeros((problem.part.columns.ids.size, problem.n_outputs), problem.dtype)
         start = max(problem.averaging_start(self.averaging), 1) if self.averaging else _NEVER
         return AdaGradRun(zero, zero, TailAverage(start))
 
-    def step(self, problem: Problem, state: AdaGradRun, batch: Batch, comm: Communicator) -> tuple[AdaGradRun, float]:
+    def step(
+        self, problem: ColumnProblem, state: AdaGradRun, batch: Batch, comm: Communicator
+    ) -> tuple[AdaGradRun, float]:
         scores = comm.allreduce(partial_scores(problem, batch, state.w))
         loss, slope = loss_and_gradient(problem, scores.astype(problem.dtype), batch)
         setup: ColumnSetup = problem.extra
@@ -120,7 +124,7 @@ class AdaGrad(Solver[AdaGradRun]):
             w = xp.where(w < 0, -1, 1).astype(problem.dtype) * xp.maximum(size, 0)
         return AdaGradRun(w, squares, state.average.add(steps, w), length, steps), loss
 
-    def _length(self, problem: Problem, batch: Batch, g: Array, comm: Communicator) -> float:
+    def _length(self, problem: ColumnProblem, batch: Batch, g: Array, comm: Communicator) -> float:
         """Return ``theta eta r`` for the first gradient that is not 0, the same on every rank."""
         setup: ColumnSetup = problem.extra
         xp = namespace_of(g)
@@ -129,16 +133,16 @@ class AdaGrad(Solver[AdaGradRun]):
         eta = setup.statistics.step_size(batch.size, smoothness_of(problem.loss), problem.alpha)
         return float(self.theta * eta * np.sqrt(square / count)) if count else 0.0
 
-    def finish(self, problem: Problem, state: AdaGradRun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: AdaGradRun, comm: Communicator) -> Array:
         del problem, comm
         return state.average.value(state.w)
 
-    def snapshot(self, problem: Problem, state: AdaGradRun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: AdaGradRun) -> Snapshot:
         ids = problem.part.columns.ids
         shards = {"w": Shard(ids, state.w), "squares": Shard(ids, state.squares), **state.average.shards(ids)}
         return Snapshot(shards, numbers={"length": state.length, "steps": state.steps, **state.average.numbers()})
 
-    def restore(self, problem: Problem, saved: Snapshot) -> AdaGradRun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> AdaGradRun:
         fresh = self.init(problem, SerialCommunicator())
         xp, ids = namespace_of(fresh.w), problem.part.columns.ids
         w, squares = (xp.asarray(saved.rows(name, ids)) for name in ("w", "squares"))

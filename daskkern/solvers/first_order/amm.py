@@ -29,9 +29,10 @@ from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.errors import SpecError
 from daskkern.losses import MulticlassHinge
 from daskkern.losses.targets import best_of
-from daskkern.solvers.base import Batch, Problem, Solver, is_whole
+from daskkern.solvers.base import Solver, is_whole
 from daskkern.solvers.first_order.iterate import Averaging, Iterate, check_averaging
 from daskkern.solvers.first_order.row_by_row import Sequence, applied, sequence_of
+from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.snapshot import Snapshot
 
 
@@ -85,7 +86,7 @@ class AMM(Solver[AMMRun]):
     def scores_each(self) -> int:
         return int(self.hyperplanes)
 
-    def init(self, problem: Problem, comm: Communicator) -> AMMRun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> AMMRun:
         del comm
         if not problem.alpha > 0:
             raise SpecError("got alpha=0 for solver amm, whose steps are 1 / (alpha t); give alpha above 0")
@@ -95,7 +96,7 @@ class AMM(Solver[AMMRun]):
             Iterate(v, Averaging.of_share(self.averaging, "uniform", problem.n_steps, problem.averaged_from)), 0
         )
 
-    def step(self, problem: Problem, state: AMMRun, batch: Batch, comm: Communicator) -> tuple[AMMRun, float]:
+    def step(self, problem: ColumnProblem, state: AMMRun, batch: Batch, comm: Communicator) -> tuple[AMMRun, float]:
         rows = sequence_of(problem, batch, state.iterate.v, comm, state.iterate.scale)
         f = best_of(rows.scores, self.hyperplanes)
         value = problem.loss.value(f, rows.y)
@@ -124,7 +125,7 @@ class AMM(Solver[AMMRun]):
             delta[0, other] = -eta * weight
         rows.step(slice(i, i + 1), shrink, delta)
 
-    def _pruned(self, problem: Problem, iterate: Iterate, t: int, comm: Communicator) -> Iterate:
+    def _pruned(self, problem: ColumnProblem, iterate: Iterate, t: int, comm: Communicator) -> Iterate:
         """Return the iterate without its smallest weights."""
         norms = comm.allreduce(_squares(problem, iterate.v))
         order = np.argsort(norms, kind="stable")
@@ -134,21 +135,21 @@ class AMM(Solver[AMMRun]):
             iterate.v[:, gone] = 0
         return iterate
 
-    def finish(self, problem: Problem, state: AMMRun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: AMMRun, comm: Communicator) -> Array:
         del problem, comm
         return state.iterate.mean()
 
-    def snapshot(self, problem: Problem, state: AMMRun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: AMMRun) -> Snapshot:
         iterate = state.iterate
         return Snapshot(iterate.shards(problem.part.columns.ids), numbers={**iterate.numbers(), "t": state.t})
 
-    def restore(self, problem: Problem, saved: Snapshot) -> AMMRun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> AMMRun:
         fresh = self.init(problem, SerialCommunicator()).iterate
         iterate = fresh.restored(saved, problem.part.columns.ids, namespace_of(fresh.v))
         return AMMRun(iterate, int(saved.numbers["t"]))
 
 
-def _squares(problem: Problem, v: Array) -> FloatArray:
+def _squares(problem: ColumnProblem, v: Array) -> FloatArray:
     """Return the squared norms of this rank's share of each weight, summed block by block."""
     total = np.zeros(v.shape[1])
     for block in problem.part.columns.blocks:

@@ -28,10 +28,11 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import is_sparse, to_host
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Gaussian, Kernel
-from daskkern.solvers.base import Batch, Problem, Solver
+from daskkern.solvers.base import Solver
 from daskkern.solvers.first_order.budget import MOST_HELD, BudgetedRows
 from daskkern.solvers.first_order.column_products import needed_rows
 from daskkern.solvers.first_order.row_by_row import steps_ahead
+from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.snapshot import Snapshot
 
 STRATEGIES = ("auto", "removal", "projection", "merging")
@@ -92,7 +93,7 @@ class BSGD(Solver[BSGDRun]):
         if self.strategy not in STRATEGIES:
             raise SpecError(f"got strategy={self.strategy!r} for BSGD; choose one of {', '.join(STRATEGIES)}")
 
-    def init(self, problem: Problem, comm: Communicator) -> BSGDRun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> BSGDRun:
         if comm.size != 1:
             raise SpecError(f"solver bsgd is serial, but {comm.size} ranks were started")
         if not problem.alpha > 0:
@@ -107,7 +108,7 @@ class BSGD(Solver[BSGDRun]):
         points = np.zeros((like.size + 1, like.n_features), problem.dtype)
         return BSGDRun(points, np.zeros((like.size + 1, problem.n_outputs)), 0, sparse=False)
 
-    def step(self, problem: Problem, state: BSGDRun, batch: Batch, comm: Communicator) -> tuple[BSGDRun, float]:
+    def step(self, problem: ColumnProblem, state: BSGDRun, batch: Batch, comm: Communicator) -> tuple[BSGDRun, float]:
         del comm
         X = needed_rows(batch)
         work = BudgetedRows(problem, self._strategy(problem.part.kernel), state.points, state.coef, _dense(X), batch)
@@ -123,7 +124,7 @@ class BSGD(Solver[BSGDRun]):
             return self.strategy
         return "merging" if isinstance(kernel, Gaussian) else "removal"
 
-    def points(self, problem: Problem, state: BSGDRun) -> HostArray | None:
+    def points(self, problem: ColumnProblem, state: BSGDRun) -> HostArray | None:
         kept = state.points[state.kept]
         return scipy.sparse.csr_matrix(kept) if state.sparse else kept
 
@@ -132,16 +133,16 @@ class BSGD(Solver[BSGDRun]):
         matrices = 4 * (p + 1) ** 2 * 8 if held else 0
         return 5 * (p + 1) * d * itemsize + matrices  # the state, its successor, and both of them prepared
 
-    def finish(self, problem: Problem, state: BSGDRun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: BSGDRun, comm: Communicator) -> Array:
         del comm
         return problem.part.namespace.asarray(state.coef[state.kept].astype(problem.dtype))
 
-    def snapshot(self, problem: Problem, state: BSGDRun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: BSGDRun) -> Snapshot:
         del problem
         whole = {"points": state.points, "coef": state.coef}
         return Snapshot({}, whole, {"t": state.t, "sparse": float(state.sparse)})
 
-    def restore(self, problem: Problem, saved: Snapshot) -> BSGDRun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> BSGDRun:
         fresh = self.init(problem, SerialCommunicator())
         points, coef = saved.whole.get("points"), saved.whole.get("coef")
         if points is None or coef is None or (points.shape, coef.shape) != (fresh.points.shape, fresh.coef.shape):

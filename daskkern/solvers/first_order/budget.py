@@ -12,9 +12,9 @@ import scipy.linalg
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.namespace import to_host
 from daskkern.kernels import Points
-from daskkern.solvers.base import Batch, Problem
 from daskkern.solvers.first_order.merging import LogKernel, best_merge, logarithm, merged
 from daskkern.solvers.first_order.row_by_row import Sequence
+from daskkern.solvers.problem import Batch, ColumnProblem
 
 _HELD = 8
 MOST_HELD = 1025
@@ -33,7 +33,13 @@ class BudgetedRows:
     """
 
     def __init__(
-        self, problem: Problem, strategy: str, points: HostArray, coef: FloatArray, X: HostArray, batch: Batch
+        self,
+        problem: ColumnProblem,
+        strategy: str,
+        points: HostArray,
+        coef: FloatArray,
+        X: HostArray,
+        batch: Batch,
     ) -> None:
         self.points, self.coef = points.copy(), coef.copy()
         self._problem, self._kernel, self._strategy, self._X = problem, problem.part.kernel, strategy, X

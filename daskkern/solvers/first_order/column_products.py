@@ -6,82 +6,18 @@ the other computes their inner products once, with one allreduce of (m, m) numbe
 iterates are those of the sequential method, on any number of ranks.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from daskkern.arrays import Array, HostArray, IntArray
+from daskkern.arrays import Array, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed
-from daskkern.preconditioners import StepStatistics
-from daskkern.solvers.base import Batch, Problem
+from daskkern.solvers.problem import AnyProblem, Batch, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 
 
-@dataclass(frozen=True, eq=False)
-class RowShare:
-    """The training rows whose per-row values this rank stores: `ids` (n_r,) int64 in the order of the arrays.
-
-    With all rows as centres they are the rank's columns, else an equal share.
-    """
-
-    ids: IntArray
-    order: HostArray
-    """Sorts `ids`."""
-
-    @classmethod
-    def of(cls, ids: IntArray) -> "RowShare":
-        """Return the share with these row numbers."""
-        return cls(ids, np.argsort(ids))
-
-    @classmethod
-    def equal(cls, n_rows: int, rank: int, size: int) -> "RowShare":
-        """Return the share of `rank` among `size` ranks."""
-        return cls.of(np.arange(n_rows * rank // size, n_rows * (rank + 1) // size))
-
-    def find(self, positions: IntArray) -> tuple[HostArray, HostArray]:
-        """Return, for the rows of a batch that this rank stores, their places in the arrays and in the batch."""
-        rows = self.ids[self.order]
-        at = np.minimum(np.searchsorted(rows, positions), max(rows.size - 1, 0))
-        here = (rows[at] == positions).nonzero()[0] if rows.size else np.zeros(0, np.int64)
-        return self.order[at[here]], here
-
-    def read(self, values: Array, positions: IntArray) -> Array:
-        """Return this rank's part (m, ...) of ``values`` at the rows of a batch: 0 where another rank has them.
-
-        The sum over the ranks has all rows; it is taken together with the scores.
-        """
-        local, here = self.find(positions)
-        xp = namespace_of(values)
-        part = xp.zeros((len(positions), *values.shape[1:]), np.float64)
-        part[xp.asarray(here)] = values[xp.asarray(local)]
-        return part
-
-
-@dataclass(frozen=True)
-class ColumnSetup:
-    """The set-up of one rank, in addition to its columns.
-
-    Attributes
-    ----------
-    n_rows : int
-        Training rows n.
-    statistics : ColumnStatistics
-    rows : RowShare
-    all_rows : bool
-        All training rows are the columns, so that a coefficient belongs to a row.
-    seed : int
-    """
-
-    n_rows: int
-    statistics: StepStatistics
-    rows: RowShare
-    all_rows: bool
-    seed: int
-
-
-def partial_scores(problem: Problem, batch: Batch, w: Array) -> Array:
+def partial_scores(problem: AnyProblem, batch: Batch, w: Array) -> Array:
     """Return this rank's share (m, c) float64 of ``Phi_B w``; its own columns' coefficients are `w` (p_r, c)."""
     if batch.phi is not None:
         return multiply_blocks(batch.phi, w, problem.part.columns.blocks, namespace_of(w))
@@ -92,7 +28,7 @@ def partial_scores(problem: Problem, batch: Batch, w: Array) -> Array:
     return problem.part.scores(batch.X, w)
 
 
-def pull(problem: Problem, batch: Batch, g: Array) -> Array:
+def pull(problem: AnyProblem, batch: Batch, g: Array) -> Array:
     """Return ``Phi_B^T g`` (p_r, c) for the rank's own columns, from g (m, c)."""
     g = g.astype(problem.dtype)
     if batch.phi is not None:
@@ -100,7 +36,7 @@ def pull(problem: Problem, batch: Batch, g: Array) -> Array:
     return problem.part.pullback(batch.X, g)
 
 
-def descend(problem: Problem, batch: Batch, v: Array, change: Array) -> Array:
+def descend(problem: ColumnProblem, batch: Batch, v: Array, change: Array) -> Array:
     """Return coefficients (p_r, c) after ``f += sum_i k(x_i, .) change_i`` over the batch's rows, change (m, c).
 
     In explicit features that is ``v + Phi_B^T change``; with all rows as centres the rows' own coefficients change.
@@ -113,7 +49,7 @@ def descend(problem: Problem, batch: Batch, v: Array, change: Array) -> Array:
     return v
 
 
-def changes(problem: Problem, batch: Batch, change: Array) -> tuple[IntArray | slice, Array]:
+def changes(problem: ColumnProblem, batch: Batch, change: Array) -> tuple[IntArray | slice, Array]:
     """Return which of the rank's columns :func:`descend` changes, each once, and their changes (k, c).
 
     All of them for dense columns; the batch's rows with all rows as centres; the features that sparse rows have.
@@ -130,7 +66,7 @@ def changes(problem: Problem, batch: Batch, change: Array) -> tuple[IntArray | s
     return slice(None), pull(problem, batch, change)
 
 
-def _entries(problem: Problem, batch: Batch) -> tuple[IntArray, Array] | None:
+def _entries(problem: AnyProblem, batch: Batch) -> tuple[IntArray, Array] | None:
     """Return the rank's columns in which sparse rows have entries, and the rows in these; None for dense rows."""
     if batch.phi is not None or batch.X is None or not problem.part.is_coordinates or not is_sparse(batch.X):
         return None
@@ -140,7 +76,7 @@ def _entries(problem: Problem, batch: Batch) -> tuple[IntArray, Array] | None:
     return where, type(values)((values.data, numbers.reshape(-1), values.indptr), shape=shape)
 
 
-def partial_gram(problem: Problem, batch: Batch, comm: Communicator) -> Array:
+def partial_gram(problem: ColumnProblem, batch: Batch, comm: Communicator) -> Array:
     """Return this rank's share (m, m) float64 of the rows' inner products; they sum to ``K_BB`` or ``Phi_B Phi_B^T``.
 
     With all rows as centres only rank 0 has any.
@@ -165,7 +101,7 @@ def partial_gram(problem: Problem, batch: Batch, comm: Communicator) -> Array:
     return total
 
 
-def _products(problem: Problem, batch: Batch) -> Array:
+def _products(problem: ColumnProblem, batch: Batch) -> Array:
     """Return the inner products of rows in the rank's own features."""
     values = problem.part.rows(batch.X)
     if is_sparse(values):

@@ -29,8 +29,10 @@ from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Drawn
 from daskkern.preconditioners import longest_step
-from daskkern.solvers.base import Batch, Problem, Solver, loss_and_gradient, smoothness_of
-from daskkern.solvers.first_order.column_products import ColumnSetup, needed_rows, partial_scores
+from daskkern.solvers.base import Solver, loss_and_gradient, smoothness_of
+from daskkern.solvers.first_order.column_products import needed_rows, partial_scores
+from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 _LEAST_SCALE = 1e-6
@@ -66,14 +68,16 @@ class DoublySGD(Solver[DoublyRun]):
         if not 1 < self.theta < 2:
             raise SpecError(f"got theta={self.theta!r} for DoublySGD; give a number between 1 and 2")
 
-    def init(self, problem: Problem, comm: Communicator) -> DoublyRun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> DoublyRun:
         del comm
         if not problem.alpha > 0:
             raise SpecError("got alpha=0 for DoublySGD, whose steps are theta / (alpha t); give a positive alpha")
         shape = (problem.part.columns.ids.size, problem.n_outputs)
         return DoublyRun(problem.part.namespace.zeros(shape, problem.dtype), 1.0, 0)
 
-    def step(self, problem: Problem, state: DoublyRun, batch: Batch, comm: Communicator) -> tuple[DoublyRun, float]:
+    def step(
+        self, problem: ColumnProblem, state: DoublyRun, batch: Batch, comm: Communicator
+    ) -> tuple[DoublyRun, float]:
         setup: ColumnSetup = problem.extra
         scores = comm.allreduce(partial_scores(problem, batch, state.v)) * state.scale
         loss, g = loss_and_gradient(problem, scores.astype(problem.dtype), batch)
@@ -89,33 +93,33 @@ class DoublySGD(Solver[DoublyRun]):
             v[namespace_of(v).asarray(own)] = self._pullback(problem, own, batch, g * (-gamma / batch.size / scale))
         return DoublyRun(v, scale, state.step + 1), loss
 
-    def step_size(self, problem: Problem, t: int) -> float:
+    def step_size(self, problem: ColumnProblem, t: int) -> float:
         """Return ``theta / (alpha (t0 + t))`` for step t, from 1."""
         setup: ColumnSetup = problem.extra
         theta = self.theta / problem.alpha
         start = max(theta * smoothness_of(problem.loss) * setup.statistics.beta, self.theta)
         return theta / (start + t)
 
-    def _fresh(self, problem: Problem, step: int) -> Array:
+    def _fresh(self, problem: ColumnProblem, step: int) -> Array:
         """Return which of the rank's columns are features of a step, counted from 0."""
         return (problem.part.columns.ids // _drawn(problem).width == step).nonzero()[0]
 
-    def _pullback(self, problem: Problem, own: Array, batch: Batch, g: Array) -> Array:
+    def _pullback(self, problem: ColumnProblem, own: Array, batch: Batch, g: Array) -> Array:
         """Return ``Phi^T g`` for the rank's columns numbered `own`."""
         kernel, like = _drawn(problem), problem.part.points
         numbers = problem.part.columns.ids[own, None].astype(problem.dtype)
         points = kernel.points(problem.part.namespace.asarray(numbers), precision=like.precision)
         return kernel.rmatvec(needed_rows(batch), points, g)
 
-    def finish(self, problem: Problem, state: DoublyRun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: DoublyRun, comm: Communicator) -> Array:
         del problem, comm
         return state.v * state.scale
 
-    def snapshot(self, problem: Problem, state: DoublyRun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: DoublyRun) -> Snapshot:
         ids = problem.part.columns.ids
         return Snapshot({"v": Shard(ids, state.v)}, numbers={"step": state.step, "scale": state.scale})
 
-    def restore(self, problem: Problem, saved: Snapshot) -> DoublyRun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> DoublyRun:
         fresh = self.init(problem, SerialCommunicator())
         step = int(saved.numbers["step"])
         if step > problem.n_steps:
@@ -131,7 +135,7 @@ class DoublySGD(Solver[DoublyRun]):
         return DoublyRun(namespace_of(fresh.v).asarray(v), saved.numbers["scale"], step)
 
 
-def _drawn(problem: Problem) -> Drawn:
+def _drawn(problem: ColumnProblem) -> Drawn:
     kernel = problem.part.kernel
     if not isinstance(kernel, Drawn):
         raise SpecError(f"got columns of {kernel.name} for DoublySGD; give basis=DoublyStochastic()")

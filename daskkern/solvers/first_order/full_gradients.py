@@ -13,9 +13,11 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.losses import Loss, Smooth
-from daskkern.solvers.base import Batch, Certificate, Problem, Solver, is_whole, loss_and_gradient, smoothness_of
-from daskkern.solvers.first_order.column_products import ColumnSetup, descend, partial_scores
+from daskkern.solvers.base import Solver, is_whole, loss_and_gradient, smoothness_of
+from daskkern.solvers.first_order.column_products import descend, partial_scores
 from daskkern.solvers.first_order.row_memory import restored, squared_norm, zeros
+from daskkern.solvers.problem import Batch, Certificate, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 
@@ -70,12 +72,12 @@ class FullGradients(Solver[FullGradientRun]):
             raise SpecError(f"got tol={self.tol!r} for {self.name}; give a number of 0 or more")
 
     @abstractmethod
-    def begun(self, problem: Problem, state: FullGradientRun, eta: float) -> FullGradientRun:
+    def begun(self, problem: ColumnProblem, state: FullGradientRun, eta: float) -> FullGradientRun:
         """Return the state before the first step, once ``gradient`` (without the penalty's) is that at `w`."""
 
     @abstractmethod
     def moved(
-        self, problem: Problem, state: FullGradientRun, batch: Batch, difference: Array, eta: float
+        self, problem: ColumnProblem, state: FullGradientRun, batch: Batch, difference: Array, eta: float
     ) -> FullGradientRun:
         """Return the state after a step; `difference` (m, c) are the slopes at `w` minus those at `other`, over m."""
 
@@ -83,12 +85,12 @@ class FullGradients(Solver[FullGradientRun]):
         del epoch, loss
         return self.inner + 1
 
-    def init(self, problem: Problem, comm: Communicator) -> FullGradientRun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> FullGradientRun:
         del comm
         return FullGradientRun(zeros(problem), zeros(problem), zeros(problem))
 
     def step(
-        self, problem: Problem, state: FullGradientRun, batch: Batch, comm: Communicator
+        self, problem: ColumnProblem, state: FullGradientRun, batch: Batch, comm: Communicator
     ) -> tuple[FullGradientRun, float]:
         setup: ColumnSetup = problem.extra
         # A step along the full gradient affects the rows of every batch, so that all are as long as each allows.
@@ -104,7 +106,7 @@ class FullGradients(Solver[FullGradientRun]):
         return run, loss
 
     def _add(
-        self, problem: Problem, state: FullGradientRun, batch: Batch, eta: float, comm: Communicator
+        self, problem: ColumnProblem, state: FullGradientRun, batch: Batch, eta: float, comm: Communicator
     ) -> tuple[FullGradientRun, float]:
         """Add the batch's share of the full gradient; the model does not change."""
         setup: ColumnSetup = problem.extra
@@ -117,7 +119,7 @@ class FullGradients(Solver[FullGradientRun]):
         return run, loss
 
     def _inner_step(
-        self, problem: Problem, state: FullGradientRun, batch: Batch, eta: float, comm: Communicator
+        self, problem: ColumnProblem, state: FullGradientRun, batch: Batch, eta: float, comm: Communicator
     ) -> tuple[FullGradientRun, float]:
         """Take a step."""
         xp, c = namespace_of(state.w), problem.n_outputs
@@ -130,20 +132,20 @@ class FullGradients(Solver[FullGradientRun]):
             run = replace(run, gradient=zeros(problem))
         return run, loss
 
-    def certificate(self, problem: Problem, state: FullGradientRun) -> Certificate | None:
+    def certificate(self, problem: ColumnProblem, state: FullGradientRun) -> Certificate | None:
         del problem
         return None if state.norm < 0 else Certificate("gradient where the epoch began", state.norm, self.tol)
 
-    def finish(self, problem: Problem, state: FullGradientRun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: FullGradientRun, comm: Communicator) -> Array:
         del problem, comm
         return state.w
 
-    def snapshot(self, problem: Problem, state: FullGradientRun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: FullGradientRun) -> Snapshot:
         ids = problem.part.columns.ids
         shards = {name: Shard(ids, getattr(state, name)) for name in ("w", "other", "gradient")}
         return Snapshot(shards, numbers={"sweep": state.sweep, "norm": state.norm, "excess": state.excess})
 
-    def restore(self, problem: Problem, saved: Snapshot) -> FullGradientRun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> FullGradientRun:
         fresh, ids = self.init(problem, SerialCommunicator()), problem.part.columns.ids
         w, other, gradient = (restored(saved.rows(name, ids), fresh.w) for name in ("w", "other", "gradient"))
         numbers = saved.numbers

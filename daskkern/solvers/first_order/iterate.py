@@ -19,7 +19,7 @@ from types import ModuleType
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.solvers.base import Problem
+from daskkern.solvers.problem import ColumnProblem
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 WEIGHTS = ("uniform", "linear")
@@ -93,7 +93,7 @@ class Iterate:
     begun: int | None = None
 
     @classmethod
-    def zero(cls, problem: Problem, averaging: Averaging) -> "Iterate":
+    def zero(cls, problem: ColumnProblem, averaging: Averaging) -> "Iterate":
         """Return the iterate 0 of the rank's columns."""
         shape = (problem.part.columns.ids.size, problem.n_outputs)
         return cls(problem.part.namespace.zeros(shape, problem.dtype), averaging)

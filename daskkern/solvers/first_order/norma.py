@@ -24,9 +24,10 @@ from daskkern.arrays import Array, FloatArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
-from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, is_whole, smoothness_of
-from daskkern.solvers.first_order.column_products import ColumnSetup
+from daskkern.solvers.base import Solver, TailAverage, is_whole, smoothness_of
 from daskkern.solvers.first_order.row_by_row import sequence_of
+from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 
@@ -102,7 +103,7 @@ class Norma(Solver[NormaRun]):
         if not 0 <= self.averaging <= 1:
             raise SpecError(f"got averaging={self.averaging!r} for NORMA; give a share between 0 and 1")
 
-    def init(self, problem: Problem, comm: Communicator) -> NormaRun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> NormaRun:
         del comm
         setup: ColumnSetup = problem.extra
         if self.truncation is not None and self.truncation > setup.n_rows:
@@ -118,7 +119,7 @@ class Norma(Solver[NormaRun]):
         born = np.zeros(problem.part.columns.ids.size)
         return NormaRun(zero, zero, born, born, 0, 0, average)
 
-    def step(self, problem: Problem, state: NormaRun, batch: Batch, comm: Communicator) -> tuple[NormaRun, float]:
+    def step(self, problem: ColumnProblem, state: NormaRun, batch: Batch, comm: Communicator) -> tuple[NormaRun, float]:
         state = self._truncated(state)
         rows = sequence_of(problem, batch, state.coef, comm)
         loss, t = rows.loss(problem.loss), state.t
@@ -138,7 +139,7 @@ class Norma(Solver[NormaRun]):
                 state = replace(state, young=young * 0, old=young, born=born * 0, born_before=born)
         return replace(state, average=state.average.add(state.batches, state.coef)), loss
 
-    def step_size(self, problem: Problem, t: int) -> float:
+    def step_size(self, problem: ColumnProblem, t: int) -> float:
         """Return the step after `t` others."""
         setup: ColumnSetup = problem.extra
         eta = self.theta * setup.statistics.step_size(1, smoothness_of(problem.loss), problem.alpha)
@@ -155,18 +156,18 @@ class Norma(Solver[NormaRun]):
         young = state.young * xp.asarray((state.born > last)[:, None])
         return replace(state, young=young, old=state.old * xp.asarray((state.born_before > last)[:, None]))
 
-    def finish(self, problem: Problem, state: NormaRun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: NormaRun, comm: Communicator) -> Array:
         del problem, comm
         return state.average.value(self._truncated(state).coef)
 
-    def snapshot(self, problem: Problem, state: NormaRun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: NormaRun) -> Snapshot:
         ids = problem.part.columns.ids
         names = ("young", "old", "born", "born_before")
         shards = {name: Shard(ids, value) for name in names if (value := getattr(state, name)) is not None}
         numbers = {**state.average.numbers(), "t": state.t, "batches": state.batches}
         return Snapshot({**shards, **state.average.shards(ids)}, numbers=numbers)
 
-    def restore(self, problem: Problem, saved: Snapshot) -> NormaRun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> NormaRun:
         fresh = self.init(problem, SerialCommunicator())
         xp, ids = namespace_of(fresh.young), problem.part.columns.ids
         fresh = replace(

@@ -25,9 +25,10 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import slices
 from daskkern.errors import DataError, SpecError
 from daskkern.losses import Hinge, Loss, Smooth
-from daskkern.solvers.base import Batch, Problem, Solver, is_whole
+from daskkern.solvers.base import Solver, is_whole
 from daskkern.solvers.first_order.iterate import Averaging, Iterate, check_averaging
 from daskkern.solvers.first_order.row_by_row import Sequence, applied, sequence_of, steps_ahead
+from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.snapshot import Snapshot
 
 
@@ -90,7 +91,7 @@ class Pegasos(Solver[PegasosRun]):
             raise SpecError(f"got ahead={self.ahead!r} for Pegasos; give a whole number of steps, or 'auto'")
         check_averaging(self.averaging, self.average_weights, "Pegasos")
 
-    def init(self, problem: Problem, comm: Communicator) -> PegasosRun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> PegasosRun:
         del comm
         if not problem.alpha > 0:
             raise SpecError("got alpha=0 for solver pegasos, whose steps are 1 / (alpha t); give alpha above 0")
@@ -99,7 +100,9 @@ class Pegasos(Solver[PegasosRun]):
         averaging = Averaging.of_share(self.averaging, self.average_weights, problem.n_steps, problem.averaged_from)
         return PegasosRun(Iterate.zero(problem, averaging), 0, np.zeros(problem.n_outputs))
 
-    def step(self, problem: Problem, state: PegasosRun, batch: Batch, comm: Communicator) -> tuple[PegasosRun, float]:
+    def step(
+        self, problem: ColumnProblem, state: PegasosRun, batch: Batch, comm: Communicator
+    ) -> tuple[PegasosRun, float]:
         rows = sequence_of(problem, batch, state.iterate.v, comm, state.iterate.scale)
         loss, t, square, ahead = rows.loss(problem.loss), state.t, state.square, self.steps_ahead(problem)
         bounded = isinstance(problem.loss, Smooth) and isinstance(self.ahead, str)
@@ -117,22 +120,22 @@ class Pegasos(Solver[PegasosRun]):
         iterate = applied(problem, batch, state.iterate, rows).passed()
         return PegasosRun(iterate.fold() if batch.last else iterate, t, square), loss
 
-    def steps_ahead(self, problem: Problem) -> int:
+    def steps_ahead(self, problem: ColumnProblem) -> int:
         """Return how many steps of the schedule are skipped at its start."""
         if not isinstance(self.ahead, str):
             return int(self.ahead)
         return steps_ahead(problem)
 
-    def finish(self, problem: Problem, state: PegasosRun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: PegasosRun, comm: Communicator) -> Array:
         del problem, comm
         return state.iterate.mean()
 
-    def snapshot(self, problem: Problem, state: PegasosRun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: PegasosRun) -> Snapshot:
         iterate = state.iterate
         numbers = {**iterate.numbers(), "t": state.t}
         return Snapshot(iterate.shards(problem.part.columns.ids), {"square": state.square}, numbers)
 
-    def restore(self, problem: Problem, saved: Snapshot) -> PegasosRun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> PegasosRun:
         fresh = self.init(problem, SerialCommunicator())
         if "square" not in saved.whole or saved.whole["square"].shape != fresh.square.shape:
             raise DataError("a saved state does not fit this run of Pegasos: its outputs are others")

@@ -14,9 +14,11 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.losses import Loss, Smooth
 from daskkern.preconditioners import longest_step
-from daskkern.solvers.base import Batch, Problem, smoothness_of
-from daskkern.solvers.first_order.column_products import ColumnSetup, changes, partial_gram, partial_scores
+from daskkern.solvers.base import smoothness_of
+from daskkern.solvers.first_order.column_products import changes, partial_gram, partial_scores
 from daskkern.solvers.first_order.iterate import Iterate
+from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 
 
 class Sequence:
@@ -78,7 +80,7 @@ class Sequence:
         self.change *= factor
 
 
-def sequence_of(problem: Problem, batch: Batch, v: Array, comm: Communicator, scale: float = 1.0) -> Sequence:
+def sequence_of(problem: ColumnProblem, batch: Batch, v: Array, comm: Communicator, scale: float = 1.0) -> Sequence:
     """Return the rows of a batch under the coefficients ``scale * v``; one allreduce of (m, c + m) numbers."""
     xp = namespace_of(v)
     scores = partial_scores(problem, batch, v) * scale
@@ -87,7 +89,7 @@ def sequence_of(problem: Problem, batch: Batch, v: Array, comm: Communicator, sc
     return Sequence(both[:, :c], both[:, c:], to_host(batch.y), None if batch.weight is None else to_host(batch.weight))
 
 
-def applied(problem: Problem, batch: Batch, iterate: Iterate, rows: Sequence) -> Iterate:
+def applied(problem: ColumnProblem, batch: Batch, iterate: Iterate, rows: Sequence) -> Iterate:
     """Return the iterate after the steps on the rows of a batch."""
     if (rows.projected != 1).any():
         iterate = iterate.project(rows.projected)
@@ -95,7 +97,7 @@ def applied(problem: Problem, batch: Batch, iterate: Iterate, rows: Sequence) ->
     return iterate.shrink(rows.shrunk).add(*changes(problem, batch, change))
 
 
-def steps_ahead(problem: Problem) -> int:
+def steps_ahead(problem: ColumnProblem) -> int:
     """Return how many steps of the schedule 1 / (alpha t) are skipped at its start.
 
     0 for losses with kinks, whose gradients are bounded; for smooth ones as many as make the first step

@@ -14,8 +14,9 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.random import generator
 from daskkern.losses import Loss
-from daskkern.solvers.base import Batch, Problem
-from daskkern.solvers.first_order.column_products import ColumnSetup, partial_gram, partial_scores
+from daskkern.solvers.first_order.column_products import partial_gram, partial_scores
+from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class BatchNumbers:
 
 
 def batch_numbers(
-    problem: Problem, batch: Batch, comm: Communicator, coefficients: tuple[Array, ...], kept: HostArray
+    problem: ColumnProblem, batch: Batch, comm: Communicator, coefficients: tuple[Array, ...], kept: HostArray
 ) -> BatchNumbers:
     """Return the numbers of `batch`: one allreduce.
 
@@ -83,12 +84,12 @@ def shuffled(m: int, seed: int, stream: int, step: int) -> IntArray:
     return np.argsort(generator(seed, stream, step).bit_generator.random_raw(m), kind="stable").astype(np.int64)
 
 
-def like(change: HostArray, problem: Problem) -> Array:
+def like(change: HostArray, problem: ColumnProblem) -> Array:
     """Return `change` in the memory of the columns: on the host or on the device."""
     return problem.part.namespace.asarray(change)
 
 
-def squared_norm(problem: Problem, h: Array, comm: Communicator) -> float:
+def squared_norm(problem: ColumnProblem, h: Array, comm: Communicator) -> float:
     """Return ``|h|^2`` of a function with the coefficients `h` (p_r, c); one allreduce of a number.
 
     With all rows as centres, where that would take a pass over the kernel, it is ``lambda_max |coefficients|^2``, an
@@ -100,13 +101,13 @@ def squared_norm(problem: Problem, h: Array, comm: Communicator) -> float:
     return total * setup.n_rows * setup.statistics.top if setup.all_rows else total
 
 
-def zeros(problem: Problem) -> Array:
+def zeros(problem: ColumnProblem) -> Array:
     """Return the coefficients (p_r, c) of the zero model."""
     xp = problem.part.namespace
     return xp.zeros((problem.part.columns.ids.size, problem.n_outputs), problem.dtype)
 
 
-def no_rows(problem: Problem) -> HostArray:
+def no_rows(problem: ColumnProblem) -> HostArray:
     """Return zeros (n_r, c) in float64 for the rows whose numbers this rank stores."""
     setup: ColumnSetup = problem.extra
     return np.zeros((setup.rows.ids.size, problem.n_outputs))

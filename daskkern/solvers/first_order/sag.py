@@ -30,8 +30,8 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
 from daskkern.errors import SpecError
 from daskkern.losses import Loss, Smooth
-from daskkern.solvers.base import Batch, Certificate, Problem, Solver, smoothness_of
-from daskkern.solvers.first_order.column_products import ColumnSetup, descend
+from daskkern.solvers.base import Solver, smoothness_of
+from daskkern.solvers.first_order.column_products import descend
 from daskkern.solvers.first_order.row_memory import (
     BatchNumbers,
     batch_numbers,
@@ -43,6 +43,8 @@ from daskkern.solvers.first_order.row_memory import (
     weighted_loss,
     zeros,
 )
+from daskkern.solvers.problem import Batch, Certificate, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 METHODS = ("sag", "saga")
@@ -127,13 +129,13 @@ class SAG(Solver[SAGRun]):
         if not self.tol >= 0:
             raise SpecError(f"got tol={self.tol!r} for SAG; give a number of 0 or more")
 
-    def init(self, problem: Problem, comm: Communicator) -> SAGRun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> SAGRun:
         del comm
         setup: ColumnSetup = problem.extra
         searched = smoothness_of(problem.loss) * setup.statistics.mean_square
         return SAGRun(zeros(problem), zeros(problem), no_rows(problem), 0, 0, setup.statistics.beta, searched)
 
-    def step(self, problem: Problem, state: SAGRun, batch: Batch, comm: Communicator) -> tuple[SAGRun, float]:
+    def step(self, problem: ColumnProblem, state: SAGRun, batch: Batch, comm: Communicator) -> tuple[SAGRun, float]:
         setup: ColumnSetup = problem.extra
         numbers = batch_numbers(problem, batch, comm, (state.v, state.d), state.g)
         before = weighted_loss(problem.loss, numbers.scores[0], numbers.y, numbers.weight)
@@ -174,7 +176,7 @@ class SAG(Solver[SAGRun]):
         unequal = largest > _UNEQUAL * setup.statistics.mean_square
         return self.order == "lipschitz" or (self.order == "auto" and unequal)
 
-    def _eta(self, problem: Problem, sweep: "_Sweep", i: int, mean: float) -> float:
+    def _eta(self, problem: ColumnProblem, sweep: "_Sweep", i: int, mean: float) -> float:
         """Return the step for row `i` of a batch; `mean` is that of ``w |x|^2``, of the batch if it has more."""
         setup: ColumnSetup = problem.extra
         if self.steps == "line_search":
@@ -188,22 +190,22 @@ class SAG(Solver[SAGRun]):
         L = smoothness + problem.alpha
         return 1 / (3 * L) if self.method == "saga" else 1 / (16 * L)
 
-    def certificate(self, problem: Problem, state: SAGRun) -> Certificate | None:
+    def certificate(self, problem: ColumnProblem, state: SAGRun) -> Certificate | None:
         del problem
         return None if state.norm < 0 else Certificate("averaged gradient", state.norm, self.tol)
 
-    def finish(self, problem: Problem, state: SAGRun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: SAGRun, comm: Communicator) -> Array:
         del problem, comm
         return state.v
 
-    def snapshot(self, problem: Problem, state: SAGRun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: SAGRun) -> Snapshot:
         setup: ColumnSetup = problem.extra
         ids = problem.part.columns.ids
         shards = {"v": Shard(ids, state.v), "d": Shard(ids, state.d), "g": Shard(setup.rows.ids, state.g)}
         names = ("step", "seen", "largest", "searched", "norm")
         return Snapshot(shards, numbers={name: getattr(state, name) for name in names})
 
-    def restore(self, problem: Problem, saved: Snapshot) -> SAGRun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> SAGRun:
         setup: ColumnSetup = problem.extra
         fresh, ids, numbers = self.init(problem, SerialCommunicator()), problem.part.columns.ids, saved.numbers
         return SAGRun(

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from daskkern.arrays import Array
-from daskkern.solvers.base import Batch, Problem
 from daskkern.solvers.first_order.column_products import descend
 from daskkern.solvers.first_order.full_gradients import FullGradientRun, FullGradients
+from daskkern.solvers.problem import Batch, ColumnProblem
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class SARAH(FullGradients):
 
     name: ClassVar[str] = "sarah"
 
-    def begun(self, problem: Problem, state: FullGradientRun, eta: float) -> FullGradientRun:
+    def begun(self, problem: ColumnProblem, state: FullGradientRun, eta: float) -> FullGradientRun:
         gradient = state.gradient + state.w * problem.alpha
         return replace(state, w=state.w - gradient * eta, other=state.w, gradient=gradient)
 
     def moved(
-        self, problem: Problem, state: FullGradientRun, batch: Batch, difference: Array, eta: float
+        self, problem: ColumnProblem, state: FullGradientRun, batch: Batch, difference: Array, eta: float
     ) -> FullGradientRun:
         drifted = state.gradient + (state.w - state.other) * problem.alpha
         gradient = descend(problem, batch, drifted, difference)

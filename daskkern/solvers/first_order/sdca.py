@@ -28,8 +28,8 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import to_host
 from daskkern.errors import SpecError
 from daskkern.losses import Dual, Loss, Smooth
-from daskkern.solvers.base import Batch, Certificate, Problem, Solver, is_whole
-from daskkern.solvers.first_order.column_products import ColumnSetup, changes, partial_scores
+from daskkern.solvers.base import Solver, is_whole
+from daskkern.solvers.first_order.column_products import changes, partial_scores
 from daskkern.solvers.first_order.iterate import Averaging, Iterate, check_averaging
 from daskkern.solvers.first_order.row_memory import (
     batch_numbers,
@@ -40,6 +40,8 @@ from daskkern.solvers.first_order.row_memory import (
     weight_of,
     weighted_loss,
 )
+from daskkern.solvers.problem import Batch, Certificate, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Snapshot
 
 _STREAM = 71
@@ -124,7 +126,7 @@ class SDCA(Solver[SDCARun]):
         del loss
         return 2 if epoch % self.gap_every == 0 else 1
 
-    def init(self, problem: Problem, comm: Communicator) -> SDCARun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> SDCARun:
         del comm
         if not problem.alpha > 0:
             raise SpecError(
@@ -133,7 +135,7 @@ class SDCA(Solver[SDCARun]):
         averaging = Averaging.of_share(self.averaged_share(problem.loss), "uniform", problem.n_steps)
         return SDCARun(Iterate.zero(problem, averaging), Iterate(no_rows(problem), averaging))
 
-    def step(self, problem: Problem, state: SDCARun, batch: Batch, comm: Communicator) -> tuple[SDCARun, float]:
+    def step(self, problem: ColumnProblem, state: SDCARun, batch: Batch, comm: Communicator) -> tuple[SDCARun, float]:
         if state.measuring:
             return self._measure(problem, state, batch, comm)
         setup: ColumnSetup = problem.extra
@@ -166,7 +168,9 @@ class SDCA(Solver[SDCARun]):
         new: FloatArray = loss.dual_step(z, u, y, Q)
         return new
 
-    def _measure(self, problem: Problem, state: SDCARun, batch: Batch, comm: Communicator) -> tuple[SDCARun, float]:
+    def _measure(
+        self, problem: ColumnProblem, state: SDCARun, batch: Batch, comm: Communicator
+    ) -> tuple[SDCARun, float]:
         """Add a batch's terms of the gap of the model that :meth:`finish` returns; the model does not change."""
         setup: ColumnSetup = problem.extra
         loss = problem.loss
@@ -186,15 +190,15 @@ class SDCA(Solver[SDCARun]):
             run = replace(run, model=None, measuring=False, gap=max(total / setup.n_rows, 0.0), epoch=state.epoch + 1)
         return run, value
 
-    def certificate(self, problem: Problem, state: SDCARun) -> Certificate | None:
+    def certificate(self, problem: ColumnProblem, state: SDCARun) -> Certificate | None:
         del problem
         return None if state.gap < 0 else Certificate("duality gap", state.gap, self.tol * state.first)
 
-    def finish(self, problem: Problem, state: SDCARun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: SDCARun, comm: Communicator) -> Array:
         del problem, comm
         return state.v.mean()
 
-    def snapshot(self, problem: Problem, state: SDCARun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: SDCARun) -> Snapshot:
         setup: ColumnSetup = problem.extra
         shards = {**state.v.shards(problem.part.columns.ids), **state.u.shards(setup.rows.ids, "dual_")}
         numbers = {
@@ -207,7 +211,7 @@ class SDCA(Solver[SDCARun]):
         }
         return Snapshot(shards, numbers=numbers)
 
-    def restore(self, problem: Problem, saved: Snapshot) -> SDCARun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> SDCARun:
         setup: ColumnSetup = problem.extra
         fresh, numbers = self.init(problem, SerialCommunicator()), saved.numbers
         return SDCARun(

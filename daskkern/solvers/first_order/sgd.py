@@ -26,9 +26,11 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.losses import Smooth
-from daskkern.solvers.base import Batch, Problem, Solver, loss_and_gradient, smoothness_of
-from daskkern.solvers.first_order.column_products import ColumnSetup, changes, descend, partial_scores
+from daskkern.solvers.base import Solver, loss_and_gradient, smoothness_of
+from daskkern.solvers.first_order.column_products import changes, descend, partial_scores
 from daskkern.solvers.first_order.iterate import Averaging, Iterate, check_averaging
+from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 SCHEDULES = ("auto", "constant", "inverse_root", "inverse", "bottou")
@@ -101,7 +103,7 @@ class SGD(Solver[SGDRun]):
             raise SpecError(f"got growth={self.growth!r} for SGD; give a number of at least 1")
         check_averaging(self.averaging, self.average_weights, "SGD")
 
-    def init(self, problem: Problem, comm: Communicator) -> SGDRun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> SGDRun:
         del comm
         if self.schedule == "inverse" and not problem.alpha > 0:
             raise SpecError("got alpha=0 for schedule='inverse' of SGD, with steps 1 / (alpha t); give alpha > 0")
@@ -113,11 +115,11 @@ class SGD(Solver[SGDRun]):
         """Return how many batches make a step of epoch number `epoch`, from 0, except for the epoch's last step."""
         return int(min(self.growth**epoch, 2.0**31)) if epoch * np.log2(self.growth) < 31 else 2**31
 
-    def steps_of(self, problem: Problem, epoch: int) -> int:
+    def steps_of(self, problem: ColumnProblem, epoch: int) -> int:
         """Return the steps of epoch number `epoch`, from 0."""
         return -(-problem.batches_per_epoch // self.span(epoch))
 
-    def step(self, problem: Problem, state: SGDRun, batch: Batch, comm: Communicator) -> tuple[SGDRun, float]:
+    def step(self, problem: ColumnProblem, state: SGDRun, batch: Batch, comm: Communicator) -> tuple[SGDRun, float]:
         run = state.iterate
         scores = comm.allreduce(partial_scores(problem, batch, run.v)) * run.scale
         loss, g = loss_and_gradient(problem, scores.astype(problem.dtype), batch)
@@ -136,7 +138,7 @@ class SGD(Solver[SGDRun]):
         run = run.shrink(1 - eta * problem.alpha).add(slice(None), gradient * (-eta / rows)).passed()
         return SGDRun(run.fold() if batch.last else run, batches), loss
 
-    def step_size(self, problem: Problem, m: int, t: int, excess: float = 0.0) -> float:
+    def step_size(self, problem: ColumnProblem, m: int, t: int, excess: float = 0.0) -> float:
         """Return the step after `t` others for `m` rows with this excess."""
         scheduled = self._scheduled(problem, m, t)
         if not excess:
@@ -145,7 +147,7 @@ class SGD(Solver[SGDRun]):
         allowed = setup.statistics.step_size(m, smoothness_of(problem.loss), problem.alpha, excess)
         return min(scheduled, self.theta * allowed)
 
-    def _scheduled(self, problem: Problem, m: int, t: int) -> float:
+    def _scheduled(self, problem: ColumnProblem, m: int, t: int) -> float:
         setup: ColumnSetup = problem.extra
         smoothness, alpha = smoothness_of(problem.loss), problem.alpha
         longest = self.theta * setup.statistics.step_size(m, smoothness, alpha)
@@ -160,18 +162,18 @@ class SGD(Solver[SGDRun]):
             return longest / (1 + longest * alpha * t)
         return longest
 
-    def finish(self, problem: Problem, state: SGDRun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: SGDRun, comm: Communicator) -> Array:
         del problem, comm
         return state.iterate.mean()
 
-    def snapshot(self, problem: Problem, state: SGDRun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: SGDRun) -> Snapshot:
         ids = problem.part.columns.ids
         shards = state.iterate.shards(ids)
         if state.gradient is not None:
             shards["gradient"] = Shard(ids, state.gradient)
         return Snapshot(shards, numbers={**state.iterate.numbers(), **_counts(state)})
 
-    def restore(self, problem: Problem, saved: Snapshot) -> SGDRun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> SGDRun:
         fresh = self.init(problem, SerialCommunicator())
         xp, ids = namespace_of(fresh.iterate.v), problem.part.columns.ids
         state = SGDRun(fresh.iterate.restored(saved, ids, xp), int(saved.numbers["batches"]))

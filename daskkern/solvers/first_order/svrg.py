@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from daskkern.arrays import Array
-from daskkern.solvers.base import Batch, Problem
 from daskkern.solvers.first_order.column_products import descend
 from daskkern.solvers.first_order.full_gradients import FullGradientRun, FullGradients
+from daskkern.solvers.problem import Batch, ColumnProblem
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class SVRG(FullGradients):
 
     name: ClassVar[str] = "svrg"
 
-    def begun(self, problem: Problem, state: FullGradientRun, eta: float) -> FullGradientRun:
+    def begun(self, problem: ColumnProblem, state: FullGradientRun, eta: float) -> FullGradientRun:
         del problem, eta
         return replace(state, other=state.w)
 
     def moved(
-        self, problem: Problem, state: FullGradientRun, batch: Batch, difference: Array, eta: float
+        self, problem: ColumnProblem, state: FullGradientRun, batch: Batch, difference: Array, eta: float
     ) -> FullGradientRun:
         shrunk = state.w * (1 - eta * problem.alpha) - state.gradient * eta
         return replace(state, w=descend(problem, batch, shrunk, difference * -eta))

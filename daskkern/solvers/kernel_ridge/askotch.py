@@ -33,9 +33,10 @@ from daskkern.backend.concurrency import library_threads
 from daskkern.backend.random import generator
 from daskkern.errors import DataError, SpecError
 from daskkern.losses import Squared
-from daskkern.solvers.base import Batch, Problem, Solver, is_whole
-from daskkern.solvers.first_order.column_products import ColumnSetup
+from daskkern.solvers.base import Solver, is_whole
 from daskkern.solvers.kernel_ridge.blocks import CoordinateBlock, add_block, block_at, check_ridge, threads_for
+from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 _STREAM = 72
@@ -78,13 +79,15 @@ class ASkotch(Solver[ASkotchRun]):
         if not is_whole(self.rank, least=1):
             raise SpecError(f"got rank={self.rank!r} for ASkotch; give a positive whole number")
 
-    def init(self, problem: Problem, comm: Communicator) -> ASkotchRun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> ASkotchRun:
         del comm
         check_ridge(problem, "ASkotch")
         zero = problem.part.namespace.zeros((problem.part.columns.ids.size, problem.n_outputs), problem.dtype)
         return ASkotchRun(zero, zero, 0)
 
-    def step(self, problem: Problem, state: ASkotchRun, batch: Batch, comm: Communicator) -> tuple[ASkotchRun, float]:
+    def step(
+        self, problem: ColumnProblem, state: ASkotchRun, batch: Batch, comm: Communicator
+    ) -> tuple[ASkotchRun, float]:
         setup: ColumnSetup = problem.extra
         beta, gamma, theta = self._weights(batch.size / setup.n_rows, setup.n_rows * problem.alpha)
         z = state.w if not self.accelerated else theta * state.v + (1 - theta) * state.w
@@ -104,15 +107,15 @@ class ASkotch(Solver[ASkotchRun]):
         beta, gamma = 1 - (mu / nu) ** 0.5, (mu * nu) ** -0.5
         return beta, gamma, 1 / (1 + gamma * nu)
 
-    def finish(self, problem: Problem, state: ASkotchRun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: ASkotchRun, comm: Communicator) -> Array:
         del problem, comm
         return state.w
 
-    def snapshot(self, problem: Problem, state: ASkotchRun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: ASkotchRun) -> Snapshot:
         ids = problem.part.columns.ids
         return Snapshot({"w": Shard(ids, state.w), "v": Shard(ids, state.v)}, numbers={"step": state.step})
 
-    def restore(self, problem: Problem, saved: Snapshot) -> ASkotchRun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> ASkotchRun:
         check_ridge(problem, "ASkotch")
         xp, ids = problem.part.namespace, problem.part.columns.ids
         w, v = (xp.asarray(saved.rows(name, ids)) for name in ("w", "v"))

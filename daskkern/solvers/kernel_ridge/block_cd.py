@@ -22,8 +22,9 @@ from daskkern.errors import DataError
 from daskkern.kernels import diagnose
 from daskkern.linalg import NotPositiveDefiniteError, solve_positive_definite
 from daskkern.losses import Squared
-from daskkern.solvers.base import Batch, Problem, Solver
+from daskkern.solvers.base import Solver
 from daskkern.solvers.kernel_ridge.blocks import add_block, block_at, check_ridge, threads_for
+from daskkern.solvers.problem import Batch, ColumnProblem
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 
@@ -45,13 +46,13 @@ class BlockCD(Solver[BlockRun]):
     needs_rows: ClassVar[bool] = True
     row_products: ClassVar[bool] = True
 
-    def init(self, problem: Problem, comm: Communicator) -> BlockRun:
+    def init(self, problem: ColumnProblem, comm: Communicator) -> BlockRun:
         del comm
         check_ridge(problem, "BlockCD")
         shape = (problem.part.columns.ids.size, problem.n_outputs)
         return BlockRun(problem.part.namespace.zeros(shape, problem.dtype))
 
-    def step(self, problem: Problem, state: BlockRun, batch: Batch, comm: Communicator) -> tuple[BlockRun, float]:
+    def step(self, problem: ColumnProblem, state: BlockRun, batch: Batch, comm: Communicator) -> tuple[BlockRun, float]:
         block = block_at(problem, batch, state.a, comm)
         try:
             change, _ = solve_positive_definite(block.gram, block.residual, block.shift, threads_for(batch.size))
@@ -63,13 +64,13 @@ class BlockCD(Solver[BlockRun]):
             ) from None
         return BlockRun(add_block(problem, batch, block, state.a, change)), block.loss
 
-    def finish(self, problem: Problem, state: BlockRun, comm: Communicator) -> Array:
+    def finish(self, problem: ColumnProblem, state: BlockRun, comm: Communicator) -> Array:
         del problem, comm
         return state.a
 
-    def snapshot(self, problem: Problem, state: BlockRun) -> Snapshot:
+    def snapshot(self, problem: ColumnProblem, state: BlockRun) -> Snapshot:
         return Snapshot({"a": Shard(problem.part.columns.ids, state.a)})
 
-    def restore(self, problem: Problem, saved: Snapshot) -> BlockRun:
+    def restore(self, problem: ColumnProblem, saved: Snapshot) -> BlockRun:
         check_ridge(problem, "BlockCD")
         return BlockRun(problem.part.namespace.asarray(saved.rows("a", problem.part.columns.ids)))

@@ -17,8 +17,10 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import cpu_count
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.errors import SpecError
-from daskkern.solvers.base import Batch, Problem, loss_and_gradient
-from daskkern.solvers.first_order.column_products import ColumnSetup, partial_gram, partial_scores
+from daskkern.solvers.base import loss_and_gradient
+from daskkern.solvers.first_order.column_products import partial_gram, partial_scores
+from daskkern.solvers.problem import Batch, ColumnProblem
+from daskkern.solvers.setup import ColumnSetup
 
 _WORTH_THREADS = 512
 
@@ -47,7 +49,7 @@ class CoordinateBlock:
     loss: float
 
 
-def block_at(problem: Problem, batch: Batch, a: Array, comm: Communicator) -> CoordinateBlock:
+def block_at(problem: ColumnProblem, batch: Batch, a: Array, comm: Communicator) -> CoordinateBlock:
     """Return the block of a batch at coefficients `a` (p_r, c). One allreduce of (m, 2 c + m) numbers."""
     setup: ColumnSetup = problem.extra
     xp, c = namespace_of(a), problem.n_outputs
@@ -62,7 +64,7 @@ def block_at(problem: Problem, batch: Batch, a: Array, comm: Communicator) -> Co
     return CoordinateBlock(gram * root * root.T, shift, residual, root, loss)
 
 
-def add_block(problem: Problem, batch: Batch, block: CoordinateBlock, a: Array, change: FloatArray) -> Array:
+def add_block(problem: ColumnProblem, batch: Batch, block: CoordinateBlock, a: Array, change: FloatArray) -> Array:
     """Return coefficients (p_r, c) after ``b_B += change`` (m, c)."""
     setup: ColumnSetup = problem.extra
     local, here = setup.rows.find(batch.positions)
@@ -76,7 +78,7 @@ def threads_for(m: int) -> int:
     return cpu_count() if m >= _WORTH_THREADS else 1
 
 
-def check_ridge(problem: Problem, name: str) -> None:
+def check_ridge(problem: ColumnProblem, name: str) -> None:
     """Raise SpecError for a ridge penalty of 0."""
     if not problem.alpha > 0:
         raise SpecError(f"got alpha=0 for {name}, which leaves its systems singular; give a positive alpha")

@@ -16,21 +16,23 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.communicator import Communicator
-from daskkern.backend.namespace import to_host
+from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import for_each, slices
 from daskkern.basis import KernelPart
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import diagnose
 from daskkern.linalg import NotPositiveDefiniteError, solve_positive_definite
 from daskkern.losses import Squared
-from daskkern.solvers.base import Batch, Problem, Solver
+from daskkern.solvers.base import Solver
+from daskkern.solvers.problem import Batch, Problem
+from daskkern.solvers.setup import RankInputs, RankSetup
 from daskkern.solvers.snapshot import Snapshot
 
 _STRIP = 512
 
 
 @dataclass(frozen=True)
-class DirectSetup:
+class DirectSetup(RankSetup):
     """The set-up of the one rank: all columns, their points (p, ...) unless they are all rows, rows, and threads.
 
     `orthonormal` columns are explicit features, whose coefficients have the norm of the function.
@@ -73,6 +75,7 @@ class Direct(Solver[DirectRun]):
     """The exact minimiser of the squared loss. Serial; always one epoch."""
 
     name: ClassVar[str] = "direct"
+    preparation: ClassVar[str] = "nothing"
     parallelism: ClassVar[str] = "nothing"
     suits_smooth_kernels: ClassVar[bool] = True
     bases: ClassVar[tuple[str, ...]] = ("all rows", "landmarks", "random features", "nystrom features", "linear")
@@ -81,7 +84,11 @@ class Direct(Solver[DirectRun]):
     def most_epochs(self, requested: int) -> int:
         return min(requested, 1)
 
-    def init(self, problem: Problem, comm: Communicator) -> DirectRun:
+    def rank_setup(self, inputs: RankInputs) -> DirectSetup:
+        centres = None if inputs.basis.all_rows else to_device(inputs.points, inputs.xp)
+        return DirectSetup(inputs.part, centres, inputs.n_rows, inputs.threads, inputs.explicit)
+
+    def init(self, problem: Problem[DirectSetup], comm: Communicator) -> DirectRun:
         if comm.size != 1:
             raise SpecError(f"solver direct is serial, but {comm.size} ranks were started")
         setup: DirectSetup = problem.extra
@@ -89,7 +96,9 @@ class Direct(Solver[DirectRun]):
         root = np.zeros((p if setup.centres is None else 0, 1))
         return DirectRun(np.zeros((p, p)), np.zeros((p, problem.n_outputs)), root)
 
-    def step(self, problem: Problem, state: DirectRun, batch: Batch, comm: Communicator) -> tuple[DirectRun, float]:
+    def step(
+        self, problem: Problem[DirectSetup], state: DirectRun, batch: Batch, comm: Communicator
+    ) -> tuple[DirectRun, float]:
         del comm
         setup: DirectSetup = problem.extra
         state = _fill(setup, state, batch) if setup.centres is None else _add(setup, state, batch)
@@ -98,16 +107,16 @@ class Direct(Solver[DirectRun]):
         state, loss = _solve(problem, setup, state, batch)
         return state, loss * setup.n_rows
 
-    def finish(self, problem: Problem, state: DirectRun, comm: Communicator) -> Array:
+    def finish(self, problem: Problem[DirectSetup], state: DirectRun, comm: Communicator) -> Array:
         del comm
         coef = np.zeros_like(state.right) if state.coef is None else state.coef
         return coef[problem.part.columns.ids].astype(problem.dtype)
 
-    def snapshot(self, problem: Problem, state: DirectRun) -> Snapshot | None:
+    def snapshot(self, problem: Problem[DirectSetup], state: DirectRun) -> Snapshot | None:
         del problem
         return None if state.coef is None else Snapshot({}, {"coef": state.coef})
 
-    def restore(self, problem: Problem, saved: Snapshot) -> DirectRun:
+    def restore(self, problem: Problem[DirectSetup], saved: Snapshot) -> DirectRun:
         shape = (problem.extra.whole.points.size, problem.n_outputs)
         if "coef" not in saved.whole or saved.whole["coef"].shape != shape:
             raise DataError("a saved state does not fit this direct solution: its coefficients have another shape")
@@ -147,7 +156,9 @@ def _add(setup: DirectSetup, state: DirectRun, batch: Batch) -> DirectRun:
     return replace(state, square=state.square + float((weight * y**2).sum()))
 
 
-def _solve(problem: Problem, setup: DirectSetup, state: DirectRun, batch: Batch) -> tuple[DirectRun, float]:
+def _solve(
+    problem: Problem[DirectSetup], setup: DirectSetup, state: DirectRun, batch: Batch
+) -> tuple[DirectRun, float]:
     """Return the state with the solution, and the mean training loss."""
     n, A, b = setup.n_rows, state.matrix, state.right
     coef: FloatArray

@@ -18,14 +18,16 @@ Avron, Clarkson and Woodruff, SIMAX 2017; Frangella, Tropp and Udell, SIMAX 2023
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from daskkern.arrays import Array, IntArray
+from daskkern.arrays import Array
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import multiply_transposed
 from daskkern.errors import DataError, SpecError
 from daskkern.losses import Squared
-from daskkern.preconditioners import LowRankPart, Unconditioned
-from daskkern.solvers.base import Batch, Certificate, Problem, Solver, is_whole
+from daskkern.solvers.base import Solver, is_whole
+from daskkern.solvers.kernel_ridge.pcg_setup import PCGSetup, pcg_setup
+from daskkern.solvers.problem import Batch, Certificate, Problem
+from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 _EVALUATE = 10
@@ -33,30 +35,6 @@ _RESTART = 0.1
 _NOISE = 0.5
 _NUMBERS = ("steps", "residual", "checked", "floored")
 PRECONDITIONERS = ("nystrom", "random_features", "none")
-
-
-@dataclass(frozen=True)
-class PCGSetup:
-    """The set-up of one rank: the preconditioner, its own rows' targets and weights, and which rank has which row.
-
-    Attributes
-    ----------
-    part : LowRankPart or Unconditioned
-    y, root : (n_r, c) and (n_r, 1) float64
-        Encoded targets and W^(1/2) of the rank's own columns.
-    ids : tuple of (n_k,) int64
-        The columns of each rank, in their order.
-    """
-
-    part: LowRankPart | Unconditioned
-    y: Array
-    root: Array
-    ids: tuple[IntArray, ...]
-
-    @property
-    def n_rows(self) -> int:
-        """n."""
-        return sum(ids.size for ids in self.ids)
 
 
 @dataclass(frozen=True)
@@ -109,6 +87,7 @@ class PCG(Solver[PCGRun]):
     """
 
     name: ClassVar[str] = "pcg"
+    preparation: ClassVar[str] = "nothing"
     descends: ClassVar[bool] = False
     bases: ClassVar[tuple[str, ...]] = ("all rows",)
     ability: ClassVar[tuple[type[Squared], str] | None] = (Squared, "linear normal equations")
@@ -133,14 +112,17 @@ class PCG(Solver[PCGRun]):
         s = min(1000, n_rows // 4) if self.rank == "auto" else min(int(self.rank), n_rows)
         return max(2, s // 2 * 2)
 
-    def init(self, problem: Problem, comm: Communicator) -> PCGRun:
+    def rank_setup(self, inputs: RankInputs) -> PCGSetup:
+        return pcg_setup(inputs, self.preconditioner, self.size(inputs.basis.n_columns))
+
+    def init(self, problem: Problem[PCGSetup], comm: Communicator) -> PCGRun:
         setup: PCGSetup = problem.extra
         b = setup.root * setup.y
         xp = namespace_of(b)
         norm = xp.sqrt(comm.allreduce((b * b).sum(axis=0)))
         return PCGRun(xp.zeros_like(b), b, setup.part.solve(b, comm), norm)
 
-    def step(self, problem: Problem, state: PCGRun, batch: Batch, comm: Communicator) -> tuple[PCGRun, float]:
+    def step(self, problem: Problem[PCGSetup], state: PCGRun, batch: Batch, comm: Communicator) -> tuple[PCGRun, float]:
         setup: PCGSetup = problem.extra
         xp = namespace_of(state.d)
         if state.sums is None or state.whole is None:
@@ -157,25 +139,25 @@ class PCG(Solver[PCGRun]):
             return state, 0.0
         return _iterate(problem, setup, state, comm)
 
-    def finish(self, problem: Problem, state: PCGRun, comm: Communicator) -> Array:
+    def finish(self, problem: Problem[PCGSetup], state: PCGRun, comm: Communicator) -> Array:
         del comm
         return (problem.extra.root * state.x).astype(problem.dtype)
 
-    def certificate(self, problem: Problem, state: PCGRun) -> Certificate | None:
+    def certificate(self, problem: Problem[PCGSetup], state: PCGRun) -> Certificate | None:
         note = f"the rounding of {problem.dtype} lets it fall no further" if state.floored else ""
         return Certificate("relative residual", state.residual, self.tol, note)
 
-    def done(self, problem: Problem, state: PCGRun) -> bool:
+    def done(self, problem: Problem[PCGSetup], state: PCGRun) -> bool:
         return state.floored or (state.checked and super().done(problem, state))
 
-    def snapshot(self, problem: Problem, state: PCGRun) -> Snapshot | None:
+    def snapshot(self, problem: Problem[PCGSetup], state: PCGRun) -> Snapshot | None:
         if state.sums is not None:
             return None
         ids = problem.part.columns.ids
         shards = {name: Shard(ids, getattr(state, name)) for name in ("x", "r", "d")}
         return Snapshot(shards, {"norm": state.norm}, {name: float(getattr(state, name)) for name in _NUMBERS})
 
-    def restore(self, problem: Problem, saved: Snapshot) -> PCGRun:
+    def restore(self, problem: Problem[PCGSetup], saved: Snapshot) -> PCGRun:
         if "norm" not in saved.whole or "residual" not in saved.numbers:
             raise DataError("a saved state is that of an older PCG, without a true residual; begin the fit again")
         ids, xp, numbers = problem.part.columns.ids, namespace_of(problem.extra.y), saved.numbers
@@ -195,7 +177,7 @@ def _everywhere(setup: PCGSetup, own: Array, comm: Communicator) -> Array:
     return whole
 
 
-def _iterate(problem: Problem, setup: PCGSetup, state: PCGRun, comm: Communicator) -> tuple[PCGRun, float]:
+def _iterate(problem: Problem[PCGSetup], setup: PCGSetup, state: PCGRun, comm: Communicator) -> tuple[PCGRun, float]:
     """End a pass: one iteration, and the summed training loss after it.
 
     The next direction is conjugate to the last; it is the preconditioned residual alone where evaluating the residual

@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from daskkern.arrays import HostArray
-from daskkern.basis import AllRows, BasisSpec, DoublyStochastic
+from daskkern.basis import BasisSpec
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
+from daskkern.data.rows.samples import features_at, some_positions
 from daskkern.errors import DataError, SpecError
-from daskkern.solvers import NystromSGD, Snapshot, Solver
+from daskkern.solvers import Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Saved
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.checkpoints.resuming import basis_summary
@@ -17,7 +18,6 @@ from daskkern.training.feeding.targets import check_targets
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Clock, Prepared
-from daskkern.training.setup.shared import features_at, some_positions
 
 _KEPT = ("kernel", "loss", "solver", "dtype", "precision", "fit_intercept", "class_intercept", "batch_size")
 _OF_MEANS = {"mean", "total", "lag"}
@@ -47,7 +47,7 @@ class PartialFitState:
 
 def why_not(solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classes: bool, sampling: str) -> str:
     """Return why a fit with these settings cannot go on with other rows; "" when it can."""
-    if isinstance(basis, AllRows | DoublyStochastic):
+    if basis.of_one_fit:
         return f"the columns of the basis {basis.name!r} belong to the rows of one fit; take Landmarks, or features"
     if solver.parallelism != "columns" or solver.state_per_row:
         how = "keeps numbers of every row" if solver.state_per_row else "solves for all rows at once"
@@ -80,7 +80,7 @@ def next_run(earlier: PartialFitState, source: RowSource, settings: FitSettings)
     before = commit.position
     epoch = before.epoch + (before.batch > 0)
     begun = Commit(_averaging(commit, settings.solver), Position(steps=before.steps, epoch=epoch, epochs=before.epochs))
-    settings = replace(settings, solver=_as_saved(settings.solver, commit), max_epochs=epoch, behind=epoch - 1)
+    settings = replace(settings, solver=settings.solver.as_saved(commit.snapshot), max_epochs=epoch, behind=epoch - 1)
     return Saved(begun.to_bytes(), "{}"), settings
 
 
@@ -110,13 +110,6 @@ def _averaging(commit: Commit, solver: Solver[Any]) -> Snapshot:
     if snapshot.shards.keys() & _OF_MEANS:
         return snapshot
     return replace(snapshot, numbers={**snapshot.numbers, "averaged_from": commit.position.steps + 1})
-
-
-def _as_saved(solver: Solver[Any], commit: Commit) -> Solver[Any]:
-    """Return the solver that keeps its state as the commit does."""
-    if isinstance(solver, NystromSGD) and solver.mode == "auto":
-        return replace(solver, mode="stored" if "w" in commit.snapshot.shards else "streamed")
-    return solver
 
 
 def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:

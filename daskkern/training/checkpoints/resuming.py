@@ -11,7 +11,7 @@ import numpy as np
 from dask.base import tokenize
 
 from daskkern.arrays import HostArray
-from daskkern.basis import BasisSpec, Landmarks
+from daskkern.basis import BasisSpec
 from daskkern.data.remote.stores import is_url
 from daskkern.data.rows.batch_plan import ORDER
 from daskkern.data.rows.csr import is_sparse
@@ -105,8 +105,8 @@ def _batches(info: SourceInfo, settings: FitSettings) -> str:
 
 def basis_summary(basis: BasisSpec) -> dict[str, Any]:
     """Return what a function space was asked to be, points by their checksum."""
-    chosen = {item.name: str(getattr(basis, item.name)) for item in fields(basis) if item.name != "points"}
-    return chosen | ({"points": _sum(basis.points)} if isinstance(basis, Landmarks) else {})
+    chosen = {item.name: getattr(basis, item.name) for item in fields(basis)}
+    return {name: _sum(value) if name == "points" else str(value) for name, value in chosen.items()}
 
 
 def _function(kernel: Kernel) -> int | None:

@@ -11,7 +11,6 @@ import math
 
 import numpy as np
 
-from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
 from daskkern.training.run.settings import FitSettings
 
 CACHED_BYTES = 32_000_000_000
@@ -26,15 +25,8 @@ def reshuffles_batches(settings: FitSettings, n_rows: int, row_bytes: int) -> bo
 def _cacheable(settings: FitSettings, n: int, row_bytes: int) -> float:
     """Return the bytes that later epochs could take from a cache; infinity where nothing that pays."""
     basis = settings.basis
-    if isinstance(basis, DoublyStochastic) or settings.solver.learns_centres:
+    if basis.drawn_per_step or settings.solver.learns_centres:
         return math.inf
-    if isinstance(basis, Linear):
+    if basis.is_linear:
         return n * row_bytes
-    columns = n
-    if isinstance(basis, Landmarks):
-        columns = min(n, basis.n if basis.points is None else len(basis.points))
-    elif isinstance(basis, RandomFeatures | NystromFeatures):
-        columns = basis.n
-    else:
-        assert isinstance(basis, AllRows)
-    return n * columns * np.dtype(settings.dtype).itemsize
+    return n * basis.most_columns(n, 0, lambda: 0) * np.dtype(settings.dtype).itemsize

@@ -7,13 +7,12 @@ from typing import Any
 
 from daskkern.arrays import Array
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
-from daskkern.basis import DoublyStochastic, Linear
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows import batches as data_batches
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
 from daskkern.events import Listener, StageFinished
-from daskkern.solvers import Batch, NystromSGD, Problem
+from daskkern.solvers import AnyProblem, Batch
 from daskkern.training.feeding.block_cache import keep_blocks
 from daskkern.training.feeding.row_cache import RowCache
 from daskkern.training.feeding.sources import row_fields
@@ -52,7 +51,7 @@ class Feed:
         prepared: Prepared,
         settings: FitSettings,
         rows: Rows,
-        problem: Problem,
+        problem: AnyProblem,
         features: str | None,
         comm: TimedCommunicator,
         emit: Listener,
@@ -64,11 +63,11 @@ class Feed:
         self._reading = comm.reading
         self._stored = features is not None
         self._rows = rows
-        if features is not None:
-            self._rows = FeatureRows(rows, features, problem.extra.features, settings.dtype)
+        if features is not None and problem.extra.stored_columns is not None:
+            self._rows = FeatureRows(rows, features, problem.extra.stored_columns, settings.dtype)
         in_tiles = prepared.basis.all_rows or settings.solver.learns_centres
-        in_tiles = in_tiles or isinstance(settings.basis, Linear | DoublyStochastic)
-        self._whole = isinstance(settings.solver, NystromSGD) or not in_tiles
+        in_tiles = in_tiles or not settings.basis.has_blocks
+        self._whole = not in_tiles
         # Inner products of rows are not in the kernel block of a rank.
         products = settings.solver.row_products and prepared.basis.all_rows
         self._needs_rows = prepared.window > 1 or settings.solver.needs_rows or products

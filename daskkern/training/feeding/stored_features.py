@@ -18,8 +18,6 @@ from daskkern.basis import KernelBasis
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.errors import DataError, SpecError, StoreError
-from daskkern.preconditioners import NystromState
-from daskkern.solvers import NystromSGD
 from daskkern.training.feeding.sources import RowSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared, training_rows
@@ -28,17 +26,17 @@ _COLUMN_BLOCKS = 8
 _TASK_ROWS = 4096
 
 
-def is_stored(solver: NystromSGD, prepared: Prepared, settings: FitSettings) -> bool:
+def is_stored(prepared: Prepared, settings: FitSettings) -> bool:
     """Return whether psi is to be kept on disk: when asked, or when it fits and is read more than twice."""
-    if solver.mode == "streamed" or settings.sampling != "uniform":
+    how, folder = settings.solver.storage, settings.solver.storage_folder
+    if how == "never" or settings.sampling != "uniform":
         return False
-    if solver.scratch is not None and not Path(solver.scratch).is_dir():
-        raise SpecError(f"the scratch folder {solver.scratch} is not there; make it, or leave scratch out")
-    if solver.mode == "stored":
+    if folder is not None and not Path(folder).is_dir():
+        raise SpecError(f"the scratch folder {folder} is not there; make it, or leave scratch out")
+    if how == "always":
         return True
-    assert isinstance(prepared.state, NystromState)
-    size = prepared.plan.n_rows * prepared.state.conditioner.size * np.dtype(settings.dtype).itemsize
-    free = shutil.disk_usage(solver.scratch or tempfile.gettempdir()).free
+    size = prepared.plan.n_rows * _feature_map(prepared).shape[1] * np.dtype(settings.dtype).itemsize
+    free = shutil.disk_usage(folder or tempfile.gettempdir()).free
     return settings.max_epochs > 2 and size <= free // 4
 
 
@@ -48,12 +46,10 @@ def stored_features(source: RowSource, settings: FitSettings, prepared: Prepared
 
     One task a chunk of rows, run where Dask runs. Columns are chunked too, so that a rank reads only its own.
     """
-    assert isinstance(settings.solver, NystromSGD)
-    assert isinstance(prepared.state, NystromState)
-    state = prepared.state
-    n, r = prepared.plan.n_rows, state.conditioner.size
+    M = _feature_map(prepared)
+    n, r = prepared.plan.n_rows, M.shape[1]
     chunk = _chunk_rows(prepared)
-    folder = Path(tempfile.mkdtemp(prefix="daskkern-features-", dir=settings.solver.scratch))
+    folder = Path(tempfile.mkdtemp(prefix="daskkern-features-", dir=settings.solver.storage_folder))
     path = str(folder / "psi.zarr")
     try:
         zarr.create_array(
@@ -64,7 +60,7 @@ def stored_features(source: RowSource, settings: FitSettings, prepared: Prepared
             compressors=None,
         )
         Z = _landmark_rows(source, settings, prepared)
-        shared = delayed((prepared.basis, Z, state.M), pure=False)
+        shared = delayed((prepared.basis, Z, M), pure=False)
         write = delayed(_write_chunk, pure=False)
         held = prepared.validation
         compute(
@@ -76,6 +72,13 @@ def stored_features(source: RowSource, settings: FitSettings, prepared: Prepared
         yield path
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _feature_map(prepared: Prepared) -> HostArray:
+    """Return M (p, r), from kernel values to eigenfeatures."""
+    assert prepared.state is not None
+    assert prepared.state.feature_map is not None
+    return prepared.state.feature_map
 
 
 def _chunk_rows(prepared: Prepared) -> int:
@@ -144,7 +147,7 @@ class FeatureRows(Rows):
 @contextmanager
 def features_for(source: RowSource, settings: FitSettings, prepared: Prepared) -> Iterator[str | None]:
     """Yield where the eigenfeatures of stored Nystrom-SGD are, or None for every other fit."""
-    if isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings):
+    if is_stored(prepared, settings):
         with stored_features(source, settings, prepared) as path:
             yield path
     else:

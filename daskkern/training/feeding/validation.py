@@ -13,7 +13,7 @@ from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.rows import Rows, take
 from daskkern.errors import DataError
 from daskkern.losses import best_of, decode
-from daskkern.solvers import Problem
+from daskkern.solvers import AnyProblem
 from daskkern.training.feeding.sources import RowSource, row_fields
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.best_epoch import BestEpoch
@@ -56,7 +56,7 @@ class Validation:
         )
         return cls(held, prepared.targets)
 
-    def score(self, problem: Problem, coef: Array, comm: TimedCommunicator, xp: ModuleType) -> ValidationResult:
+    def score(self, problem: AnyProblem, coef: Array, comm: TimedCommunicator, xp: ModuleType) -> ValidationResult:
         """Return mean loss and score of the model with these coefficients; one allreduce a block of rows."""
         loss, right, weights = 0.0, 0.0, 0.0
         errors, first, second = 0.0, np.zeros(self.targets.n_outputs), np.zeros(self.targets.n_outputs)

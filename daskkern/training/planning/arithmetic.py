@@ -1,6 +1,5 @@
 """In which arithmetic the kernel values of a fit will be made, before it runs."""
 
-from daskkern.basis import AllRows, Landmarks, NystromFeatures
 from daskkern.kernels import arithmetic_note, length_scale_note
 from daskkern.training.feeding.sources import RowSource
 from daskkern.training.run.settings import FitSettings
@@ -14,7 +13,7 @@ def expected_arithmetic(source: RowSource, settings: FitSettings) -> tuple[bool,
     They say, too, where the length scale does not go with the rows. Nothing is said where the fit scales rows itself,
     which the sample is not, and where the columns are no kernel's.
     """
-    if scales_features(settings, source) or not isinstance(settings.basis, AllRows | Landmarks | NystromFeatures):
+    if scales_features(settings, source) or not settings.basis.has_centres:
         return False, ()
     sample = some_rows(source.open(settings.dtype), settings)
     kernel = settings.kernel.resolve(sample)

@@ -11,19 +11,18 @@ from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.namespace import namespace_for
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
-from daskkern.basis import AllRows, DoublyStochastic, Landmarks
 from daskkern.data.rows.rows import Fields, Rows
 from daskkern.kernels import Kernel
 from daskkern.linalg import block_width
 from daskkern.preconditioners import column_statistics, usable
-from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.solvers.preparation import SPECTRAL
 from daskkern.training.feeding.scratch import scratch_folder
 from daskkern.training.feeding.sources import RowSource
 from daskkern.training.planning.disk_rates import DiskRates, measure_disk
 from daskkern.training.planning.sizes import FitSizes
 from daskkern.training.planning.speeds import fresh_memory, speeds
 from daskkern.training.run.settings import FitSettings, batch_limit
-from daskkern.training.setup.explicit_columns import column_functions, drawn_columns
+from daskkern.training.setup.explicit_columns import column_functions
 
 _ROWS, _COLUMNS = 1024, 4096  # of the block that is timed
 _SAMPLE = 500
@@ -177,7 +176,7 @@ def _expected_batch(settings: FitSettings, kernel: Kernel, X: HostArray, sizes: 
     """Return the rows of a batch that are expected, whatever the method."""
     if settings.solver.auto_batch is not None or kernel is not settings.kernel:
         return sizes.m
-    if isinstance(settings.solver, EigenPro | NystromSGD) or not sizes.auto_batch or sizes.by_rows:
+    if settings.solver.preparation in SPECTRAL or not sizes.auto_batch or sizes.by_rows:
         return expected_batch(kernel, X, sizes)
     S = X[:_SAMPLE]
     return int(min(sizes.m, max(1.0, column_statistics(kernel.block(S, S), None).critical_batch / 2)))
@@ -235,11 +234,10 @@ def _read(rows: Rows) -> tuple[HostArray, float]:
 
 def _columns(rows: Rows, settings: FitSettings, X: HostArray) -> tuple[Kernel, HostArray]:
     """Return a function and points as the model's columns have them."""
-    if isinstance(settings.basis, AllRows | Landmarks):
+    basis = settings.basis
+    if not basis.is_explicit:
         return settings.kernel, _some(X, _COLUMNS)
-    if isinstance(settings.basis, DoublyStochastic):
-        return drawn_columns(rows, settings, settings.basis, -(-_COLUMNS // settings.basis.block))
-    return column_functions(rows, settings)
+    return column_functions(rows, settings, -(-_COLUMNS // max(1, basis.drawn_per_step)))
 
 
 def _some(X: HostArray, count: int) -> HostArray:

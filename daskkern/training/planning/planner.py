@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from daskkern.backend.devices import gpus
-from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
 from daskkern.cluster.connect.local import Pool
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.errors import SpecError
-from daskkern.landmarks import parse_selector
 from daskkern.losses import Squared
-from daskkern.preconditioners import MOST_DIRECTIONS, CovarianceState, EigenProState
-from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD, Solver, check_fit
+from daskkern.solvers import PCG, Falkon, NystromSGD, check_fit
 from daskkern.training.feeding.batch_composition import reshuffles_batches
 from daskkern.training.feeding.block_cache_policy import unkept
 from daskkern.training.feeding.sources import RowSource
@@ -23,8 +19,6 @@ from daskkern.training.feeding.stored_features import is_stored
 from daskkern.training.feeding.targets import check_loss
 from daskkern.training.planning.memory import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.eigenpro import default_subsample, projection_window
-from daskkern.training.setup.explicit_columns import covariance_rows
 from daskkern.training.setup.penalty import penalty_bytes
 from daskkern.training.setup.prepare import most_validation_rows
 from daskkern.training.setup.prepared import Prepared
@@ -62,25 +56,11 @@ def check(settings: FitSettings, source: RowSource) -> None:
         check_loss(settings.loss, source.info.task)
     scales_features(settings, source)
     check_fit(settings.solver, settings.loss, settings.basis.name)
-    if isinstance(settings.solver, NystromSGD) and settings.solver.mode == "stored" and settings.sampling != "uniform":
-        raise SpecError(
-            f"solver nystrom_sgd was asked with mode 'stored' and sampling={settings.sampling!r}, whose batches differ "
-            "from epoch to epoch; choose mode 'streamed'"
-        )
-    if settings.solver.each_row_once and settings.sampling != "uniform":
-        raise SpecError(
-            f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but a pass of it must meet "
-            "every row once; choose 'uniform'"
-        )
+    settings.solver.check_sampling(settings.sampling)
     if settings.solver.learns_centres and settings.keep_blocks not in ("auto", "never"):
         raise SpecError(
             f"solver {settings.solver.name} was asked with keep_blocks={settings.keep_blocks!r}, but its points "
             "move, and with them all kernel values; choose 'never'"
-        )
-    if settings.solver.parallelism != "columns" and settings.sampling != "uniform":
-        raise SpecError(
-            f"solver {settings.solver.name} was asked with sampling={settings.sampling!r}, but it passes over all rows "
-            "and draws none; choose 'uniform'"
         )
 
 
@@ -109,41 +89,39 @@ def upper_bound_plan(
     n -= held_out
     basis = settings.basis
     p = _most_columns(source, settings, n)
-    explicit = not isinstance(basis, AllRows | Landmarks)
-    s = 0
-    if isinstance(settings.solver, EigenPro):
-        s = covariance_rows(settings.solver, n) if explicit else default_subsample(settings.solver, p)
-    limit = settings.batch_limit(s if isinstance(basis, AllRows) else p)
+    wanted = settings.solver.spectrum(p, n, basis.is_explicit)
+    s = wanted.rows
+    limit = settings.batch_limit(s if basis.all_rows else p)
     limit = min(limit, settings.solver.auto_batch or limit)
     m = min(n, limit if isinstance(settings.batch_size, str) else int(settings.batch_size))
     rows = source.open(settings.dtype)
     solver = settings.solver
-    reshuffle = reshuffles_batches(settings, rows.n_rows, rows.row_bytes)
-    plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed, reshuffle=reshuffle)
-    if isinstance(solver, PCG):
+    anew = reshuffles_batches(settings, rows.n_rows, rows.row_bytes)
+    plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed, reshuffle=anew)
+    if solver.preparation == "nothing":
         m = pass_batch(settings, n)
         plan = BatchPlan.for_rows(rows, m, settings.seed)
     if solver.parallelism != "columns":
         plan = SweepPlan.for_rows(rows, settings.batch_size, p)
         m = min(n, plan.batch_size)
     # Smaller batches than this bound mean more of them between projections: the rows between two stay below `span`.
-    window = projection_window(solver, p, rows.n_features, m) if isinstance(solver, EigenPro) else 1
+    window = solver.projection_window(p, rows.n_features, m)
     span = 0
-    if isinstance(solver, EigenPro) and isinstance(basis, Landmarks) and isinstance(settings.batch_size, str):
-        span = projection_window(solver, p, rows.n_features, 1) if solver.window == "auto" else (window - 1) * m
+    if basis.needs_projection and isinstance(settings.batch_size, str):
+        span = solver.projection_span(p, rows.n_features, m)
     classes = source.info.classes
     summary = PreparedSummary(
         p=p,
         s=s,
-        q=_most_directions(solver, p, s, explicit),
+        q=wanted.most,
         m=m,
-        window=window if isinstance(basis, Landmarks) else 1,
+        window=window if basis.needs_projection else 1,
         n=n,
         n_outputs=len(classes) if classes else source.info.n_targets,
-        window_rows=most_window_rows(plan) if not isinstance(solver, NystromSGD) else plan.chunk_rows,
+        window_rows=plan.chunk_rows if solver.preparation == "eigenbasis" else most_window_rows(plan),
         chunk_rows=plan.chunk_rows,
         validation=held_out,
-        stored=isinstance(solver, NystromSGD) and solver.mode == "stored",
+        stored=solver.storage == "always",
         span=span,
         wide=wide,
         reshuffle=isinstance(plan, BatchPlan) and plan.reshuffle,
@@ -168,15 +146,6 @@ def device_pool(source: RowSource, settings: FitSettings, devices: Sequence[int 
     return Pool(min(most, int(_POOL_MARGIN * each * (plan.device_total + plan.kept))), most)
 
 
-def _most_directions(solver: Solver[Any], p: int, s: int, explicit: bool) -> int:
-    if not isinstance(solver, EigenPro):
-        return s
-    most = min(s, p) if explicit else s
-    if solver.n_directions != "auto":
-        return min(most, int(solver.n_directions))
-    return min(most, s // 5, MOST_DIRECTIONS) if explicit else s // 5
-
-
 def _most_steps(source: RowSource, settings: FitSettings, n: int) -> int:
     """Return the steps of the run; a few more where the batch is automatic."""
     automatic = isinstance(settings.batch_size, str)
@@ -186,16 +155,7 @@ def _most_steps(source: RowSource, settings: FitSettings, n: int) -> int:
 
 
 def _most_columns(source: RowSource, settings: FitSettings, n: int) -> int:
-    basis = settings.basis
-    if isinstance(basis, AllRows):
-        return n
-    if isinstance(basis, Linear):
-        return source.info.n_features + basis.intercept
-    if isinstance(basis, DoublyStochastic):
-        return _most_steps(source, settings, n) * basis.block
-    if isinstance(basis, Landmarks) and basis.points is not None:
-        return min(n, len(basis.points))
-    return basis.n if isinstance(basis, RandomFeatures) else min(n, basis.n)
+    return settings.basis.most_columns(n, source.info.n_features, lambda: _most_steps(source, settings, n))
 
 
 def check_before(
@@ -203,7 +163,7 @@ def check_before(
 ) -> None:
     """Refuse, before any work, a fit that does not fit with the smallest batch either. Raises MemoryBudgetError."""
     # Smaller batches are more steps, and with features that grow more columns.
-    smaller = isinstance(settings.batch_size, str) and not isinstance(settings.basis, DoublyStochastic)
+    smaller = isinstance(settings.batch_size, str) and not settings.basis.drawn_per_step
     least = replace(settings, batch_size=_LEAST_BATCH) if smaller else settings
     early = settings.early_stopping if held_out else None
     upper_bound_plan(source, replace(least, early_stopping=early, keep_blocks="never"), ranks, threads, budget).check()
@@ -213,13 +173,10 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
     """Return the sizes of `prepared`."""
     state = prepared.state
     plan = prepared.plan
-    s = prepared.subsample.shape[0]
-    if isinstance(state, CovarianceState) and isinstance(settings.solver, EigenPro):
-        s = covariance_rows(settings.solver, plan.n_rows)
     return PreparedSummary(
         p=prepared.basis.n_columns,
-        s=s,
-        q=state.damping.size if isinstance(state, EigenProState | CovarianceState) else 0,
+        s=settings.solver.spectrum(prepared.basis.n_columns, plan.n_rows, settings.basis.is_explicit).rows,
+        q=0 if state is None else state.n_damped,
         m=int(np.max(plan.batch_sizes)),
         window=prepared.window,
         n=plan.n_rows,
@@ -227,7 +184,7 @@ def summarise(prepared: Prepared, settings: FitSettings) -> PreparedSummary:
         window_rows=most_window_rows(plan),
         chunk_rows=plan.chunk_rows,
         validation=0 if prepared.validation is None else prepared.validation.size,
-        stored=isinstance(settings.solver, NystromSGD) and is_stored(settings.solver, prepared, settings),
+        stored=is_stored(prepared, settings),
         wide=prepared.basis.placement.widens(settings.dtype, settings.rounding),
         reshuffle=isinstance(plan, BatchPlan) and plan.reshuffle,
     )
@@ -255,12 +212,9 @@ def numbers_per_row(source: RowSource) -> int:
 
 def _choosing_bytes(source: RowSource, settings: FitSettings, summary: PreparedSummary) -> int:
     """Return the bytes that the choice of landmarks takes beside them."""
-    basis = settings.basis
-    if not isinstance(basis, Landmarks | NystromFeatures) or (
-        isinstance(basis, Landmarks) and basis.points is not None
-    ):
+    selector, itemsize = settings.basis.selection, np.dtype(settings.dtype).itemsize
+    if selector is None:
         return 0
-    selector, itemsize = parse_selector(basis.selector), np.dtype(settings.dtype).itemsize
     return selector.working_bytes(summary.n, summary.p, numbers_per_row(source), itemsize)
 
 
@@ -282,8 +236,7 @@ def plan_for(
 ) -> MemoryPlan:
     """Return the memory plan of one rank; `device_budget` is None where the fit runs on the CPU."""
     solver = settings.solver
-    all_rows = isinstance(settings.basis, AllRows)
-    explicit = not isinstance(settings.basis, AllRows | Landmarks)
+    all_rows = settings.basis.all_rows
     sizes = with_factor(
         FitSizes(
             n=summary.n,
@@ -299,7 +252,7 @@ def plan_for(
             threads=threads,
             itemsize=np.dtype(settings.dtype).itemsize,
             all_rows=all_rows,
-            exact=isinstance(settings.basis, Landmarks),
+            exact=settings.basis.needs_projection,
             nystrom=isinstance(solver, NystromSGD),
             window_rows=summary.window_rows,
             validation=summary.validation,
@@ -313,13 +266,13 @@ def plan_for(
             dense=0 if solver.parallelism != "nothing" else 1 if all_rows else 2,
             newton=isinstance(solver, Falkon) and not isinstance(settings.loss, Squared),
             factors=2 if isinstance(solver, Falkon) else 1,
-            units=isinstance(settings.basis, Linear | DoublyStochastic),
-            drawn=settings.basis.block if isinstance(settings.basis, DoublyStochastic) else 0,
+            units=not settings.basis.has_blocks,
+            drawn=settings.basis.drawn_per_step,
             state_per_row=solver.state_per_row,
             row_products=solver.row_products,
             moving=solver.moving_bytes(summary.p, source.info.n_features, np.dtype(settings.dtype).itemsize),
-            explicit=explicit,
-            mapped=isinstance(settings.basis, NystromFeatures),
+            explicit=settings.basis.is_explicit,
+            mapped=settings.basis.is_mapped,
             choosing=_choosing_bytes(source, settings, summary),
             penalty=penalty_bytes(
                 summary.n, summary.p, summary.n_outputs, numbers_per_row(source), source.info, settings

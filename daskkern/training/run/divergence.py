@@ -19,7 +19,7 @@ from daskkern.data.rows.rows import Rows
 from daskkern.errors import DivergenceError
 from daskkern.events import StageFinished
 from daskkern.losses import best_of, decode
-from daskkern.solvers import Problem
+from daskkern.solvers import AnyProblem
 from daskkern.training.checkpoints.commits import Commit
 from daskkern.training.run.epochs import STOPPED, Ended, with_points
 from daskkern.training.run.held_sample import HeldSample
@@ -50,7 +50,7 @@ class Sampled:
     losses: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
-def _of_zero(sample: HeldSample, problem: Problem) -> Sampled:
+def _of_zero(sample: HeldSample, problem: AnyProblem) -> Sampled:
     """Return the loss of the model f = 0, and the share of the most frequent class."""
     losses = sample.weight * problem.loss.value(np.zeros((len(sample.y), problem.n_outputs)), sample.y)
     counts = np.bincount(decode(sample.y), sample.weight) if sample.labelled else np.zeros(1)
@@ -71,14 +71,14 @@ class Reference:
     """
 
     sample: HeldSample
-    problem: Problem
+    problem: AnyProblem
     comm: Communicator
     xp: ModuleType
     at: Sampled
     what: str = _ZERO
 
     @classmethod
-    def zero(cls, sample: HeldSample, problem: Problem, comm: Communicator, xp: ModuleType) -> "Reference":
+    def zero(cls, sample: HeldSample, problem: AnyProblem, comm: Communicator, xp: ModuleType) -> "Reference":
         """Return the reference of a fit that begins at f = 0."""
         return cls(sample, problem, comm, xp, _of_zero(sample, problem))
 
@@ -88,14 +88,14 @@ class Reference:
             return self
         return Reference.zero(self.sample.joined(rows, extremes), self.problem, self.comm, self.xp)
 
-    def or_model(self, problem: Problem, coef: Array) -> "Reference":
+    def or_model(self, problem: AnyProblem, coef: Array) -> "Reference":
         """Return the reference of a run that goes on from a model; its loss, where it is more than that of f = 0."""
         found = self.measure(problem, coef)
         if not found.loss > self.at.loss:
             return self
         return replace(self, at=replace(found, deviation=self.at.deviation), what="the model that it went on from")
 
-    def measure(self, problem: Problem, coef: Array) -> Sampled:
+    def measure(self, problem: AnyProblem, coef: Array) -> Sampled:
         """Return how the model with these coefficients does on the sample. A collective."""
         right, losses, sample = 0.0, list[FloatArray](), self.sample
         placed = self.xp.asarray(coef)  # a direct solution is on the host
@@ -127,7 +127,7 @@ class Reference:
 def reference_of(
     sample: HeldSample | None,
     settings: FitSettings,
-    problem: Problem,
+    problem: AnyProblem,
     saved: Commit | None,
     comm: Communicator,
     xp: ModuleType,

@@ -10,12 +10,11 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import is_sparse, to_device
-from daskkern.basis import DoublyStochastic
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.errors import DivergenceError
 from daskkern.events import BatchFinished, EpochFinished, EpochTimed, FitResumed, OptimalityMeasured
-from daskkern.solvers import Problem, Shard, Snapshot, Solver
+from daskkern.solvers import AnyProblem, Shard, Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Checkpointing
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.feeding.feed import Feed, close
@@ -62,7 +61,7 @@ class Epochs:
 
     comm: TimedCommunicator
     settings: FitSettings
-    problem: Problem
+    problem: AnyProblem
     feed: Feed | RowFeed
     validation: Validation | None
     context: RankContext
@@ -188,7 +187,7 @@ class Epochs:
     def _kept_models(self, saved: Snapshot, ids: IntArray) -> dict[str, Model]:
         """Return this rank's part of the models that a snapshot has beside the state."""
         assert self._best is not None
-        take = saved.rows_or_zeros if isinstance(self.settings.basis, DoublyStochastic) else saved.rows
+        take = saved.rows_or_zeros if self.settings.basis.drawn_per_step else saved.rows
         names = [name for name in self._best.names if name in saved.shards]
         return {name: (self.xp.asarray(take(name, ids)), saved.whole.get(name + _POINTS)) for name in names}
 
@@ -289,7 +288,7 @@ class Epochs:
         return self._solver.finish(self.problem, state, self.comm), self._solver.points(self.problem, state)
 
 
-def with_points(problem: Problem, points: HostArray | None, xp: ModuleType) -> Problem:
+def with_points(problem: AnyProblem, points: HostArray | None, xp: ModuleType) -> AnyProblem:
     """Return the problem whose columns have these points; None for its own."""
     return problem if points is None else replace(problem, part=problem.part.moved(to_device(points, xp)))
 

@@ -10,8 +10,7 @@ from daskkern.backend.communicator import Communicator, allgather_rows
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.basis import AllRows, Landmarks
-from daskkern.solvers import Problem
+from daskkern.solvers import AnyProblem
 from daskkern.training.run.settings import FitSettings
 
 _CENTRES = 2000
@@ -37,7 +36,7 @@ class ModelPenalty:
     """
 
     settings: FitSettings
-    problem: Problem
+    problem: AnyProblem
     points: HostArray
     comm: Communicator
     xp: ModuleType
@@ -56,7 +55,7 @@ class ModelPenalty:
         alpha = self.problem.alpha
         if not alpha:
             return absolute, 0.0
-        if not isinstance(self.settings.basis, AllRows | Landmarks):
+        if self.settings.basis.is_explicit:
             return alpha / 2 * self._sum(_wide(coef) ** 2) + absolute, 0.0
         terms, p = self._terms(coef, points)
         deviation = 0.0 if len(terms) == p else float(terms.std()) * p / len(terms) ** 0.5

@@ -20,12 +20,11 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.basis import AllRows, DoublyStochastic, Landmarks
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.kernels import Kernel
 from daskkern.kernels.columns.mapped import Mapped
 from daskkern.losses import best_of
-from daskkern.solvers import Problem
+from daskkern.solvers import AnyProblem
 from daskkern.solvers.nearby import Local, Nearby
 from daskkern.training.run.divergence import Reference
 from daskkern.training.run.epochs import Ended, with_points
@@ -90,13 +89,13 @@ def measure_optimality(
     """
     sample, comm, xp = reference.sample, reference.comm, reference.xp
     problem = with_points(reference.problem, ended.points, xp)
-    if isinstance(settings.basis, DoublyStochastic):
+    if settings.basis.drawn_per_step:
         return None
     p = _columns(problem, ended, prepared)
     m = _size(sample, p, problem.n_outputs, settings)
     if m < p or len(sample.y) < sample.n_rows:
         sample = sample.downsampled(max(_LEAST_ROWS, round(_OF_EPOCHS * sample.n_rows * ended.epochs)))
-    if isinstance(settings.basis, AllRows | Landmarks) or isinstance(problem.part.kernel, Mapped):
+    if not settings.basis.is_explicit or isinstance(problem.part.kernel, Mapped):
         kernel, centres = _centres(problem, ended, prepared, rows, m)
         f, at = (_scores(problem, X, ended.coef, comm, xp) for X in (sample.X, centres))
         values, gram = (_block(kernel, X, centres, prepared) for X in (sample.X, centres))
@@ -135,7 +134,7 @@ def _spread(of: int, m: int) -> IntArray:
     return np.unique(np.linspace(0, of - 1, min(of, m)).astype(np.int64))
 
 
-def _columns(problem: Problem, ended: Ended, prepared: Prepared) -> int:
+def _columns(problem: AnyProblem, ended: Ended, prepared: Prepared) -> int:
     """Return how many kernels, or other columns, a model is made of."""
     kernel = problem.part.kernel
     if isinstance(kernel, Mapped):
@@ -143,7 +142,7 @@ def _columns(problem: Problem, ended: Ended, prepared: Prepared) -> int:
     return prepared.basis.n_columns if ended.points is None else int(ended.points.shape[0])
 
 
-def _centres(problem: Problem, ended: Ended, prepared: Prepared, rows: Rows, m: int) -> tuple[Kernel, HostArray]:
+def _centres(problem: AnyProblem, ended: Ended, prepared: Prepared, rows: Rows, m: int) -> tuple[Kernel, HostArray]:
     """Return the kernel whose columns a model is made of, and m of their points."""
     kernel = problem.part.kernel
     points = prepared.points if ended.points is None else ended.points
@@ -168,7 +167,7 @@ def _block(kernel: Kernel, X: HostArray, Z: HostArray, prepared: Prepared) -> Fl
 
 
 def _of_features(
-    problem: Problem, sample: HeldSample, chosen: IntArray, comm: Communicator, xp: ModuleType
+    problem: AnyProblem, sample: HeldSample, chosen: IntArray, comm: Communicator, xp: ModuleType
 ) -> FloatArray:
     """Return the inner products (k, m) of held rows' explicit features with those of the `chosen`. A collective."""
 
@@ -181,7 +180,7 @@ def _of_features(
     return values
 
 
-def _scores(problem: Problem, X: HostArray, coef: Array, comm: Communicator, xp: ModuleType) -> FloatArray:
+def _scores(problem: AnyProblem, X: HostArray, coef: Array, comm: Communicator, xp: ModuleType) -> FloatArray:
     """Return the scores of the model as it predicts them, (k, c) or several for each output. A collective."""
     placed, parts = xp.asarray(coef), slices(X.shape[0], _BLOCK)
     shares = [comm.allreduce(problem.part.scores(to_device(X[part], xp), placed)) for part in parts]

@@ -1,11 +1,10 @@
 """The sentence that a fit ends with where its model is not what it should have come to."""
 
-from daskkern.basis import AllRows, Landmarks, NystromFeatures
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel, Mapped, digits_note
 from daskkern.monitor.convergence import convergence_note
-from daskkern.solvers import Problem
+from daskkern.solvers import AnyProblem
 from daskkern.training.run.divergence import Reference
 from daskkern.training.run.epochs import Ended
 from daskkern.training.run.optimality import Optimality, measure_optimality
@@ -24,7 +23,12 @@ _ENDS = ("max_epochs", "max_seconds", "converged")
 
 
 def closing_note(
-    problem: Problem, ended: Ended, prepared: Prepared, rows: Rows, reference: Reference | None, settings: FitSettings
+    problem: AnyProblem,
+    ended: Ended,
+    prepared: Prepared,
+    rows: Rows,
+    reference: Reference | None,
+    settings: FitSettings,
 ) -> str:
     """Return one sentence for a fit that has not come to its minimum; "" for others.
 
@@ -50,7 +54,7 @@ def closing_note(
 def _digits(kernel: Kernel, X: FeatureRows, settings: FitSettings) -> str:
     """Return why kernel values hold too few digits; "" where they hold enough, or the columns are no kernels."""
     kernel = kernel.kernel if isinstance(kernel, Mapped) else kernel
-    if not isinstance(settings.basis, AllRows | Landmarks | NystromFeatures) or kernel.coordinates is None:
+    if not settings.basis.has_centres or kernel.coordinates is None:
         return ""
     return digits_note(kernel, X, settings.dtype)
 

@@ -5,7 +5,6 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.communicator import Communicator
 from daskkern.backend.concurrency import compute_threads
 from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
-from daskkern.basis import Columns, DoublyStochastic, KernelPart, Landmarks, Linear
 from daskkern.cluster.collectives.gpus import gpu_collectives
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.cluster.collectives.virtual import run_virtual, virtual_ranks
@@ -22,8 +20,7 @@ from daskkern.data.rows.csr import stack_rows
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
-from daskkern.preconditioners import StepStatistics
-from daskkern.solvers import NYTRO, PCG, Direct, Falkon, Problem
+from daskkern.solvers import AnyProblem, Problem
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, open_checkpointing
 from daskkern.training.checkpoints.commits import Commit, latest_of_all
 from daskkern.training.feeding.feed import Feed
@@ -41,8 +38,7 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.run.shards import context_of_shard
 from daskkern.training.setup.prepared import Prepared, training_rows
 from daskkern.training.setup.projections import in_words
-from daskkern.training.setup.rank_columns import column_setup, own_rows, solver_setup
-from daskkern.training.setup.row_rank import direct_setup, falkon_setup, pcg_setup
+from daskkern.training.setup.rank_columns import inputs_of, own_rows
 from daskkern.training.setup.spectrum import spectrum_of
 
 
@@ -153,6 +149,8 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     columns = prepared.basis.split(comm.rank, comm.size)
     points = own_rows(rows, prepared, columns)
     part = prepared.basis.part(columns, to_device(points, xp))
+    stored = task.features is not None
+    inputs = inputs_of(prepared, settings, task.memory, task.threads, stored, rows, columns, part, points, comm, xp)
     problem = Problem(
         part,
         prepared.targets.moved,
@@ -161,15 +159,15 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
         prepared.plan.n_batches,
         settings.max_epochs,
         settings.dtype,
-        _setup(task, prepared, rows, columns, part, points, comm, xp),
+        settings.solver.rank_setup(inputs),
         _averaged_from(settings, saved),
     )
     context.emit(
         StageFinished("columns", time.perf_counter() - started, _shared(prepared, settings, task.memory, comm))
     )
-    if note := getattr(problem.extra, "note", ""):
-        context.emit(StageFinished("precision", 0.0, note))
-    if task.memory.note and not isinstance(settings.basis, Linear | DoublyStochastic):
+    if problem.extra.remark:
+        context.emit(StageFinished("precision", 0.0, problem.extra.remark))
+    if task.memory.note and settings.basis.has_blocks:
         context.emit(StageFinished("blocks", 0.0, task.memory.note))
     validation = Validation.open(task.validation, task.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, context, xp)
@@ -223,33 +221,11 @@ def _limit(settings: FitSettings, prepared: Prepared) -> float:
     return settings.max_seconds - sum(stage.seconds for stage in prepared.stages)
 
 
-def _setup(
-    task: RankTask,
-    prepared: Prepared,
-    rows: Rows,
-    columns: Columns,
-    part: KernelPart,
-    points: HostArray,
-    comm: Communicator,
-    xp: ModuleType,
-) -> Any:
-    """Return what the solver needs on this rank."""
-    if isinstance(task.settings.solver, Falkon | NYTRO):
-        return falkon_setup(task, prepared, rows, part, points, comm, xp)
-    if isinstance(task.settings.solver, Direct):
-        return direct_setup(task, prepared, part, to_device(points, xp))
-    if isinstance(task.settings.solver, PCG):
-        return pcg_setup(task, prepared, rows, columns, points, comm, xp)
-    if isinstance(prepared.state, StepStatistics):
-        return column_setup(task, prepared, prepared.state, columns, comm)
-    return solver_setup(task, prepared, rows, columns, part, points, comm, xp)
-
-
 def _feed(
     task: RankTask,
     prepared: Prepared,
     rows: Rows,
-    problem: Problem,
+    problem: AnyProblem,
     comm: TimedCommunicator,
     context: RankContext,
     xp: ModuleType,
@@ -258,7 +234,7 @@ def _feed(
     if task.settings.solver.parallelism == "columns":
         return Feed(task.memory, prepared, task.settings, rows, problem, task.features, comm, context.emit, xp)
     assert isinstance(prepared.plan, SweepPlan)
-    whole: KernelPart | None = None if task.settings.solver.parallelism == "nothing" else problem.extra.whole
+    whole = problem.extra.all_columns
     return RowFeed(task.memory, prepared.plan, prepared.targets, task.settings, rows, whole, comm, context.emit, xp)
 
 
@@ -282,7 +258,7 @@ def _shared(prepared: Prepared, settings: FitSettings, memory: MemoryPlan, comm:
         return f"rows dealt to {ranks}, all columns on each"
     if settings.solver.is_serial:
         return "serial: all rows and columns on 1 rank"
-    projections = in_words(prepared, settings, memory) if isinstance(settings.basis, Landmarks) else ""
+    projections = in_words(prepared, settings, memory) if settings.basis.needs_projection else ""
     return f"columns dealt to {ranks}{projections}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Linear
+from daskkern.basis import BasisSpec, is_basis
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import SpecError
 from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, spec_or_name
@@ -147,7 +147,7 @@ class FitSettings:
     class_intercept: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.basis, BasisSpec):
+        if not is_basis(self.basis):
             raise SpecError(
                 f"basis={self.basis!r} was asked; give AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n), "
                 "DoublyStochastic() or Linear() of daskkern.basis"
@@ -176,7 +176,7 @@ class FitSettings:
         if self.keep_blocks not in KEEP_WAYS:
             raise SpecError(f"keep_blocks={self.keep_blocks!r} was asked; choose one of {', '.join(KEEP_WAYS)}")
         # The blocks of a linear model are the rows; features that are drawn again are not kept.
-        if isinstance(self.basis, Linear | DoublyStochastic):
+        if not self.basis.has_blocks:
             object.__setattr__(self, "keep_blocks", "never")
         if (
             self.solver.learns_centres and self.keep_blocks == "auto"
@@ -186,7 +186,7 @@ class FitSettings:
             raise SpecError(f"scale={self.scale!r} was asked; choose one of {', '.join(SCALES)}, or None")
         if self.sampling not in SAMPLING_WAYS:
             raise SpecError(f"sampling={self.sampling!r} was asked; choose one of {', '.join(SAMPLING_WAYS)}")
-        if self.sampling != "uniform" and isinstance(self.basis, AllRows):
+        if self.sampling != "uniform" and self.basis.all_rows:
             raise SpecError(
                 f"sampling={self.sampling!r} was asked with all rows as centres, whose coefficients are updated row by "
                 "row; give Landmarks(n), or leave it out"
@@ -204,7 +204,7 @@ class FitSettings:
                 f"virtual_shards={shards} was asked with solver {self.solver.name}, which runs on one rank and "
                 "gives the same bits anyway; leave it out"
             )
-        if isinstance(self.basis, AllRows):
+        if self.basis.all_rows:
             if self.keep_blocks not in ("auto", "never"):
                 raise SpecError(
                     f"virtual_shards={shards} was asked with all rows as centres and keep_blocks={self.keep_blocks!r}, "

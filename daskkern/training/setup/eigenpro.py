@@ -9,19 +9,17 @@ from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.basis import KernelBasis
 from daskkern.data.rows.rows import Rows, take
+from daskkern.data.rows.samples import features_at
 from daskkern.landmarks import LandmarkSet
 from daskkern.preconditioners import eigenpro_state
-from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Clock, Prepared
 from daskkern.training.setup.row_sizes import RowSizes, bent_by_many
 from daskkern.training.setup.shared import (
-    SUBSAMPLE,
     TARGETS,
     batch_plan,
-    features_at,
     flat,
     held_out_rows,
     is_all,
@@ -32,7 +30,6 @@ from daskkern.training.setup.shared import (
 from daskkern.training.setup.window_rows import window_eigenvalue_ratio
 
 _SUB = 52
-_FLOPS_PER_PROJECTION = 80.0
 
 
 def prepare_eigenpro(
@@ -44,9 +41,9 @@ def prepare_eigenpro(
     validation: IntArray | None,
     clock: Clock,
 ) -> Prepared:
-    solver = settings.solver if isinstance(settings.solver, EigenPro) else EigenPro()
     p = chosen.points.shape[0] if not is_all(settings) else rows.n_rows
-    s = default_subsample(solver, p)
+    wanted = settings.solver.spectrum(p, rows.n_rows, explicit=False)
+    s = wanted.rows
     held = s if is_all(settings) else p  # with all rows as centres only K_BS is held, the rest passes by in tiles
     head, S = _subsample(rows, settings, chosen, s)
     in_S = np.zeros(0, np.int64) if chosen.indices is None else chosen.indices[head]
@@ -71,7 +68,7 @@ def prepare_eigenpro(
         weight_S,
         present(block_H)[ordinary],
         None if weight_H is None else weight_H[ordinary],
-        spectrum_settings(solver, settings.device),
+        spectrum_settings(wanted, settings.device),
         settings.batch_limit(held),
         settings.seed,
         drawn_S,
@@ -88,7 +85,7 @@ def prepare_eigenpro(
     placement = placement_of(settings.kernel, chosen.points if chosen.points.size else S, settings, clock)
     basis = KernelBasis(settings.kernel, p, head, is_all(settings), placement, settings.rounding)
     own = chosen.points if chosen.indices is None else None
-    window = 1 if is_all(settings) else projection_window(solver, p, rows.n_features, plan.batch_size)
+    window = 1 if is_all(settings) else settings.solver.projection_window(p, rows.n_features, plan.batch_size)
     stages = tuple(clock.stages)
     return Prepared(
         basis,
@@ -113,20 +110,3 @@ def _subsample(rows: Rows, settings: FitSettings, chosen: LandmarkSet, s: int) -
         return np.arange(s), chosen.points[:s]
     head = np.sort(generator(settings.seed, _SUB).choice(rows.n_rows, size=s, replace=False)).astype(np.int64)
     return head, features_at(rows, head)
-
-
-def default_subsample(solver: EigenPro, p: int) -> int:
-    """Return the rows s of the preconditioner's subsample for p columns."""
-    return min(SUBSAMPLE, max(1, 4 * p // 5)) if solver.subsample == "auto" else min(int(solver.subsample), p)
-
-
-def projection_window(solver: EigenPro, p: int, d: int, batch_size: int) -> int:
-    """Return T: a window of x rows costs x d p / 2 kernel flops, a projection about 80 p^2 at the same rate.
-
-    A projection reads p^2 / 2 numbers twice, and moving a byte costs about 20 flops of a matrix product; the sum of
-    both costs an epoch is least at x = p (80 / d)^(1/2). More than p temporary centres are never held.
-    """
-    if solver.window != "auto":
-        return int(solver.window)
-    rows = p * min(1.0, (_FLOPS_PER_PROJECTION / max(d, 1)) ** 0.5)
-    return max(1, int(np.ceil(rows / batch_size)))

@@ -4,28 +4,14 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import scipy.sparse
 
 from daskkern.arrays import HostArray, IntArray
-from daskkern.backend.namespace import namespace_with, to_device
 from daskkern.backend.random import generator
-from daskkern.basis import (
-    AllRows,
-    DoublyStochastic,
-    KernelBasis,
-    Landmarks,
-    Linear,
-    NystromFeatures,
-    RandomFeatures,
-)
+from daskkern.basis import ColumnRequest, KernelBasis
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows, take
-from daskkern.errors import DataError, SpecError
-from daskkern.features import random_columns
-from daskkern.kernels import MOST_DRAWN, Coordinate, Drawn, Kernel, Mapped, nystrom_map
-from daskkern.kernels.points import squared_norms
-from daskkern.kernels.rows import as_rows
-from daskkern.landmarks import LandmarkSet, first_occurrences, parse_selector
+from daskkern.data.rows.samples import features_at
+from daskkern.kernels import Kernel
 from daskkern.preconditioners import (
     CovarianceState,
     StepStatistics,
@@ -33,7 +19,6 @@ from daskkern.preconditioners import (
     covariance_state,
     gram_of,
 )
-from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
@@ -44,7 +29,6 @@ from daskkern.training.setup.shared import (
     SUBSAMPLE,
     TARGETS,
     batch_plan,
-    features_at,
     fewer_columns,
     flat,
     held_out_rows,
@@ -57,7 +41,6 @@ from daskkern.training.setup.shared import (
 from daskkern.training.setup.window_rows import window_eigenvalue_ratio
 
 _SAMPLED, _COVARIANCE = 55, 56
-_COVARIANCE_ROWS = 4800
 _EIGEN_BYTES = 6 * 8  # for each entry of the matrix
 
 
@@ -71,11 +54,11 @@ def prepare_columns(
 ) -> Prepared:
     """Return what methods without a preconditioner need, and EigenPro over explicit features."""
     drawn_plan = None
-    if isinstance(settings.basis, DoublyStochastic):
-        drawn_plan = batch_plan(rows, settings, 2 * (settings.solver.auto_batch or 1), settings.basis.block)
-        kernel, points = drawn_columns(rows, settings, settings.basis, drawn_plan.n_batches * settings.max_epochs)
-    else:
-        kernel, points = column_functions(rows, settings)
+    n_steps = 0
+    if settings.basis.drawn_per_step:
+        drawn_plan = batch_plan(rows, settings, 2 * (settings.solver.auto_batch or 1), settings.basis.drawn_per_step)
+        n_steps = drawn_plan.n_batches * settings.max_epochs
+    kernel, points = column_functions(rows, settings, n_steps)
     everything = is_all(settings)
     p = rows.n_rows if everything else points.shape[0]
     clock.stage(
@@ -85,8 +68,8 @@ def prepare_columns(
     solver = settings.solver
     state: StepStatistics | CovarianceState
     sizes: RowSizes | None = None
-    if isinstance(solver, EigenPro):
-        state, sizes = prepare_covariance(rows, settings, solver, targets, kernel, points, sampling)
+    if solver.preparation == "spectrum":
+        state, sizes = prepare_covariance(rows, settings, targets, kernel, points, sampling)
         clock.stage(
             "spectrum",
             f"k = {state.damping.size}, critical batch {state.critical_batch:.0f}, beta {state.beta:.3g}",
@@ -118,62 +101,15 @@ def prepare_columns(
     return Prepared(basis, indices, own, none, state, targets, plan, 1, validation, stages, sampling, sizes=sizes)
 
 
-def column_functions(rows: Rows, settings: FitSettings) -> tuple[Kernel, HostArray]:
+def column_functions(rows: Rows, settings: FitSettings, n_steps: int = 0) -> tuple[Kernel, HostArray]:
     """Return the function of the columns, and their points (p, ...); none where all rows are the columns."""
-    basis, d = settings.basis, rows.n_features
-    if isinstance(basis, AllRows | Landmarks):
-        return settings.kernel, landmarks_of(rows, settings).points
-    if isinstance(basis, Linear):
-        units = scipy.sparse.identity(d, settings.dtype, "csr")
-        if basis.intercept:
-            units = scipy.sparse.vstack([units, scipy.sparse.csr_matrix((1, d), dtype=settings.dtype)], format="csr")
-        return Coordinate(), units
-    if isinstance(basis, RandomFeatures):
-        scale = float(np.sqrt(np.mean(squared_norms(some_rows(rows, settings)))))
-        return random_columns(settings.kernel, basis.kind, basis.n, d, settings.seed, settings.dtype, scale)
-    assert isinstance(basis, NystromFeatures)
-    chosen = parse_selector(basis.selector).select(rows, settings.kernel, basis.n, settings.seed)
-    return _nystrom_columns(chosen, settings)
+    found = settings.basis.columns(rows, request_of(settings, n_steps))
+    return found.kernel, found.chosen.points
 
 
-def landmarks_of(rows: Rows, settings: FitSettings) -> LandmarkSet:
-    """Return the landmarks; for all rows, only their numbers (the points stay where they are)."""
-    basis = settings.basis
-    assert isinstance(basis, AllRows | Landmarks)
-    if isinstance(basis, AllRows):
-        return LandmarkSet(np.empty((0, rows.n_features), settings.dtype), np.arange(rows.n_rows), None)
-    if basis.points is not None:
-        points = as_rows(basis.points, np.dtype(settings.dtype))
-        if points.shape[1] != rows.n_features:
-            raise DataError(f"the landmark points have {points.shape[1]} features, the rows {rows.n_features}")
-        return LandmarkSet(points[first_occurrences(points)], None, None)
-    return parse_selector(basis.selector).select(rows, settings.kernel, basis.n, settings.seed)
-
-
-def drawn_columns(rows: Rows, settings: FitSettings, basis: DoublyStochastic, n_steps: int) -> tuple[Kernel, HostArray]:
-    """Return the function of features that are drawn again, and their numbers (p, 1): a block for each step.
-
-    Raises SpecError when there are more than float32 can number.
-    """
-    p = n_steps * basis.block
-    if p > MOST_DRAWN:
-        raise SpecError(
-            f"{n_steps} steps with {basis.block} random features each were asked, {p} features; {MOST_DRAWN} is the "
-            "most: take larger batches, fewer epochs or a smaller block"
-        )
-    kernel = Drawn(settings.kernel, settings.seed, basis.block, rows.n_features)
-    return kernel, np.arange(p, dtype=settings.dtype)[:, None]
-
-
-def _nystrom_columns(chosen: LandmarkSet, settings: FitSettings) -> tuple[Kernel, HostArray]:
-    Z, kernel = chosen.points, settings.kernel
-    xp = namespace_with(settings.device, _EIGEN_BYTES * Z.shape[0] ** 2)
-    placed = to_device(Z, xp)
-    K = kernel.block(placed, kernel.points(placed, kernel.placement_for(Z).on(xp))).astype(np.float64)
-    if not bool(xp.isfinite(K).all()):
-        raise DataError(f"the {kernel.name} kernel is not finite on the landmarks; scale the features")
-    M = nystrom_map(K, 10 * float(np.finfo(settings.dtype).eps))
-    return Mapped(kernel, Z), np.ascontiguousarray(M.astype(settings.dtype))
+def request_of(settings: FitSettings, n_steps: int = 0) -> ColumnRequest:
+    """Return what the columns of a fit are made from; of `n_steps` steps, where they grow with them."""
+    return ColumnRequest(settings.kernel, settings.seed, settings.dtype, settings.device, n_steps)
 
 
 def sampled_statistics(
@@ -188,31 +124,21 @@ def _gram(kernel: Kernel, points: HostArray, everything: bool, device: str, X: F
     return kernel.block(X, X) if everything else gram_of(blocks_of(kernel, points, X, device))
 
 
-def covariance_rows(solver: EigenPro, n: int) -> int:
-    """Return the rows M of the subsample that the covariance of explicit features is taken of."""
-    most = max(1, 4 * n // 5)
-    return min(_COVARIANCE_ROWS if solver.subsample == "auto" else int(solver.subsample), most)
-
-
 def prepare_covariance(
     rows: Rows,
     settings: FitSettings,
-    solver: EigenPro,
     targets: Targets,
     kernel: Kernel,
     points: HostArray,
     sampling: Sampling | None,
 ) -> tuple[CovarianceState, RowSizes]:
-    """Return the preconditioner of EigenPro over explicit columns, and the sizes of rows.
+    """Return the preconditioner over explicit columns, and the sizes of rows.
 
     Raises SpecError for what only centres have.
     """
-    if solver.window != "auto" or solver.projection != "auto":
-        raise SpecError(
-            f"EigenPro was asked with window={solver.window!r} and projection={solver.projection!r} over "
-            f"{settings.basis.name}, which needs no projections; leave both 'auto'"
-        )
-    chosen = generator(settings.seed, _COVARIANCE).permutation(rows.n_rows)[: covariance_rows(solver, rows.n_rows)]
+    settings.solver.check_explicit(settings.basis.name)
+    wanted = settings.solver.spectrum(points.shape[0], rows.n_rows, explicit=True)
+    chosen = generator(settings.seed, _COVARIANCE).permutation(rows.n_rows)[: wanted.rows]
     in_S = np.sort(chosen).astype(np.int64)
     block = take(rows, in_S, TARGETS)
     held_out, weight_H = held_out_rows(rows, settings, targets, sampling, in_S)
@@ -230,7 +156,7 @@ def prepare_covariance(
         bent_by_many(weight_S),
         blocks_of(kernel, points, present(held_out)[ordinary], settings.device),
         None if weight_H is None else weight_H[ordinary],
-        spectrum_settings(solver, settings.device),
+        spectrum_settings(wanted, settings.device),
         settings.batch_limit(points.shape[0]),
         settings.dtype,
         settings.seed,

@@ -14,7 +14,6 @@ from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel
 from daskkern.landmarks import LandmarkSet
 from daskkern.preconditioners import nystrom_state
-from daskkern.solvers import NystromSGD
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.sources import RowSource
 from daskkern.training.feeding.targets import Targets
@@ -38,11 +37,10 @@ def prepare_nystrom(
     validation: IntArray | None,
     clock: Clock,
 ) -> Prepared:
-    assert isinstance(settings.solver, NystromSGD)
     Z, n = chosen.points, rows.n_rows
     block_H, weight_H = held_out_rows(rows, settings, targets, sampling, np.zeros(0, np.int64))
     sizes, ordinary = RowSizes.measured(settings, present(block_H), weight_H)
-    directions = settings.solver.n_directions
+    directions = settings.solver.spectrum(Z.shape[0], n, explicit=False).directions
     blocks = -(-n // _GRAM_ROWS)
     shares = slices(n, -(-blocks // (settings.virtual_shards or _gram_tasks())) * _GRAM_ROWS)
     state = nystrom_state(
@@ -55,7 +53,7 @@ def prepare_nystrom(
         n,
         present(block_H)[ordinary],
         None if weight_H is None else weight_H[ordinary],
-        None if directions == "auto" else int(directions),
+        directions,
         settings.device,
     )
     gram = partial(state.gram, settings.kernel, Z)

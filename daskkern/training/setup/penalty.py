@@ -19,8 +19,8 @@ import numpy as np
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import namespace_of, namespace_with, to_device
 from daskkern.backend.random import generator
-from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear
 from daskkern.data.rows.rows import Rows, take
+from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel
 from daskkern.linalg.symmetric import symmetric_eigen
@@ -32,7 +32,7 @@ from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.feature_blocks import blocks_of
 from daskkern.training.setup.prepared import Clock, Prepared
-from daskkern.training.setup.shared import TARGETS, features_at, flat
+from daskkern.training.setup.shared import TARGETS, flat
 
 SAMPLES, SMALL_SAMPLES = (2000, 1400), (1000, 700, 500, 300, 200)
 """Rows that errors are measured on; never more than there are."""
@@ -76,8 +76,8 @@ def sample_rows(n: int, p: int, width: int, c: int, settings: FitSettings, n_gra
     up to 1,000 rows whose work is at most a fifth of it. It depends neither on the machine nor on the epochs: a run
     may go on for longer than it was meant to. `n_grams` kernels are looked at, each with a decomposition of its own.
     """
-    linear = isinstance(settings.basis, Linear)
-    explicit = not isinstance(settings.basis, AllRows | Landmarks | DoublyStochastic)
+    linear = settings.basis.is_linear
+    explicit = settings.basis.is_explicit and not settings.basis.drawn_per_step
     entry = 0.0 if linear else width + _ENTRY
     work = _ANY_FIT + float(n) * p * (_MEMORY_BOUND if linear else 1.0) * (entry + 2.0 * c)
     work += 0.0 if linear else _EIGEN * float(min(n, p, _FACTORED)) ** 3
@@ -220,7 +220,7 @@ def encoded(targets: Targets, y: HostArray) -> FloatArray:
 def _gram(prepared: Prepared, X: HostArray, settings: FitSettings) -> Array:
     """Return the kernel of the rows (s, s): that of the columns' inner products where they are explicit features."""
     X, basis = X.astype(np.float64), settings.basis
-    if isinstance(basis, AllRows | Landmarks | DoublyStochastic):
+    if not basis.is_explicit or basis.drawn_per_step:
         xp = namespace_with(settings.device, _MATRICES * 8 * X.shape[0] ** 2)
         placed = to_device(X, xp)
         kernel = settings.kernel

@@ -7,11 +7,10 @@ import numpy as np
 from daskkern.arrays import IntArray
 from daskkern.backend.namespace import give_back_memory, namespace_with
 from daskkern.backend.random import generator
-from daskkern.basis import AllRows, Landmarks
 from daskkern.data.rows.rows import Rows
+from daskkern.data.rows.samples import some_positions
 from daskkern.errors import DataError, SpecError
-from daskkern.landmarks import LandmarkSet
-from daskkern.solvers import PCG, EigenPro, NystromSGD
+from daskkern.solvers.preparation import PREPARATIONS
 from daskkern.training.checkpoints.partial_fit import prepare_next
 from daskkern.training.feeding.sampling import learn_sampling
 from daskkern.training.feeding.sources import RowSource
@@ -19,14 +18,14 @@ from daskkern.training.feeding.targets import Targets, learn_targets
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.eigenpro import prepare_eigenpro
-from daskkern.training.setup.explicit_columns import column_functions, landmarks_of, prepare_columns
+from daskkern.training.setup.explicit_columns import prepare_columns, request_of
 from daskkern.training.setup.kernel_choice import with_kernel
 from daskkern.training.setup.nystrom_sgd import prepare_nystrom
 from daskkern.training.setup.penalty import with_penalty
 from daskkern.training.setup.prepared import Clock, Prepared, training_rows
 from daskkern.training.setup.row_sharded import prepare_rows
 from daskkern.training.setup.scaling import learn_scaling, scaled_points, with_scaling
-from daskkern.training.setup.shared import fewer_columns, is_all, some_positions, some_rows
+from daskkern.training.setup.shared import fewer_columns, is_all, some_rows
 
 _VALIDATION_ROWS = 20_000
 _VALID = 53
@@ -66,30 +65,25 @@ def _prepared(source: RowSource, settings: FitSettings, held_out: bool, earlier:
 def _set_up(
     source: RowSource, rows: Rows, settings: FitSettings, targets: Targets, validation: IntArray | None, clock: Clock
 ) -> Prepared:
-    """Return the columns and the solver's own set-up."""
-    if _is_by_columns(settings):
+    """Return the columns, and what the solver declares that it needs once for all ranks."""
+    needed = settings.solver.preparation
+    if needed not in PREPARATIONS:
+        raise SpecError(
+            f"got preparation={needed!r} of solver {settings.solver.name}; expected one of {', '.join(PREPARATIONS)}"
+        )
+    if needed == "statistics" or (needed == "spectrum" and settings.basis.is_explicit):
         return prepare_columns(rows, settings, targets, learn_sampling(rows, settings, targets), validation, clock)
-    if isinstance(settings.basis, AllRows | Landmarks):
-        chosen = landmarks_of(rows, settings)
-    else:
-        function, points = column_functions(rows, settings)
-        settings, chosen = replace(settings, kernel=function), LandmarkSet(points, None, None)
+    found = settings.basis.columns(rows, request_of(settings))
+    settings, chosen = replace(settings, kernel=found.kernel), found.chosen
     p = chosen.points.shape[0]
     few = fewer_columns(settings.basis, rows.n_rows, p)
     clock.stage("landmarks", f"all {rows.n_rows} rows" if is_all(settings) else f"{p} points{few}")
-    if settings.solver.parallelism != "columns" or isinstance(settings.solver, PCG):
+    if needed == "nothing":
         return prepare_rows(rows, settings, targets, chosen, validation, clock)
     sampling = learn_sampling(rows, settings, targets)
-    if isinstance(settings.solver, NystromSGD):
+    if needed == "eigenbasis":
         return prepare_nystrom(source, rows, settings, targets, chosen, sampling, validation, clock)
     return prepare_eigenpro(rows, settings, targets, chosen, sampling, validation, clock)
-
-
-def _is_by_columns(settings: FitSettings) -> bool:
-    """Return whether the set-up is that of explicit columns, or of a method without a preconditioner."""
-    if isinstance(settings.solver, EigenPro):
-        return not isinstance(settings.basis, AllRows | Landmarks)
-    return settings.solver.parallelism == "columns" and not isinstance(settings.solver, NystromSGD | PCG)
 
 
 def _check_size(rows: Rows) -> None:

@@ -11,7 +11,7 @@ from daskkern.data.rows.subset import RowsWithout, original_numbers
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.data.schema.column_statistics import Scaling
 from daskkern.events import StageFinished
-from daskkern.preconditioners import CovarianceState, EigenProState, NystromState, StepStatistics
+from daskkern.preconditioners import StableSteps
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.held_sample import HeldSample
@@ -31,8 +31,8 @@ class Prepared:
         The user's own points.
     subsample : (s, d) array
         Rows of S, in the order of ``basis.head``.
-    state : EigenProState, NystromState, CovarianceState, ColumnStatistics or None
-        None where a solver needs no spectrum.
+    state : StableSteps or None
+        The preconditioner, or the sizes of sampled rows; None where the solver needs neither.
     targets : Targets
     plan : BatchPlan or SweepPlan
         The second for solvers that deal rows.
@@ -59,7 +59,7 @@ class Prepared:
     indices: IntArray | None
     points: HostArray | None
     subsample: HostArray
-    state: EigenProState | NystromState | CovarianceState | StepStatistics | None
+    state: StableSteps | None
     targets: Targets
     plan: BatchPlan | SweepPlan
     window: int

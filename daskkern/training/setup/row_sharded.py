@@ -3,7 +3,7 @@
 import numpy as np
 
 from daskkern.arrays import IntArray
-from daskkern.basis import AllRows, KernelBasis, Landmarks
+from daskkern.basis import KernelBasis
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.sweep import SweepPlan
@@ -23,7 +23,7 @@ def prepare_rows(
     """Solvers that pass over the rows in order: what they need beside landmarks is made by the ranks."""
     p = rows.n_rows if is_all(settings) else chosen.points.shape[0]
     Z = some_rows(rows, settings) if is_all(settings) else chosen.points
-    if isinstance(settings.basis, AllRows | Landmarks):
+    if not settings.basis.is_explicit:
         check_range(settings.kernel, Z[:SUBSAMPLE])
     plan: BatchPlan | SweepPlan = SweepPlan.for_rows(rows, settings.batch_size, p)
     if settings.solver.parallelism == "columns":
@@ -39,5 +39,6 @@ def prepare_rows(
 
 
 def pass_batch(settings: FitSettings, n_rows: int) -> int:
-    """Return the rows of a batch where a pass has no steps within it."""
-    return min(n_rows, _PASS_BATCH if isinstance(settings.batch_size, str) else int(settings.batch_size))
+    """Return the rows of a batch where no step size limits them."""
+    automatic = settings.solver.auto_batch or _PASS_BATCH
+    return min(n_rows, automatic if isinstance(settings.batch_size, str) else int(settings.batch_size))

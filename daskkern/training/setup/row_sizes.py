@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
-from daskkern.basis import Linear
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.kernels import Kernel
 from daskkern.kernels.points import squared_norms
@@ -53,7 +52,7 @@ class RowSizes:
 
         That is all but those that are rare and far larger than the others.
         """
-        kernel = None if isinstance(settings.basis, Linear) else settings.kernel
+        kernel = None if settings.basis.is_linear else settings.kernel
         if not X.shape[0]:
             return cls(kernel, None, np.inf), np.zeros(0, np.int64)
         sizes = _sizes(kernel, X)

@@ -5,9 +5,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from daskkern.arrays import HostArray
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.basis import BasisSpec, Landmarks, Linear, uses_kernel
+from daskkern.basis import BasisSpec, uses_kernel
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.schema.column_statistics import SPARSE_SCALINGS, ColumnStatistics, Moments, Scaling
 from daskkern.data.schema.learned_scaling import LEARNED_KINDS, learned_scaling
@@ -91,7 +92,7 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
 
 def may_bend(settings: FitSettings, source: RowSource) -> bool:
     """Return whether a fit may bend features: not those of a linear model, which would be linear in them no longer."""
-    linear = isinstance(settings.basis, Linear) or isinstance(settings.kernel, LinearKernel)
+    linear = settings.basis.is_linear or isinstance(settings.kernel, LinearKernel)
     return not linear and settings.scale in _LEARNED and scales_features(settings, source)
 
 
@@ -126,9 +127,13 @@ def with_scaling(source: AnySource, scaling: Scaling) -> AnySource:
 
 def scaled_points(basis: BasisSpec, source: RowSource, scaling: Scaling) -> BasisSpec:
     """Return `basis` with the user's own landmarks, which are like the rows of `source`, scaled like these."""
-    if not isinstance(basis, Landmarks) or basis.points is None or scaling == source.info.scaling:
+    if scaling == source.info.scaling:
         return basis
-    points = np.asarray(basis.points, np.float64)
-    if points.shape[1] != source.info.n_features:
-        return basis  # refused with the others' words
-    return replace(basis, points=scaling.apply(points, np.float64))
+
+    def scaled(given: HostArray) -> HostArray:
+        points = np.asarray(given, np.float64)
+        if points.shape[1] != source.info.n_features:
+            return given  # refused with the others' words
+        return scaling.apply(points, np.float64)
+
+    return basis.with_changed_points(scaled)

@@ -4,12 +4,13 @@ import numpy as np
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.backend.random import generator
-from daskkern.basis import AllRows, BasisSpec, Landmarks, NystromFeatures
+from daskkern.basis import BasisSpec
 from daskkern.data.rows.batch_plan import DEFAULT_WINDOW_BYTES, BatchPlan
 from daskkern.data.rows.rows import Fields, RowBlock, Rows, take
+from daskkern.data.rows.samples import sampled_rows
 from daskkern.kernels import Kernel, Placement, arithmetic_note, length_scale_note
 from daskkern.preconditioners import SpectrumSettings
-from daskkern.solvers import EigenPro
+from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.training.feeding.batch_composition import reshuffles_batches
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
@@ -18,25 +19,13 @@ from daskkern.training.setup.prepared import Clock
 
 SUBSAMPLE = 2000
 TARGETS = Fields.y | Fields.weight
-_RESOLVE_ROWS = 2000
 _HELD_OUT = 2000
-_HELD, _RESOLVE = 51, 54
-
-
-def some_positions(n_rows: int, seed: int) -> IntArray:
-    """Return the numbers, ascending, of the rows of :func:`some_rows`."""
-    k = min(_RESOLVE_ROWS, n_rows)
-    return np.sort(generator(seed, _RESOLVE).choice(n_rows, size=k, replace=False))
+_HELD = 51
 
 
 def some_rows(rows: Rows, settings: FitSettings) -> HostArray:
-    return features_at(rows, some_positions(rows.n_rows, settings.seed))
-
-
-def features_at(rows: Rows, positions: IntArray) -> HostArray:
-    block = take(rows, positions, Fields.X)
-    assert block.X is not None
-    return block.X
+    """Return the features of at most 2,000 rows."""
+    return sampled_rows(rows, settings.seed)
 
 
 def placement_of(kernel: Kernel, Z: HostArray, settings: FitSettings, clock: Clock) -> Placement:
@@ -52,7 +41,7 @@ def placement_of(kernel: Kernel, Z: HostArray, settings: FitSettings, clock: Clo
 
 
 def is_all(settings: FitSettings) -> bool:
-    return isinstance(settings.basis, AllRows)
+    return settings.basis.all_rows
 
 
 def fewer_columns(basis: BasisSpec, n_rows: int, found: int) -> str:
@@ -66,15 +55,12 @@ def fewer_columns(basis: BasisSpec, n_rows: int, found: int) -> str:
     found : int
         Landmarks, or columns made of them.
     """
-    if not isinstance(basis, Landmarks | NystromFeatures):
+    asked = basis.n_landmarks
+    if asked is None or found >= asked:
         return ""
-    points = basis.points if isinstance(basis, Landmarks) else None
-    requested = basis.n if points is None else len(points)
-    if found >= requested:
-        return ""
-    if points is None and requested > n_rows:
-        return f" (landmarks={requested:,}, but there are {n_rows:,} training rows)"
-    return f" (landmarks={requested:,}; repeated or dependent ones are left out)"
+    if basis.own_points is None and asked > n_rows:
+        return f" (landmarks={asked:,}, but there are {n_rows:,} training rows)"
+    return f" (landmarks={asked:,}; repeated or dependent ones are left out)"
 
 
 def held_out_rows(
@@ -101,10 +87,9 @@ def flat(weight: HostArray | None) -> HostArray | None:
     return None if weight is None else weight[:, 0].astype(np.float64)
 
 
-def spectrum_settings(solver: EigenPro, device: str) -> SpectrumSettings:
-    """Return how the spectrum of EigenPro's preconditioner is found and damped, and where."""
-    directions = None if solver.n_directions == "auto" else int(solver.n_directions)
-    return SpectrumSettings(directions, solver.rho, solver.tau, device=device)
+def spectrum_settings(wanted: SpectrumRequest, device: str) -> SpectrumSettings:
+    """Return how the spectrum of a preconditioner is found and damped, and where."""
+    return SpectrumSettings(wanted.directions, wanted.rho, wanted.tau, device=device)
 
 
 def batch_plan(rows: Rows, settings: FitSettings, critical: float, held: int, width: int = 0) -> BatchPlan:

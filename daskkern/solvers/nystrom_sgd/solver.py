@@ -16,8 +16,8 @@ on QM9 with 500 landmarks the loss grew by seven orders of magnitude in ten epoc
 of its own batch is shortened to what lowers it most, for one more product with the block and a sum of (m, c) numbers.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.linalg
@@ -27,25 +27,20 @@ from daskkern.backend.communicator import Communicator, SerialCommunicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.backend.tiles import multiply, multiply_transposed
 from daskkern.errors import DataError, SpecError
+from daskkern.events import SpectrumFound
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed_blocks
-from daskkern.preconditioners import NystromPart, NystromState
-from daskkern.solvers.base import Batch, Problem, Solver, TailAverage, decay, is_whole, loss_and_gradient, smoothness_of
+from daskkern.losses import Loss
+from daskkern.preconditioners import NystromState, StableSteps
+from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, loss_and_gradient, smoothness_of
+from daskkern.solvers.eigenpro.spectrum import flattened
+from daskkern.solvers.nystrom_sgd.setup import NystromSetup, nystrom_setup
+from daskkern.solvers.preparation import SpectrumRequest
+from daskkern.solvers.problem import Batch, Problem
+from daskkern.solvers.setup import RankInputs
 from daskkern.solvers.snapshot import Shard, Snapshot
 
 _SAME_BASIS = 1e-3
 """Share by which rounding may move what an eigenbasis is known by."""
-
-
-@dataclass(frozen=True)
-class NystromSetup:
-    """What a rank needs: the spectrum, its rows of M, and in stored mode its range of eigenfeatures."""
-
-    state: NystromState
-    part: NystromPart
-    features: slice | None
-    """Stored: which columns of psi are this rank's. None: streamed."""
-    blocks: tuple[slice, ...] = ()
-    """Stored: the pieces of those columns over which sums are taken."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +74,7 @@ class NystromSGD(Solver[NystromRun]):
     """
 
     name: ClassVar[str] = "nystrom_sgd"
+    preparation: ClassVar[str] = "eigenbasis"
     bases: ClassVar[tuple[str, ...]] = ("landmarks",)
 
     mode: str = "auto"
@@ -97,7 +93,41 @@ class NystromSGD(Solver[NystromRun]):
         if not 0 <= self.averaging <= 1:
             raise SpecError(f"averaging={self.averaging!r} was asked; give a share between 0 and 1")
 
-    def init(self, problem: Problem, comm: Communicator) -> NystromRun:
+    @property
+    def storage(self) -> str:
+        return {"streamed": "never", "stored": "always"}.get(self.mode, "auto")
+
+    @property
+    def storage_folder(self) -> str | None:
+        return self.scratch
+
+    def check_sampling(self, sampling: str) -> None:
+        if self.mode == "stored" and sampling != "uniform":
+            raise SpecError(
+                f"solver nystrom_sgd was asked with mode 'stored' and sampling={sampling!r}, whose batches differ "
+                "from epoch to epoch; choose mode 'streamed'"
+            )
+        super().check_sampling(sampling)
+
+    def spectrum(self, p: int, n: int, explicit: bool) -> SpectrumRequest:
+        return SpectrumRequest(directions=None if self.n_directions == "auto" else int(self.n_directions))
+
+    def spectrum_found(
+        self, state: StableSteps, n: int, explicit: bool, batch: int, loss: Loss, alpha: float
+    ) -> SpectrumFound | None:
+        assert isinstance(state, NystromState)
+        step = 1 / state.top if self.step_rule == "paper" else state.step_size(batch, smoothness_of(loss), alpha)
+        return flattened(state.eigenvalues, state.conditioner, n, batch, state.critical_batch, step)
+
+    def as_saved(self, saved: Snapshot) -> Self:
+        if self.mode != "auto":
+            return self
+        return replace(self, mode="stored" if "w" in saved.shards else "streamed")
+
+    def rank_setup(self, inputs: RankInputs) -> NystromSetup:
+        return nystrom_setup(inputs)
+
+    def init(self, problem: Problem[NystromSetup], comm: Communicator) -> NystromRun:
         del comm
         setup: NystromSetup = problem.extra
         xp = namespace_of(setup.part.M)
@@ -108,7 +138,9 @@ class NystromSGD(Solver[NystromRun]):
         start = problem.averaging_start(self.averaging)
         return NystromRun(w, A, 0, TailAverage(max(start, 1)))
 
-    def step(self, problem: Problem, state: NystromRun, batch: Batch, comm: Communicator) -> tuple[NystromRun, float]:
+    def step(
+        self, problem: Problem[NystromSetup], state: NystromRun, batch: Batch, comm: Communicator
+    ) -> tuple[NystromRun, float]:
         setup: NystromSetup = problem.extra
         spectrum, smoothness = setup.state, smoothness_of(problem.loss)
         eta = spectrum.step_size(batch.size, smoothness, problem.alpha, batch.excess)
@@ -119,7 +151,7 @@ class NystromSGD(Solver[NystromRun]):
         step = state.step + 1
         return NystromRun(w, A, step, state.average.add(step, A if setup.features is None else w)), loss
 
-    def finish(self, problem: Problem, state: NystromRun, comm: Communicator) -> Array:
+    def finish(self, problem: Problem[NystromSetup], state: NystromRun, comm: Communicator) -> Array:
         setup: NystromSetup = problem.extra
         if setup.features is None:
             return state.average.value(state.A)
@@ -127,7 +159,7 @@ class NystromSGD(Solver[NystromRun]):
         whole = xp.concatenate(list(comm.allgather(state.average.value(state.w))))
         return multiply(setup.part.M, whole, xp)
 
-    def snapshot(self, problem: Problem, state: NystromRun) -> Snapshot:
+    def snapshot(self, problem: Problem[NystromSetup], state: NystromRun) -> Snapshot:
         numbers = {"step": state.step, **state.average.numbers()}
         ids = _numbers(problem)
         if problem.extra.features is None:
@@ -135,7 +167,7 @@ class NystromSGD(Solver[NystromRun]):
         probe = {"probe": problem.extra.state.probe}
         return Snapshot({"w": Shard(ids, state.w), **state.average.shards(ids)}, probe, numbers)
 
-    def restore(self, problem: Problem, saved: Snapshot) -> NystromRun:
+    def restore(self, problem: Problem[NystromSetup], saved: Snapshot) -> NystromRun:
         fresh = self.init(problem, SerialCommunicator())
         xp, ids, step = namespace_of(fresh.w), _numbers(problem), int(saved.numbers["step"])
         average = fresh.average.restored(saved, ids, xp)
@@ -173,14 +205,14 @@ def _check_basis(now: HostArray, saved: Snapshot) -> None:
         )
 
 
-def _numbers(problem: Problem) -> IntArray:
+def _numbers(problem: Problem[NystromSetup]) -> IntArray:
     """Return the global numbers of the rows of what this rank iterates on: its columns, or its eigenfeatures."""
     features = problem.extra.features
     return problem.part.columns.ids if features is None else np.arange(features.start, features.stop)
 
 
 def _streamed(
-    problem: Problem,
+    problem: Problem[NystromSetup],
     setup: NystromSetup,
     state: NystromRun,
     batch: Batch,
@@ -206,7 +238,7 @@ def _streamed(
 
 
 def _stored(
-    problem: Problem,
+    problem: Problem[NystromSetup],
     setup: NystromSetup,
     state: NystromRun,
     batch: Batch,
@@ -229,7 +261,7 @@ def _stored(
     return state.w - change, state.A, loss
 
 
-def _safe_share(problem: Problem, batch: Batch, moved: Array, descent: Array, squared: Array) -> Array:
+def _safe_share(problem: Problem[NystromSetup], batch: Batch, moved: Array, descent: Array, squared: Array) -> Array:
     """Return by what the change of a step is multiplied: 1, or less where it would raise the loss of its own batch.
 
     The batch's objective F falls by at least ``t descent - t^2 / 2 Q`` for a share t of the change, with

@@ -1,0 +1,123 @@
+"""The base class of function spaces: what the rest of the package asks of one, whichever it is."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from daskkern.arrays import HostArray
+from daskkern.data.rows.rows import Rows
+from daskkern.kernels import Kernel
+from daskkern.landmarks import LandmarkSelector, LandmarkSet
+
+
+@dataclass(frozen=True)
+class ColumnRequest:
+    """What columns are made from, in addition to the rows.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        With every parameter known.
+    seed : int
+    dtype : "float32" or "float64"
+    device : "cpu", "gpu" or "auto"
+        Where matrices are decomposed.
+    n_steps : int
+        Steps of the fit, for columns that grow with them.
+    """
+
+    kernel: Kernel
+    seed: int
+    dtype: str
+    device: str = "cpu"
+    n_steps: int = 0
+
+
+@dataclass(frozen=True)
+class ColumnSet:
+    """The function of the columns, and their points: landmarks, or the parameters of features."""
+
+    kernel: Kernel
+    chosen: LandmarkSet
+
+    @classmethod
+    def of(cls, kernel: Kernel, points: HostArray) -> "ColumnSet":
+        """Return columns whose points (p, ...) are no rows."""
+        return cls(kernel, LandmarkSet(points, None, None))
+
+
+@dataclass(frozen=True, eq=False)
+class BasisSpec(ABC):
+    """A function space. Class attributes and properties answer what depends on which one it is."""
+
+    name: ClassVar[str]
+    all_rows: ClassVar[bool] = False
+    """Whether every training row is a centre: column j is ``k(., x_j)``."""
+    is_explicit: ClassVar[bool] = False
+    """Whether columns are explicit features, in whose coordinates the norm of a function is that of its coefficients;
+    else they are kernel functions of points."""
+    is_mapped: ClassVar[bool] = False
+    """Whether explicit features are a linear map of kernel functions of landmarks."""
+    is_linear: ClassVar[bool] = False
+    """Whether columns are the features of the rows themselves."""
+    has_blocks: ClassVar[bool] = True
+    """Whether the values of the columns at a batch are computed as a block, which may be kept for later epochs."""
+    of_one_fit: ClassVar[bool] = False
+    """Whether columns belong to the rows or the steps of one fit, so that they mean nothing for other rows."""
+
+    @property
+    def uses_kernel(self) -> bool:
+        """Whether the functions depend on the chosen kernel."""
+        return True
+
+    @property
+    def needs_projection(self) -> bool:
+        """Whether the gradient at a batch lies outside the span of the columns, and is projected onto it."""
+        return not (self.all_rows or self.is_explicit)
+
+    @property
+    def has_centres(self) -> bool:
+        """Whether the columns are kernel functions of points of the rows' space, or a map of such."""
+        return self.is_mapped or not self.is_explicit
+
+    @property
+    def drawn_per_step(self) -> int:
+        """Columns that each step adds, drawn again whenever they are used; 0 where columns are fixed."""
+        return 0
+
+    @property
+    def selection(self) -> LandmarkSelector | None:
+        """The rule that chooses landmarks; None where none are chosen."""
+        return None
+
+    @property
+    def own_points(self) -> HostArray | None:
+        """The user's own landmarks (p, d)."""
+        return None
+
+    @property
+    def n_landmarks(self) -> int | None:
+        """The requested number of landmarks; None where there are none."""
+        return None
+
+    def resized(self, n: int) -> "BasisSpec":
+        """Return the function space with `n` columns, or `n` a step; as it is where their number follows from data."""
+        del n
+        return self
+
+    def with_changed_points(self, change: Callable[[HostArray], HostArray]) -> "BasisSpec":
+        """Return the function space with ``change(points)`` for the user's own landmarks, where it has them."""
+        del change
+        return self
+
+    @abstractmethod
+    def most_columns(self, n_rows: int, n_features: int, n_steps: Callable[[], int]) -> int:
+        """Return the most columns of a fit to `n_rows` rows, before it begins. `n_steps` returns its most steps."""
+
+    @abstractmethod
+    def columns(self, rows: Rows, request: ColumnRequest) -> ColumnSet:
+        """Return the columns of a fit to `rows`: their function and their points.
+
+        With all rows as centres the points stay where they are, and only their numbers are returned.
+        """

@@ -1,0 +1,28 @@
+"""A few rows of many, by number: the same ones for the same seed, wherever and whenever they are drawn."""
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.backend.random import generator
+from daskkern.data.rows.rows import Fields, Rows, take
+
+_MOST = 2000
+_STREAM = 54
+
+
+def some_positions(n_rows: int, seed: int) -> IntArray:
+    """Return the numbers, ascending, of at most 2,000 of `n_rows` rows."""
+    k = min(_MOST, n_rows)
+    return np.sort(generator(seed, _STREAM).choice(n_rows, size=k, replace=False))
+
+
+def features_at(rows: Rows, positions: IntArray) -> HostArray:
+    """Return the features (m, d) of the rows with these numbers."""
+    block = take(rows, positions, Fields.X)
+    assert block.X is not None
+    return block.X
+
+
+def sampled_rows(rows: Rows, seed: int) -> HostArray:
+    """Return the features of the rows of :func:`some_positions`."""
+    return features_at(rows, some_positions(rows.n_rows, seed))

@@ -1,0 +1,85 @@
+"""The set-up of EigenPro on one rank: its part of the preconditioner, and the projector on the centres."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import to_device
+from daskkern.errors import DataError
+from daskkern.kernels import diagnose
+from daskkern.linalg import BlockCyclicFactor, NotPositiveDefiniteError, column_blocks, distributed_factor
+from daskkern.preconditioners import CovarianceState, EigenProState
+from daskkern.solvers.eigenpro.feature_steps import FeatureSetup
+from daskkern.solvers.eigenpro.projectors import IterativeProjector, LeadingDirections
+from daskkern.solvers.eigenpro.steps import EigenProSetup, Projector
+from daskkern.solvers.setup import RankInputs
+
+_JITTERS = 5
+_LEAST_CHUNK = 256
+
+
+def feature_setup(inputs: RankInputs, state: CovarianceState) -> FeatureSetup:
+    """Return what EigenPro over explicit features needs on a rank."""
+    return FeatureSetup(state, state.part(inputs.columns.ids, inputs.dtype, inputs.xp))
+
+
+def eigenpro_setup(inputs: RankInputs, state: EigenProState, *, exact: bool, tol: float) -> EigenProSetup:
+    """Return what EigenPro over kernel columns needs on a rank. Every rank must call it.
+
+    `exact` projections are by a factor of K_ZZ, others are iterated to a residual of `tol`.
+    """
+    basis, columns, comm, xp = inputs.basis, inputs.columns, inputs.comm, inputs.xp
+    n_head, dtype, points = columns.n_head, inputs.dtype, inputs.points
+    own_S = np.searchsorted(basis.head, columns.ids[:n_head])
+    preconditioner = state.part(own_S, dtype, xp)
+    directions = xp.asarray((state.vectors * state.damping).astype(dtype))
+    subsample = basis.points(to_device(inputs.subsample, xp))
+    heads = tuple(columns.head_blocks)
+
+    def times_directions(blocks: Sequence[slice]) -> Array:
+        """Return ``K_ZS V D`` of own columns, block by block: BLAS's last bits depend on how many there are."""
+        made = xp.empty((blocks[-1].stop if blocks else 0, directions.shape[1]), dtype)
+        for block in blocks:
+            made[block] = basis.kernel.matvec(to_device(points[block], xp), subsample, directions)
+        return made
+
+    if basis.all_rows:
+        damped = times_directions(heads)
+        order = np.argsort(columns.ids)
+        return EigenProSetup(state, preconditioner, damped, None, 1, heads, order, columns.ids[order])
+    damped = times_directions(columns.blocks)
+    projector: Projector
+    if exact:
+        projector = _factor(inputs)
+    else:
+        p, counts = basis.n_columns, tuple(basis.split(rank, comm.size).ids.size for rank in range(comm.size))
+        directions = LeadingDirections.of(state, damped, columns.blocks, p, comm)
+        chunk = max(_LEAST_CHUNK, inputs.batch_size)
+        own = to_device(points, xp)
+        projector = IterativeProjector(inputs.part, own, counts, directions, chunk, tol)
+    return EigenProSetup(state, preconditioner, damped, projector, inputs.window, heads)
+
+
+def _factor(inputs: RankInputs) -> BlockCyclicFactor:
+    """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
+    basis, comm, xp = inputs.basis, inputs.comm, inputs.xp
+    Z = inputs.every_point()
+    deal = column_blocks(basis.n_columns, comm.rank, comm.size, basis.head.size)
+    eps = float(np.finfo(inputs.dtype).eps)
+    scale = float(basis.kernel.diagonal(Z).mean())
+    if not scale > 0:
+        raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; look at the data")
+    for attempt in range(_JITTERS):
+        jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
+        panels = [basis.panel(Z, deal.blocks[k]) for k in deal.own]
+        try:
+            return distributed_factor(panels, deal, jitter, comm, inputs.dtype, xp)
+        except NotPositiveDefiniteError as error:
+            last = error
+    why = diagnose(basis.kernel, Z, inputs.dtype, otherwise="take another length scale")
+    raise DataError(
+        f"the {basis.n_columns} landmarks are too dependent under the {basis.kernel.name} kernel for a factor "
+        f"({last}): {why.found}; {why.remedy}, take fewer landmarks, or "
+        "EigenPro(projection='eigenpro') (--set solver.projection=eigenpro)"
+    )
