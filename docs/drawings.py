@@ -131,7 +131,15 @@ def draw_way() -> str:
 
     part(20, 60, 150, 100, grey, "files", "npz, CSV, Parquet,", "HDF5, AnnData, Zarr,", "SVMLight, dask")
     part(
-        236, 60, 170, 100, yellow, "store", "Zarr: X, y in chunks,", "classes, scaling, encoding,", "a checksum per chunk"
+        236,
+        60,
+        170,
+        100,
+        yellow,
+        "store",
+        "Zarr: X, y in chunks,",
+        "classes, scaling, encoding,",
+        "a checksum per chunk",
     )
     part(
         472,

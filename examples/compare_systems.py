@@ -1,9 +1,9 @@
-"""Compare published systems on one store, each within the same time.
+"""Compare published systems on one store, each with the same time limit.
 
 ``--data`` names an npz to ingest; without it scikit-learn's digits are used. The result is printed as a table, and with
-``--out`` written as JSON with machine and date, of which ``daskkern compare --out`` also draws curves.
+``--out`` written as JSON with machine and date; ``daskkern compare --out`` also plots the curves.
 
-Run it with ``python examples/compare_systems.py``; it takes as long as the systems and the budget say.
+Run it with ``python examples/compare_systems.py``; each system takes at most the budget.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(f"{curve.system:24} error {curve.error:7.2%}   {curve.epochs:3} epochs   {curve.seconds:5.1f} s")
     if options.out is not None:
         found.save(options.out)
-        print(f"everything is in {options.out}")
+        print(f"the comparison is in {options.out}")
 
 
 if __name__ == "__main__":

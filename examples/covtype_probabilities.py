@@ -1,11 +1,11 @@
-"""Class probabilities: the softmax loss on forest cover types, and whether the probabilities can be believed.
+"""Class probabilities: the softmax loss on forest cover types, and the calibration of its probabilities.
 
-``--data`` names an npz with ``X_train``, ``y_train``, ``X_test`` and ``y_test``. Without it rows are generated, seven
-classes in 20 features, which have nothing to do with forests. The file becomes two stores; the fit streams the rows.
+``--data`` names an npz with ``X_train``, ``y_train``, ``X_test`` and ``y_test``. Without it rows are generated: seven
+classes in 20 features, unrelated to forests. The file becomes two stores; the fit streams the rows.
 
 Measured on 2 shared cores, 2026-11-22, with covtype (464,809 rows of 54 features to train on, 116,203 to test on) and
 ``--data covtype.npz --scale minmax --landmarks 4000 --epochs 5``: accuracy 84.10%, log loss 0.374. Of the 38,164 test
-rows whose largest probability lies between 0.9 and 0.99, 0.954 in the mean, the share 0.959 is right.
+rows whose largest probability is between 0.9 and 0.99, with a mean of 0.954, a share of 0.959 is predicted correctly.
 
 Run it with ``python examples/covtype_probabilities.py``.
 """
@@ -25,22 +25,22 @@ from daskkern.data.storage.store import open_store, read_array
 
 
 def generate(path: Path, rows: int) -> None:
-    """Write generated rows, a fifth of them to test on."""
+    """Write generated rows, a fifth of them for testing."""
     X, y = make_classification(rows, 20, n_informative=8, n_classes=7, flip_y=0.05, random_state=0)
     cut = rows - rows // 5
     np.savez(path, X_train=X[:cut], y_train=y[:cut], X_test=X[cut:], y_test=y[cut:], task="classification")
 
 
 def calibration(probability: FloatArray, codes: IntArray) -> list[str]:
-    """Return a line for each bin of the largest probability: how many rows, how sure, how often right."""
-    sure, right = probability.max(axis=1), probability.argmax(axis=1) == codes
+    """Return a line for each bin of the largest probability: number of rows, mean probability, share correct."""
+    confidence, correct = probability.max(axis=1), probability.argmax(axis=1) == codes
     lines = []
     for low, high in ((0.0, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 0.99), (0.99, 1.01)):
-        there = (sure >= low) & (sure < high)
-        if there.any():
-            mean, share = sure[there].mean(), right[there].mean()
+        inside = (confidence >= low) & (confidence < high)
+        if inside.any():
+            mean, share = confidence[inside].mean(), correct[inside].mean()
             lines.append(
-                f"{low:5.2f} to {min(high, 1):4.2f} {there.sum():8,} rows   said {mean:.3f}   right {share:.3f}"
+                f"{low:5.2f} to {min(high, 1):4.2f} {inside.sum():8,} rows   mean {mean:.3f}   correct {share:.3f}"
             )
     return lines
 

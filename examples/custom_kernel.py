@@ -2,8 +2,8 @@
 
 The angular kernel ``k(x, z) = 1 - angle(x, z) / pi`` is written both ways and fitted to scikit-learn's digits. So is
 ``1 / (1 + r)``, a function of the distance r, which inherits length scales and "median". A kernel with a formula runs
-in every engine (compiled, NumPy, CUDA). Registered in ``KERNELS``, it also has a word and is found when a model is
-loaded; a program that loads the model must register it too.
+in every engine (compiled, NumPy, CUDA). Registered in ``KERNELS``, it can be named by a string and is found when a
+model is loaded; a program that loads the model must register it too.
 
 Run it with ``python examples/custom_kernel.py``; it takes a few seconds.
 """

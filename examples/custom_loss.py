@@ -1,8 +1,9 @@
 """A loss of your own: expectile regression, fitted to scikit-learn's diabetes data.
 
-The loss is ``|tau - [f > y]| (f - y)^2``: what is too low costs tau, what is too high 1 - tau. Its minimiser is the
-tau-expectile of the targets, for tau = 0.5 the mean. Value, gradient and the Lipschitz constant of the gradient are all
-that EigenPro needs. Registered in ``LOSSES``, the loss also has a word, and saved models are read again.
+The loss is ``|tau - [f > y]| (f - y)^2``: predictions below the target have weight tau, those above 1 - tau. Its
+minimiser is the tau-expectile of the targets, for tau = 0.5 the mean. EigenPro needs only the value, the gradient and
+the Lipschitz constant of the gradient. Registered in ``LOSSES``, the loss can be named by a string, and saved models
+can be loaded.
 
 Run it with ``python examples/custom_loss.py``; it takes a few seconds.
 """
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         residual = y - model.fit(X, y).predict(X)
         below, above = residual.clip(max=0).sum(), residual.clip(min=0).sum()
-        share = above / (above - below)  # at the minimum the residuals above weigh 1 - tau of all
+        share = above / (above - below)  # at the minimum the residuals above have a share of 1 - tau
         print(
             f"expectile {tau}: {np.mean(residual < 0):.0%} of the targets are below the curve, "
             f"weight of those above {share:.3f}, at an expectile {1 - tau:.3f}"

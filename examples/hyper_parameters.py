@@ -1,7 +1,7 @@
-"""Search hyper-parameters: scikit-learn's search, dask-ml's where it is installed, and daskkern's own sweep.
+"""Search hyper-parameters with scikit-learn, with dask-ml if it is installed, and with daskkern's own sweep.
 
-The first two refit everything for each candidate and take any parameter. The sweep takes length scale and penalty of
-the squared loss alone, and reads the rows twice whatever the size of its grid, because it computes each distance once.
+The first two refit everything for each candidate and support any parameter. The sweep supports only length scale and
+penalty of the squared loss, and reads the rows twice for a grid of any size, because it computes each distance once.
 
 Run it with ``python examples/hyper_parameters.py``; it takes a few seconds.
 """
@@ -26,7 +26,7 @@ from daskkern import KernelClassifier, Landmarks
 
 
 def searched(name: str, search: Any, X: np.ndarray, y: np.ndarray) -> Any:
-    """Run a search of scikit-learn's kind, say what it found, and return it."""
+    """Run a search with scikit-learn's interface, print its result, and return it."""
     begun = time.perf_counter()
     search.fit(X, y)
     print(f"{name}: {search.best_params_}, accuracy of its folds {search.best_score_:.2%}, ", end="")
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print("dask-ml: not installed (pip install dask-ml)")
     else:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of dask-ml's own imports
+            warnings.simplefilter("ignore")  # from dask-ml's own imports
             from dask_ml.model_selection import GridSearchCV as DaskGridSearchCV
 
             searched("dask-ml", DaskGridSearchCV(pipeline, grid, cv=2, scheduler="sync"), X_train, y_train)

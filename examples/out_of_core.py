@@ -1,9 +1,9 @@
 """Fit a classifier on a store that is larger than the memory limit of the workers that train it.
 
 The store is written chunk by chunk, so that this process never holds it either. The fit runs on local worker
-processes with a memory limit each, and at the end their highest memory is printed next to the limit and the store's
-size. By default: a store of 1.8 GB and two workers with a limit of 800 MB each. A rank reads windows of 64 MiB ahead,
-so that a limit much below 700 MB is refused for stores of this size.
+processes with a memory limit each, and at the end their peak memory is printed with the limit and the store's size. The
+default is a store of 1.8 GB and two workers with a limit of 800 MB each. A rank reads ahead windows of 64 MiB, so a
+limit much below 700 MB is refused for stores of this size.
 
 Run it with ``python examples/out_of_core.py``.
 """
@@ -33,7 +33,7 @@ NOISE = 0.3
 
 
 def blocks(rows: int, features: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield rows (m, features) and class codes (m,): mixtures of a few hidden numbers, whose nearest centre decides."""
+    """Yield rows (m, features) and class codes (m,): noisy mixtures of latent points, labelled by nearest centre."""
     shared = np.random.default_rng(0)
     mixing = shared.standard_normal((LATENT, features), dtype=np.float32)
     centres = shared.standard_normal((3 * CLASSES, LATENT), dtype=np.float32)
@@ -57,13 +57,13 @@ def write_store(path: Path, rows: int, features: int, seed: int) -> int:
 
 
 class Watch:
-    """The highest memory of some processes, looked at ten times a second."""
+    """Peak resident memory of processes, sampled ten times a second."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._processes = [psutil.Process(pid) for pid in pids]
         self.peak = 0
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._sample, daemon=True)
 
     def __enter__(self) -> "Watch":
         self._thread.start()
@@ -73,7 +73,7 @@ class Watch:
         self._ended.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while not self._ended.wait(0.1):
             for process in self._processes:
                 try:
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=450_000, help="default: 450,000")
     parser.add_argument("--features", type=int, default=1000, help="default: 1,000")
     parser.add_argument("--workers", type=int, default=2, help="worker processes of one thread (default: 2)")
-    parser.add_argument("--memory-limit", default="800MB", help="of each worker (default: 800MB)")
+    parser.add_argument("--memory-limit", default="800MB", help="memory limit of each worker (default: 800MB)")
     parser.add_argument("--landmarks", type=int, default=500, help="columns of the model (default: 500)")
     parser.add_argument("--epochs", type=int, default=2, help="passes over the rows (default: 2)")
     parser.add_argument("--out", type=Path, help="folder for the stores (default: a temporary one)")

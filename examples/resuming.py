@@ -1,7 +1,7 @@
-"""Interrupt a fit, go on from its checkpoint, and get the bits of the fit that was never interrupted.
+"""Interrupt a fit, resume it from its checkpoint, and get bitwise the model of an uninterrupted fit.
 
-A callback presses Ctrl-C when an epoch has ended. What is left is the model so far and a checkpoint. A new estimator,
-which could be one in another process, on another day, goes on from there.
+A callback simulates Ctrl-C when an epoch has ended, which leaves the model so far and a checkpoint. A new estimator,
+which could be in another process, on another day, continues from there.
 
 Run it with ``python examples/resuming.py``; it takes a few seconds.
 """
@@ -20,7 +20,7 @@ from daskkern.events import EpochFinished, Event, FitResumed, Listener
 
 
 def estimator(epochs: int, checkpoint: Path | None = None, callback: Listener | None = None) -> KernelClassifier:
-    """Return a new estimator, which goes on from `checkpoint` if there is one and tells `callback` what happens."""
+    """Return a new estimator, which resumes from `checkpoint` if there is one and calls `callback` with its events."""
     return KernelClassifier(
         "gaussian:median",
         basis=Landmarks(300),
@@ -32,7 +32,7 @@ def estimator(epochs: int, checkpoint: Path | None = None, callback: Listener | 
 
 
 def interrupt_after(epoch: int) -> Listener:
-    """Return a callback that does what Ctrl-C does, once this epoch has ended."""
+    """Return a callback that sends SIGINT, as Ctrl-C does, when this epoch has ended."""
 
     def listen(event: Event) -> None:
         if isinstance(event, EpochFinished) and event.epoch == epoch:
@@ -41,10 +41,10 @@ def interrupt_after(epoch: int) -> Listener:
     return listen
 
 
-def tell_where(event: Event) -> None:
-    """Say where a fit goes on, in a callback."""
+def print_resumed(event: Event) -> None:
+    """Print where a fit resumes, as a callback."""
     if isinstance(event, FitResumed):
-        print(f"goes on in epoch {event.epoch} after {event.batch} batches")
+        print(f"resumed in epoch {event.epoch} after {event.batch} batches")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -59,11 +59,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         place = Path(folder) / "fit.checkpoint"
         first = estimator(options.epochs, place, interrupt_after(options.after)).fit(X, y)
         print(f"ended in epoch {first.n_iter_} of {options.epochs}: {first.stop_reason_}")
-        second = estimator(options.epochs, place, tell_where).fit(X, y)
+        second = estimator(options.epochs, place, print_resumed).fit(X, y)
         print(f"ended: {second.n_iter_} epochs, {second.stop_reason_}")
     whole = estimator(options.epochs).fit(X, y)
     same = np.array_equal(whole.dual_coef_, second.dual_coef_)
-    print(f"the same bits as a fit that was never interrupted: {same}")
+    print(f"bitwise the same as a fit that was never interrupted: {same}")
 
 
 if __name__ == "__main__":

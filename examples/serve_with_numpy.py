@@ -1,11 +1,11 @@
 """Serve a saved model with NumPy alone: neither daskkern nor Zarr is imported here.
 
 A model is a folder of small JSON files and of chunks of plain numbers (docs/store-format.md). :class:`Predictor` reads
-them and computes ``f(x) = sum_j k(x, z_j) a_j``: copy it to where nothing may be installed. It takes dense models with
-one length scale and a Gaussian, Laplacian or Cauchy kernel, and refuses others.
+them and computes ``f(x) = sum_j k(x, z_j) a_j``: copy it to systems where nothing may be installed. It supports
+dense models with one length scale and a Gaussian, Laplacian or Cauchy kernel, and refuses others.
 
-Without ``--model`` another process makes one with `examples/quickstart.py`. ``--port`` serves it over HTTP until it is
-stopped: POST a JSON list of rows and get a list of predictions.
+Without ``--model`` another process creates one with `examples/quickstart.py`. ``--port`` serves it over HTTP until it
+is stopped: POST a JSON list of rows to get a list of predictions.
 
 Run it with ``python examples/serve_with_numpy.py``; it takes a few seconds.
 """
@@ -57,19 +57,31 @@ class Predictor:
         about = json.loads((path / "zarr.json").read_text())["attributes"]
         kernel = about["kernel"]
         if about["format"] != "daskkern-model" or not about["complete"] or about["scores_each"] != 1:
-            raise ValueError(f"{path} is no whole model with one score for each output")
+            raise ValueError(f"{path} is not a complete model with one score for each output")
         if kernel["name"] not in PROFILES or not isinstance(kernel["length_scale"], int | float):
-            raise ValueError(f"the kernel of {path} is {kernel}; this script knows {', '.join(PROFILES)}")
+            raise ValueError(f"the kernel of {path} is {kernel}; this script supports {', '.join(PROFILES)}")
         self.points, self.coef = (read_array(path / name).astype(np.float64) for name in ("points", "coef"))
         self.profile, self.length_scale = PROFILES[kernel["name"]], kernel["length_scale"]
         self.shift = np.array(about["scaling"]["shift"] or [0.0])  # empty lists: no scaling
         self.scale = np.array(about["scaling"]["scale"] or [1.0])
+        bend = np.array(about["scaling"].get("bend") or [0.0])  # only features with heavy tails have one
+        self.bent, self.bend = bend > 0, np.where(bend > 0, bend, 1.0)
         self.labels = about["classes"] and np.array(about["classes"]["labels"])
         self.target_shift, self.target_scale = about["target_shift"], about["target_scale"]
 
+    def scaled(self, X: Array) -> Array:
+        """Return rows (n, d) in the units of the model: z = (x - shift) / scale, or b arcsinh(z / b) with a bend b."""
+        Z = (X - self.shift) / self.scale
+        return np.where(self.bent, self.bend * np.arcsinh(Z / self.bend), Z)
+
+    def raw_points(self) -> Array:
+        """Return the points (p, d) in the units of the data, the inverse of :meth:`scaled`."""
+        Z = np.where(self.bent, self.bend * np.sinh(np.where(self.bent, self.points, 0) / self.bend), self.points)
+        return Z * self.scale + self.shift
+
     def scores(self, X: Array) -> Array:
         """Return f(x) for rows (n, d): (n, c)."""
-        X = (X - self.shift) / self.scale
+        X = self.scaled(X)
         squared = (X**2).sum(axis=1)[:, None] + (self.points**2).sum(axis=1) - 2 * X @ self.points.T
         scores = self.profile(np.sqrt(np.maximum(squared, 0)) / self.length_scale) @ self.coef
         return scores if self.labels is None else scores + (self.target_shift or 0)  # constants of the classes
@@ -83,7 +95,7 @@ class Predictor:
 
 
 def server(predictor: Predictor, port: int) -> HTTPServer:
-    """Return a server of `predictor` on the loopback interface; port 0 takes a free one."""
+    """Return a server of `predictor` on the loopback interface; port 0 selects a free one."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -103,9 +115,9 @@ def server(predictor: Predictor, port: int) -> HTTPServer:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, help="model to serve (default: one of digits is made)")
-    parser.add_argument("--landmarks", default="500", help="of the model that is made (default: 500)")
-    parser.add_argument("--port", type=int, help="serve over HTTP there until stopped (default: ask once, and end)")
+    parser.add_argument("--model", type=Path, help="model to serve (default: one fitted to digits)")
+    parser.add_argument("--landmarks", default="500", help="columns of the model that is fitted (default: 500)")
+    parser.add_argument("--port", type=int, help="serve over HTTP until stopped (default: answer one request, and end)")
     options = parser.parse_args(argv)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -125,9 +137,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         if options.port is not None:
             serving.serve_forever()
         threading.Thread(target=serving.handle_request, daemon=True).start()
-        rows = predictor.points[:5] * predictor.scale + predictor.shift
+        rows = predictor.raw_points()[:5]
         with urllib.request.urlopen(urllib.request.Request(where, json.dumps(rows.tolist()).encode())) as answer:
-            print(f"asked for the model's first five points: {json.loads(answer.read())}")
+            print(f"predictions for the model's first five points: {json.loads(answer.read())}")
 
 
 if __name__ == "__main__":

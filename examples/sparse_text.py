@@ -1,8 +1,7 @@
-"""Text as sparse rows: TF-IDF of documents, a store in the CSR layout, and a fit that never makes the rows dense.
+"""Text as sparse rows: TF-IDF of documents, a store in the CSR layout, and a fit that keeps the rows sparse.
 
 ``--data`` names a folder with one folder of text files for each class, as `sklearn.datasets.load_files` reads. Without
-it documents are generated: words with Zipf's frequencies, some of which a topic makes more frequent. They are no
-language.
+it artificial documents are generated: words with Zipf's frequencies, some of which are more frequent in each topic.
 
 Run it with ``python examples/sparse_text.py``; it takes a few seconds.
 """

@@ -1,6 +1,6 @@
-"""Submit a fit to a cluster, leave it alone, look after it from elsewhere, and fetch the model.
+"""Submit a detached fit to a cluster, follow it from another process, and fetch the model.
 
-With ``--scheduler`` the fit runs there; ``--store`` and ``--out`` are then places that every worker sees. Without it a
+With ``--scheduler`` the fit runs there; ``--store`` and ``--out`` must then be accessible to every worker. Without it a
 cluster of two local worker processes is started, and rows are generated.
 
 Run it with ``python examples/submit_and_watch.py``; it takes about ten seconds.
@@ -22,7 +22,7 @@ from daskkern import KernelClassifier, Landmarks
 from daskkern.events import EpochFinished, Event
 
 
-def tell(event: Event) -> None:
+def print_epoch(event: Event) -> None:
     """Print a line for each epoch."""
     if isinstance(event, EpochFinished):
         print(f"  epoch {event.epoch}: loss {event.loss:.4f} after {event.seconds:.1f} s")
@@ -30,7 +30,7 @@ def tell(event: Event) -> None:
 
 @contextmanager
 def connected(scheduler: str | None) -> Iterator[Client]:
-    """Yield a client of that cluster, or of two local worker processes."""
+    """Yield a client of the given cluster, or of two local worker processes."""
     if scheduler is not None:
         with Client(scheduler) as client:
             yield client
@@ -53,7 +53,7 @@ def generate(path: Path, rows: int) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scheduler", help="address of a cluster that runs (default: two local worker processes)")
+    parser.add_argument("--scheduler", help="address of a running cluster (default: two local worker processes)")
     parser.add_argument("--store", help="store to fit (default: generated rows)")
     parser.add_argument("--out", help="where a worker writes the model (default: a temporary folder)")
     parser.add_argument("--rows", type=int, default=20_000, help="rows to generate (default: 20,000)")
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for status in daskkern.list_fits(client):
             print(f"known to the scheduler: {status.metadata.fit}, {status.state}")
         mine = daskkern.attach(client, handle.fit)
-        ended = mine.watch(tell, timeout_s=600)
+        ended = mine.watch(print_epoch, timeout_s=600)
         print(f"ended: {ended.state}, loss {ended.loss:.4f}")
         model = mine.result()
         print(f"the model: {model.points.shape[0]:,} landmarks, {model.nbytes:,} bytes, in {out}")

@@ -48,7 +48,7 @@ SMALL = {  # what its main is given, and what it must say
     "compare_systems": (["--systems", "falkon,eigenpro4", "--columns", "100"], r"eigenpro4 +error +[0-9.]+%"),
     "resuming": (
         ["--rows", "1000", "--epochs", "5", "--after", "2"],
-        r"ended in epoch 3 of 5: interrupted\ngoes on in epoch 3 after 0 batches\nended: 5 [\s\S]* interrupted: True",
+        r"ended in epoch 3 of 5: interrupted\nresumed in epoch 3 after 0 batches\nended: 5 [\s\S]* interrupted: True",
     ),
 }
 
@@ -129,6 +129,17 @@ def test_numpy_alone_predicts_what_daskkern_does(kernel: str, tmp_path: Path) ->
     np.testing.assert_allclose(
         served.Predictor(tmp_path / "numbers.zarr").predict(X / 16)[:, 0], number.predict(X / 16), rtol=1e-3
     )
+
+
+def test_numpy_alone_bends_features_with_heavy_tails(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = np.exp(2 * rng.standard_normal((600, 4)))
+    model = KernelRegressor("laplacian:median", basis=Landmarks(50), max_epochs=2).fit(X, np.log(X).sum(axis=1))
+    assert any(model.model_.scaling.bend)
+    model.save(tmp_path / "bent.zarr")
+    served = _load("serve_with_numpy").Predictor(tmp_path / "bent.zarr")
+    np.testing.assert_allclose(served.predict(X)[:, 0], model.predict(X), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(served.scaled(served.raw_points()), served.points, rtol=1e-5, atol=1e-5)
 
 
 def test_serving_imports_neither_daskkern_nor_zarr() -> None:
