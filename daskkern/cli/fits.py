@@ -66,7 +66,7 @@ def logs_command(fit: str | None, running: ClusterRequest) -> None:
     """Print the events of FIT, one line each, with the time."""
     with _handle(running, fit) as (handle, status):
         say(f"{_clock(status.submitted)}  submitted by {status.metadata.owner}")
-        for timed in handle.moments():
+        for timed in handle.timed_events():
             line = line_of(timed.event, status.metadata.max_epochs)
             if line is not None:
                 say(f"{_clock(timed.time)}  {line}")

@@ -143,7 +143,7 @@ def test_a_lost_worker_changes_not_a_bit(role: str, source: StoreSource, tmp_pat
         wait_for_batches(handle)
         os.kill(pids[worker_of(client, role)], signal.SIGKILL)
         np.testing.assert_array_equal(handle.result(timeout_s=90).coef, expected)
-        resumed = [moment.event for moment in handle.moments() if isinstance(moment.event, FitResumed)]
+        resumed = [timed.event for timed in handle.timed_events() if isinstance(timed.event, FitResumed)]
         assert resumed, "it began anew instead of going on"
         assert (resumed[-1].epoch, resumed[-1].batch) > (1, 0)
         assert_nothing_left(client)

@@ -125,7 +125,7 @@ class Deferred(HostFile):
         self.n_buffers += 1
         return np.full(size, np.nan, np.float32)
 
-    def moment(self) -> Callable[[], None]:
+    def fence(self) -> Callable[[], None]:
         until = self._queued
 
         def wait() -> None:
@@ -154,7 +154,7 @@ def test_nobody_touches_a_block_before_the_device_is_done_with_it(tmp_path: Path
                 kept.put(index, place)
             if epoch % 2:
                 time.sleep(0.01)  # the thread of the file has read ahead what it may
-    file.moment()()
+    file.fence()()
     kept.close()
     assert file.n_buffers <= IN_TRANSIT + 1  # as planned
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.namespace import to_host
-from daskkern.training.feeding.block_files import BlockFile, TimedEvent, block_file
+from daskkern.training.feeding.block_files import BlockFile, Fence, block_file
 from daskkern.training.feeding.scratch import scratch_folder
 from daskkern.training.planning.memory import IN_TRANSIT, MemoryPlan
 from daskkern.training.run.settings import FitSettings
@@ -121,7 +121,7 @@ class DiskBlocks(BlockCache):
         self._writes: deque[tuple[int, Array, Future[bool]]] = deque()
         self._coming: deque[int] = deque()
         self._reads: dict[int, Future[Array]] = {}
-        self._buffers: deque[tuple[Array, TimedEvent]] = deque()
+        self._buffers: deque[tuple[Array, Fence]] = deque()
         self._lent: Array | None = None
 
     def has(self, index: int) -> bool:
@@ -142,7 +142,7 @@ class DiskBlocks(BlockCache):
         buffer = to_host(block).reshape(-1) if self._lent is None else self._lent
         self._lent = None
         self._places[index] = (self._end, block.shape)
-        write = self._thread.submit(self._write, self._end, buffer[: int(block.size)], self._file.moment())
+        write = self._thread.submit(self._write, self._end, buffer[: int(block.size)], self._file.fence())
         self._writes.append((index, buffer, write))
         self._room -= int(block.nbytes)
         self._end += -(-int(block.nbytes) // self._file.alignment) * self._file.alignment
@@ -180,16 +180,16 @@ class DiskBlocks(BlockCache):
     def _take_back(self) -> None:
         """End the caller's use of the block that was lent."""
         if self._lent is not None:
-            self._buffers.append((self._lent, self._file.moment()))
+            self._buffers.append((self._lent, self._file.fence()))
             self._lent = None
 
-    def _buffer(self, size: int) -> tuple[Array, TimedEvent]:
+    def _buffer(self, size: int) -> tuple[Array, Fence]:
         """Return a buffer of at least `size` numbers, the one that was used longest ago, and when it is free."""
         while self._buffers:
             buffer, free = self._buffers.popleft()
             if buffer.size >= size:
                 return buffer, free
-        return self._file.buffer(size), self._file.moment()
+        return self._file.buffer(size), self._file.fence()
 
     def _read_ahead(self) -> None:
         for index in itertools.islice(self._coming, _AHEAD):
@@ -203,23 +203,23 @@ class DiskBlocks(BlockCache):
     def _drop_reads(self) -> None:
         for read in self._reads.values():
             if not read.cancel():
-                self._buffers.append((read.result(), self._file.moment()))
+                self._buffers.append((read.result(), self._file.fence()))
         self._reads.clear()
 
     def _settle(self, most: int) -> None:
         """Wait until at most `most` blocks are still to be written. A failed one ends the keeping."""
         while len(self._writes) > most:
             index, buffer, write = self._writes.popleft()
-            self._buffers.append((buffer, self._file.moment()))
+            self._buffers.append((buffer, self._file.fence()))
             if not write.result():
                 del self._places[index]
                 self._room, self.failed = 0, self.failed + 1
 
-    def _write(self, at: int, block: Array, ready: TimedEvent) -> bool:
+    def _write(self, at: int, block: Array, ready: Fence) -> bool:
         ready()
         return self._file.write(at, block)
 
-    def _read(self, at: int, size: int, buffer: Array, free: TimedEvent) -> Array:
+    def _read(self, at: int, size: int, buffer: Array, free: Fence) -> Array:
         free()
         self._file.read(at, buffer[:size])
         return buffer

@@ -12,7 +12,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 from daskkern.errors import SpecError, StoreError
 
-TimedEvent: TypeAlias = Callable[[], None]
+Fence: TypeAlias = Callable[[], None]
 """Returns when all that was given to the GPU before it was taken is done."""
 
 _PAGE = 4096  # of a GPU
@@ -37,7 +37,7 @@ class BlockFile(ABC):
         """Return room for `size` numbers."""
 
     @abstractmethod
-    def moment(self) -> TimedEvent:
+    def fence(self) -> Fence:
         """Return what waits until buffers may be touched by the thread of this file."""
 
     @abstractmethod
@@ -64,7 +64,7 @@ class HostFile(BlockFile):
     def buffer(self, size: int) -> HostArray:
         return np.empty(size, self.dtype)
 
-    def moment(self) -> TimedEvent:
+    def fence(self) -> Fence:
         return _at_once
 
     def write(self, at: int, block: HostArray) -> bool:
@@ -112,10 +112,10 @@ class DirectFile(BlockFile):
     def _probe(self) -> None:
         """Write a page and read it again: what does not go at all shall show before a block is lost."""
         page = self._xp.ones(_PAGE // self.dtype.itemsize, self.dtype)
-        self.moment()()
+        self.fence()()
         written = int(self._direct.pwrite(page, page.nbytes, 0).get())
         back = self._xp.zeros(page.size, self.dtype)
-        self.moment()()
+        self.fence()()
         read = int(self._direct.pread(back, back.nbytes, 0).get())
         if written != page.nbytes or read != page.nbytes or not bool((back == page).all()):
             raise OSError("kvikio does not give back what it was given")
@@ -123,7 +123,7 @@ class DirectFile(BlockFile):
     def buffer(self, size: int) -> Array:
         return self._xp.empty(size, self.dtype)
 
-    def moment(self) -> TimedEvent:
+    def fence(self) -> Fence:
         event = self._xp.cuda.Event(block=True, disable_timing=True)  # who waits leaves the processor to others
         event.record(self._xp.cuda.get_current_stream())
 

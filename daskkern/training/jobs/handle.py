@@ -114,10 +114,10 @@ class FitHandle:
         with self._connected() as client:
             return find_fit(client, self.fit)
 
-    def moments(self) -> tuple[TimedEvent, ...]:
+    def timed_events(self) -> tuple[TimedEvent, ...]:
         """Return what happened until now, without single batches."""
         with self._connected() as client:
-            return _moments(ask_fits(client, "fit_events", fit=self.fit)["events"])
+            return _timed_events(ask_fits(client, "fit_events", fit=self.fit)["events"])
 
     def cancel(self, *, abort: bool = False) -> bool:
         """Ask the fit to end after this step, with the model so far and a checkpoint; with `abort` at once, without.
@@ -141,8 +141,8 @@ class FitHandle:
         with self._connected() as client:
             while True:
                 answer = ask_fits(client, "fit_events", fit=self.fit, since=at)
-                for moment in _moments(answer["events"]):
-                    listener(moment.event)
+                for timed in _timed_events(answer["events"]):
+                    listener(timed.event)
                 if answer["latest"] and answer["latest"] != latest:
                     latest = answer["latest"]
                     listener(event_of(latest))
@@ -180,5 +180,5 @@ class FitHandle:
         raise kind(f"fit {self.fit} has no model: {what}")
 
 
-def _moments(messages: list[Mapping[str, Any]]) -> tuple[TimedEvent, ...]:
+def _timed_events(messages: list[Mapping[str, Any]]) -> tuple[TimedEvent, ...]:
     return tuple(TimedEvent(float(message.get("time", 0.0)), event_of(message)) for message in messages)
