@@ -1,13 +1,13 @@
-"""A store many times larger than the memory of the workers that fit it, beside rows that they hold.
+"""Fit a store many times larger than the memory of the workers, compared with rows that fit in their memory.
 
     python -m benchmarks bigger_than_memory --folder /with/25/GB --out benchmarks/results-bigger-than-memory.json
 
 EigenPro with landmarks and delayed projections, one pass over the store, by worker processes with a memory limit each.
 The same model is fitted to a store of some of the rows before and after, with the same batches and by workers with
-enough memory: after the first pass they hold those rows, and rates are of the later passes. Rates are rows a second of
-a pass, without set-up. Kernel blocks are never kept. Peak memory is the highest resident size of each worker's process,
-looked at ten times a second, in the whole fit and before its first step; planned is what `daskkern plan` says of one
-rank. The store stays in the folder, and is taken again if it has the size.
+enough memory: after the first pass they hold those rows, and rates are of the later passes. Rates are rows per second
+of a pass, without set-up. Kernel blocks are never cached. Peak memory is the highest resident size of each worker's
+process, sampled ten times a second, during the whole fit and before its first step; the plan is that of `daskkern plan`
+for one rank. The store stays in the folder, and is reused if it has the requested size.
 """
 
 import argparse
@@ -48,7 +48,7 @@ WANTED_SHARE = 0.85
 
 
 def store_in(folder: Path, n_rows: int, n_features: int) -> tuple[Path, float | None]:
-    """Return the store of this size in `folder`, and the seconds that writing it took, if it was not there."""
+    """Return the store of this size in `folder`, and the seconds that writing it took, if it did not exist."""
     path = folder / f"rows-{n_rows}-{n_features}.zarr"
     try:
         info = open_store(path).info
@@ -58,14 +58,16 @@ def store_in(folder: Path, n_rows: int, n_features: int) -> tuple[Path, float | 
         pass
     needed, free = 4 * n_rows * n_features, shutil.disk_usage(folder).free
     if needed * 1.05 > free:
-        sys.exit(f"the store needs {needed / 1e9:.1f} GB, and {folder} has {free / 1e9:.1f} GB free; take --folder")
+        sys.exit(
+            f"the store needs {needed / 1e9:.1f} GB, and {folder} has {free / 1e9:.1f} GB free; choose another --folder"
+        )
     begun = time.perf_counter()
     write_store(path, n_rows, n_features, seed=1)
     return path, time.perf_counter() - begun
 
 
 def rate(result: FitResult, n_rows: int, first: int) -> float:
-    """Return rows a second, the median of the epochs from `first` on."""
+    """Return rows per second, the median of the epochs from `first` on."""
     return n_rows / statistics.median(epoch.seconds for epoch in result.epochs[first:])
 
 
@@ -83,7 +85,7 @@ def workers(options: argparse.Namespace, limit: str) -> Iterator[Client]:
 
 
 def held_rate(store: Path, options: argparse.Namespace, settings: FitSettings) -> float:
-    """Return rows a second of passes over rows that workers with enough memory hold."""
+    """Return rows per second of passes over rows that workers with enough memory hold."""
     few = StoreSource.at(str(store_in(store.parent, options.slice, options.features)[0]))
     with workers(options, "8GB") as client:
         found = rate(fit(few, replace(settings, max_epochs=4), client=client), options.slice, 1)
@@ -140,7 +142,7 @@ def measure(store: Path, options: argparse.Namespace) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, help="where the store is kept (default: a temporary folder)")
+    parser.add_argument("--folder", type=Path, help="folder of the store (default: a temporary folder)")
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--features", type=int, default=500)
     parser.add_argument("--landmarks", type=int, default=10_000)
@@ -150,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--memory-limit", default="1GB", help="of each worker")
     parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    parser.add_argument("--tiny", action="store_true", help="a few thousand rows: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="a few thousand rows, to check that it runs")
     options = parser.parse_args(argv)
     if options.tiny:
         options.rows, options.features, options.landmarks, options.slice, options.batch_size = 6000, 20, 60, 2000, 256

@@ -1,8 +1,8 @@
-"""What a choice of kernel, landmarks or solver does to the error on held-out rows.
+"""Effect of the choice of kernel, landmarks or solver on the error on held-out rows.
 
 Each choice is varied alone, from one starting point: Gaussian kernel with the median distance, 1,000 uniform landmarks,
 and for kernels and landmarks the solver `falkon` (squared loss, alpha 1e-6), which converges, so that differences are
-those of the choice and not of the way there. Seconds are of the whole fit in one process.
+due to the choice and not to incomplete convergence. Seconds are of the whole fit in one process.
 
     python benchmarks/choices.py magic.npz adult.npz --out benchmarks/results-choices.json
 """
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="*", type=Path, help="npz with X_train, y_train, X_test, y_test")
     parser.add_argument("--out", type=Path, help="JSON file")
-    parser.add_argument("--tiny", action="store_true", help="200 made rows and two kernels: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="200 generated rows and two kernels, to check that it runs")
     options = parser.parse_args()
     if not options.data and not options.tiny:
         parser.error("name the npz files of the data")

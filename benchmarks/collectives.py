@@ -1,10 +1,11 @@
-"""How long a sum over the ranks takes, by number of ranks, size of the array and way.
+"""Time of an allreduce, by number of ranks, size of the array and algorithm.
 
     python -m benchmarks collectives --out benchmarks/results-collectives.json
     python -m benchmarks collectives --links 200 --out benchmarks/results-collectives-links.json
 
 Workers run on the loopback interface; with ``--links`` each on a host of its own, a network namespace whose link
-carries so many megabits a second (as root on Linux). Sums follow each other without a pause; times are those of rank 0.
+carries that many megabits per second (as root on Linux). Allreduces follow each other without a pause; times are those
+of rank 0.
 """
 
 import argparse
@@ -35,7 +36,7 @@ PATIENT = GangSettings(collective_timeout_s=300.0, silence_s=120.0)
 
 
 def measure(comm: DaskCommunicator, order: tuple[Way, int, int], context: RankContext) -> list[float]:
-    """Return the seconds of each sum, after a few that are not counted."""
+    """Return the seconds of each allreduce, after a few warm-up calls."""
     comm.way, nbytes, repeats = order
     array = np.ones(nbytes // 4, np.float32)
     for _ in range(3):
@@ -85,20 +86,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--workers", type=int, nargs="+", default=list(WAYS), choices=list(WAYS))
-    parser.add_argument("--links", type=int, metavar="MBIT", help="hosts of their own, with links of this rate")
-    parser.add_argument("--share", type=float, default=1.0, help="of the repeats, for a quick look")
-    parser.add_argument("--tiny", action="store_true", help="two workers and three repeats: to see that it runs")
+    parser.add_argument("--links", type=int, metavar="MBIT", help="one host per worker, with links of this rate")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the repeats to run, for a quick look")
+    parser.add_argument("--tiny", action="store_true", help="two workers and three repeats, to check that it runs")
     options = parser.parse_args(argv)
     if options.tiny:
         options.workers, options.share = [2], 0.0
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # hosts are removed then, too
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that hosts are removed
     records, load = [], OthersLoad()
     for workers in options.workers:
         with cluster(workers, options.links) as client:
             for size, nbytes in SIZES.items():
                 repeats = max(3, round(REPEATS[size] * options.share))
                 taken: dict[Way, list[float]] = {way: [] for way in WAYS[workers]}
-                for _ in range(3):  # in turns, so that a machine that drifts is fair to all
+                for _ in range(3):  # in turns, so that drifts of the machine affect all alike
                     for way, seconds in taken.items():
                         order = (way, nbytes, max(1, repeats // 3))
                         seconds += run_gang(client, measure, order, name="sums", settings=PATIENT)[0]

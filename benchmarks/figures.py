@@ -1,12 +1,12 @@
-"""The one form of every file of figures: a list of runs, each with its machine, versions, settings and tables.
+"""The format of all files of figures: a list of runs, each with its machine, versions, settings and tables.
 
     {"schema": "daskkern-figures/1",
      "runs": [{"benchmark": "choices", "date": "2026-11-22", "machine": {...}, "versions": {...},
                "settings": {...}, "tables": {"results": [{"data": "magic", "fit_seconds": 1.2, ...}, ...]}}]}
 
-A table is a list of flat rows. A number's name says its unit: one of :data:`UNITS` is a word of it; ``n_`` is a count,
-shares, ratios, errors and accuracies are plain numbers, and :data:`PARAMETERS` are those of a method. What was asked is
-in the settings, what was measured in the tables. What is no number, NaN or infinity, is written as null.
+A table is a list of flat rows. The name of a number states its unit: one of its words is in :data:`UNITS`; ``n_`` is a
+count, shares, ratios, errors and accuracies are plain numbers, and :data:`PARAMETERS` are parameters of a method.
+Settings hold the parameters of the run, tables its measurements. NaN and infinity are written as null.
 """
 
 import datetime
@@ -44,7 +44,7 @@ Row = Mapping[str, Any]
 
 
 class FiguresError(Exception):
-    """A file of figures that has not the form: where, what was found, what is wanted."""
+    """A file of figures that does not have the format; the message says where, what was found and what was expected."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Run:
     Attributes
     ----------
     benchmark : str
-        The name that the runner knows it by.
+        Its name in the runner.
     date : str or None
         ISO date; None where it was not recorded.
     machine : mapping
@@ -62,9 +62,9 @@ class Run:
     versions : mapping
         Of Python and packages.
     settings : mapping
-        What was asked: scalars, or lists of them.
+        Parameters of the run: scalars, or lists of them.
     tables : mapping from name to rows
-        What was measured. A row maps names to scalars, or to lists of them.
+        Measurements. A row maps names to scalars, or to lists of them.
     """
 
     benchmark: str
@@ -85,19 +85,19 @@ def today() -> str:
 
 
 def problems(record: Any) -> Iterator[str]:
-    """Yield a sentence for everything in the record of a run that has not the form."""
+    """Yield a sentence for every deviation of the record of a run from the format."""
     wanted = {"benchmark", "date", "machine", "versions", "settings", "tables"}
     if not isinstance(record, dict) or set(record) != wanted:
         found = sorted(record) if isinstance(record, dict) else type(record).__name__
-        yield f"a run has {sorted(wanted)}, and here is {found}"
+        yield f"a run has the keys {sorted(wanted)}, got {found}"
         return
     if not isinstance(record["benchmark"], str) or not record["benchmark"]:
-        yield f"benchmark is a name, and here is {record['benchmark']!r}"
+        yield f"benchmark is a name, got {record['benchmark']!r}"
     if record["date"] is not None and not _is_date(record["date"]):
-        yield f"date is an ISO date or null, and here is {record['date']!r}"
+        yield f"date is an ISO date or null, got {record['date']!r}"
     for name in ("machine", "versions", "settings", "tables"):
         if not isinstance(record[name], dict):
-            yield f"{name} is an object, and here is {type(record[name]).__name__}"
+            yield f"{name} is an object, got {type(record[name]).__name__}"
             return
     for name in ("machine", "versions"):
         yield from (f"{name}.{key} is not a scalar" for key, value in record[name].items() if not _is_scalar(value))
@@ -108,11 +108,11 @@ def problems(record: Any) -> Iterator[str]:
 
 def _table_problems(name: str, rows: Any) -> Iterator[str]:
     if not isinstance(rows, list | tuple):
-        yield f"table {name} is a list of rows, and here is {type(rows).__name__}"
+        yield f"table {name} is a list of rows, got {type(rows).__name__}"
         return
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
-            yield f"row {number} of table {name} is an object, and here is {type(row).__name__}"
+            yield f"row {number} of table {name} is an object, got {type(row).__name__}"
             continue
         for key, value in row.items():
             if not _is_flat(value):
@@ -122,7 +122,7 @@ def _table_problems(name: str, rows: Any) -> Iterator[str]:
 
 
 def names_its_unit(name: str) -> bool:
-    """Return whether the name of a number says what it counts or what unit it has."""
+    """Return whether the name of a number states what it counts or its unit."""
     words = name.lower().replace("-", "_").split("_")
     return name in PARAMETERS or "n" in words or words[-1] in COUNTS or not UNITS.isdisjoint(words)
 
@@ -152,8 +152,8 @@ def from_plain(
 ) -> Run:
     """Return the run of a nested record: lists of objects and objects become tables, single values the table `whole`.
 
-    `settings` names what was asked, `renamed` gives names that say their unit. Nested names are joined by "_".
-    FiguresError where a number has no unit in its name.
+    `settings` names the parameters, `renamed` maps names to ones that state a unit. Nested names are joined by "_".
+    FiguresError if the name of a number states no unit.
     """
     words = renamed or {}
     about = {name: record.get(name) or {} for name in ("machine", "versions")}
@@ -183,10 +183,10 @@ def _flattened(record: Mapping[str, Any], renamed: Mapping[str, str], before: st
 
 
 def read(path: Path) -> list[Run]:
-    """Return the runs of a file. FiguresError says what is wrong with it."""
+    """Return the runs of a file. FiguresError names the first deviation from the format."""
     content = json.loads(path.read_text())
     if not isinstance(content, dict) or content.get("schema") != SCHEMA or set(content) != {"schema", "runs"}:
-        raise FiguresError(f"{path.name} is not of the schema {SCHEMA}; benchmarks/figures.py tells its form")
+        raise FiguresError(f"{path.name} is not of the schema {SCHEMA}; benchmarks/figures.py defines its format")
     for record in content["runs"]:
         for problem in problems(record):
             raise FiguresError(f"{path.name}: {problem}")
@@ -208,6 +208,6 @@ def _without_nan(value: Any) -> Any:
 
 
 def add(run: Run, path: Path | None, *, keep: bool = False) -> None:
-    """Write `run` to `path`, where one is given; with `keep` after the runs that are there."""
+    """Write `run` to `path`, if one is given; with `keep`, append it to the existing runs."""
     if path is not None:
         write([*(read(path) if keep and path.exists() else []), run], path)

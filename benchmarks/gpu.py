@@ -2,11 +2,11 @@
 
     python benchmarks/gpu.py --out benchmarks/results-gpu.json
 
-Results are checked against float64 first, and nothing is timed when they are wrong. Then: ceilings of the device
-(matrix products, copies), kernel products beside them and beside torch and KeOps where these are installed, a fit
-shaped like SUSY, a step shaped like EigenPro 4's, all rows of data shaped like Fashion-MNIST, and rows streamed from a
-store to the device. All data is generated: times mean something, errors do not. A part that would end after the budget
-is skipped, and the results say so. `--tiny --device cpu` runs the same text with NumPy in seconds: it tests the text
+Results are checked against float64 first, and nothing is timed if they are wrong. Then: ceilings of the device
+(matrix products, copies), kernel products compared with them and with torch and KeOps if installed, a fit shaped like
+SUSY, a step shaped like EigenPro 4's, all rows of data shaped like Fashion-MNIST, and rows streamed from a
+store to the device. All data is generated: times are meaningful, errors are not. A part that would exceed the limit
+is skipped, and the results say so. `--tiny --device cpu` runs the same code with NumPy in seconds: it tests the code
 and measures nothing.
 """
 
@@ -44,7 +44,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the run: what it takes at most on an H100, as a guess, and what makes its record."""
+    """A part of the run: an estimate of its longest time on an H100, and the function that makes its record."""
 
     name: str
     expected_s: float
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     run: dict[str, Any] = {
         "benchmark": "gpu",
         "date": datetime.date.today().isoformat(),
-        "device": device_name(xp) if hasattr(xp, "cuda") else "CPU: no figure of a GPU",
+        "device": device_name(xp) if hasattr(xp, "cuda") else "CPU: not a measurement of a GPU",
         "tiny": options.tiny,
         "machine": describe_machine(),
         "versions": versions() | _cuda_versions(xp),
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             continue
         _run_part(part, run, xp, sizes, options.device)
         print(f"{part.name}: {json.dumps(run.get(part.name, run['failed'].get(part.name)))}", flush=True)
-        _write(run, options.out, before)  # what was measured stays, whatever comes next
+        _write(run, options.out, before)  # results so far survive later failures
     run["wall_seconds"] = round(budget.used(), 1)
     _write(run, options.out, before)
     for name, why in run["skipped"].items():
@@ -100,10 +100,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run_part(part: Part, run: dict[str, Any], xp: ModuleType, sizes: Sizes, device: str) -> None:
-    """Put the part's record into `run`; a part that fails must not take the others with it."""
+    """Put the part's record into `run`; a part that fails must not stop the others."""
     try:
         run[part.name] = part.run(xp, sizes, device, run)
-    except Exception as error:  # a GPU raises the types of several libraries
+    except Exception as error:  # GPU code raises exceptions of several libraries
         if sizes is TINY:
             raise
         run["failed"][part.name] = f"{type(error).__name__}: {error}"
@@ -123,10 +123,10 @@ def _cuda_versions(xp: ModuleType) -> dict[str, str]:
 
 
 def _write(run: dict[str, Any], out: Path | None, before: Sequence[figures.Run]) -> None:
-    """Write this run as far as it is, after those that were there."""
+    """Write this run so far, after the existing ones."""
     if out is not None:
-        reported = {name: value for name, value in run.items() if value != {}}
-        figures.write([*before, figures.from_plain(reported, ("device", "tiny"), _NAMES)], out)
+        filled = {name: value for name, value in run.items() if value != {}}
+        figures.write([*before, figures.from_plain(filled, ("device", "tiny"), _NAMES)], out)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -135,7 +135,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="sizes that take seconds")
     parser.add_argument("--parts", nargs="*", choices=[part.name for part in PARTS], help="only these")
     parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds")
-    parser.add_argument("--out", type=Path, help="JSON; runs that are there stay")
+    parser.add_argument("--out", type=Path, help="JSON file; existing runs are kept")
     return parser.parse_args(argv)
 
 

@@ -1,4 +1,4 @@
-"""Measure the error of every kernel in float32 against float64, in both CPU engines, on friendly and hostile rows.
+"""Measure the error of every kernel in float32 against float64, in both CPU engines, on well- and ill-conditioned rows.
 
     python -m benchmarks kernel_precision --out benchmarks/results-precision.json
 
@@ -78,7 +78,7 @@ def data_sets(rng: np.random.Generator, tiny: bool) -> dict[str, tuple[Rows, Row
 
 
 def worst_error(kernel: Kernel, X: Rows, Z: Rows) -> float:
-    """Return the largest relative error of the block, over values that are not small beside the largest."""
+    """Return the largest relative error of the block, over values that are not small compared with the largest."""
     spec = {key: np.asarray(value) if isinstance(value, list) else value for key, value in kernel.spec().items()}
     exact = naive.kernel_matrix(spec, X, Z)
     size = np.abs(exact)
@@ -87,7 +87,7 @@ def worst_error(kernel: Kernel, X: Rows, Z: Rows) -> float:
 
 
 def measure(tiny: bool) -> dict[str, dict[str, list[float]]]:
-    """Return for each kernel and data set the errors of the compiled engine and of its plain twin."""
+    """Return for each kernel and data set the errors of the compiled engine and of its plain counterpart."""
     sets = data_sets(np.random.default_rng(0), tiny)
     table: dict[str, dict[str, list[float]]] = {label: {} for label in KERNELS}
     for label, factory in KERNELS.items():
@@ -100,7 +100,7 @@ def measure(tiny: bool) -> dict[str, dict[str, list[float]]]:
 
 
 def as_markdown(table: dict[str, dict[str, list[float]]]) -> str:
-    """Return the table, of the worse of both engines."""
+    """Return the table of errors, each of the worse engine."""
     names = list(next(iter(table.values())))
     lines = ["| kernel | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     lines += [f"| {label} | " + " | ".join(f"{max(row[n]):.0e}" for n in names) + " |" for label, row in table.items()]
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="Write the errors here, as JSON.")
-    parser.add_argument("--tiny", action="store_true", help="Few rows, to try the script.")
+    parser.add_argument("--tiny", action="store_true", help="Few rows, to check that the script runs.")
     options = parser.parse_args(argv)
     table = measure(options.tiny)
     rows = [

@@ -1,9 +1,9 @@
-"""Time K(X, Z) @ A with NumPy, torch, KeOps and daskkern on the same data in one run, and judge the targets.
+"""Time K(X, Z) @ A with NumPy, torch, KeOps and daskkern on the same data in one run, and check the targets.
 
     python benchmarks/kernel_products.py --out benchmarks/results-kernel-products-cpu-2-cores.json --check
 
-Sections: `dense` (all methods), `sparse` (CSR rows beside dense ones), `scaling` (time and memory against the number of
-entries). torch and pykeops are optional. --out keeps runs in one file.
+Sections: `dense` (all methods), `sparse` (CSR rows compared with dense ones), `scaling` (time and memory against the
+number of entries). torch and pykeops are optional. --out keeps runs in one file.
 """
 
 import argparse
@@ -56,13 +56,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _warn_of_others(run: dict[str, Any]) -> None:
-    """Say when the dense figures were taken on a busy machine: it slows torch, KeOps and BLAS more than daskkern."""
+    """Warn if the dense figures were taken on a busy machine, which slows torch, KeOps and BLAS more than daskkern."""
     records = run["sections"].get("dense")
     disturbed = [r for r in records if r["others_load_cores"] > _BUSY_CORES] if isinstance(records, list) else []
     if disturbed:
         most = max(record["others_load_cores"] for record in disturbed)
         print(
-            f"the machine was busy with other things in {len(disturbed)} of {len(records)} configurations (up to "
+            f"the machine was busy with other work in {len(disturbed)} of {len(records)} configurations (up to "
             f"{most:.1f} cores): the ratios flatter daskkern; run again on a quiet machine"
         )
 
@@ -74,7 +74,9 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="JSON file: a list of runs, to which this one is added")
     parser.add_argument("--plot", type=Path, help="picture of the dense section (default: --out with .png)")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    parser.add_argument("--tiny", action="store_true", help="tiny sizes: to see that it runs; targets are not checked")
+    parser.add_argument(
+        "--tiny", action="store_true", help="tiny sizes, to check that it runs; targets are not checked"
+    )
     return parser.parse_args(argv)
 
 
@@ -90,16 +92,16 @@ def _listed(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
 
 
 def _present(methods: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the methods whose library is installed; say of each other how to install it."""
+    """Return the methods whose library is installed; print how to install the others."""
     present = tuple(method for method in methods if importable(method))
     for method in methods:
         if method not in present and method in HOW_TO_INSTALL:
-            print(f"{method} is missing and left out; to have it: {HOW_TO_INSTALL[method]}")
+            print(f"{method} is missing and left out; to install it: {HOW_TO_INSTALL[method]}")
     return present
 
 
 def _section(name: str, sizes: Sizes, methods: tuple[str, ...]) -> Any:
-    """Return the section's figures; one that fails must not take the others' figures with it."""
+    """Return the section's figures; one that fails must not stop the others."""
     print(f"== {name}", flush=True)
 
     def say(line: str) -> None:
@@ -116,14 +118,14 @@ def _section(name: str, sizes: Sizes, methods: tuple[str, ...]) -> Any:
 
 def _write(run: dict[str, Any], out: Path, plot: Path) -> None:
     settings = {"tiny": run["tiny"], "missing": [f"{name}: {how}" for name, how in run["missing"].items()]}
-    kept = Run(run["benchmark"], run["date"], run["machine"], run["versions"], settings, as_tables(run))
-    add(kept, out, keep=True)
-    if "method" not in next(iter(kept.tables.get("dense", [{}])), {}):
+    flat = Run(run["benchmark"], run["date"], run["machine"], run["versions"], settings, as_tables(run))
+    add(flat, out, keep=True)
+    if "method" not in next(iter(flat.tables.get("dense", [{}])), {}):
         return
     try:
-        plot_dense(kept, plot)
+        plot_dense(flat, plot)
     except ImportError:
-        print("matplotlib is missing, so there is no plot; to have it: pip install matplotlib")
+        print("matplotlib is missing, so there is no plot; to install it: pip install matplotlib")
 
 
 def _report(verdicts: list[Verdict], check: bool) -> None:

@@ -1,9 +1,9 @@
-"""Time the main job on a store: set-up, epochs, error, peak memory, beside the machine's matrix product rate.
+"""Time the main job on a store: set-up, epochs, error, peak memory, with the machine's matrix product rate.
 
     python benchmarks/main_job.py train.zarr test.zarr --out results.json -- --kernel gaussian:5 --landmarks 10000
 
 Everything after ``--`` goes to ``daskkern fit``. The rate is measured before and after, in this process with all cores,
-because shared machines drift; times are to be compared per unit of that rate. Runs are kept in one file.
+because shared machines drift; compare times per unit of that rate. Runs are collected in one file.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import daskkern
 
 
 def watch(process: subprocess.Popen[str], peaks: dict[int, int]) -> None:
-    """Note the largest resident size of every descendant of `process`, in bytes, until it ends."""
+    """Record the largest resident size of every descendant of `process`, in bytes, until it ends."""
     while process.poll() is None:
         try:
             children = psutil.Process(process.pid).children(recursive=True)
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("test", nargs="?")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--tiny", action="store_true", help="200 made rows: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="200 generated rows, to check that it runs")
     words = sys.argv[1:] if argv is None else argv
     cut = words.index("--") if "--" in words else len(words)
     options, fit_words = parser.parse_args(words[:cut]), words[cut + 1 :]

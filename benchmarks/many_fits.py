@@ -1,8 +1,8 @@
-"""Many fits of several clients, each a process of its own, submitted to one cluster at the same moment: all must end.
+"""A burst of fits by several client processes, submitted to one cluster at the same time: all must end.
 
     python -m benchmarks many_fits --fits 25 --clients 5 --workers 4
 
-Fits have different solvers and ask for different numbers of workers; every other one is detached. The scores of each
+Fits use different solvers and request different numbers of workers; every other one is detached. The scores of each
 model are compared with those of an undisturbed fit. Writes one JSON object: how long fits waited and took.
 """
 
@@ -33,7 +33,7 @@ _GRACE_S = 60.0
 def one_client(
     address: str, ground: Ground, folder: Path, numbers: list[int], most: int, start: Barrier, answers: Any
 ) -> None:
-    """Submit the fits of `numbers` at once, when all clients are ready. The body of a client's process."""
+    """Submit the fits of `numbers` at once, when all clients are ready. This runs in each client process."""
     record = Record()
     with Client(address, timeout=60, set_as_default=False) as client, ThreadPoolExecutor(len(numbers)) as pool:
         start.wait(_GRACE_S)
@@ -42,7 +42,7 @@ def one_client(
 
 
 def many_fits(folder: Path, fits: int, clients: int, workers: int, timeout_s: float) -> dict[str, Any]:
-    """Run `fits` fits of `clients` processes, and return what became of them. Raises TimeoutError when not all end."""
+    """Run `fits` fits of `clients` processes, and return their outcomes. Raises TimeoutError if not all end."""
     context = multiprocessing.get_context("spawn")
     ground, answers, start = prepare(folder), context.Queue(), context.Barrier(clients)
     record = Record()
@@ -88,9 +88,9 @@ def main() -> None:
     parser.add_argument("--fits", type=int, default=25)
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help="until all must have ended")
+    parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help="time limit for all fits")
     parser.add_argument("--out", type=Path, help="JSON file")
-    parser.add_argument("--tiny", action="store_true", help="two fits of two clients: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="two fits of two clients, to check that it runs")
     args = parser.parse_args()
     if args.tiny:
         args.fits, args.clients, args.workers = 2, 2, 1

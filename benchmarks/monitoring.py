@@ -1,21 +1,21 @@
-"""What watching a fit costs: the same fit unwatched, with the page on the scheduler, and with viewers who look at it.
+"""Cost of monitoring: the same fit unmonitored, with the page on the scheduler, and with open pages.
 
     python -m benchmarks monitoring --out benchmarks/results-monitoring.json --check
 
-Sides take turns, in an order that turns round by round, on one cluster:
+The variants take turns, in an order that rotates every round, on one cluster:
 
 - ``silent``: no page and no metrics on the scheduler; ranks send no batches and no reports of their memory.
-- ``closed``: as every fit is: page and metrics are there, and nobody looks.
-- ``open``: as `closed`, with `--viewers` pages open and a look at ``/metrics`` every 10 s.
+- ``closed``: the default: page and metrics are there, and nobody looks.
+- ``open``: as `closed`, with `--viewers` pages open and a request to ``/metrics`` every 10 s.
 
-A viewer is a web socket of a process of its own that takes what the page sends and draws nothing: drawing is the work
-of the viewer's machine.
+A viewer is a web socket in a process of its own that receives the page's messages and draws nothing: drawing is the
+work of the viewer's machine.
 
-The cost is told in processor time, which is checked, and in seconds of the epochs, whose rounds differ by more than
-what is looked for. Processor time is that of the process of the scheduler and the client, which take what is told, and
-of telling it in the ranks' own threads. A share is what one side takes more of it than the other of the same round, as
-a median over rounds, of the processor time of all processes of the fit. Not in it is what the workers' event loops
-write, a few short messages a second: they exchange sums, too, a hundred times as often.
+The cost is given in processor time, which is checked, and in seconds of the epochs, whose variation over rounds is
+larger than the effect. Processor time is that of the process of the scheduler and the client, which receive the events,
+and of sending them in the ranks' own threads. A share is the difference between two variants of the same round, as a
+median over rounds, relative to the processor time of all processes of the fit. The writes of the workers' event loops,
+a few short messages a second, are not included: they exchange sums, too, a hundred times as often.
 """
 
 import argparse
@@ -79,7 +79,7 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 
 @contextlib.contextmanager
 def silent(client: Client) -> Iterator[None]:
-    """Inside, nothing is shown, and ranks tell of whole epochs only."""
+    """Disable page and metrics inside the context, and let ranks report whole epochs only."""
     hide_fits(client)
     client.run(_silence_events, True)
     try:
@@ -90,7 +90,7 @@ def silent(client: Client) -> Iterator[None]:
 
 
 def _silence_events(quiet: bool = True) -> None:
-    """Have the ranks of this worker send no batches and no reports of themselves, or all again; and time it."""
+    """Disable or enable the batch events and reports of the ranks of this worker, and time their sending."""
     from daskkern.cluster.gang.rank import _EventSender
     from daskkern.events import BatchFinished, RankReported
 
@@ -109,7 +109,7 @@ def _silence_events(quiet: bool = True) -> None:
 
 
 def _used() -> tuple[float, float]:
-    """Return the seconds of a processor that ranks of this worker took to tell of events, and those of all of it."""
+    """Return the processor seconds that ranks of this worker spent sending events, and those of the whole worker."""
     from daskkern.cluster.gang.rank import _EventSender
 
     return _EventSender.seconds, time.process_time()  # type: ignore[attr-defined]
@@ -117,20 +117,20 @@ def _used() -> tuple[float, float]:
 
 @contextlib.contextmanager
 def viewed(client: Client, viewers: int) -> Iterator[None]:
-    """Inside, `viewers` pages are open, which are sent something. Raises RuntimeError when they are not."""
+    """Open `viewers` pages inside the context. Raises RuntimeError if they receive nothing."""
     show_fits(client)
     address = str(client.dashboard_link).removesuffix("/status")
     with subprocess.Popen([sys.executable, "-c", _VIEWER, address, str(viewers)], stdout=subprocess.PIPE) as process:
         try:
             if not process.stdout or not process.stdout.readline():
-                raise RuntimeError("the viewers were sent nothing; see what their process said above")
+                raise RuntimeError("the viewers received nothing; see the output of their process above")
             yield
         finally:
             process.terminate()
 
 
 def one(source: StoreSource, settings: FitSettings, client: Client) -> dict[str, float]:
-    """Return the seconds of a fit, and the cores that it took."""
+    """Return the seconds of a fit, and the cores that it used."""
     begun, used, workers = time.perf_counter(), time.process_time(), client.run(_used)
     result = fit(source, settings, client=client)
     after = client.run(_used)
@@ -147,7 +147,7 @@ def one(source: StoreSource, settings: FitSettings, client: Client) -> dict[str,
 
 
 def rounds(source: StoreSource, settings: FitSettings, client: Client, repeats: int, viewers: int) -> list[Row]:
-    """Return a row for each side of each round."""
+    """Return a row for each variant of each round."""
     sides: dict[str, Callable[[], Any]] = {
         "silent": lambda: silent(client),
         "closed": lambda: contextlib.nullcontext(show_fits(client)),
@@ -170,7 +170,7 @@ def rounds(source: StoreSource, settings: FitSettings, client: Client, repeats: 
 
 
 def costs(rows: Sequence[Row]) -> list[Row]:
-    """Return what a side costs over another of the same round, as medians."""
+    """Return the cost of a variant over another of the same round, as medians."""
     by_round: dict[int, dict[str, Row]] = {}
     for row in rows:
         by_round.setdefault(row["n_round"], {})[row["side"]] = row
@@ -207,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--viewers", type=int, default=1)
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    parser.add_argument("--tiny", action="store_true", help="500 rows, one round: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="500 rows, one round, to check that it runs")
     options = parser.parse_args(argv)
     if options.tiny:
         options.rows, options.landmarks, options.epochs, options.repeats = 500, 20, 1, 1
@@ -240,7 +240,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     most = max(cost["processor_share"] for cost in found)
     if options.check and most > ALLOWED_SHARE:
-        sys.exit(f"watching costs {most:.2%} of the processor time; {ALLOWED_SHARE:.1%} is allowed")
+        sys.exit(f"monitoring costs {most:.2%} of the processor time; {ALLOWED_SHARE:.1%} is allowed")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What two ranks cost over one process with two threads, and where the time of their epochs goes.
+"""Overhead of two ranks over one process with two threads, and where the time of their epochs goes.
 
     python -m benchmarks overhead /path/to/fashion_mnist.npz --out benchmarks/results-overhead.json --check
 
-The cluster is started outside the times, and each side fits once before, so that its products are compiled. Sides take
-turns. Shares are from the fit's own breakdown (EpochTimed), of all epochs of all rounds.
+Starting the cluster is not timed, and each variant fits once beforehand, so that its products are compiled. Variants
+take turns. Shares are from the fit's own breakdown (EpochTimed), of all epochs of all rounds.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def timed(source: StoreSource, settings: FitSettings, client: Client | None) -> 
 def rounds(
     source: StoreSource, settings: FitSettings, client: Client, repeats: int
 ) -> tuple[list[dict[str, float]], list[FitResult]]:
-    """Return the seconds of both sides, round by round, and the fits of the ranks."""
+    """Return the seconds of both variants, round by round, and the fits of the ranks."""
     found, fits, load = [], [], OthersLoad()
     warm = replace(settings, max_epochs=1)
     for side in (None, client):
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, help="the first rows only, for a quick look")
     parser.add_argument("--keep-blocks", default="never", help="auto, memory, disk or never")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    parser.add_argument("--tiny", action="store_true", help="200 made rows, one round: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="200 generated rows, one round, to check that it runs")
     options = parser.parse_args(argv)
     if options.data is None and not options.tiny:
         parser.error("name the npz file of the data")

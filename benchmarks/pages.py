@@ -1,7 +1,7 @@
-"""The page of measured figures, made from every JSON file beside this script.
+"""The page of measured figures, generated from every JSON file in this folder.
 
-Their form is that of figures.py. A benchmark that is known gets tables made for it; of others every table is shown, and
-what is the same in all of its rows is said once.
+Their format is that of figures.py. Known benchmarks get tables of their own; for others every table is shown, and
+columns that are the same in all rows are stated once.
 
     python benchmarks/pages.py > benchmarks.md
 """
@@ -14,26 +14,26 @@ from figures import Row, Run, read
 
 FOLDER = Path(__file__).resolve().parent
 NOTES = {
-    "results-time-to-error": "Whole seconds are of the process: imports, reading and prediction with the fit.",
-    "results-scaling": "GB are of one process, without what was resident before the fit.",
+    "results-time-to-error": "Whole seconds are those of the process: imports, reading, fit and prediction.",
+    "results-scaling": "GB are those of one process, minus its resident size before the fit.",
     "results-cpu-2-cores": "`train.zarr` is Fashion-MNIST, 60,000 x 784, `ctrain.zarr` covtype, 464,809 x 54, scaled.",
-    "results-tables": "Errors on a quarter of the rows; seconds are of a machine that was busy with other work.",
+    "results-tables": "Errors on a quarter of the rows; seconds are of a machine with other work.",
     "results-choices": "Error on held-out rows and seconds of the whole fit; one run each.",
 }
 TITLES = {
-    "results-time-to-error": "Time to error, beside other libraries",
+    "results-time-to-error": "Time to error, compared with other libraries",
     "results-scaling": "Time and memory as a fit grows",
     "results-bigger-than-memory": "Data bigger than memory",
     "results-stages": "From files to predictions, stage by stage",
-    "results-regressions": "Three sizes beside np.matmul, run after run",
+    "results-regressions": "Three sizes relative to np.matmul, run after run",
     "results-cpu-2-cores": "Fits from the command line",
     "results-kernel-products-cpu-2-cores": "Kernel products against peers",
     "results-choices": "Kernel, landmarks, solver: one choice at a time",
     "results-tables": "Defaults on raw tables, compared with scikit-learn's",
     "results-recovery": "Recovery from faults",
-    "results-collectives": "Sums over the ranks",
-    "results-overhead": "Two ranks beside one process",
-    "results-monitoring": "What watching a fit costs",
+    "results-collectives": "Allreduce",
+    "results-overhead": "Two ranks compared with one process",
+    "results-monitoring": "Cost of monitoring",
     "results-soak": "Fits while workers die",
     "results-precision": "Error of kernel values",
     "precision-emulated": "Error of rounded features",
@@ -47,9 +47,9 @@ def page() -> str:
     lines = [
         "# Measured",
         "",
-        "This page is made from the files of figures in `benchmarks/` when the site is built; no figure in it is typed",
-        "by hand. How each was measured is told in [benchmarks/README.md](README.md). Rows of the papers, measured",
-        "again, are on a [page of their own](reproduction.md).",
+        "This page is generated from the files of figures in `benchmarks/` when the site is built; no figure in it is",
+        "typed by hand. [benchmarks/README.md](README.md) describes how each was measured. Rows of the papers,",
+        "measured again, are on a [page of their own](reproduction.md).",
     ]
     files = {path.stem: path for path in sorted(FOLDER.glob("*.json")) if path.stem not in ELSEWHERE}
     for stem in [*(stem for stem in TITLES if stem in files), *(stem for stem in files if stem not in TITLES)]:
@@ -60,15 +60,15 @@ def page() -> str:
 
 def section(runs: list[Run], path: Path) -> list[str]:
     """Return the lines of one file."""
-    said = " ".join([origin(runs[-1]), *([NOTES[path.stem]] if path.stem in NOTES else []), f"[JSON]({path.name})"])
-    lines = [said, "", *FORMS.get(runs[0].benchmark, any_tables)(runs)]
+    about = " ".join([origin(runs[-1]), *([NOTES[path.stem]] if path.stem in NOTES else []), f"[JSON]({path.name})"])
+    lines = [about, "", *FORMS.get(runs[0].benchmark, any_tables)(runs)]
     picture = path.with_suffix(".png")
     return [*lines, "", f"![{picture_text(path)}]({picture.name})"] if picture.exists() else lines
 
 
 def picture_text(path: Path) -> str:
-    """Return what a picture shows, for those who do not see it."""
-    return f"The figures of {TITLES.get(path.stem, path.stem)} as a picture"
+    """Return the alternative text of a figure."""
+    return f"Plot of the figures: {TITLES.get(path.stem, path.stem)}"
 
 
 def origin(run: Run) -> str:
@@ -91,7 +91,7 @@ def table(header: list[str], rows: list[list[Any]]) -> list[str]:
 
 
 def text(value: Any) -> str:
-    """Return a value as it is shown; nothing for what is not known."""
+    """Return a value as text; unknown values are empty."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -128,7 +128,7 @@ def main_job(runs: list[Run]) -> list[str]:
 
 
 def _score(row: Row) -> str:
-    """Return the share of wrong labels, or what stands for it in a regression."""
+    """Return the share of wrong labels, or the RMSE of a regression."""
     if row.get("error") is not None:
         return f"{row['error']:.2%}"
     return f"RMSE {text(row['rmse'])}" if row.get("rmse") is not None else ""
@@ -140,7 +140,7 @@ def rows_of(runs: list[Run], name: str) -> list[Row]:
 
 
 def kernel_products(runs: list[Run]) -> list[str]:
-    """Return nanoseconds for one kernel value, by method."""
+    """Return nanoseconds per kernel value, by method."""
     lines: list[str] = []
     for run in runs:
         dense = run.tables.get("dense", ())
@@ -151,7 +151,7 @@ def kernel_products(runs: list[Run]) -> list[str]:
             [*case, *(found[*case, m]["ns_per_entry"] if (*case, m) in found else "" for m in methods)]
             for case in cases
         ]
-        lines += ["Nanoseconds for one kernel value, the product with the coefficients included.", ""]
+        lines += ["Nanoseconds per kernel value, including the product with the coefficients.", ""]
         lines += table(["kernel", "d", "c", *(method.replace("_", " ") for method in methods)], rows)
         lines += ["", *_uniform(run.tables["scaling"])] if "scaling" in run.tables else []
     return lines
@@ -215,7 +215,8 @@ def time_to_error(runs: list[Run]) -> list[str]:
             run.settings["budget_s"] for run in runs if any(row["data"] == data for row in run.tables["contenders"])
         }
         title = f"### {data.replace('_', '-')}: {first['n_rows']:,} rows, {first['n_features']} features"
-        about = f"Error is the {first['measure']}. A process had {' or '.join(map(text, sorted(budgets)))} seconds."
+        limits = " or ".join(map(text, sorted(budgets)))
+        about = f"Error is the {first['measure']}. The time limit of a process was {limits} seconds."
         header = ["contender", "landmarks", "error", "fit, s", "whole, s", "peak GB", "GFLOP/s of np.matmul"]
         lines += [title, "", about, "", *table(header, [_contender(row) for row in mine]), ""]
     missing = dict.fromkeys(name for run in runs for name in run.settings["missing"])
@@ -231,13 +232,13 @@ def _contender(row: Row) -> list[Any]:
 
 
 def scaling(runs: list[Run]) -> list[str]:
-    """Return a table for each thing that is varied."""
+    """Return a table for each varied parameter."""
     lines: list[str] = []
     rows = sorted(
         {(row["varied"], row[row["varied"]]): row for row in rows_of(runs, "sizes")}.values(),
         key=lambda row: row[row["varied"]],
     )
-    header = ["set-up, s", "an epoch, s", "planned GB", "measured peak GB"]
+    header = ["set-up, s", "epoch, s", "planned GB", "measured peak GB"]
     for name in dict.fromkeys(row["varied"] for row in rows_of(runs, "sizes")):
         mine = [row for row in rows if row["varied"] == name]
         fixed = [f"{text(mine[0][key])} {words(key)}" for key in ("n_rows", "n_landmarks", "n_features") if key != name]
@@ -251,13 +252,13 @@ _OF_SIZES = ("setup_seconds", "epoch_seconds", "planned_gb", "peak_gb")
 
 
 def _uniform(rows: Sequence[Row]) -> list[str]:
-    """Return a table of rows without the columns that are the same in all of them, which a sentence says."""
+    """Return a table of rows; columns that are the same in all rows are moved to a sentence."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     if len(rows) == 1:
         return [", ".join(f"{words(name)} {text(rows[0][name])}" for name in names) + "."]
     same = [name for name in names if len(rows) > 1 and all(row.get(name) == rows[0].get(name) for row in rows)]
     shown = [name for name in names if name not in same]
-    said = [f"Everywhere {', '.join(f'{words(name)} {text(rows[0][name])}' for name in same)}.", ""] if same else []
+    said = [f"In all rows: {', '.join(f'{words(name)} {text(rows[0][name])}' for name in same)}.", ""] if same else []
     return [
         *said,
         *table([words(name) for name in shown], [[row.get(name, "") for name in shown] for row in rows]),

@@ -1,4 +1,4 @@
-"""The picture of each benchmark, drawn from its file of figures alone.
+"""The plot of each benchmark, drawn from its file of figures alone.
 
 python benchmarks/pictures.py benchmarks/results-time-to-error.json
 """
@@ -51,7 +51,7 @@ def _race(axis: Any, rows: Sequence[Row], names: Sequence[str]) -> None:
 
 
 def scaling(runs: Sequence[Run], path: Path) -> None:
-    """Draw seconds of set-up and of an epoch, and planned and measured memory, against what is varied."""
+    """Draw seconds of set-up and of an epoch, and planned and measured memory, against the varied parameter."""
     run = runs[-1]
     every = [row for run in runs for row in run.tables["sizes"]]
     rows = sorted({(row["varied"], row[row["varied"]]): row for row in every}.values(), key=lambda r: r[r["varied"]])
@@ -76,7 +76,7 @@ def scaling(runs: Sequence[Run], path: Path) -> None:
 
 
 def reproduction(runs: Sequence[Run], path: Path) -> None:
-    """Draw the paper's error beside ours, row by row."""
+    """Draw the paper's error next to ours, row by row."""
     latest = {row["key"]: row for run in runs for row in run.tables["rows"] if row["unit"] == "error"}
     rows = list(latest.values())
     labels = [f"{row['what']}\n{row['paper_data']}, here {row['data']}" for row in rows]
@@ -91,7 +91,7 @@ def reproduction(runs: Sequence[Run], path: Path) -> None:
 
 
 def kernel_products(runs: Sequence[Run], path: Path) -> None:
-    """Draw nanoseconds for a kernel value, by method."""
+    """Draw nanoseconds per kernel value, by method."""
     plot_dense(runs[-1], path)
 
 
@@ -118,7 +118,7 @@ def recovery(runs: Sequence[Run], path: Path) -> None:
 def regressions(runs: Sequence[Run], path: Path) -> None:
     """Draw each time as a multiple of np.matmul's, run after run."""
     names = _values([row for run in runs for row in run.tables["times"]], "what")
-    with figure(path, 1, 1, f"Seconds by those of np.matmul in the same run\n{where(runs[-1])}", 7.0, 4.0) as axes:
+    with figure(path, 1, 1, f"Seconds relative to np.matmul in the same run\n{where(runs[-1])}", 7.0, 4.0) as axes:
         for name in names:
             found = [
                 (run.date, row["ratio_to_matmul"]) for run in runs for row in run.tables["times"] if row["what"] == name
@@ -131,7 +131,7 @@ def regressions(runs: Sequence[Run], path: Path) -> None:
 
 
 def bars(axis: Any, labels: Sequence[str], values: Sequence[float], what: str) -> None:
-    """Draw lying bars with their numbers, the first on top."""
+    """Draw horizontal bars with their numbers, the first on top."""
     drawn = axis.barh(range(len(labels)), values, color=OURS)
     axis.bar_label(drawn, [f"{value:.3g}" for value in values], padding=2, fontsize=8)
     axis.set_yticks(range(len(labels)), labels)
@@ -140,7 +140,7 @@ def bars(axis: Any, labels: Sequence[str], values: Sequence[float], what: str) -
 
 
 def plain_ticks(side: Any) -> None:
-    """Show the numbers of a logarithmic axis as they are written, without powers."""
+    """Label a logarithmic axis with plain numbers instead of powers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     side.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -168,7 +168,7 @@ PICTURES: dict[str, Callable[[Sequence[Run], Path], None]] = {
 
 
 def draw(figures: Path, path: Path) -> bool:
-    """Draw the picture of a file of figures to `path`; return whether there is one for its benchmark."""
+    """Draw the plot of a file of figures to `path`; return whether its benchmark has one."""
     runs = read(figures)
     if runs[-1].benchmark not in PICTURES:
         return False
@@ -179,4 +179,4 @@ def draw(figures: Path, path: Path) -> bool:
 if __name__ == "__main__":
     for word in sys.argv[1:]:
         if not draw(Path(word), Path(word).with_suffix(".png")):
-            sys.exit(f"there is no picture for {word}; there are some for {', '.join(PICTURES)}")
+            sys.exit(f"there is no plot for {word}; there are plots for {', '.join(PICTURES)}")

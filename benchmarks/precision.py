@@ -1,8 +1,8 @@
-"""Measure the error of each precision by its emulation on the CPU: features rounded, sums in float32.
+"""Measure the error of each precision by emulation on the CPU: features rounded, sums in float32.
 
     python benchmarks/precision.py --out benchmarks/precision-emulated.json
 
-The reference is float64 on the unrounded rows. What a GPU adds is another order of sums in float32; its speed is not
+The reference is float64 on the unrounded rows. A GPU differs only in the order of sums in float32; its speed is not
 measured here.
 """
 
@@ -51,10 +51,10 @@ def errors(kernel: Kernel, X: HostArray, Z: HostArray) -> dict[str, dict[str, fl
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and write."""
+    """Measure all precisions and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="JSON file")
-    parser.add_argument("--tiny", action="store_true", help="the narrow rows alone, few of them: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="few of the narrow rows, to check that it runs")
     options = parser.parse_args(argv)
     results, (m, p) = [], TINY if options.tiny else (M, P)
     for d, kind in ((18, "normal"), (784, "normal"), (784, "pixels"))[: 1 if options.tiny else None]:

@@ -1,8 +1,8 @@
-"""Time from a fault to its notice and to the first step after it, and how much work is done again.
+"""Time from a fault to its detection and to the first step after it, and the amount of repeated work.
 
     python -m benchmarks recovery --out benchmarks/results-recovery.json
 
-Each fault meets a fit of 1,000 landmarks on generated rows, on a local cluster.
+Each fault hits a fit on generated rows on a local cluster.
 """
 
 import argparse
@@ -74,7 +74,7 @@ SOLVERS: dict[str, tuple[BasisSpec, Solver[Any]]] = {
 
 
 class Watch:
-    """Notes when things happened, and commits the fault in the third epoch."""
+    """Records the times of events, and causes the fault in the third epoch."""
 
     def __init__(self, deed: Callable[[], None]) -> None:
         self.times: dict[str, float] = {}
@@ -95,7 +95,7 @@ class Watch:
                 self.times.setdefault("first step", now)
         elif isinstance(event, WorkersLost):
             self.times.setdefault("noticed", now)
-        elif isinstance(event, FitStarted) and "fault" in self.times:  # no commit was left: it begins anew
+        elif isinstance(event, FitStarted) and "fault" in self.times:  # no commit was left: the fit starts over
             self.times.setdefault("noticed", now)
             self.times.setdefault("resumed", now)
         elif isinstance(event, FitResumed) and "noticed" in self.times:
@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 3])
-    parser.add_argument("--tiny", action="store_true", help="one fault on two workers: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="one fault on two workers, to check that it runs")
     options = parser.parse_args(argv)
     if options.tiny:
         options.repeats, options.workers = 1, [2]
@@ -153,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         base = FitSettings(Gaussian(7.0), SquaredHinge(), Landmarks(1000), EigenPro(), max_epochs=EPOCHS, device="cpu")
         for number, (what, fault) in enumerate(list(FAULTS.items())[: 1 if options.tiny else None]):
             for workers in options.workers:
-                name = list(SOLVERS)[(number + workers) % len(SOLVERS)]  # each fault meets two solvers
+                name = list(SOLVERS)[(number + workers) % len(SOLVERS)]  # each fault hits two solvers
                 basis, solver = SOLVERS[name]
                 settings = replace(base, basis=basis, solver=solver)
                 runs = [one(source, settings, workers, fault) for _ in range(options.repeats)]

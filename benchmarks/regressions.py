@@ -1,12 +1,13 @@
-"""Three fixed sizes, each beside np.matmul in the same turns, compared with the last figures kept.
+"""Three fixed sizes, timed in turns with np.matmul and compared with the last recorded figures.
 
     python benchmarks/regressions.py --check                                   # compare
-    python benchmarks/regressions.py --out benchmarks/results-regressions.json # compare, and keep
+    python benchmarks/regressions.py --out benchmarks/results-regressions.json # compare, and record
 
-What is compared is the ratio of medians: seconds of the product, the epoch or the set-up by those of a float32
-np.matmul of 2,000 x 2,000, taken in turn with it. Machines drift, and the ratio does not as much. One that has grown
-by more than `--allowed` (1.25) is a regression; `--check` exits with 1 then. The last figures of the same processor and
-number of cores count; where there are none, those of another machine are shown and not judged.
+The compared quantity is the ratio of medians: seconds of the product, the epoch or the set-up relative to those of a
+float32 np.matmul of 2,000 x 2,000, taken in turn with it. The ratio drifts less than the speed of the machine. A ratio
+that has grown by more than a factor of `--allowed` (1.25) is a regression; `--check` then exits with 1. The reference
+is the last run with the same processor and number of cores; without one, the last run of another machine is shown but
+not judged.
 """
 
 import argparse
@@ -38,7 +39,7 @@ SIZES = {"small": (4000, 500, 10), "middling": (16_000, 2000, 50), "wide": (8000
 """Rows, landmarks, features."""
 TINY = {"small": (200, 20, 5)}
 _SPIN_SECONDS = 0.3
-"""BLAS's own threads keep their cores for a while after a product."""
+"""BLAS threads occupy their cores for a while after a product."""
 Times = dict[str, float]
 
 
@@ -51,7 +52,7 @@ def matmul_seconds(n: int) -> float:
 
 
 def product(n: int, p: int, d: int) -> Callable[[], Times]:
-    """Return what times K(X, Z) A with 10 outputs."""
+    """Return the timed function of K(X, Z) A with 10 outputs."""
     rng = np.random.default_rng(0)
     X, A = rng.standard_normal((n, d)).astype(np.float32), rng.standard_normal((p, 10)).astype(np.float32)
     kernel = Gaussian(d**0.5)
@@ -67,7 +68,7 @@ def product(n: int, p: int, d: int) -> Callable[[], Times]:
 
 
 def fitted(n: int, p: int, d: int, folder: Path) -> Callable[[], Times]:
-    """Return what times the set-up and the epochs of EigenPro on a store."""
+    """Return the timed functions of the set-up and the epochs of EigenPro on a store."""
     X = np.random.default_rng(0).standard_normal((n, d)).astype(np.float32)
     np.savez(folder / "rows.npz", X=X, y=(np.sin(X[:, 0]) + X[:, 1] > 0).astype(np.int64))
     daskkern.ingest([str(folder / "rows.npz")], folder / "rows.zarr", task="classification")
@@ -86,11 +87,11 @@ def fitted(n: int, p: int, d: int, folder: Path) -> Callable[[], Times]:
 
 
 def measured(name: str, size: tuple[int, int, int], turns: int, matmul: int) -> list[dict[str, Any]]:
-    """Return a row for each time of one size: what it is, its median, and by that of np.matmul in the same turns."""
+    """Return a row for each timed part of one size: its name, its median, and the ratio to np.matmul."""
     with tempfile.TemporaryDirectory() as folder:
         ways = [product(*size), fitted(*size, Path(folder))]
         for way in ways:
-            way()  # compiled, and read once
+            way()  # compiles, and reads the rows once
         taken: dict[str, list[float]] = {"np.matmul": []}
         load = OthersLoad()
         for _ in range(turns):
@@ -117,18 +118,18 @@ def measured(name: str, size: tuple[int, int, int], turns: int, matmul: int) -> 
     ]
 
 
-def compared(run: Run, kept: Run | None, allowed: float) -> list[tuple[str, str, bool]]:
-    """Return for each time what it is, a sentence, and whether it is a regression."""
-    before = {} if kept is None else {row["what"]: row["ratio_to_matmul"] for row in kept.tables["times"]}
-    alike = kept is not None and _alike(run, kept)
+def compared(run: Run, earlier: Run | None, allowed: float) -> list[tuple[str, str, bool]]:
+    """Return for each timed part its name, a sentence, and whether it is a regression."""
+    before = {} if earlier is None else {row["what"]: row["ratio_to_matmul"] for row in earlier.tables["times"]}
+    alike = earlier is not None and _alike(run, earlier)
     found = []
     for row in run.tables["times"]:
         now, then = row["ratio_to_matmul"], before.get(row["what"])
         sentence = f"{now:.3g} x np.matmul ({1e3 * row['median_seconds']:.3g} ms)"
         if then is None:
-            found.append((row["what"], f"{sentence}, not kept before", False))
+            found.append((row["what"], f"{sentence}, not recorded before", False))
             continue
-        sentence += f", was {then:.3g} x on {kept.date if kept else ''}: {now / then:.2f} times that"
+        sentence += f", was {then:.3g} x on {earlier.date if earlier else ''}: {now / then:.2f} times that"
         if not alike:
             sentence += ", on another machine"
         found.append((row["what"], sentence, alike and now > allowed * then))
@@ -136,7 +137,7 @@ def compared(run: Run, kept: Run | None, allowed: float) -> list[tuple[str, str,
 
 
 def latest(run: Run, kept: Sequence[Run]) -> Run | None:
-    """Return the last of the kept runs of the same sizes: of the same machine where there is one."""
+    """Return the last recorded run of the same sizes, preferably on the same machine."""
     same = [each for each in kept if each.settings.get("tiny") == run.settings.get("tiny")]
     here = [each for each in same if _alike(run, each)]
     return next(iter(reversed(here or same)), None)
@@ -149,12 +150,14 @@ def _alike(run: Run, kept: Run) -> bool:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--against", type=Path, default=KEPT, help="figures to compare with (default: the kept ones)")
-    parser.add_argument("--allowed", type=float, default=1.25, help="most growth of a ratio")
+    parser.add_argument(
+        "--against", type=Path, default=KEPT, help="figures to compare with (default: the recorded ones)"
+    )
+    parser.add_argument("--allowed", type=float, default=1.25, help="largest allowed growth of a ratio")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--check", action="store_true", help="exit with 1 on a regression")
     parser.add_argument("--out", type=Path, help="JSON file; runs are added to it")
-    parser.add_argument("--tiny", action="store_true", help="one tiny size, one turn: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="one tiny size, one turn, to check that it runs")
     options = parser.parse_args(argv)
     sizes, turns, matmul = (TINY, 1, 200) if options.tiny else (SIZES, options.turns, 2000)
     rows = [row for name, size in sizes.items() for row in measured(name, size, turns, matmul)]

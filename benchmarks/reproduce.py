@@ -1,9 +1,9 @@
-"""Rows of the papers' tables, run again on the data that is here: the paper's figure beside ours.
+"""Rows of the papers' tables, run again on the available data, to compare the papers' figures with ours.
 
     python benchmarks/reproduce.py FOLDER --rows nystrom-fact asset-adult-512 --out benchmarks/results-reproduction.json
 
-FOLDER holds fashion_mnist.npz, covtype.npz, adult.npz and magic.npz. Kernel, loss, epochs and landmarks are the row's;
-what differs is said with it (`--list`). A row that is run again takes the place of what was found before.
+FOLDER holds fashion_mnist.npz, covtype.npz, adult.npz and magic.npz. Kernel, loss, epochs and landmarks are those of
+the row; its known differences are listed with it (`papers/rows.py`). A row that is run again replaces its result.
 """
 
 import argparse
@@ -28,7 +28,7 @@ N_WATCHED = 2000
 
 
 def run_row(row: PaperRow, data: Data) -> dict[str, Any]:
-    """Return what the row gives here."""
+    """Return the results of the row here."""
     mine = row.of(data)
     found = _epochs_needed(row, mine) if row.paper_epochs else _fitted(row, mine)
     paper = {
@@ -59,7 +59,7 @@ def _fitted(row: PaperRow, data: Data) -> dict[str, Any]:
 
 
 def _epochs_needed(row: PaperRow, data: Data) -> dict[str, Any]:
-    """Return how many epochs it takes to be as good on test rows as the exact solution."""
+    """Return the number of epochs until the test error is that of the exact solution."""
     watched = (data.X_test[:N_WATCHED], data.y_test[:N_WATCHED])
     exact = replace(row, solver=Direct(), alpha=1e-7, n_epochs=1, batch_size="auto").estimator(data)
     aim = 1 - exact.fit(data.X, data.y).score(*watched)
@@ -71,7 +71,7 @@ def _epochs_needed(row: PaperRow, data: Data) -> dict[str, Any]:
 
 
 def tiny_row() -> PaperRow:
-    """Return a row for made data, to see that it runs."""
+    """Return a row for generated data, to check that it runs."""
     return replace(ROWS[0], data="tiny", basis=Landmarks(20), n_epochs=2)
 
 
@@ -81,9 +81,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="folder with the npz files")
     parser.add_argument("--rows", nargs="+", choices=list(known), default=list(known), metavar="KEY")
-    parser.add_argument("--list", action="store_true", help="say which rows there are, and how long they take")
+    parser.add_argument("--list", action="store_true", help="list the rows, and how long they take")
     parser.add_argument("--out", type=Path, help="JSON file; rows are added to it, one by one")
-    parser.add_argument("--tiny", action="store_true", help="one row on made data: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="one row on generated data, to check that it runs")
     options = parser.parse_args(argv)
     if options.list:
         print(*(f"{row.key:22s} {row.takes:8s} {row.data:14s} {row.what}" for row in ROWS), sep="\n")

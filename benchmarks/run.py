@@ -1,9 +1,9 @@
-"""One way to run every benchmark.
+"""Runner of all benchmarks.
 
-    python -m benchmarks                                   # what there is, and how long it takes
+    python -m benchmarks                                   # lists them, and how long each takes
     python -m benchmarks time_to_error magic.npz --out results.json --plot results.png
 
-Options of a script follow its name. `--tiny`, `--out` and `--plot` are understood by all.
+Options of a script follow its name. All accept `--tiny`, `--out` and `--plot`.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A script of this folder: what it times, about how long it takes on two cores, and what it must be told."""
+    """A script of this folder: what it measures, about how long it takes on two cores, and its arguments."""
 
     name: str
     times: str
@@ -35,31 +35,34 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark(
-        "time_to_error", "seconds and error of fits, beside scikit-learn, xRFM and torch", "10 min a file", "NPZ"
+        "time_to_error",
+        "seconds and error of fits, compared with scikit-learn, xRFM and torch",
+        "10 min per file",
+        "NPZ",
     ),
-    Benchmark("reproduce", "rows of the papers' tables on the data that is here", "1 to 10 min a row", "FOLDER"),
+    Benchmark("reproduce", "rows of the papers' tables on the available data", "1 to 10 min per row", "FOLDER"),
     Benchmark("scaling", "set-up, epochs and memory in rows, landmarks, features and processes", "8 min"),
-    Benchmark("regressions", "three fixed sizes beside np.matmul, against the last figures kept", "1 min"),
+    Benchmark("regressions", "three fixed sizes relative to np.matmul, compared with the last figures", "1 min"),
     Benchmark("kernel_products", "K(X, Z) @ A with NumPy, torch, KeOps and daskkern", "12 min"),
     Benchmark("gpu", "a GPU: correctness, ceilings, kernel products, fits, rows from disk to device", "8 min"),
     Benchmark("main_job", "daskkern fit and score on a store", "1 to 5 min", "TRAIN TEST"),
-    Benchmark("bigger_than_memory", "20 GB of rows through workers of 1 GB, beside rows in memory", "12 min"),
-    Benchmark("stages", "rows a second of ingest, shuffle, fit, score and predict", "5 min", "NPZ"),
+    Benchmark("bigger_than_memory", "20 GB of rows through workers of 1 GB, compared with rows in memory", "12 min"),
+    Benchmark("stages", "rows per second of ingest, shuffle, fit, score and predict", "5 min", "NPZ"),
     Benchmark("choices", "one choice of kernel, landmarks, solver at a time, by the error", "15 min", "NPZ..."),
     Benchmark("tables", "errors of the defaults on raw tables, and of scikit-learn's", "5 min", "FOLDER"),
     Benchmark("overhead", "two ranks against one process with two threads", "10 min", "NPZ"),
-    Benchmark("monitoring", "a fit unwatched, with the dashboard's page, and with viewers who look at it", "10 min"),
-    Benchmark("collectives", "a sum over the ranks, by ranks, size and way", "3 min"),
-    Benchmark("recovery", "from a fault to its notice and to the next step", "8 min"),
-    Benchmark("soak", "fits while workers die: nothing lost, every answer right", "20 min"),
-    Benchmark("many_fits", "a burst of fits by several processes: all end, with the right answers", "4 min"),
+    Benchmark("monitoring", "a fit unmonitored, with the dashboard's page, and with open pages", "10 min"),
+    Benchmark("collectives", "an allreduce, by ranks, size and algorithm", "3 min"),
+    Benchmark("recovery", "time from a fault to its detection and to the next step", "8 min"),
+    Benchmark("soak", "fits while workers die: nothing lost, every result correct", "20 min"),
+    Benchmark("many_fits", "a burst of fits by several processes: all end, with correct results", "4 min"),
     Benchmark("kernel_precision", "error of every kernel in float32", "10 s"),
     Benchmark("precision", "error of rounded features", "10 s"),
 )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one benchmark, or say which there are."""
+    """Run one benchmark, or list them all."""
     words = list(sys.argv[1:] if argv is None else argv)
     known = {each.name: each for each in BENCHMARKS}
     if not words or words[0] in ("-h", "--help", "list"):
@@ -72,12 +75,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(out or f"{folder}/figures.json")
         sent = ["--out", str(figures)] if out or plot else []
-        cut = words.index("--") if "--" in words else len(words)  # what follows it is another command's
+        cut = words.index("--") if "--" in words else len(words)  # the words after it belong to another command
         done = subprocess.run(
             [sys.executable, str(known[name].script), *words[:cut], *sent, *words[cut:]], check=False
         ).returncode
         if plot and figures.exists() and not draw(figures, Path(plot)):
-            print(f"there is no picture for {name}")
+            print(f"there is no plot for {name}")
     sys.exit(done)
 
 
@@ -88,7 +91,7 @@ def _taken(words: list[str], option: str) -> str | None:
             return None
         if word == option:
             if place + 1 == len(words):
-                sys.exit(f"{option} was given without a path; give one")
+                sys.exit(f"got {option} without a path; give one")
             return words.pop(place) and words.pop(place)
         if word.startswith(f"{option}="):
             return words.pop(place).split("=", 1)[1]

@@ -2,10 +2,11 @@
 
     python -m benchmarks scaling --out benchmarks/results-scaling.json
 
-EigenPro with the squared hinge on made rows in a store, kernel blocks never kept, so that memory is that of the method.
-Each size is a process of its own, which compiles by a small fit first. Planned memory is what `daskkern plan` says of
-one process, without interpreter and libraries; measured is the peak of its resident size during the fit, less what was
-resident before. Processes are the workers of a local cluster that share the cores; the largest of them counts.
+EigenPro with the squared hinge on generated rows in a store, kernel blocks never cached, so that memory is that of the
+method. Each size is a process of its own, which compiles by a small fit first. Planned memory is the estimate of
+`daskkern plan` for one process, without interpreter and libraries; measured is the peak of its resident size during the
+fit, minus the resident size before. Processes are the workers of a local cluster that share the cores; the largest of
+them counts.
 """
 
 import argparse
@@ -60,14 +61,14 @@ TINY: dict[str, tuple[int, ...]] = {"n_rows": (400, 800), "n_landmarks": (20,)}
 
 
 def sizes(varied: dict[str, tuple[int, ...]], base: Size) -> Iterator[tuple[str, Size]]:
-    """Yield what is varied, and the size."""
+    """Yield the varied parameter, and the size."""
     for name, values in varied.items():
         for value in values:
             yield name, replace(base, **{name: value})
 
 
 def made(size: Size, folder: Path) -> StoreSource:
-    """Write made rows to a store, 50,000 rows at a time."""
+    """Write generated rows to a store, 50,000 rows at a time."""
     parts = []
     for number, start in enumerate(range(0, size.n_rows, 50_000)):
         rng = np.random.default_rng(number)
@@ -100,7 +101,7 @@ def one(size: Size) -> dict[str, Any]:
 def _timed(
     source: StoreSource, settings: FitSettings, ranks: int, threads: int, client: Client | None
 ) -> dict[str, Any]:
-    # Compiles; the automatic batch of few landmarks is small, and an epoch of it long.
+    # Compiles; the batch is given, because the automatic batch of few landmarks is small and an epoch with it long.
     fit(source, replace(settings, basis=Landmarks(20), max_epochs=1, batch_size=1000), client=client)
     before = [forget_peak()] if client is None else list(client.run(forget_peak).values())
     begun = time.perf_counter()
@@ -134,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vary", nargs="+", choices=list(VARIED), default=list(VARIED), help="some of them")
     parser.add_argument("--out", type=Path, help="JSON file; runs are added to it, and the last of a size counts")
-    parser.add_argument("--tiny", action="store_true", help="hundreds of rows, in this process: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="hundreds of rows, in this process, to check that it runs")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.one:
@@ -146,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = {"solver": "eigenpro", "loss": "squared_hinge", "kernel": "gaussian", "tiny": options.tiny}
     before = read(options.out) if options.out is not None and options.out.exists() else []
 
-    def kept(rates: list[int]) -> None:
+    def write_run(rates: list[int]) -> None:
         tables = {"sizes": rows, "whole": [{"sgemm_gflops_before_after": rates}]}
         if options.out is not None:
             run = Run("scaling", today(), describe_machine(), versions(), settings, tables)
@@ -155,8 +156,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, size in sizes(varied, base):
         rows.append({"varied": name, **asdict(size), **(one(size) if options.tiny else alone(size))})
         print(rows[-1], flush=True)
-        kept([round(rate)])  # what was measured stays, whatever comes next
-    kept([round(rate), round(sgemm_rate(300 if options.tiny else 3000))])
+        write_run([round(rate)])  # results so far survive later failures
+    write_run([round(rate), round(sgemm_rate(300 if options.tiny else 3000))])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Fits without end on a cluster whose workers die at random: nothing may be lost, and every answer must be right.
+"""Continuous fits on a cluster whose workers die at random: nothing may be lost, and every result must be correct.
 
 Several clients submit fits, attached and detached, for any number of workers, by five solvers; meanwhile workers are
-killed (-9), and now and then stopped (SIGSTOP). Each model's scores are compared with those of an undisturbed fit.
-Writes a file of figures: faults, fits, how often gangs were formed anew, and how long fits took.
+killed (-9), and occasionally stopped (SIGSTOP). Each model's scores are compared with those of an undisturbed fit.
+Writes a file of figures: faults, fits, how often gangs regrouped, and how long fits took.
 """
 
 import argparse
@@ -53,12 +53,12 @@ CASES = {
 }
 
 WHAT = {"fits": "n_fits", "faults": "n_faults", "gangs_formed_anew_of_the_last_fits": "n_gangs_formed_anew"}
-"""What the counts of a soak are called in a file of figures."""
+"""Names of the counts of a soak in a file of figures."""
 
 
 @dataclass
 class Record:
-    """What happened. Lists are appended to by several threads."""
+    """Record of a soak. Several threads append to its lists."""
 
     faults: int = 0
     seconds: list[float] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Ground:
-    """What the fits are about: the rows, and the scores that each case must give."""
+    """The rows of the fits, and the scores that each case must give."""
 
     source: StoreSource
     X: np.ndarray
@@ -142,9 +142,9 @@ def faults(client: Client, seconds: float, every_s: float, hangs: float, seed: i
 
 
 def _pids(client: Client) -> list[int]:
-    """Return the processes of workers that run, without asking them: one may hang.
+    """Return the processes of running workers without sending them a request, since one may hang.
 
-    A nanny gives up a worker that dies while it is being started: soon there would be none.
+    Workers that are still starting are spared, since a nanny gives up a worker that dies meanwhile.
     """
     cluster: Any = client.cluster
     processes = [worker.process for worker in cluster.workers.values()]
@@ -191,14 +191,14 @@ def soak(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fits", type=int, default=25, help="fits at the same time")
-    parser.add_argument("--seconds", type=float, default=1200.0, help="new fits begin, and workers die, for so long")
-    parser.add_argument("--every", type=float, default=6.0, metavar="SECONDS", help="between two faults")
+    parser.add_argument("--seconds", type=float, default=1200.0, help="how long new fits begin, and workers die")
+    parser.add_argument("--every", type=float, default=6.0, metavar="SECONDS", help="time between two faults")
     parser.add_argument("--hangs", type=float, default=0.1, help="share of the faults that stop a worker")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file")
-    parser.add_argument("--tiny", action="store_true", help="two fits and 5 seconds: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="two fits and 5 seconds, to check that it runs")
     args = parser.parse_args()
     if args.tiny:
         args.fits, args.seconds, args.every, args.workers, args.clients = 2, 5.0, 4.0, 2, 1

@@ -1,8 +1,8 @@
-"""Rows a second of each stage from files to predictions: ingest, shuffle, fit, score, predict.
+"""Rows per second of each stage from files to predictions: ingest, shuffle, fit, score, predict.
 
     python benchmarks/stages.py flights.npz --out benchmarks/results-stages.json
 
-The arrays of the npz (X_train, y_train, X_test, y_test) are written to Parquet first, outside the times, eight files.
+The arrays of the npz (X_train, y_train, X_test, y_test) are first written to eight Parquet files, which is not timed.
 Each stage is a command of its own; its seconds are those of the whole process, with imports and the workers' start.
 Peak memory is that of the largest of its processes.
 """
@@ -36,7 +36,7 @@ def write_parquet(X: np.ndarray, y: np.ndarray, folder: Path) -> None:
 
 
 def timed(words: Sequence[str], folder: Path) -> tuple[float, float, str]:
-    """Run a command of daskkern in `folder`; return its seconds, the peak memory in GB, and what it wrote."""
+    """Run a command of daskkern in `folder`; return its seconds, the peak memory in GB, and its output."""
     begun, peak = time.perf_counter(), 0
     with open(folder / "output", "w+") as output, open(folder / "errors", "w+") as errors:
         process = psutil.Popen([sys.executable, "-m", "daskkern", *words], cwd=folder, stdout=output, stderr=errors)
@@ -97,14 +97,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, help="JSON file")
-    parser.add_argument("--tiny", action="store_true", help="a few hundred made rows: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="a few hundred generated rows, to check that it runs")
     options = parser.parse_args(argv)
     if options.tiny:
         options.landmarks, options.epochs, options.workers = 20, 1, 0
         X = np.random.default_rng(0).standard_normal((600, 4)).astype(np.float32)
         data = {"X_train": X[:500], "y_train": X[:500, 0] * X[:500, 1], "X_test": X[500:], "y_test": X[500:, 0]}
     elif options.data is None:
-        parser.error("an npz with X_train, y_train, X_test and y_test is needed; shared sets come as such")
+        parser.error("name an npz file with X_train, y_train, X_test and y_test")
     else:
         with np.load(options.data) as arrays:
             data = {name: arrays[name] for name in ("X_train", "y_train", "X_test", "y_test")}

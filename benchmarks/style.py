@@ -1,4 +1,4 @@
-"""How every picture of figures looks: sizes, colours, markers, labels, and who has which colour."""
+"""The style of all plots of figures: sizes, markers, labels, and the colour of each contender."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ COLOURS = {
     "xRFM": "#e7298a",
     "paper": "#4d4d4d",
 }
-"""One colour for a contender in every picture; names that begin another come after it."""
+"""The colour of each contender in all plots; a name that is a prefix of another comes after it."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SETTINGS = {
     "font.size": 9,
@@ -47,7 +47,7 @@ def colour(name: str) -> str:
 def figure(
     path: Path, n_rows: int, n_columns: int, title: str, width: float = 6.0, height: float = 4.0
 ) -> Iterator[Any]:
-    """Yield axes (n_rows, n_columns) of a picture that is written to `path` at the end. Needs matplotlib."""
+    """Yield axes (n_rows, n_columns) of a plot that is written to `path` on exit. Needs matplotlib."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -2,10 +2,10 @@
 
     python benchmarks/tables.py FOLDER --out benchmarks/results-tables.json
 
-A quarter of each table's rows is held out, stratified by class, once for each seed. The table is ingested as it is,
-words and gaps included; then the model is fitted and predicts the held-out CSV with the encoding that it carries.
+A quarter of each table's rows is held out, stratified by class, once for each seed. The raw table is ingested,
+including text and gaps; then the model is fitted and predicts the held-out CSV with its recorded encoding.
 `by_hand` is the same model on features that scikit-learn encoded and standardised, without a scaling of its own. Errors
-are shares of wrong labels, or of the variance that is not explained (1 - R2) where the target is a quantity.
+are shares of wrong labels, or for regression of the unexplained variance (1 - R2).
 """
 
 import argparse
@@ -50,7 +50,7 @@ GAPS = ("?", "")
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of one table, apart for training and testing, with the store whose encoding both get."""
+    """Training and test rows of one table, with the store whose encoding both use."""
 
     name: str
     target: str
@@ -115,7 +115,7 @@ def _peer(name: str, split: Split) -> float:
 
 
 def _fitted(split: Split, model: Any, *, standardised: bool) -> float:
-    """Return the error of `model` on encoded words and filled gaps, standardised where it needs that."""
+    """Return the error of `model` on encoded text and filled gaps, standardised where the model needs it."""
     train, test = (rows.drop(columns=split.target) for rows in (split.train, split.test))
     words = [name for name in train if not pd.api.types.is_numeric_dtype(train[name])]
     numbers = [name for name in train if name not in words]
@@ -167,7 +167,7 @@ def summary(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[s
 
 
 def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
-    """Return the means as a table in percent, with a star where the raw table is above the best peer."""
+    """Return the means as a table in percent, with a star where the raw table is worse than the best peer."""
     peers = [f"{name}_error" for name in names if name in PEERS]
     lines = [f"{'':12s}" + "".join(f"{name:>20s}" for name in names)]
     for row in rows:
@@ -181,11 +181,11 @@ def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="*", type=Path, help="CSV files, or folders of them")
-    parser.add_argument("--target", help="column that is predicted; the last one where nothing is said")
+    parser.add_argument("--target", help="target column (default: the last one)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--out", type=Path, help="JSON file")
-    parser.add_argument("--tiny", action="store_true", help="80 made rows and one seed: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="80 generated rows and one seed, to check that it runs")
     options = parser.parse_args()
     if not options.data and not options.tiny:
         parser.error("name CSV files, or folders of them")
@@ -209,7 +209,7 @@ def _files(given: Sequence[Path]) -> list[Path]:
 
 
 def _tiny(folder: Path) -> Path:
-    """Write a table of 80 rows with words and gaps; return its path."""
+    """Write a table of 80 rows with text and gaps; return its path."""
     rng = np.random.default_rng(0)
     x, word = rng.standard_normal(80), rng.choice(["a", "b", "c"], 80)
     y = (x + (word == "a") > 0.5).astype(int)

@@ -1,12 +1,12 @@
-"""Seconds and test error of fits on one machine: daskkern beside scikit-learn, libsvm, xRFM and plain torch.
+"""Seconds and test error of fits on one machine: daskkern compared with scikit-learn, libsvm, xRFM and plain torch.
 
     python benchmarks/time_to_error.py magic.npz adult.npz --budget 60 --out benchmarks/results-time-to-error.json
 
-Every contender runs alone, in a process of its own with all cores, and is ended when its budget is spent: then its row
+Every contender runs alone, in a process of its own with all cores, and is ended at its time limit: then its row
 says so and has no error. The Gaussian kernel, its length scale (the median distance) and the ridge penalty are the same
 for all that have them; xRFM has its own defaults. Fit seconds are those of `fit`, compilation included; whole seconds
 those of the process, from its start over imports, reading, fit and prediction to its end. The machine's matrix product
-rate is measured before each row. What is not installed is named and left out.
+rate is measured before each row. Missing libraries are named and left out.
 """
 
 import argparse
@@ -46,10 +46,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="*", type=Path, help="npz with X_train, y_train, X_test, y_test")
     parser.add_argument("--landmarks", type=int, nargs="+", default=[500, 2000])
-    parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="of each contender's process")
+    parser.add_argument(
+        "--budget", type=float, default=60.0, metavar="SECONDS", help="time limit of each contender's process"
+    )
     parser.add_argument("--contenders", nargs="+", choices=known, default=known, metavar="NAME", help="some of them")
     parser.add_argument("--out", type=Path, help="JSON file; runs are added to it")
-    parser.add_argument("--tiny", action="store_true", help="made rows and one contender: to see that it runs")
+    parser.add_argument("--tiny", action="store_true", help="generated rows and one contender, to check that it runs")
     options = parser.parse_args(argv)
     if not options.data and not options.tiny:
         parser.error("name the npz files of the data")
@@ -68,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             for row in measured(data, there, options.landmarks, options.budget, 300 if options.tiny else 2000):
                 print(row, flush=True)
                 rows.append(row)
-                if options.out is not None:  # what was measured stays, whatever comes next
+                if options.out is not None:  # results so far survive later failures
                     run = Run("time_to_error", today(), machine, versions(), settings, {"contenders": rows})
                     write([*before, run], options.out)
 

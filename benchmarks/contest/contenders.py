@@ -1,4 +1,4 @@
-"""Who takes part in a contest: estimators with `fit` and `predict`, of one kernel and one ridge penalty."""
+"""The contenders: estimators with `fit` and `predict`, with the same kernel and ridge penalty."""
 
 import importlib.util
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from daskkern.kernels import Gaussian
 from daskkern.solvers import EigenPro, Falkon, NystromSGD
 
 ALPHA = 1e-6
-"""Of the ridge in (1/n) sum loss + (alpha/2) |f|^2, for all that have one."""
+"""Ridge penalty in (1/n) sum loss + (alpha/2) |f|^2, for all contenders that have one."""
 N_SUBSAMPLE = 10_000
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to fit. `make(data, length_scale, n_landmarks)` returns an estimator; `package` is what it needs."""
+    """One way to fit. `make(data, length_scale, n_landmarks)` returns an estimator; `package` is its library."""
 
     name: str
     make: Callable[[Data, float, int], Any]
@@ -32,7 +32,7 @@ class Contender:
 
     @property
     def installed(self) -> bool:
-        """Whether it can take part here."""
+        """Whether its library is installed."""
         return not self.package or importlib.util.find_spec(self.package) is not None
 
 
@@ -73,7 +73,7 @@ def _libsvm(most_rows: int | None) -> Callable[[Data, float, int], Any]:
 
 
 class OnFewerRows:
-    """An estimator that sees at most so many rows, drawn with seed 0."""
+    """An estimator fitted to at most a given number of rows, drawn with seed 0."""
 
     def __init__(self, estimator: Any, most_rows: int | None) -> None:
         self._estimator, self._most_rows = estimator, most_rows
@@ -88,7 +88,7 @@ class OnFewerRows:
 
 
 class WithValidation:
-    """xRFM with its own defaults, which wants validation rows: every fifth of the rows that it is given."""
+    """xRFM with its own defaults, which needs validation rows: every fifth of its rows."""
 
     def __init__(self) -> None:
         from xrfm import xRFM

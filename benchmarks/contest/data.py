@@ -1,4 +1,4 @@
-"""Data of a contest: rows of an npz file, features scaled in one way for all contenders."""
+"""Data of a contest: rows of an npz file, with the same scaling of features for all contenders."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ class Data:
 
     @property
     def measure(self) -> str:
-        """What the error is: the share of wrong labels, or the mean absolute error."""
+        """The measure of error: the share of wrong labels, or the mean absolute error."""
         return "share of wrong labels" if self.task == "classification" else "mean absolute error"
 
     def error(self, predicted: npt.NDArray[Any]) -> float:
@@ -36,8 +36,8 @@ class Data:
 def load(path: Path, most_rows: int | None = None) -> Data:
     """Return the data of an npz file with X_train, y_train, X_test, y_test.
 
-    Features between 0 and 1 stay; others are standardised by the mean and deviation of the training rows. Features that
-    are constant become 0.
+    Features between 0 and 1 are unchanged; others are standardised by the mean and standard deviation of the training
+    rows. Constant features become 0.
     """
     with np.load(path) as file:
         parts = {name: file[name] for name in ("X_train", "y_train", "X_test", "y_test")}
@@ -64,7 +64,7 @@ def median_distance(X: Rows, n: int = 1000) -> float:
 
 
 def tiny_data(path: Path, n: int = 200) -> Path:
-    """Write `n` made rows of two classes for training and half as many for testing to `path`; return it."""
+    """Write `n` generated rows of two classes for training and half as many for testing to `path`; return it."""
     X = np.random.default_rng(0).standard_normal((n + n // 2, 4)).astype(np.float32)
     y = (np.sin(X[:, 0]) + X[:, 1] * X[:, 2] > 0).astype(np.int64)
     np.savez(path, task="classification", X_train=X[:n], y_train=y[:n], X_test=X[n:], y_test=y[n:])

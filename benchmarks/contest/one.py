@@ -1,4 +1,4 @@
-"""One contender in a process of its own: load, fit, predict, and print what was found as the last line, JSON.
+"""One contender in a process of its own: load, fit, predict, and print the result as JSON, in the last line.
 
 python -m contest.one magic.npz "daskkern auto" 1000
 """

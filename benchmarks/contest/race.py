@@ -1,4 +1,4 @@
-"""Contenders one after the other, each in a process of its own that is ended when its budget is spent."""
+"""Contenders one after the other, each in a process of its own that is ended at its time limit."""
 
 import json
 import math
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 
 def ran(data: Path, contender: str, n_landmarks: int, budget_s: float) -> dict[str, Any]:
-    """Return what the contender found, with the seconds of its whole process, and how it ended."""
+    """Return the results of the contender, with the seconds of its whole process, and how it ended."""
     paths = [str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = [sys.executable, "-m", "contest.one", str(data), contender, str(n_landmarks)]
     begun = time.perf_counter()
@@ -46,6 +46,6 @@ def ran(data: Path, contender: str, n_landmarks: int, budget_s: float) -> dict[s
 
 
 def _kill(process: "subprocess.Popen[str]") -> None:
-    with suppress(ProcessLookupError):  # it has just ended by itself
+    with suppress(ProcessLookupError):  # it has already ended
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

@@ -1,4 +1,4 @@
-"""Nystrom features in plain torch, as one writes them in an afternoon: ridge by Cholesky, or mini-batches with Adam."""
+"""A straightforward implementation of Nystrom features in plain torch: ridge by Cholesky, or mini-batches with Adam."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ _BATCH, _EPOCHS, _STEP = 256, 10, 1e-2
 class TorchNystrom:
     """Features ``k(x, Z) L^-T`` with ``L L^T = K_ZZ`` on uniform landmarks, and a linear model of them.
 
-    "cholesky" solves the ridge problem exactly. "adam" takes the squared hinge (squared loss for numbers), 10 epochs of
-    batches of 256 rows, and a step that falls from 0.01 to 0 as a cosine.
+    "cholesky" solves the ridge problem exactly. "adam" minimises the squared hinge (squared loss for regression) in 10
+    epochs of batches of 256 rows, with a cosine schedule of the step from 0.01 to 0.
     """
 
     def __init__(self, way: str, task: str, length_scale: float, n_landmarks: int, alpha: float) -> None:
@@ -40,7 +40,7 @@ class TorchNystrom:
         return (scores.argmax(dim=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).long()).numpy()
 
     def _targets(self, y: Any) -> torch.Tensor:
-        """Return numbers, or -1 and +1: one column for two classes, else one a class."""
+        """Return numbers, or -1 and +1: one column for two classes, otherwise one per class."""
         if self._task == "regression":
             return torch.from_numpy(y)[:, None]
         n_classes = int(y.max()) + 1

@@ -1,4 +1,4 @@
-"""What the device can do at most: matrix products in float32 and TF32, copies on the device and to it."""
+"""The ceilings of the device: matrix products in float32 and TF32, copies on the device and to it."""
 
 from types import ModuleType
 from typing import Any

@@ -1,4 +1,4 @@
-"""Time on a device, and what is left of the budget."""
+"""Timing on a device, and the remaining time budget."""
 
 import statistics
 import time
@@ -10,7 +10,7 @@ _REPEATS, _ENOUGH_S = 7, 2.0
 
 
 class Budget:
-    """Seconds from when it was made."""
+    """A time budget that starts when it is created."""
 
     def __init__(self, total_s: float) -> None:
         self.total_s, self._begun = total_s, time.perf_counter()
@@ -20,18 +20,18 @@ class Budget:
         return time.perf_counter() - self._begun
 
     def left(self) -> float:
-        """Return the seconds that are left, 0 at least."""
+        """Return the remaining seconds, at least 0."""
         return max(0.0, self.total_s - self.used())
 
 
 def wait(xp: ModuleType) -> None:
-    """Return when the device has done all that it was given."""
+    """Wait until the device has finished all queued work."""
     if hasattr(xp, "cuda"):
         xp.cuda.get_current_stream().synchronize()
 
 
 def median_seconds(xp: ModuleType, work: Callable[[], Any]) -> float:
-    """Return the median seconds of one call, after one that compiles and warms up; up to seven within two seconds."""
+    """Return the median seconds of one call, after a warm-up call; up to seven calls within two seconds."""
     work()
     wait(xp)
     seconds: list[float] = []

@@ -10,11 +10,11 @@ from daskkern.kernels import Gaussian, Laplacian
 from on_gpu.sizes import Sizes
 
 _ROWS, _POINTS = 300, 500
-_LARGEST_ERROR = 2e-6  # of the sum of the terms' sizes
+_LARGEST_ERROR = 2e-6  # relative to the sum of the terms' magnitudes
 
 
 def check_products(xp: ModuleType, sizes: Sizes) -> list[dict[str, Any]]:
-    """Return the largest error of ``K A`` and ``K^T G`` for each d, and whether it is float32's."""
+    """Return the largest error of ``K A`` and ``K^T G`` for each d, and whether it is within float32's."""
     records = []
     for d in sizes.features:
         rng = np.random.default_rng(d)

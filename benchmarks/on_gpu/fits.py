@@ -40,8 +40,8 @@ def fashion_mnist(sizes: Sizes, device: str) -> dict[str, Any]:
 def eigenpro_step(sizes: Sizes, device: str, which: int) -> dict[str, Any]:
     """Time one window of EigenPro 4 with its projection, and extrapolate to an epoch over 5 million rows.
 
-    The first epoch compiles; the second one counts. It is one window: as many rows as are between two projections. The
-    batch is given, not the critical one: generated rows have no spectrum that means anything.
+    The first epoch compiles; the second one counts. It is one window: the rows between two projections. The batch is
+    given, not the critical one, because generated rows have no meaningful spectrum.
     """
     d, models, c, batch = sizes.eigenpro
     p = models[which]
@@ -80,15 +80,15 @@ def _timed(
     device: str,
     batch: int | None = None,
 ) -> dict[str, Any]:
-    reported: list[Event] = []
+    events: list[Event] = []
     small = source.info.n_rows <= TINY.susy[0]
     size: int | str = "auto" if batch is None and not small else batch or 32
     settings = FitSettings(
         kernel, loss, basis, solver, 0.0, max_epochs=epochs, batch_size=size, dtype="float32", device=device
     )
-    result = fit(source, settings, listener=reported.append)
-    stages = {event.stage: round(event.seconds, 3) for event in reported if isinstance(event, StageFinished)}
-    done = [event for event in reported if isinstance(event, EpochFinished)]
+    result = fit(source, settings, listener=events.append)
+    stages = {event.stage: round(event.seconds, 3) for event in events if isinstance(event, StageFinished)}
+    done = [event for event in events if isinstance(event, EpochFinished)]
     seconds = [round(event.seconds, 4) for event in done]
     return {
         "setup_s": stages,

@@ -1,4 +1,4 @@
-"""Kernel products on the device beside its ceilings, torch and KeOps."""
+"""Kernel products on the device, compared with its ceilings, torch and KeOps."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -53,13 +53,13 @@ def _peers(X: HostArray, Z: HostArray, A: HostArray) -> dict[str, Any]:
     for name, seconds in (("torch", _torch_seconds), ("keops", _keops_seconds)):
         try:
             found[f"{name}_seconds"] = seconds(X, Z, A)
-        except Exception as error:  # not installed, no memory, or no compiler: the others go on
+        except Exception as error:  # not installed, no memory, or no compiler: the others continue
             found[f"{name}_missing"] = f"{type(error).__name__}: {error}"[:200]
     return found
 
 
 def _torch_seconds(X: HostArray, Z: HostArray, A: HostArray) -> float:
-    """Time torch as one writes it down, in pieces of rows that fit the device."""
+    """Time a straightforward torch product, in pieces of rows that fit on the device."""
     torch: Any = importlib.import_module("torch")
     torch.backends.cuda.matmul.allow_tf32 = False
     x, z, a = (torch.from_numpy(array).cuda() for array in (X, Z, A))
@@ -86,12 +86,12 @@ def _keops_seconds(X: HostArray, Z: HostArray, A: HostArray) -> float:
 
 
 class _Waiter:
-    """What the clock asks of a module with a GPU, for torch."""
+    """The interface that the clock needs, for torch."""
 
     def __init__(self, synchronize: Callable[[], None]) -> None:
         self.cuda = self
         self.synchronize = synchronize
 
     def get_current_stream(self) -> "_Waiter":
-        """Return what can be waited for."""
+        """Return an object to wait for."""
         return self

@@ -1,4 +1,4 @@
-"""How large the parts of the GPU benchmark are, whole and tiny."""
+"""Sizes of the parts of the GPU benchmark, full and tiny."""
 
 from dataclasses import dataclass
 

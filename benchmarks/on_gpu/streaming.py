@@ -20,7 +20,7 @@ _WRITTEN_ROWS = 50_000
 
 
 def time_streaming(xp: ModuleType, sizes: Sizes) -> dict[str, Any]:
-    """Write a store, and read it twice to the device in batches; the second reading has it in the page cache."""
+    """Write a store, and read it twice to the device in batches; the second time it is in the page cache."""
     n, d, batch = sizes.streamed
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.zarr"

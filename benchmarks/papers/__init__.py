@@ -1,1 +1,1 @@
-"""The parts of the reproduction: what the papers report, how it is run here, and the page of both."""
+"""The parts of the reproduction: the papers' results, how they are run here, and the page of both."""

@@ -1,4 +1,4 @@
-"""What a reproduced row of a paper's table is."""
+"""The record of a reproduced row of a paper's table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,30 +20,30 @@ class PaperRow:
     Attributes
     ----------
     key : str
-        By which it is asked for.
+        Its name in `--rows`.
     table : str
-        Where the figure stands: a key of :data:`papers.rows.TABLES`.
+        The table with the figure: a key of :data:`papers.rows.TABLES`.
     what : str
-        Method, kernel, loss, epochs and landmarks, as far as the paper names them.
+        Method, kernel, loss, epochs and landmarks, as far as the paper states them.
     paper_data, data : str
-        Their data, and the file that stands in for it.
+        Their data, and the file used in its place.
     kernel : callable from data to kernel
     loss, basis, solver, alpha, n_epochs, batch_size
-        Of the fit.
+        Parameters of the fit.
     paper_error, paper_seconds, paper_setup_seconds, paper_epoch_seconds : float or None
-        What the paper reports. Errors are shares of the test rows.
+        The results of the paper. Errors are shares of the test rows.
     paper_epochs : int or None
         Epochs until the error of the exact solution was reached: ours are counted, too.
     differences : tuple of str
-        What is known to be different here, beside machine and program.
+        Known differences, besides machine and program.
     positive : int or None
-        The class that is told from all others.
+        The class that is separated from all others.
     most_rows : int or None
-        Only so many training rows are used.
+        Use at most this many training rows.
     unit_range : bool
-        Features are moved to the range from 0 to 1, by those of the training rows.
+        Scale features to the range from 0 to 1 of the training rows.
     takes : str
-        About how long, on two cores.
+        Approximate time on two cores.
     """
 
     key: str
@@ -71,7 +71,7 @@ class PaperRow:
 
     @property
     def unit(self) -> str:
-        """What is compared: an error, seconds, or epochs."""
+        """The compared quantity: an error, seconds, or epochs."""
         return "epochs" if self.paper_epochs else "seconds" if self.paper_setup_seconds else "error"
 
     def estimator(self, data: Data, **more: Any) -> KernelClassifier:
@@ -89,7 +89,7 @@ class PaperRow:
         )
 
     def of(self, data: Data) -> Data:
-        """Return the data as this row wants them."""
+        """Return the data as this row needs it."""
         X, y, X_test, y_test = data.X, data.y, data.X_test, data.y_test
         if self.unit_range:
             least, most = X.min(axis=0), X.max(axis=0)

@@ -1,4 +1,4 @@
-"""The page of the reproduction: the papers' figures, ours where they were measured, and what is different."""
+"""The page of the reproduction: the papers' figures, ours where measured, and the known differences."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +13,15 @@ FILE = Path(__file__).resolve().parents[1] / "results-reproduction.json"
 
 
 def page(path: Path = FILE) -> str:
-    """Return the page, Markdown. Without the file it shows the papers' figures and says how ours are measured."""
+    """Return the page, Markdown. Without the file it shows the papers' figures and how to measure ours."""
     runs = read(path) if path.exists() else []
     found = {row["key"]: (row, run) for run in runs for row in run.tables["rows"]}
     lines = [
         "# Papers, run again",
         "",
-        "Rows of tables in the papers that daskkern grew from, run on data that is at hand: the same kernel, loss,",
+        "Rows of tables in the papers that daskkern is based on, run on the available data with the same kernel, loss,",
         "epochs and landmarks. Data and machines are not theirs, so a figure alone proves nothing;",
-        "what is known to be different is said below each table. Theirs are as printed, ours are single runs.",
+        "known differences are listed below each table. Their figures are as printed, ours are single runs.",
         "",
         "    python -m benchmarks reproduce FOLDER --out benchmarks/results-reproduction.json",
         "",
@@ -33,13 +33,13 @@ def page(path: Path = FILE) -> str:
         lines += [*_differences(rows), ""]
     picture = path.with_suffix(".png")
     if picture.exists():
-        lines += [f"![The papers' errors beside ours, row by row]({picture.name})", ""]
+        lines += [f"![The papers' errors next to ours, row by row]({picture.name})", ""]
     return "\n".join(lines)
 
 
 def _state(runs: list[Run], n_found: int) -> str:
     if not runs:
-        return "**Ours are not measured yet**: the command above does that, in a few minutes a row."
+        return "**Ours are not measured yet**: the command above does that, in a few minutes per row."
     rest = f" {len(ROWS) - n_found} rows are not measured yet." if n_found < len(ROWS) else ""
     return f"Ours: {' '.join(dict.fromkeys(origin(run) for run in runs))}{rest} [JSON]({FILE.name})"
 

@@ -1,4 +1,4 @@
-"""The rows that are run here. Every figure is one that the paper or lecture prints."""
+"""The reproduced rows. Every figure is printed in the paper or lecture."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,8 +28,8 @@ _STEP = "The step is daskkern's own, from batch, loss and spectrum; the paper's 
 _MEDIAN = "Length scale and penalty are not in the text: the median distance, and alpha"
 _ADULT = "Adult as 104 columns, 30,162 rows for training and 15,060 for testing, without rows that lack values."
 _FOREST = (
-    "Half the length scale takes a part of the difference away, five times the epochs hardly more.",
-    "A solver that converges ends near: the rest is in columns and data, not in steps. Theirs end at 17.7 and 18.2 %.",
+    "Half the length scale removes a part of the difference, five times the epochs hardly more.",
+    "A converging solver ends close by: the rest is due to columns and data, not steps. Theirs end at 17.7 and 18.2 %.",
 )
 _COVER = "The second cover type against the others; 464,809 rows for training and 116,203 for testing, standardised."
 
@@ -72,7 +72,7 @@ _SECONDS = replace(
     what="Nystrom-SGD with conditioning, arc-cosine, squared hinge, 10,000 landmarks", kernel=_arc_cosine,
     solver=NystromSGD(mode="stored"), paper_epoch_seconds=12.0,
     differences=("Theirs: two Xeon E5-2697v2, 24 cores, about 300 GB.",
-                 "Ours: Fashion-MNIST, of the same size; the features are in the set-up, as theirs."),
+                 "Ours: Fashion-MNIST, of the same size; the set-up includes the features, as theirs does."),
     takes="7 min",
 )  # fmt: skip
 
@@ -84,7 +84,7 @@ def _epochs(name: str, kernel: Callable[[float], Kernel], eigenpro: int, pegasos
         "MNIST", "fashion_mnist", with_median(kernel), "squared", AllRows(),
         EigenPro(subsample=4800, n_directions=160, rho=1.0, averaging=0.0), 40, batch_size=256,
         paper_epochs=eigenpro, most_rows=10_000, takes="2 min",
-        differences=("10,000 rows of Fashion-MNIST in place of 60,000 of MNIST, so that the exact solution is at hand.",
+        differences=("10,000 rows of Fashion-MNIST, not 60,000 of MNIST, so that the exact solution can be computed.",
                      "Length scales are not in the text: the median distance."),
     )  # fmt: skip
     plain = replace(

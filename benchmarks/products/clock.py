@@ -1,7 +1,7 @@
-"""Interleaved timing: every contender takes its turn in every round, so that a drifting machine is fair to all.
+"""Interleaved timing: every contender takes its turn in every round, so that drifts of the machine affect all alike.
 
-Turns in which others used the machine's cores are left out where enough are without: libraries whose threads wait for
-each other by spinning lose a factor of ten and more to one busy core, others a few percent.
+Turns in which others used the machine's cores are excluded if enough undisturbed ones remain: libraries whose threads
+wait for each other by spinning lose a factor of ten and more to one busy core, others a few percent.
 """
 
 import statistics
@@ -14,7 +14,9 @@ from typing import Any
 from products.machine import OthersLoad
 
 _PAUSE_S = 0.1  # idle threads of one library's pool spin for some 30 ms and would disturb the next contender
-_WARM_S = 0.5  # products faster than this are preceded by untimed ones: they wake threads and the processor's clock
+_WARM_S = (
+    0.5  # products faster than this are preceded by untimed ones, which wake threads and raise the processor's clock
+)
 _LONG_ENOUGH_S = 0.1  # a turn repeats its product for at least this long, warming up and timed, and takes the mean
 _LEAST_TURNS = 3
 _OTHERS_CORES, _OTHERS_S = 0.1, 0.03  # what others may use in an undisturbed turn; the system counts in steps of 10 ms
@@ -25,7 +27,7 @@ _SLOW_S = 4.0  # a contender this slow is timed once
 class Contender:
     """One way to compute a product.
 
-    `threads` makes the context in which `product` runs; entering it is not timed. `prepare_seconds` is what was spent
+    `threads` creates the context in which `product` runs; entering it is not timed. `prepare_seconds` is the time spent
     once on the points Z, outside the timed product.
     """
 
@@ -38,14 +40,14 @@ class Contender:
 
 @dataclass(frozen=True)
 class Turn:
-    """Seconds of one timed product, and whether others left the machine's cores alone meanwhile."""
+    """Seconds of one timed product, and whether other processes left the cores idle meanwhile."""
 
     seconds: float
     quiet: bool = True
 
 
 def timed(contender: Contender, warm: bool = False) -> tuple[float, Any]:
-    """Return the seconds of one product, and the product; with `warm` untimed ones go before."""
+    """Return the seconds of one product, and the product; with `warm`, untimed ones precede it."""
     with contender.threads():
         time.sleep(_PAUSE_S)
         if warm:
@@ -70,7 +72,7 @@ def _repeated(contender: Contender) -> tuple[float, Any]:
 
 
 def warmed_up(contender: Contender) -> tuple[float, Any]:
-    """Return the seconds of one product, the second where the first is not slow, and the product."""
+    """Return the seconds of one product, of the second unless the first is slow, and the product."""
     seconds, result = timed(contender)
     return (seconds, result) if seconds > _SLOW_S else timed(contender)
 
@@ -80,9 +82,9 @@ def interleaved(
 ) -> dict[str, list[Turn]]:
     """Return the turns of each contender, by its name.
 
-    `first` are the seconds of one product of each, already measured. The turns adapt: everyone gets an equal share of
-    `budget_s`, but at least 3 turns and at most `most`. What is slower than 4 s keeps its first measurement. On a
-    machine that gets busy meanwhile the rounds end at twice the budget.
+    `first` are the seconds of one product of each, already measured. The turns adapt: each contender gets an equal
+    share of `budget_s`, but at least 3 turns and at most `most`. Contenders slower than 4 s keep their first
+    measurement. On a machine that gets busy meanwhile the rounds end at twice the budget.
     """
     repeats = {each.name: _repeats(first[each.name], budget_s / len(contenders), most) for each in contenders}
     turns: dict[str, list[Turn]] = {each.name: [] for each in contenders}
@@ -90,9 +92,9 @@ def interleaved(
     deadline = time.perf_counter() + 2 * budget_s
     for number in range(rounds):
         if time.perf_counter() > deadline and all(turns[name] for name in turns if repeats[name]):
-            break  # the machine is busier than it was
+            break  # the machine has become busier
         for each in contenders:
-            if number * repeats[each.name] // rounds < (number + 1) * repeats[each.name] // rounds:  # evenly spread
+            if number * repeats[each.name] // rounds < (number + 1) * repeats[each.name] // rounds:  # spread evenly
                 turns[each.name].append(_turn(each, warm=first[each.name] < _WARM_S))
     return {name: found or [Turn(first[name])] for name, found in turns.items()}
 

@@ -1,4 +1,4 @@
-"""The contenders: NumPy as one writes it down, torch, KeOps and daskkern, each with all cores and float32.
+"""The contenders: straightforward NumPy, torch, KeOps and daskkern, each with all cores and float32.
 
 Each gets the same arrays and may prepare the points Z once, because a model uses them for every batch of rows.
 """
@@ -35,7 +35,7 @@ def importable(method: str) -> bool:
 
 
 def numpy_naive(problem: Problem) -> Contender:
-    """Return the whole block with plain expressions, as a textbook has them."""
+    """Return the whole block with plain textbook expressions."""
     X, Z, A = problem.X, problem.Z, problem.A
 
     def product() -> Any:
@@ -84,7 +84,7 @@ def keops(problem: Problem) -> Contender:
 
 
 def torch_ways(problem: Problem) -> list[Contender]:
-    """Return torch's ways: squared distances by addmm or cdist, then in place; the whole block or row tiles."""
+    """Return the variants of torch: squared distances by addmm or cdist, then in place; whole block or row tiles."""
     import torch
 
     torch.set_grad_enabled(False)
@@ -123,9 +123,9 @@ def torch_ways(problem: Problem) -> list[Contender]:
 
 
 def ranked(ways: list[Contender]) -> list[Contender]:
-    """Return the ways, the one with the lowest time in a few interleaved trials first.
+    """Return the variants, the one with the lowest time in a few interleaved trials first.
 
-    On a machine that is busy with other things one trial can take seconds; then one round must do.
+    On a busy machine one trial can take seconds; then one round must suffice.
     """
     seconds: dict[str, list[float]] = {each.way: [] for each in ways}
     deadline = time.perf_counter() + _TRIALS_S
@@ -138,7 +138,7 @@ def ranked(ways: list[Contender]) -> list[Contender]:
 
 
 def contenders(problem: Problem, methods: tuple[str, ...]) -> list[Contender]:
-    """Return the contenders of those names, in this order; torch's are the fastest of its ways."""
+    """Return the contenders of those names, in this order; torch is represented by its fastest variants."""
     chosen = []
     if "numpy" in methods:
         chosen.append(numpy_naive(problem))
@@ -157,7 +157,7 @@ def contenders(problem: Problem, methods: tuple[str, ...]) -> list[Contender]:
 
 
 def matrix_products(problem: Problem) -> list[Contender]:
-    """Return the yardstick: np.matmul of the same shapes, X Z^T alone and with K A, into memory that is there."""
+    """Return the reference: np.matmul of the same shapes, X Z^T alone and with K A, into preallocated memory."""
     block = np.ones((problem.X.shape[0], problem.Z.shape[0]), np.float32)
     out = np.empty((problem.X.shape[0], problem.A.shape[1]), np.float32)
 

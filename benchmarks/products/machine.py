@@ -1,4 +1,4 @@
-"""What a figure was measured on: processor, cores, memory, versions."""
+"""The machine of a measurement: processor, cores, memory, versions."""
 
 import importlib.metadata
 import os
@@ -34,7 +34,7 @@ def describe_machine() -> dict[str, str | float]:
 
 
 def versions() -> dict[str, str]:
-    """Return the version of Python and of each installed package that takes part."""
+    """Return the version of Python and of each installed package that is involved."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -67,20 +67,20 @@ def peak_bytes() -> int:
 
 
 def forget_peak() -> int:
-    """Let the peak be what is resident now, and return that. Does nothing where the system cannot."""
+    """Reset the peak to the present resident size, and return that. Does nothing where the system cannot."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return int(psutil.Process().memory_info().rss)
 
 
 class OthersLoad:
-    """How busy others kept the machine since this was made, or since the last reading."""
+    """Load by other processes since creation, or since the last reading."""
 
     def __init__(self) -> None:
         self._last = self._now()
 
     def used(self) -> tuple[float, float]:
-        """Return the processor seconds that others (processes, guests of the host) used since, and the wall's."""
+        """Return the processor seconds that others (processes, guests of the host) used since, and the wall time."""
         before, self._last = self._last, self._now()
         seconds, busy, own = (now - then for now, then in zip(self._last, before, strict=True))
         return max(0.0, busy - own), seconds

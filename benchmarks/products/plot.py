@@ -8,9 +8,9 @@ from figures import Row, Run
 from style import COLOURS, figure, where
 
 _LABELS = {
-    "numpy": "NumPy, as written down",
+    "numpy": "NumPy, straightforward",
     "torch_whole_block": "torch, whole block in place",
-    "torch": "torch, the fastest of its ways",
+    "torch": "torch, the fastest variant",
     "keops": "KeOps (CPU)",
     "daskkern": "daskkern",
 }
@@ -19,7 +19,7 @@ _UNDER = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
 
 
 def plot_dense(run: Run, path: Path) -> None:
-    """Write the picture of the dense table of `run` to `path`. Needs matplotlib."""
+    """Write the plot of the dense table of `run` to `path`. Needs matplotlib."""
     records = run.tables["dense"]
     kernels = list(dict.fromkeys(record["kernel"] for record in records))
     outputs = list(dict.fromkeys(record["n_outputs"] for record in records))

@@ -1,4 +1,4 @@
-"""One kernel product to compute, and the float64 answer that judges it."""
+"""One kernel product to compute, and its float64 reference."""
 
 import math
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Problem:
 
     @property
     def daskkern_kernel(self) -> Gaussian | Laplacian:
-        """The kernel as daskkern spells it."""
+        """The kernel in daskkern's notation."""
         return KERNELS[self.kernel](self.length_scale)
 
 

@@ -24,7 +24,7 @@ _FOLDER = Path(__file__).resolve().parents[1]
 
 
 def run_scaling(sizes: ScalingSizes, say: Callable[[str], None]) -> dict[str, Any]:
-    """Return median seconds and peak memory of each size, and how far both are from linear and from flat."""
+    """Return median seconds and peak memory of each size, and how far they deviate from linear and constant growth."""
     outcomes: dict[int, list[dict[str, float]]] = {n: [] for n in sizes.n_rows}
     for _ in range(sizes.n_repeats):
         for n in sizes.n_rows:
@@ -87,7 +87,7 @@ def line_of(record: dict[str, Any]) -> str:
 
 
 def child(n: int, p: int, d: int, block_rows: int, least_seconds: float) -> dict[str, float]:
-    """Return the median seconds of the whole product, without the making of its rows, and the peak memory in bytes.
+    """Return the median seconds of the whole product, without generating its rows, and the peak memory in bytes.
 
     Small products are repeated until they have taken `least_seconds` in all, after one block to warm up.
     """
@@ -110,7 +110,7 @@ def child(n: int, p: int, d: int, block_rows: int, least_seconds: float) -> dict
 
 
 def _peak_bytes() -> int:
-    """Return this process's largest resident size; the kernel's own mark, since ``getrusage`` keeps the parent's."""
+    """Return this process's largest resident size as recorded by Linux; ``getrusage`` inherits the parent's."""
     status = Path("/proc/self/status")
     if status.exists():
         return int(status.read_text().split("VmHWM:")[1].split()[0]) * 1024

@@ -1,4 +1,4 @@
-"""How large each section is: in full, and in the small form that tests run."""
+"""Sizes of each section: full, and small for tests."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class SparseSizes:
 
 @dataclass(frozen=True)
 class ScalingSizes:
-    """Growing numbers of rows, made and multiplied `block_rows` at a time, each in `n_repeats` processes of its own."""
+    """Growing numbers of rows, generated and multiplied by `block_rows`, each in `n_repeats` processes of its own."""
 
     n_rows: tuple[int, ...] = (10_000, 31_623, 100_000, 316_228, 1_000_000)
     n_points: int = 10_000

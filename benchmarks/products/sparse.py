@@ -1,4 +1,4 @@
-"""Sparse section: CSR rows like the IMDB reviews against landmarks, beside the same product on dense rows."""
+"""Sparse section: CSR rows like the IMDB reviews against landmarks, compared with the same product on dense rows."""
 
 import itertools
 import statistics
@@ -17,7 +17,7 @@ _PATHS = ("csr_by_csr", "csr_by_dense", "dense")
 
 
 def reviews(sizes: SparseSizes, seed: int = 0) -> scipy.sparse.csr_array:
-    """Return tf-idf-like rows of norm 1 whose words are as frequent as Zipf's law has it (n, d), float32."""
+    """Return tf-idf-like rows of norm 1 (n, d), float32, with word frequencies by Zipf's law."""
     rng = np.random.default_rng(seed)
     share = _word_frequencies(sizes.n_features, sizes.density * sizes.n_features)
     blocks = []
@@ -34,7 +34,7 @@ def reviews(sizes: SparseSizes, seed: int = 0) -> scipy.sparse.csr_array:
 
 
 def _word_frequencies(n_features: int, per_row: float) -> Array:
-    """Return each word's share of rows: Zipf's law, at most 0.9, with `per_row` words a row on average."""
+    """Return each word's share of rows: Zipf's law, at most 0.9, with `per_row` words per row on average."""
     law = 1 / (np.arange(n_features) + 2.7)
     low, high = 0.0, float(n_features)
     for _ in range(60):
@@ -57,7 +57,7 @@ def run_sparse(sizes: SparseSizes, say: Callable[[str], None]) -> list[dict[str,
 
 
 def _measure(problem: Problem, sizes: SparseSizes) -> dict[str, Any]:
-    """Take the paths in turns. The dense path's rows are made dense outside its time, as if they had been so."""
+    """Take the paths in turns. Converting the rows of the dense path is not timed."""
     kernel, Z_dense = problem.daskkern_kernel, problem.Z.toarray()
     points = {path: kernel.points(problem.Z if path == "csr_by_csr" else Z_dense) for path in _PATHS}
     seconds: dict[str, list[float]] = {path: [] for path in _PATHS}

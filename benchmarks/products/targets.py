@@ -1,4 +1,4 @@
-"""The targets of the requirement, each judged on the figures of one run."""
+"""The performance targets, each checked on the figures of one run."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -9,7 +9,7 @@ _LINEAR_PERCENT = 15.0
 _FLAT_PERCENT = 10.0
 _SPARSE_RATIO = 5.0
 _MATMUL_SHARE = 0.9
-# torch as its users write it, the whole block in place; tiles tuned by hand are reported beside it, not judged.
+# torch as its users write it, the whole block in place; hand-tuned tiles are reported, but not judged.
 _TORCH = "torch_whole_block"
 _PEER_RATIOS = ((_TORCH, 54, 4.0), ("keops", 54, 8.0))  # method, most features, least ratio
 _TORCH_AT_128 = 2.0
@@ -17,7 +17,7 @@ _TORCH_AT_128 = 2.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """One target: what was asked, what was found, and whether it is met; None where a peer was missing."""
+    """One target: the required and the measured value, and whether it is met; None if a peer was missing."""
 
     target: str
     asked: str
@@ -26,7 +26,7 @@ class Verdict:
 
     def __str__(self) -> str:
         word = {True: "met", False: "MISSED", None: "not judged"}[self.met]
-        return f"{word:10s} {self.target}: asked {self.asked}, found {self.found}"
+        return f"{word:10s} {self.target}: required {self.asked}, found {self.found}"
 
     def as_record(self) -> dict[str, Any]:
         """Return the verdict as JSON values."""

@@ -1,1 +1,1 @@
-"""What asv tracks: asv.conf.json beside this file names this folder."""
+"""Benchmarks for asv; asv.conf.json in this folder names it."""

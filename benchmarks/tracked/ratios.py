@@ -1,12 +1,12 @@
-"""The three fixed sizes of regressions.py for asv, which builds each commit in an environment of its own.
+"""The three fixed sizes of regressions.py for asv, which builds each commit in a separate environment.
 
     pip install -e ".[bench]"
     asv continuous --config benchmarks/tracked/asv.conf.json --factor 1.25 HEAD~1 HEAD
     asv run --config benchmarks/tracked/asv.conf.json v0.1.0..main
     asv publish --config benchmarks/tracked/asv.conf.json
 
-asv's own timings compare seconds of one run with seconds of another, between which machines drift; what is tracked here
-are ratios to np.matmul in the same turns.
+asv's own timings compare seconds of one run with seconds of another, between which machines drift; these benchmarks
+track ratios to np.matmul in the same turns.
 """
 
 import os
@@ -22,7 +22,7 @@ Found = dict[str, dict[str, float]]
 
 
 class Ratios:
-    """Medians by that of a float32 np.matmul of 2,000 x 2,000."""
+    """Medians relative to that of a float32 np.matmul of 2,000 x 2,000."""
 
     params = tuple(TINY if _TINY else SIZES)
     param_names = ("size",)
@@ -30,7 +30,7 @@ class Ratios:
     timeout = 600
 
     def setup_cache(self) -> Found:
-        """Measure all sizes, once for a commit."""
+        """Measure all sizes, once per commit."""
         found: Found = {}
         for name, size in (TINY if _TINY else SIZES).items():
             rows = measured(name, size, turns=1 if _TINY else 7, matmul=200 if _TINY else 2000)

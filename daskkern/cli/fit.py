@@ -151,7 +151,7 @@ def _detach(
     with where.client() as client:
         assert client is not None
         handle = submit(source, settings, client, out, validation=watched, gang=gang, policy=policy, name=name)
-    say(f"fit {handle.fit} goes on by itself; its model will be in {handle.out}")
+    say(f"fit {handle.fit} runs detached; its model will be in {handle.out}")
     for verb in ("watch", "status", "logs", "cancel"):
         say(f"  daskkern {verb} {handle.fit} {where.words}")
 

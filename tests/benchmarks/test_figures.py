@@ -124,7 +124,7 @@ def test_a_ratio_that_grew_is_a_regression_only_on_the_same_machine(scripts: Mod
     assert judged(run(1.3), run(1.0))[1]
     assert "on another machine" in judged(run(1.3), run(1.0, "other"))[0]
     assert not judged(run(1.3), run(1.0, "other"))[1]
-    assert "not kept before" in judged(run(1.3), None)[0]
+    assert "not recorded before" in judged(run(1.3), None)[0]
 
 
 def test_the_last_figures_of_the_same_sizes_and_machine_count(scripts: ModuleType) -> None:
@@ -192,7 +192,7 @@ def test_the_runner_sends_options_on_and_draws(
     assert "time_to_error NPZ" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="there is no benchmark nothing"):
         run.main(["nothing"])
-    with pytest.raises(SystemExit, match="--plot was given without a path"):
+    with pytest.raises(SystemExit, match="got --plot without a path"):
         run.main(["recovery", "--plot"])
     reported = tmp_path / "told.txt"
     (tmp_path / "recovery.py").write_text(

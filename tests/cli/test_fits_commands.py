@@ -41,7 +41,7 @@ class Terminal:
     def submit(self, out: str, *words: object) -> str:
         code, said, error = self(*WORDS, "--out", out, "--detach", *words)
         assert code == 0, error
-        line = next(line for line in said.splitlines() if "goes on by itself" in line)
+        line = next(line for line in said.splitlines() if "runs detached" in line)
         return line.split()[1]
 
 
