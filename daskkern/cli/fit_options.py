@@ -66,7 +66,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--system", help="A published system by name, see 'daskkern systems'; other options override its own."
         ),
-        click.option("--kernel", help=f"One of {', '.join(KERNELS)}; with a parameter: gaussian:5.  {_KERNEL_DEFAULT}"),
+        click.option("--kernel", help=f"auto, {', '.join(KERNELS)}; with a parameter: gaussian:5.  {_KERNEL_DEFAULT}"),
         click.option("--loss", help=f"One of {', '.join(LOSSES)}; with a parameter: huber:0.5.  {_LOSS_DEFAULT}"),
         click.option("--basis", help=f"The basis functions of the model: {', '.join(BASES)}.  {_BASIS_DEFAULT}"),
         click.option("--landmarks", help=f"Number of landmarks, or 'all' rows.  [default: {DEFAULT_COLUMNS}]"),
@@ -89,10 +89,12 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--device", help="auto, cpu or gpu.  [default: auto]"),
         click.option("--scale", help=f"Scaling of the features: {', '.join(SCALES)} or none.  [default: auto]"),
         click.option(
-            "--class-weight", help="'balanced' weighs classes by inverse frequency.  [default: equal weights]"
+            "--class-weight", help="'balanced' weights classes by inverse frequency.  [default: equal weights]"
         ),
         click.option("--sampling", help="How batches sample rows: uniform, weighted or balanced.  [default: uniform]"),
-        click.option("--early-stopping", is_flag=True, default=None, help="Stop when validation no longer improves."),
+        click.option(
+            "--early-stopping", is_flag=True, default=None, help="Stop when the validation measure no longer improves."
+        ),
         click.option("--monitor", help="What early stopping monitors: loss, score, or auto.  [default: auto]"),
         click.option(
             "--virtual-shards",
