@@ -1,4 +1,4 @@
-"""Rows prepared for products: moved to where distances are exact, with the statistics that a formula needs."""
+"""Rows prepared for kernel products: shifted so that distances are exact, with the statistics of the formula."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from daskkern.kernels.precision import Precision
 from daskkern.kernels.rows import module_of, stack_rows
 
 BLOCK_COLUMNS = 512
-"""Columns of a block of points, unless the caller cuts them."""
+"""Columns of a block of points, unless the caller gives the blocks."""
 _LARGEST_BLOCK = 1024
 _SHIFT_SAMPLE = 512
 _SHIFT_RATIO = 100.0
-_NORM_GROUP = 1 << 18  # elements that are worth a thread
+_NORM_GROUP = 1 << 18  # least elements for a thread
 _NORM_ELEMENTS_GPU = 1 << 24
-_NORM_ELEMENTS = 1 << 18  # of squares held at once on the host, a thread: they stay in cache
+_NORM_ELEMENTS = 1 << 18  # squares in memory at once for each host thread: they stay in cache
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Rows of one side of a block, and per row ``|x|^2``, ``|x|`` and ``1 / |x|`` (0 for zero rows) where needed."""
+    """The rows of one side of a block, with ``|x|^2``, ``|x|`` and ``1 / |x|`` (0 for zero rows) where needed."""
 
     rows: Array
     squared: Array | None
@@ -42,7 +42,7 @@ class Side:
         return self.squared, self.norm, self.inverse
 
     def join(self, later: "Side") -> "Side":
-        """Return these rows followed by later ones."""
+        """Return these rows followed by those of `later`."""
         xp = module_of(self.rows)
         stats = [
             None if a is None or b is None else xp.concatenate([a, b])
@@ -54,61 +54,61 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """How rows are prepared, so that their distances are right: decided once, for all points that meet the same rows.
+    """The preparation of rows that makes their distances exact, decided once for all points used with the same rows.
 
     Attributes
     ----------
     shift : (d,) array or None
         Subtracted from all rows. See :func:`pick_shift`.
     wide : bool
-        Whether products of float32 rows are made in float64 within, because distances in float32 would be wrong. What
-        goes in and comes out stays float32.
+        Whether products of float32 rows are computed in float64, because distances in float32 would be wrong. Inputs
+        and outputs stay float32.
     """
 
     shift: Array | None = None
     wide: bool = False
 
     def on(self, xp: ModuleType) -> "Placement":
-        """Return the same with the shift in host memory, for ``numpy``, or on the GPU."""
+        """Return the placement with the shift in host memory, for ``numpy``, or on the GPU."""
         if self.shift is None:
             return self
         return Placement(to_host(self.shift) if xp is np else xp.asarray(self.shift), self.wide)
 
     def widens(self, dtype: Any, precision: Precision | None) -> bool:
-        """Return whether rows of this dtype become float64; rounded features stay what was asked for."""
+        """Return whether rows of this dtype become float64; features rounded by `precision` do not."""
         return self.wide and np.dtype(dtype) == np.float32 and precision in (None, "float32")
 
 
 PLAIN = Placement()
-"""Nothing is subtracted, and all stays in the dtype of the rows."""
+"""No shift, and products in the dtype of the rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """The right side of kernel blocks: made once, used for every batch.
+    """The right side of kernel blocks, prepared once for all batches.
 
     Attributes
     ----------
     size, n_features : int
-        Points p, and features of the rows that they were made from.
+        Number of points p, and of features of their rows.
     dtype : numpy dtype
-        Of all products with them.
+        Data type of products with the points.
     placement : Placement
-        What was subtracted from the rows, and whether products are wider than they are.
+        The shift of the rows, and whether products are computed in float64.
     blocks : tuple of slices
-        Columns in pieces: a product is summed in the working dtype within one, and in float64 over them.
+        Blocks of columns: products are summed in the working dtype within a block, and in float64 over blocks.
     side : Side or None
-        For the plain engines. None when `packed` holds the points instead.
+        The points for the plain engines. None when `packed` has them.
     packed : Packed or None
-        For the compiled engine.
+        The points for the compiled engine.
     parts : tuple of Points
-        The same rows prepared for each member of a composite kernel.
+        The same rows, prepared for each member of a composite kernel.
     precision : str or None
-        What the rows were rounded to, and the rows that meet them are; None when nothing was rounded.
+        What these rows, and the rows of the left side, are rounded to; None for no rounding.
     table : (blocks, 2) int64 or None
         Starts and stops of `blocks` on the GPU, for the CUDA engine.
     wider : Points or None
-        The same rows in float64, where products are made in it.
+        The same rows in float64, where products are computed in it.
     """
 
     size: int
@@ -146,7 +146,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Left:
-    """The left side of kernel blocks, for rows that meet several sets of points: see :meth:`Kernel.left`."""
+    """The left side of kernel blocks, for rows that are used with several sets of points: see :meth:`Kernel.left`."""
 
     shape: tuple[int, int]
     dtype: Any
@@ -157,21 +157,22 @@ class Left:
 
 
 def cut_blocks(p: int, blocks: Sequence[slice] | None) -> tuple[slice, ...]:
-    """Return the pieces of p columns: `blocks` cut where they are long, or equal pieces."""
+    """Return the blocks of p columns: `blocks`, split where they are long, or equal blocks for None."""
     if blocks is None:
         return tuple(slices(p, BLOCK_COLUMNS))
     return tuple(piece for part in blocks for piece in within(part, _LARGEST_BLOCK))
 
 
 def make_side(rows: Array, what: Program, *, left: bool) -> Side:
-    """Return `rows` with the statistics that `what` reads.
+    """Return `rows` with the statistics that the formula `what` needs.
 
-    Where the formula uses the distance itself, the left squared norms are lowered by the rounding error of an inner
+    Where the formula uses the distance itself, the left squared norms are reduced by the rounding error of an inner
     product over d features (measured: at most 6.5 eps times the norms at d = 784). Equal rows then have distance
-    exactly 0, where an error of 1e-6 in the square would become one of 1e-3. For angles cosines are raised likewise.
+    exactly 0, where an error of 1e-6 in the square would become one of 1e-3. For angles, cosines are increased
+    likewise.
 
-    Rows whose squared norm is over a quarter of the dtype's largest number cannot be compared. They are refused on
-    the right (DataError); on the left their squared norm is NaN, and so is all that is computed from it.
+    Rows whose squared norm exceeds a quarter of the dtype's largest number cannot be compared. They are refused on
+    the right (DataError); on the left their squared norm is NaN, and so are all values computed from it.
     """
     wanted = what.symbols
     squared = norm = inverse = None
@@ -209,7 +210,7 @@ def _in_range(squared: Array, left: bool) -> Array:
 
 
 def native_rows(side: Side) -> NativeRows:
-    """Return the left side as the compiled engine takes it; rows are copied unless their features are contiguous."""
+    """Return the left side for the compiled engine; rows are copied unless their features are contiguous."""
     if is_sparse(side.rows):
         return NativeRows(CSRParts.of(side.rows), *side.stats)
     rows = side.rows if side.rows.strides[1] == side.rows.itemsize else np.ascontiguousarray(side.rows)
@@ -217,7 +218,7 @@ def native_rows(side: Side) -> NativeRows:
 
 
 def squared_norms(X: Array) -> Array:
-    """Return ``|x_i|^2``, shape (m,), by pairwise sums, which err five times less than einsum's in float32."""
+    """Return ``|x_i|^2``, shape (m,), by pairwise sums, whose error in float32 is a fifth of einsum's."""
     if is_sparse(X):
         return module_of(X).asarray(X.multiply(X).sum(axis=1)).reshape(-1).astype(X.dtype)
     xp = namespace_of(X)
@@ -236,11 +237,11 @@ def squared_norms(X: Array) -> Array:
 def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:
     """Return the mean of `Z` when distances of ``transform(Z)`` would lose digits without subtracting it, else None.
 
-    ``|x|^2 + |z|^2 - 2 x.z`` cancels when rows are far from the origin: only then, when |mean|^2 exceeds 100
-    times the median squared distance, is centring worth its own rounding. Where the mean is as far from the median, as
-    a single row can make it, the median takes its place: to move all others to such a mean would cost them their
-    digits. The mean of integer data is rounded to integers, so that equal rows stay equal and exact. Sparse rows are
-    never shifted: they would become dense.
+    ``|x|^2 + |z|^2 - 2 x.z`` loses digits when rows are far from the origin: only then, when |mean|^2 exceeds 100 times
+    the median squared distance, is centring worth its own rounding. Where the mean is equally far from the median,
+    which a single outlier can cause, the median takes its place: centring at such a mean would cost all other rows
+    their digits. The mean of integer data is rounded to integers, so that equal rows stay equal and exact. Sparse rows
+    are never shifted: they would become dense.
     """
     if is_sparse(Z):
         return None
@@ -267,7 +268,7 @@ def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:
 
 
 def product_size(X: Array | Left, Z: Array | Points, factor: Array) -> float:
-    """Return about how many multiply-adds a product takes this machine's threads: none on a GPU."""
+    """Return the approximate multiply-adds of a product on the threads of this machine: 0 on a GPU."""
     if not isinstance(factor, np.ndarray):
         return 0.0
     p = Z.size if isinstance(Z, Points) else _shape(Z)[0]

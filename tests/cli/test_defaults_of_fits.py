@@ -43,7 +43,7 @@ def test_the_scaling_is_a_word_none_or_auto() -> None:
     assert _settings(9, scale="robust").scale == "robust"
     assert _settings(9, system="eigenpro4").scale == "auto"
     assert _settings(9, system="eigenpro4", scale="none").scale is None
-    with pytest.raises(SpecError, match="scale='zscore' was asked"):
+    with pytest.raises(SpecError, match="got scale='zscore'"):
         _settings(9, scale="zscore")
 
 

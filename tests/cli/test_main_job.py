@@ -324,7 +324,7 @@ def test_plan_and_fit_refuse_alike(stores, capfd, tmp_path, more):
 
 
 def test_where_blocks_are_kept_is_set_and_told(stores, capfd, tmp_path):
-    for requested, said in (("disk", "kept on disk as asked"), ("never", "computed again in every epoch")):
+    for requested, said in (("disk", "kept on disk as requested"), ("never", "computed again in every epoch")):
         code, _, err = run(
             capfd, "fit", stores[0], "--landmarks", 50, "--workers", 0, "--set", f"keep_blocks={requested}",
             "--set", f"scratch={tmp_path}", "--out", tmp_path / f"{requested}.zarr",

@@ -64,7 +64,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(
     fit = [*WORDS, "--epochs", epochs, "--out", "m.zarr", "--workers", workers]
     code, said = run(capfd, *fit)
     assert code == 1
-    assert "go on from it with --resume" in said
+    assert "continue from it with --resume" in said
     code, said = run(capfd, *fit, "--resume", "--alpha", 0.5)
     assert code == 1
     assert "settings alpha was 'auto' and is 0.5" in said
@@ -105,7 +105,7 @@ def test_what_is_no_checkpoint_is_not_touched(folder: Path, capfd: pytest.Captur
     for extra in ([], ["--resume"], ["--overwrite"]):
         code, said = run(capfd, *WORDS, "--out", "m.zarr", "--workers", 0, "--checkpoint", "c", *extra)
         assert code == 1
-        assert "is no checkpoint; choose another place" in said
+        assert "is not a checkpoint; choose another place" in said
     assert (folder / "c" / "mine").read_text() == "kept"
     assert not (folder / "m.zarr").exists()
 

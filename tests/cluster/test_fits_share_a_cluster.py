@@ -217,7 +217,7 @@ def test_a_fit_is_named_by_its_beginning(client2: Client) -> None:
     assert find_fit(client2, fit[:10]).metadata.fit == fit
     with pytest.raises(ClusterError, match="no fit 'zzz' is known at tcp://"):
         find_fit(client2, "zzz")
-    with pytest.raises(ClusterError, match="several fits are meant"):
+    with pytest.raises(ClusterError, match="several fits match"):
         find_fit(client2, "")
 
 

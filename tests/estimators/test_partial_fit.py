@@ -257,7 +257,7 @@ def test_other_labels_features_and_settings_are_refused() -> None:
 def test_a_fit_to_all_rows_does_not_go_on_with_others() -> None:
     model = _classifier().partial_fit(X[:300], Y[:300])
     source = array_source(X[:300], Y[:300], None, np.arange(10))
-    with pytest.raises(SpecError, match="other rows were given to go on with, but sampling='balanced' draws"):
+    with pytest.raises(SpecError, match="the fit cannot continue with other rows: sampling='balanced' draws"):
         fit(source, replace(model.fit_settings(), sampling="balanced"), earlier=model._carried)
 
 

@@ -214,5 +214,5 @@ def test_settings_of_any_number_type_can_be_saved(tmp_path):
 
 def test_a_loss_for_the_other_task_is_refused():
     X, y = load_diabetes(return_X_y=True)
-    with pytest.raises(DaskkernError, match="hinge loss was asked for a regression task"):
+    with pytest.raises(DaskkernError, match="got the hinge loss for a regression task"):
         KernelRegressor(Gaussian(0.2), loss="hinge").fit(X, y)

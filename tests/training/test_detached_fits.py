@@ -205,7 +205,7 @@ def test_a_cancelled_fit_leaves_its_model_and_goes_on_later(
     assert handle.result(timeout_s=60).coef.any()
     assert handle.status().state == "interrupted"
     assert not handle.cancel()
-    with pytest.raises(StoreError, match=r"go on from it with --resume"):
+    with pytest.raises(StoreError, match=r"continue from it with --resume"):
         submit(source, LONG, client2, out)
     done = len(daskkern.load(out).provenance["history"])
     more = replace(LONG, max_epochs=done + 2)

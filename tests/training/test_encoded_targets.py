@@ -114,11 +114,11 @@ def test_what_cannot_be_learnt_is_refused_in_a_sentence() -> None:
         learn_targets(_rows(CODES, np.zeros(100)), _settings(Logistic()))
     with pytest.raises(DataError, match="the rows have no targets"):
         learn_targets(ArrayRows(np.zeros((3, 1))), _settings(Squared()))
-    with pytest.raises(SpecError, match="the logistic loss was asked for a regression task; it is for classification"):
+    with pytest.raises(SpecError, match="got the logistic loss for a regression task; it is for classification"):
         learn_targets(_rows(np.arange(4.0), classes=None), _settings(Logistic()))
     with pytest.raises(DataError, match="the targets hold NaN or infinity"):
         learn_targets(_rows(np.array([0.0, np.nan, 1.0]), classes=None), _settings(Squared()))
-    with pytest.raises(SpecError, match="class_weight was asked for a regression task"):
+    with pytest.raises(SpecError, match="got class_weight for a regression task"):
         learn_targets(_rows(np.arange(4.0), classes=None), _settings(Squared(), class_weight="balanced"))
 
 

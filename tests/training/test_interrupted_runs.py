@@ -229,9 +229,9 @@ def test_what_is_not_this_fits_checkpoint_is_refused(tmp_path: Path) -> None:
     assert not is_checkpoint(str(place))
     place.mkdir()
     (place / "mine.txt").write_text("kept")
-    with pytest.raises(StoreError, match="is no checkpoint"):
+    with pytest.raises(StoreError, match="is not a checkpoint"):
         read_checkpoint(str(place), "{}")
-    with pytest.raises(StoreError, match="is no checkpoint"):
+    with pytest.raises(StoreError, match="is not a checkpoint"):
         remove_checkpoint(str(place))
     assert (place / "mine.txt").exists()
 

@@ -225,7 +225,7 @@ def test_the_model_is_the_same_bit_for_bit_wherever_blocks_are_kept(
     np.testing.assert_array_equal(memory.model.coef, disk.model.coef)
     np.testing.assert_allclose(never.model.coef, memory.model.coef, rtol=0, atol=1e-4 * np.abs(memory.model.coef).max())
     assert "kept in memory" in said_memory[0]
-    assert "kept on disk as asked" in said_disk[0]
+    assert "kept on disk as requested" in said_disk[0]
     assert "computed again in every epoch" in said_never[0]
     assert list(tmp_path.iterdir()) == []
 
@@ -255,7 +255,7 @@ def _plan(budget: int = 8 * GB) -> MemoryPlan:
     [
         (RATES, 10**12, True, "kept on disk: the disk costs 2.2 ns an entry"),
         (replace(RATES, block_ns=1.0), 10**12, False, "too little is saved, the disk costs 2.2 ns"),
-        (RATES, 10**6, False, "they fit neither memory nor the 1 MB of disk"),
+        (RATES, 10**6, False, "they fit neither in memory nor in the 1 MB of disk"),
         (replace(RATES, disk=None), 10**12, False, "the disk could not be measured"),
         (replace(RATES, disk=replace(RATES.disk, cached=True)), 10**12, False, "only the system's cache"),
     ],
@@ -301,13 +301,13 @@ def test_rates_are_asked_for_only_where_they_decide() -> None:
 def test_a_disk_that_was_asked_for_must_have_room(tmp_path: Path) -> None:
     requested = replace(SETTINGS, keep_blocks="disk", scratch=str(tmp_path))
     assert with_blocks(_plan(), requested, 10**12, None).disk == SIZES.blocks_bytes
-    with pytest.raises(MemoryBudgetError, match="keep_blocks='disk' was asked, but the kernel blocks of one rank take"):
+    with pytest.raises(MemoryBudgetError, match="got keep_blocks='disk', but the kernel blocks of one rank take"):
         with_blocks(_plan(), requested, 10**6, None)
     assert disk_room(replace(requested, disk_budget=1000)) == 1000
     assert disk_room(requested, 2) <= disk_room(requested) // 2 + 10**9
     with pytest.raises(SpecError, match="scratch folder"):
         disk_room(replace(requested, scratch=str(tmp_path / "absent")))
-    with pytest.raises(SpecError, match="no file can be made there"):
+    with pytest.raises(SpecError, match="no scratch file for kernel blocks can be created"):
         HostFile(str(tmp_path / "absent"), np.dtype("float32"))
 
 

@@ -148,7 +148,7 @@ def test_a_cluster_that_is_gone_leaves_a_checkpoint_to_go_on_from(source: StoreS
         killer, impatient = Killer(3, lambda: client.cluster.scale(0)), replace(QUICK, idle_s=2.0)
         with pytest.raises(daskkern.errors.ClusterError):
             fit(source, settings, client=client, listener=killer, gang=impatient, policy=policy)
-    with pytest.raises(StoreError, match="go on from it with --resume"):
+    with pytest.raises(StoreError, match="continue from it with --resume"):
         fit(source, settings, policy=policy)
     with pytest.raises(StoreError, match=r"was made by another fit: settings alpha was 0.0 and is 0.5"):
         fit(source, replace(settings, alpha=0.5), policy=replace(policy, resume=True))

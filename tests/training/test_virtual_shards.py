@@ -198,13 +198,13 @@ def test_workers_beyond_the_shards_are_left_alone(client3: Client, monkeypatch: 
 def test_what_cannot_be_is_refused(client2: Client) -> None:
     plain = _settings(Landmarks(40), EigenPro())
     for shards in (0, -1, 1.5, True, "2"):
-        with pytest.raises(SpecError, match=r"virtual_shards=.* was asked; give a whole number of at least 1, or None"):
+        with pytest.raises(SpecError, match=r"got virtual_shards=.*; expected a whole number of at least 1, or None"):
             replace(plain, virtual_shards=shards)
     with pytest.raises(SpecError, match="keep_blocks='memory', whose rounding depends on the memory of the workers"):
         replace(_settings(AllRows(), EigenPro()), keep_blocks="memory", virtual_shards=2)
-    with pytest.raises(SpecError, match="2 ranks were asked with virtual_shards=1; each rank needs one"):
+    with pytest.raises(SpecError, match="got 2 ranks with virtual_shards=1; each rank needs a shard"):
         fit(_source(), replace(plain, virtual_shards=1), client=client2, gang=GangSettings(n_ranks=2))
-    with pytest.raises(SpecError, match="2 ranks were asked with virtual_shards=1"):
+    with pytest.raises(SpecError, match="got 2 ranks with virtual_shards=1"):
         submit(_source(), replace(plain, virtual_shards=1), client2, "never", gang=GangSettings(n_ranks=2))
 
 

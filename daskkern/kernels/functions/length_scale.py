@@ -1,4 +1,4 @@
-"""Length scales and metrics: checked once, and taken from the data when the user says ``"median"``."""
+"""Length scales and metrics: their validation, and length scales from the data for ``"median"``."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,26 +11,26 @@ from daskkern.kernels.parameters import as_number, positive
 Vector = tuple[float, ...]
 Matrix = tuple[Vector, ...]
 LengthScale = float | str | Vector | Matrix
-"""What a kernel keeps: a number, "median", one number per feature, or the rows of a matrix."""
+"""The parameter of a kernel: a number, "median", one number per feature, or the rows of a matrix."""
 
-_EQUAL = 1e-14  # of the squared norms of two rows: what rounding leaves of the distance 0
+_EQUAL = 1e-14  # rounding error of the squared distance of equal rows, in units of their squared norms
 MEDIAN_ROWS = 2000
 _WORST_CONDITION = 1e12
-_ROUNDING = 1e-6  # of metrics that were computed in float32
+_ROUNDING = 1e-6  # relative error of metrics that were computed in float32
 
 
 def check_length_scale(kernel: str, value: LengthScale | npt.ArrayLike) -> LengthScale:
-    """Return `value` as a kernel keeps it, or raise SpecError.
+    """Return `value` in the form of :data:`LengthScale`, or raise SpecError.
 
-    A number, "median", or an array or (nested) sequence: (d,) of positive numbers, or an invertible (d, d).
+    It is a number, "median", or an array or (nested) sequence: (d,) positive numbers, or an invertible (d, d) matrix.
     """
     if isinstance(value, str):
         if value != "median":
-            raise SpecError(f"length_scale={value!r} was asked of the {kernel} kernel; give a number or 'median'")
+            raise SpecError(f"got length_scale={value!r} for the {kernel} kernel; expected a number or 'median'")
         return value
     if np.ndim(_array(value)) == 0:
         if isinstance(value, bool):
-            raise SpecError(f"length_scale={value!r} was asked of the {kernel} kernel; give a positive finite number")
+            raise SpecError(f"got length_scale={value!r} for the {kernel} kernel; expected a positive finite number")
         return positive(kernel, "length_scale", as_number(value) if value is not None else float("nan"))
     found = _array(value)
     if found.ndim == 1 and found.size and np.isfinite(found).all() and (found > 0).all():
@@ -39,7 +39,7 @@ def check_length_scale(kernel: str, value: LengthScale | npt.ArrayLike) -> Lengt
     if square and np.linalg.cond(found, 1) < _WORST_CONDITION:
         return _rows(found)
     raise SpecError(
-        f"length_scale={value!r:.60} was asked of the {kernel} kernel; give a positive finite number, 'median', one "
+        f"got length_scale={value!r:.60} for the {kernel} kernel; expected a positive finite number, 'median', one "
         "positive number per feature, or an invertible matrix"
     )
 
@@ -49,7 +49,7 @@ def check_metric(kernel: str, metric: npt.ArrayLike) -> Matrix:
     found = _array(metric)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or not found.size or not np.isfinite(found).all():
         raise SpecError(
-            f"a metric of shape {found.shape} was asked of the {kernel} kernel; give finite numbers of shape (d, d)"
+            f"got a metric of shape {found.shape} for the {kernel} kernel; expected finite numbers of shape (d, d)"
         )
     size = float(np.abs(found).max())
     if not np.abs(found - found.T).max() <= _ROUNDING * size:
@@ -65,7 +65,7 @@ def check_metric(kernel: str, metric: npt.ArrayLike) -> Matrix:
 
 
 def metric_factor(metric: Matrix) -> FloatArray:
-    """Return F (d, k) with ``F F^T = M``, for the k eigenvalues of M that are not rounding."""
+    """Return F (d, k) with ``F F^T = M``, from the k eigenvalues of M above rounding errors."""
     values, vectors = np.linalg.eigh(np.asarray(metric))
     kept = values > values[-1] * len(values) * np.finfo(np.float64).eps
     factor: FloatArray = vectors[:, kept] * np.sqrt(values[kept])
@@ -82,12 +82,12 @@ def plain(value: LengthScale) -> float | str | list[float] | list[list[float]]:
 def median_distance(sample: Array) -> float:
     """Return the median Euclidean distance between distinct rows of `sample` (its first 2,000 rows).
 
-    Where more than half of the distances are 0, as rows are equal, it is the median of the others.
+    Where more than half of the distances are 0, because rows are equal, it is the median of the others.
 
     Raises
     ------
     DataError
-        When fewer than two rows are given or all are equal.
+        With fewer than two rows, or when all rows are equal.
     """
     squared, norms = _squared_distances(sample[:MEDIAN_ROWS].astype(np.float64))
     xp = namespace_of(squared)
@@ -106,10 +106,10 @@ def median_distance(sample: Array) -> float:
 
 
 def _squared_distances(rows: Array) -> tuple[Array, Array]:
-    """Return the squared distances (m, m) and the squared norms (m,) that they are differences of.
+    """Return the squared distances (m, m), and the squared norms (m,) from which they are computed.
 
-    Dense rows are moved to their median: a mean would follow a single row that is far off, and take the digits of the
-    distances between all others with it.
+    Dense rows are centred at their median: a mean could be dominated by a single outlier, which would cost the
+    distances between all other rows their digits.
     """
     if is_sparse(rows):
         inner = (rows @ rows.T).toarray()
@@ -123,7 +123,7 @@ def _squared_distances(rows: Array) -> tuple[Array, Array]:
 
 
 def _array(value: object) -> FloatArray:
-    """Return numbers as float64; an empty array for what is none."""
+    """Return numbers as float64; an empty array (0, 0, 0) for anything else."""
     try:
         return np.asarray(value, np.float64)
     except (TypeError, ValueError):

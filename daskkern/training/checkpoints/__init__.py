@@ -1,1 +1,1 @@
-"""Commits of a run: written, found again, and resumed from."""
+"""Commits and checkpoints of a run, and resuming from them."""

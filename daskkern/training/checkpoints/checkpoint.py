@@ -1,7 +1,8 @@
-"""Checkpoints: commits in a Zarr group, each a subgroup of its own that counts once it is marked complete.
+"""Checkpoints: Zarr groups of commits, each in a subgroup that is valid once it is marked complete.
 
-No renames are needed, so that any place Zarr can write to will do. A new commit is written beside the old one, marked,
-and only then is the old one removed: whatever stops the writer, the group holds a whole commit, if it ever had one.
+Nothing is renamed, so that any storage that Zarr can write to will do. A new commit is written next to the old one and
+marked complete, and only then is the old one removed: if the writer stops at any point, the group still has a complete
+commit, if it ever had one.
 """
 
 import json
@@ -34,20 +35,20 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class Found:
-    """What a checkpoint holds: its last whole commit, and the run that wrote it."""
+    """The content of a checkpoint: its last complete commit, and the run that wrote it."""
 
     commit: Commit
     run: str
 
 
 def read_checkpoint(location: str, fingerprint: str) -> Found | None:
-    """Return the last whole commit at `location`, or None where there is no checkpoint or none is whole.
+    """Return the last complete commit at `location`, or None without a checkpoint or a complete commit.
 
     Raises
     ------
     StoreError
-        When something else is there, when a commit is damaged, or when it was made with other data, settings or
-        schema than `fingerprint` tells; the message names the differences.
+        When something else is at `location`, when a commit is damaged, or when its data, settings or schema differ from
+        those of `fingerprint`; the message names the differences.
     """
     while True:
         group = _open(location)
@@ -62,12 +63,12 @@ def read_checkpoint(location: str, fingerprint: str) -> Found | None:
             again = _open(location)
             if again is not None and last in _whole(again):
                 raise
-            # A run that is about to end has put a later commit in its place meanwhile.
+            # Another run, about to end, has replaced it with a later commit meanwhile.
 
 
 def begin_checkpoint(location: str, run: str) -> None:
-    """Make the group at `location`, or take it over for `run`. What it holds stays. Raises StoreError."""
-    _open(location)  # raises when something else is there
+    """Create the group at `location`, or take it over for `run` with its commits. Raises StoreError."""
+    _open(location)  # raises when something else is at the location
     try:
         group = open_zarr(location, "a")
         group.update_attributes({"format": FORMAT, "version": VERSION, "run": run})
@@ -80,7 +81,7 @@ def begin_checkpoint(location: str, run: str) -> None:
 
 
 def check_fingerprint(
-    theirs: dict[str, Any], ours: str, what: str, remedy: str = "resume with what it was made with, or remove it"
+    theirs: dict[str, Any], ours: str, what: str, remedy: str = "resume with its data and settings, or remove it"
 ) -> None:
     """Raise StoreError with the differences between the fit that made `what` and this one, if there are any."""
     differences = _differences(theirs, json.loads(ours))
@@ -89,13 +90,13 @@ def check_fingerprint(
 
 
 def is_checkpoint(location: str) -> bool:
-    """Return whether a checkpoint with a whole commit is at `location`. Raises StoreError when something else is."""
+    """Return whether `location` has a checkpoint with a complete commit. Raises StoreError for anything else."""
     group = _open(location)
     return group is not None and bool(_whole(group))
 
 
 def remove_checkpoint(location: str) -> None:
-    """Remove the checkpoint at `location`, if there is one; anything else is refused with StoreError."""
+    """Remove the checkpoint at `location`, if there is one. Raises StoreError for anything else."""
     if _open(location) is None:
         return
     if is_url(location):
@@ -105,16 +106,16 @@ def remove_checkpoint(location: str) -> None:
 
 
 class CheckpointWriter:
-    """Writes commits in the background, one after the other; a commit that comes while one is written is left out.
+    """Writes commits in the background, one at a time; a commit offered while one is being written is skipped.
 
-    Nothing here raises: a full disk must not end a fit that goes well. `problem` says in the end what went wrong.
+    It never raises: a full disk must not end a healthy fit. `problem` describes the last error, "" for none.
 
     Parameters
     ----------
     location : str
         Where :func:`begin_checkpoint` was called for `run`.
     run, fingerprint : str
-        Who writes, and what a reader must agree on (JSON).
+        Name of the run that writes, and JSON of what a reader must match.
     interval_s : float
         Least seconds between two of them.
     """
@@ -138,7 +139,7 @@ class CheckpointWriter:
         self._settle()
 
     def offer(self, commit: Commit, *, at_once: bool) -> None:
-        """Write a commit when it is time, or `at_once`. Returns without waiting, but for a commit under way."""
+        """Write a commit when it is due, or `at_once`. Waits only for a commit that is being written."""
         busy = self._writing is not None and not self._writing.done()
         if not at_once and (busy or time.monotonic() < self._next):
             return
@@ -183,7 +184,7 @@ class CheckpointWriter:
         seconds = time.perf_counter() - begun
         self._written.append(CheckpointWritten(commit.position.epoch, commit.position.batch, seconds))
         for known in earlier:
-            with suppress(KeyError):  # another run that writes here was first
+            with suppress(KeyError):  # another run that writes here has removed it
                 del group[known]
 
 
@@ -195,7 +196,7 @@ def _put(group: zarr.Group, key: str, values: HostArray) -> int:
 
 def _commits(group: zarr.Group) -> list[str]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what a killed writer has only just begun is no group yet, which zarr tells
+        warnings.simplefilter("ignore")  # zarr warns of what a killed writer has just begun, which is not a group yet
         return sorted(name for name in group.group_keys() if name.startswith("commit-") and _number(name) >= 0)
 
 
@@ -215,11 +216,11 @@ def _open(location: str) -> zarr.Group | None:
         if not is_url(location) and os.path.isdir(location) and not os.listdir(location):
             return None
         if not is_url(location) and os.path.lexists(location):
-            raise StoreError(f"{location} exists and is no checkpoint; choose another place for it") from None
+            raise StoreError(f"{location} exists and is not a checkpoint; choose another place for it") from None
         return None
     except StoreError:
         raise
-    except Exception as error:  # zarr raises many types for what it cannot read
+    except Exception as error:  # zarr raises many types for unreadable groups
         raise StoreError(f"the checkpoint {location} cannot be read: {type(error).__name__}: {error}") from error
     if group.attrs.get("format") not in (FORMAT, None) or (group.attrs.get("format") is None and len(list(group))):
         raise StoreError(f"{location} holds {group.attrs.get('format', 'another Zarr group')!r}, not a checkpoint")
@@ -246,7 +247,7 @@ def _read(group: zarr.Group, name: str, location: str) -> Commit:
         return Commit(snapshot_of(arrays, numbers), Position.from_json(str(part.attrs["position"])))
     except StoreError:
         raise
-    except Exception as error:  # missing keys, cut files
+    except Exception as error:  # missing keys, truncated files
         raise StoreError(
             f"the checkpoint {location} cannot be read ({name}: {type(error).__name__}: {error}); remove it"
         ) from error
@@ -257,7 +258,7 @@ def _record(value: Any) -> dict[str, Any]:
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
-    """Return what differs, in words, over two levels of keys."""
+    """Return the differences in words, over two levels of keys."""
     found = []
     for key in sorted({*theirs, *ours}):
         there, here = theirs.get(key), ours.get(key)

@@ -1,4 +1,4 @@
-"""How the progress of a fit is kept: in the memory of the workers, and in a checkpoint."""
+"""Checkpointing of a running fit: commits in the memory of the workers, and in a checkpoint."""
 
 import json
 import time
@@ -13,7 +13,7 @@ from daskkern.events import EpochFinished, Listener, StageFinished, silent
 from daskkern.training.checkpoints.checkpoint import CheckpointWriter, check_fingerprint, read_checkpoint
 from daskkern.training.checkpoints.commits import Commit
 
-_SHARE = 50.0  # time between commits in units of what one costs: 2% of the run at most
+_SHARE = 50.0  # time between commits in units of the time of one: at most 2% of the run
 
 
 _OTHER_ROWS = "warm_start=True continues on the same rows; set warm_start=False to fit other rows, or call partial_fit"
@@ -29,32 +29,32 @@ class Saved:
 
 @dataclass(frozen=True, eq=False)
 class CheckpointPolicy:
-    """What is kept of a fit that runs.
+    """Which commits of a running fit are stored, where and how often.
 
     Attributes
     ----------
     in_memory : bool
-        Each worker keeps the last commit, so that survivors can go on.
+        Each worker keeps the last commit, so that the survivors of a loss can continue.
     commit_s : float
         Least seconds between commits.
     checkpoint : str or None
-        Zarr location of the checkpoint, which every worker can write to.
+        Zarr location of the checkpoint, writable by every worker.
     checkpoint_s : float
-        Least seconds between two writings of it.
+        Least seconds between two writes of the checkpoint.
     resume : bool
-        Begin with what the checkpoint holds, if there is one.
+        Begin from the checkpoint, if there is one.
     overwrite : bool
         Replace the checkpoint of an earlier run, and the older model of a detached fit, which are refused otherwise.
     run : str
-        Name of this run in the checkpoint; what another run left there is used only to resume.
+        Name of this run in the checkpoint; commits of another run are used only to resume.
     fingerprint : str
-        JSON of what the fit depends on: data, settings, schema. A checkpoint of anything else is refused.
+        JSON of what the fit depends on: data, settings, schema. A checkpoint with another fingerprint is refused.
     earlier : Saved or None
-        The end of an earlier run, in memory, to resume from where there is no checkpoint.
+        The end of an earlier run, in memory, to resume from without a checkpoint.
     hand_back : bool
-        Whether the end of this run is wanted as such.
+        Whether the result contains the last commit of this run.
     carry : bool
-        Whether it is wanted for a run on other rows, where there is room for it.
+        Whether the result contains the state for a run on other rows, where memory suffices.
     """
 
     in_memory: bool = False
@@ -72,10 +72,10 @@ class CheckpointPolicy:
     def __post_init__(self) -> None:
         for name in ("commit_s", "checkpoint_s"):
             if not getattr(self, name) >= 0:
-                raise SpecError(f"{name}={getattr(self, name)!r} was given; it is a number of seconds, 0 or more")
+                raise SpecError(f"got {name}={getattr(self, name)!r}; expected a number of seconds, 0 or more")
 
     def saved(self) -> Commit | None:
-        """Return the commit that this run may begin with: of its checkpoint, or in memory. Raises StoreError."""
+        """Return the commit to begin from: of the checkpoint, or in memory. Raises StoreError."""
         if self.checkpoint is None:
             if self.earlier is None or not self.resume:
                 return None
@@ -87,18 +87,18 @@ class CheckpointPolicy:
         return _of_another_run(found.commit) if self.resume else None
 
     def saved_epochs(self) -> tuple[EpochFinished, ...]:
-        """Return the epochs that the checkpoint has behind it."""
+        """Return the epochs that had ended before the commit."""
         saved = self.saved() if self.resume else None
         return () if saved is None else saved.position.epochs
 
 
 def _of_another_run(commit: Commit) -> Commit:
-    """Return the commit with no time taken: a run that goes on from another has time of its own."""
+    """Return the commit with 0 seconds taken: a run that continues another one counts its own time."""
     return replace(commit, position=replace(commit.position, seconds=0.0))
 
 
 class Checkpointing:
-    """Keeps the commits of one rank; see :class:`CheckpointPolicy`."""
+    """Stores the commits of one rank; see :class:`CheckpointPolicy`."""
 
     def __init__(
         self,
@@ -110,26 +110,26 @@ class Checkpointing:
         self._hand_back = policy.hand_back or policy.carry
         self.wanted = policy.in_memory or policy.checkpoint is not None or self._hand_back
         self.outlives = policy.in_memory or policy.checkpoint is not None
-        """Whether another gang finds the last commit."""
+        """Whether the next gang can find the last commit."""
         self.last: HostArray | None = None
-        """The last commit as bytes, where it is wanted back."""
+        """The last commit as bytes, where the result contains it."""
         self._commit_cache = commit_cache if policy.in_memory else None
         self._fit_commit_cache = commit_cache
         self._writer, self._interval_s, self._emit = writer, policy.commit_s, emit
         self._next = time.monotonic() + policy.commit_s
 
     def due(self) -> bool:
-        """Return whether it is time for a commit."""
+        """Return whether a commit is due."""
         return self.outlives and time.monotonic() >= self._next
 
     def tell(self) -> None:
-        """Tell of checkpoints that have become complete."""
+        """Emit events for the checkpoints that were completed since the last call."""
         if self._writer is not None:
             for written in self._writer.written():
                 self._emit(written)
 
     def keep(self, commit: Commit, seconds: float, *, last: bool) -> None:
-        """Keep a whole commit that took `seconds` to gather. The next one is due so much later that it costs 2%."""
+        """Store a commit that took `seconds` to gather. The next one is due when commits take at most 2% of the run."""
         begun = time.perf_counter()
         if self._commit_cache is not None:
             self._commit_cache.put(commit.position.steps, commit.to_bytes())

@@ -1,7 +1,7 @@
-"""A commit: the whole model state at the end of a window, and where in the run that was.
+"""A commit: the whole state of the solver at the end of a window, and its position in the run.
 
-Every rank keeps the last commit in its worker's memory, so that any survivor can give it to a gang that is formed
-anew; the first rank may write it to a checkpoint, too.
+Every rank keeps the last commit in the memory of its worker, so that any survivor can send it to the next gang; rank 0
+may also write it to a checkpoint.
 """
 
 import io
@@ -26,11 +26,11 @@ _TIMES = ("seconds", "epoch_seconds")
 
 @dataclass(frozen=True)
 class Position:
-    """How far a run is, after `steps` steps: `batch` batches of epoch number `epoch` are done.
+    """The position in a run after `steps` steps: `batch` batches of epoch number `epoch` are done.
 
-    The losses of their `seen` rows sum up to `loss`; `epochs` are the epochs that have ended; `best` is the best score
-    so far, a validation score or minus a mean training loss, and the epoch that had it. `seconds` is what this run has
-    taken, after its set-up, and `epoch_seconds` what has gone into this epoch, by all runs.
+    The losses of their `seen` rows sum to `loss`; `epochs` are the epochs that have ended; `best` is the best score so
+    far, a validation score or minus a mean training loss, and its epoch. `seconds` is the time of this run after its
+    set-up, and `epoch_seconds` the time that all runs have spent on this epoch.
     """
 
     steps: int = 0
@@ -41,12 +41,12 @@ class Position:
     epochs: tuple[EpochFinished, ...] = ()
     best: tuple[float, int] | None = None
     reason: str = ""
-    """Why the run ended; empty while it goes on."""
+    """Why the run ended; empty while it runs."""
     seconds: float = 0.0
     epoch_seconds: float = 0.0
 
     def to_json(self) -> str:
-        """Return the position as text; NaN and infinity are written as Python's json does."""
+        """Return the position as JSON, with NaN and infinity as Python writes them."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -121,14 +121,14 @@ def snapshot_of(arrays: Mapping[str, HostArray], numbers: Mapping[str, float]) -
 
 
 def latest_of_all(data: HostArray | None, steps: int, comm: Communicator) -> HostArray | None:
-    """Return the latest commit that any rank holds, on all ranks; None where there is none. A collective.
+    """Return the latest commit of any rank, on all ranks; None without one. A collective.
 
     Parameters
     ----------
     data : uint8 array or None
-        What this rank holds.
+        The commit of this rank.
     steps : int
-        Steps that it is the state after.
+        Number of steps before it.
     """
     size, check = (0, 0) if data is None else (data.size, zlib.crc32(data.data))
     mine = np.array([[size, steps, check]], np.int64)

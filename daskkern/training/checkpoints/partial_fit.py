@@ -1,4 +1,4 @@
-"""A model that goes on with other rows: the columns, the preconditioner and the solver's state of an earlier run."""
+"""Partial fits: the columns, the preconditioner and the solver's state of a run, continued with other rows."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,22 +21,22 @@ from daskkern.training.setup.prepared import Clock, Prepared
 
 _KEPT = ("kernel", "loss", "solver", "dtype", "precision", "fit_intercept", "class_intercept", "batch_size")
 _OF_MEANS = {"mean", "total", "lag"}
-_NEVER = 1 << 40  # a step that no run reaches
+_NEVER = 1 << 40  # a number of steps that no run reaches
 
 
 @dataclass(frozen=True, eq=False)
 class PartialFitState:
-    """What a run leaves for one on other rows.
+    """The state from which a run on other rows continues.
 
     Attributes
     ----------
     prepared : Prepared
-        With the points of the columns in place of row numbers.
+        With the points of the columns instead of row numbers.
     commit : uint8 array
         The last commit, as bytes.
     info : SourceInfo
     settings : FitSettings
-        What later rows and settings must agree with.
+        Later rows and settings must match `info` and these.
     """
 
     prepared: Prepared
@@ -46,7 +46,7 @@ class PartialFitState:
 
 
 def why_not(solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classes: bool, sampling: str) -> str:
-    """Return why a fit with these settings cannot go on with other rows; "" when it can."""
+    """Return why a fit with these settings cannot continue with other rows; "" when it can."""
     if basis.of_one_fit:
         return f"the columns of the basis {basis.name!r} belong to the rows of one fit; take Landmarks, or features"
     if solver.parallelism != "columns" or solver.state_per_row:
@@ -62,18 +62,18 @@ def why_not(solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classe
 
 
 def next_run(earlier: PartialFitState, source: RowSource, settings: FitSettings) -> tuple[Saved, FitSettings]:
-    """Return where one more epoch, on the rows of `source`, begins, and its settings.
+    """Return the state from which one more epoch, on the rows of `source`, begins, and its settings.
 
     Raises
     ------
     DataError
-        When the rows are of another kind than the earlier ones.
+        When the schema of the rows differs from that of the earlier ones.
     SpecError
-        When a fit with these settings cannot go on.
+        When a fit with these settings cannot continue.
     """
     reason = _why_not(settings)
     if reason:
-        raise SpecError(f"other rows were given to go on with, but {reason}")
+        raise SpecError(f"the fit cannot continue with other rows: {reason}")
     _check_alike(source.info, earlier.info)
     _check_same(settings, earlier.settings)
     commit = Commit.from_bytes(earlier.commit)
@@ -85,7 +85,7 @@ def next_run(earlier: PartialFitState, source: RowSource, settings: FitSettings)
 
 
 def can_go_on(settings: FitSettings) -> bool:
-    """Return whether a fit with these settings can go on with other rows."""
+    """Return whether a fit with these settings can continue with other rows."""
     return not _why_not(settings)
 
 
@@ -100,7 +100,7 @@ def _why_not(settings: FitSettings) -> str:
 
 
 def _averaging(commit: Commit, solver: Solver[Any]) -> Snapshot:
-    """Return the snapshot, in which the mean of iterates goes on, or begins now where there is none yet."""
+    """Return the snapshot with the mean of iterates continued, or begun now where there is none yet."""
     snapshot = commit.snapshot
     if "averaged_from" not in snapshot.numbers:
         return snapshot
@@ -113,9 +113,9 @@ def _averaging(commit: Commit, solver: Solver[Any]) -> Snapshot:
 
 
 def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:
-    """Return the set-up of an earlier run for other rows, whose batches are new."""
+    """Return the set-up of an earlier run for other rows, with a new batch plan."""
     if rows.n_rows < 1:
-        raise DataError("there are no rows to go on with; give one or more")
+        raise DataError("got 0 rows to continue with; give one or more")
     check_targets(rows)
     plan = BatchPlan.for_rows(rows, min(earlier.plan.batch_size, rows.n_rows), settings.seed)
     clock.stage("targets", f"{rows.n_rows} rows, columns and spectrum as before")
@@ -126,13 +126,13 @@ def prepare_next(earlier: Prepared, rows: Rows, settings: FitSettings, clock: Cl
 
 
 def _check_same(now: FitSettings, before: FitSettings) -> None:
-    """Refuse settings that the columns or the state were made with and that would have no effect any more."""
+    """Raise SpecError for changed settings that the columns or the state depend on: they would have no effect."""
     known = {name: getattr(before, name) for name in _KEPT} | {"basis": basis_summary(before.basis)}
     requested = {name: getattr(now, name) for name in _KEPT} | {"basis": basis_summary(now.basis)}
     for name, value in requested.items():
         if value != known[name]:
             raise SpecError(
-                f"{name} was {known[name]!r} when the model began and is {value!r}; set it back, or begin anew with fit"
+                f"{name} was {known[name]!r} when the model began and is {value!r}; set it back, or call fit"
             )
 
 
@@ -146,4 +146,4 @@ def _check_alike(ours: SourceInfo, theirs: SourceInfo) -> None:
     ):
         found, known = getattr(ours, name), getattr(theirs, name)
         if found != known:
-            raise DataError(f"the rows come with {what} {found}, and those before with {known}; both must agree")
+            raise DataError(f"got rows with {what} {found}; expected {known}, as in the rows before")

@@ -1,4 +1,4 @@
-"""What a checkpoint is compared by: the data, the settings and the schema of the fit that it belongs to."""
+"""Fingerprints of fits: data, settings and schema, which a checkpoint must match to be resumed."""
 
 import json
 import os
@@ -29,7 +29,7 @@ from daskkern.training.feeding.sources import ArraySource, BlockSource, RowSourc
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.scaling import may_bend
 
-_CHANGEABLE = ("max_epochs", "max_seconds")  # a run may go on for longer than it was meant to
+_CHANGEABLE = ("max_epochs", "max_seconds")  # a resumed run may be longer
 
 
 def named(
@@ -37,14 +37,14 @@ def named(
 ) -> CheckpointPolicy:
     """Return `policy` with the name of a new run and the fingerprint of the fit.
 
-    A checkpoint of another fit is refused now, and so is one that would be overwritten unasked.
+    A checkpoint of another fit is refused here, and so is one that would be overwritten without `overwrite`.
 
     Raises
     ------
     StoreError
-        With the differences.
+        The message names the differences.
     """
-    if policy.checkpoint is None and not policy.resume:  # nothing will be compared
+    if policy.checkpoint is None and not policy.resume:  # there is nothing to compare
         return policy
     place = policy.checkpoint
     if place is not None and not is_url(place):
@@ -53,8 +53,8 @@ def named(
     if policy.checkpoint is not None and not policy.resume and is_checkpoint(policy.checkpoint):
         if not policy.overwrite:
             raise StoreError(
-                f"a checkpoint of an earlier fit is at {policy.checkpoint}; go on from it with --resume (resume=True), "
-                "or begin anew with --overwrite (overwrite=True)"
+                f"a checkpoint of an earlier fit is at {policy.checkpoint}; continue from it with --resume "
+                "(resume=True), or start again with --overwrite (overwrite=True)"
             )
         remove_checkpoint(policy.checkpoint)
     ready.saved()
@@ -64,16 +64,16 @@ def named(
 
 
 def check_model_place(out: str, checkpoint: str, *, overwrite: bool) -> None:
-    """Refuse to replace a model unasked, before anything is done for the fit.
+    """Raise StoreError before the fit where it would replace a model without `overwrite`.
 
-    A model with a checkpoint beside it is that of an interrupted fit: :func:`named` asks what to do with both.
+    A model next to a checkpoint is that of an interrupted fit: :func:`named` decides on both.
 
     Parameters
     ----------
     out, checkpoint : str
         Paths or URLs of the model and of the progress.
     overwrite : bool
-        Whether an older model may be replaced. Anything else at `out` never is.
+        Whether an older model may be replaced. Anything else at `out` is never replaced.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def check_model_place(out: str, checkpoint: str, *, overwrite: bool) -> None:
 
 
 def fingerprint(source: RowSource, settings: FitSettings, validation: RowSource | None) -> str:
-    """Return what decides the course of a fit, as JSON."""
+    """Return the fingerprint of a fit: JSON of all that its course depends on."""
     chosen = {key: value for key, value in settings.summary().items() if key not in _CHANGEABLE}
     chosen |= {"basis": basis_summary(settings.basis), "function": _function(settings.kernel)}
     record = {
@@ -93,7 +93,7 @@ def fingerprint(source: RowSource, settings: FitSettings, validation: RowSource 
         "data": _data(source),
         "validation": None if validation is None else _data(validation),
     }
-    if may_bend(settings, source):  # before there were bends, such a fit learned another scaling
+    if may_bend(settings, source):  # older versions, without bends, learned another scaling
         record["features"] = "bent where rows allow it"
     return json.dumps(record, sort_keys=True, default=str)
 
@@ -104,13 +104,13 @@ def _batches(info: SourceInfo, settings: FitSettings) -> str:
 
 
 def basis_summary(basis: BasisSpec) -> dict[str, Any]:
-    """Return what a function space was asked to be, points by their checksum."""
+    """Return the parameters of a function space, points by their checksum."""
     chosen = {item.name: getattr(basis, item.name) for item in fields(basis)}
     return {name: _sum(value) if name == "points" else str(value) for name, value in chosen.items()}
 
 
 def _function(kernel: Kernel) -> int | None:
-    """Return a checksum of the code of a user's own kernel."""
+    """Return a checksum of the code of a user-defined kernel."""
     code = getattr(getattr(kernel, "function", None), "__code__", None)
     return None if code is None else zlib.crc32(code.co_code + repr(code.co_consts).encode())
 
@@ -135,7 +135,7 @@ def _data(source: RowSource) -> dict[str, Any]:
 
 
 def _scaling_sum(scaling: Scaling | None) -> int | None:
-    """Return a checksum of a scaling; of one without bends it is that of checkpoints from before there were bends."""
+    """Return a checksum of a scaling; without bends it equals that of older versions, which had none."""
     return None if scaling is None else zlib.crc32(repr(scaling).replace(", bend=()", "").encode())
 
 

@@ -1,10 +1,10 @@
-"""Whether batches hold the same rows in every epoch, or rows are dealt to them anew.
+"""Whether batches hold the same rows in every epoch, or rows are reshuffled into new batches.
 
-Published methods sample afresh. What later epochs take from a cache - kernel blocks, which are most of the work, or
-the rows of a linear model - belongs to batches as they were: gathering it row by row for new ones moves as many bytes
-as a step does, and was measured to make such epochs 1.3 to 1.5 times as long. So where that much can be cached, batches
-keep their rows, and epochs visit them in orders of their own. Sizes and settings alone decide, never the memory that
-there is: the same seed gives the same model on any machine and any number of workers.
+Published methods draw new batches in every epoch. What later epochs take from a cache - kernel blocks, which are most
+of the work, or the rows of a linear model - belongs to fixed batches: gathering it row by row for new ones moves as
+many bytes as a step does, and made such epochs 1.3 to 1.5 times as long when measured. So where that much can be
+cached, batches keep their rows, and each epoch visits them in an order of its own. Sizes and settings alone decide,
+never the available memory: the same seed gives the same model on any machine and any number of workers.
 """
 
 import math
@@ -14,16 +14,16 @@ import numpy as np
 from daskkern.training.run.settings import FitSettings
 
 CACHED_BYTES = 32_000_000_000
-"""Most bytes, over all ranks, that are cached between epochs unless requested by name: what ten ranks keep."""
+"""Most bytes, over all ranks, cached between epochs unless requested by name: what about ten ranks can hold."""
 
 
 def reshuffles_batches(settings: FitSettings, n_rows: int, row_bytes: int) -> bool:
-    """Return whether each epoch deals `n_rows` rows of `row_bytes` bytes to batches anew."""
+    """Return whether each epoch reshuffles `n_rows` rows of `row_bytes` bytes into new batches."""
     return settings.keep_blocks in ("auto", "never") and _cacheable(settings, n_rows, row_bytes) > CACHED_BYTES
 
 
 def _cacheable(settings: FitSettings, n: int, row_bytes: int) -> float:
-    """Return the bytes that later epochs could take from a cache; infinity where nothing that pays."""
+    """Return the bytes that later epochs could take from a cache; infinity where caching does not pay."""
     basis = settings.basis
     if basis.drawn_per_step or settings.solver.learns_centres:
         return math.inf

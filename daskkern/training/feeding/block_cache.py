@@ -1,4 +1,4 @@
-"""Kernel blocks kept from the first epoch on: in memory, or in a scratch file of the rank's own."""
+"""Caches of kernel blocks, filled in the first epoch: in memory, or in a scratch file of the rank."""
 
 import itertools
 import mmap
@@ -21,18 +21,18 @@ _AHEAD = IN_TRANSIT - 1
 
 
 class BlockCache(ABC):
-    """Blocks by batch number. The numbers that come back are those that went in, bit for bit.
+    """A cache of kernel blocks by batch number. A block comes back bit for bit as it was put in.
 
-    In the first epoch: ``out = place(...)``, compute the block into it, ``put(index, out)``. Later: ``get(index)``. A
-    block that was got or placed is the caller's until the next call of either.
+    In the first epoch: ``out = place(...)``, compute the block into it, ``put(index, out)``. Later: ``get(index)``. The
+    returned array belongs to the caller until the next call of `get` or `place`.
     """
 
     failed = 0
-    """Blocks that could not be kept although there should have been room."""
+    """Number of blocks that could not be stored although there should have been room."""
 
     @abstractmethod
     def has(self, index: int) -> bool:
-        """Return whether the block of this batch is kept."""
+        """Return whether the block of this batch is cached."""
 
     @abstractmethod
     def get(self, index: int) -> Array:
@@ -40,11 +40,11 @@ class BlockCache(ABC):
 
     @abstractmethod
     def place(self, shape: tuple[int, int]) -> Array | None:
-        """Return an array to compute a block into, or None when there is no room for it."""
+        """Return an array to compute a block into, or None without room for it."""
 
     @abstractmethod
     def put(self, index: int, block: Array) -> None:
-        """Keep a block that was computed into its place."""
+        """Cache a block that was computed into the array from `place`."""
 
     @abstractmethod
     def begin(self, order: Sequence[int]) -> None:
@@ -52,13 +52,13 @@ class BlockCache(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what was taken."""
+        """Release memory and files."""
 
 
 class MemoryBlocks(BlockCache):
-    """Blocks in memory, on the device where there is one, up to `budget` bytes.
+    """A cache in memory, on the device where there is one, of up to `budget` bytes.
 
-    They share one array, taken at the first block: what is not used of it is never given by the system.
+    The blocks share one array, allocated at the first block: the system never commits the pages that stay unused.
     """
 
     def __init__(self, budget: int, dtype: str, xp: ModuleType) -> None:
@@ -96,20 +96,19 @@ class MemoryBlocks(BlockCache):
 
 
 class DiskBlocks(BlockCache):
-    """Blocks in a scratch file.
+    """A cache in a scratch file.
 
-    Blocks are written behind the first epoch and read ahead of the later ones, by one thread: at most three are in
-    memory beside the one in use. A disk that fills up ends the keeping, not the fit: what was not written is computed
-    again.
+    One thread writes blocks behind the first epoch and reads them ahead of the later ones: at most three are in memory
+    besides the one in use. A full disk ends the caching, not the fit: blocks that were not written are recomputed.
 
     Parameters
     ----------
     budget : int
         Bytes of disk.
     file : BlockFile
-        Closed with this.
+        Closed together with the cache.
     xp : module
-        Whose arrays the blocks are.
+        The array namespace of the blocks.
     """
 
     def __init__(self, budget: int, file: BlockFile, xp: ModuleType) -> None:
@@ -155,7 +154,7 @@ class DiskBlocks(BlockCache):
 
     def get(self, index: int) -> Array:
         self._take_back()
-        self._settle(0)  # there are none, but in an epoch that makes the blocks that an earlier one did not
+        self._settle(0)  # only an epoch that computes blocks which an earlier one missed has any
         if index in self._coming:
             while self._coming.popleft() != index:
                 pass
@@ -178,13 +177,13 @@ class DiskBlocks(BlockCache):
         return rows * columns
 
     def _take_back(self) -> None:
-        """End the caller's use of the block that was lent."""
+        """End the caller's use of the block that was handed out."""
         if self._lent is not None:
             self._buffers.append((self._lent, self._file.fence()))
             self._lent = None
 
     def _buffer(self, size: int) -> tuple[Array, Fence]:
-        """Return a buffer of at least `size` numbers, the one that was used longest ago, and when it is free."""
+        """Return the least recently used buffer of at least `size` numbers, and a fence for its last use."""
         while self._buffers:
             buffer, free = self._buffers.popleft()
             if buffer.size >= size:
@@ -207,7 +206,7 @@ class DiskBlocks(BlockCache):
         self._reads.clear()
 
     def _settle(self, most: int) -> None:
-        """Wait until at most `most` blocks are still to be written. A failed one ends the keeping."""
+        """Wait until at most `most` blocks are still to be written. A failed write ends the caching."""
         while len(self._writes) > most:
             index, buffer, write = self._writes.popleft()
             self._buffers.append((buffer, self._file.fence()))
@@ -226,9 +225,9 @@ class DiskBlocks(BlockCache):
 
 
 def new_memory(count: int, dtype: str) -> HostArray:
-    """Return room for `count` numbers that the system gives page by page, when they are first used.
+    """Return an uninitialised array of `count` numbers whose pages the system commits at first use.
 
-    NumPy asks for huge pages, which the system must assemble first: measured, 0.8 GB took 2 to 5 s against 1 to 2.5.
+    NumPy requests huge pages, which the system must assemble first: 0.8 GB took 2 to 5 s, against 1 to 2.5 s here.
     """
     size = count * np.dtype(dtype).itemsize
     if not size or not hasattr(mmap, "MAP_ANONYMOUS"):
@@ -237,7 +236,7 @@ def new_memory(count: int, dtype: str) -> HostArray:
 
 
 def keep_blocks(plan: MemoryPlan, settings: FitSettings, xp: ModuleType) -> BlockCache:
-    """Return where this rank keeps its blocks, as planned."""
+    """Return the block cache of this rank, as planned."""
     if plan.disk:
         return DiskBlocks(plan.disk, block_file(scratch_folder(settings), settings.dtype, xp, plan.direct), xp)
     return MemoryBlocks(plan.kept, settings.dtype, xp)

@@ -1,4 +1,4 @@
-"""Where kernel blocks are kept between epochs - in memory, on the local disk, or nowhere - and why."""
+"""The choice where kernel blocks are cached between epochs: in memory, on the local disk, or nowhere."""
 
 import os
 import shutil
@@ -15,21 +15,21 @@ from daskkern.training.run.settings import FitSettings
 
 DISK_SHARE = 0.5
 """Share of the free disk that the scratch files of all ranks of a machine may take."""
-_COPIES = 4 * 3  # of arrays of a state (iterate, mean, two models that are kept), and of each while a commit is made
+_COPIES = 4 * 3  # arrays of a state (iterate, mean, two cached models), and copies of each during a commit
 _KEPT_SHARE = 0.05
 MEASURE_FROM = 256_000_000
-"""Bytes of blocks from which on it is measured whether keeping them in memory pays: below, measuring costs more."""
+"""Bytes of blocks from which a measurement decides whether caching them in memory pays: below, it costs more."""
 
 
 def disk_room(settings: FitSettings, ranks_here: int = 1) -> int:
     """Return the bytes that one of `ranks_here` ranks of this machine may write to the folder for scratch files.
 
-    A folder that lies in memory has no room unless it was asked for by name.
+    A folder on a file system in memory counts as 0 bytes unless it was given explicitly.
     """
     folder = scratch_folder(settings)
     if not os.path.isdir(folder):
         if settings.scratch is not None:
-            raise SpecError(f"the scratch folder {folder} is not there; make it, or leave scratch out")
+            raise SpecError(f"the scratch folder {folder} does not exist; create it, or leave scratch out")
         return 0
     if is_in_memory(folder) and settings.scratch is None:
         return 0
@@ -38,26 +38,26 @@ def disk_room(settings: FitSettings, ranks_here: int = 1) -> int:
 
 
 def needs_rates(plan: MemoryPlan, settings: FitSettings, room: int) -> bool:
-    """Return whether only a calibration can tell where blocks go."""
+    """Return whether the choice needs a calibration."""
     if plan.kept:
         return settings.keep_blocks == "auto" and plan.kept >= MEASURE_FROM
     return _could_use_disk(plan, settings) and plan.kept_wanted <= room and settings.keep_blocks == "auto"
 
 
 def with_blocks(plan: MemoryPlan, settings: FitSettings, room: int, rates: Rates | None) -> MemoryPlan:
-    """Return the plan with the place of the blocks decided, and a note that says where they are and why.
+    """Return the plan with the place of the blocks decided, and a note with the place and the reason.
 
     Parameters
     ----------
     room : int
         Bytes that the rank may write to disk.
     rates : Rates or None
-        From a calibration, where :func:`needs_rates` asked for one.
+        From a calibration, where :func:`needs_rates` calls for one.
 
     Raises
     ------
     MemoryBudgetError
-        When "disk" was asked and the disk has no room.
+        When "disk" was requested and the disk has no room.
     """
     if plan.sizes is not None and plan.sizes.reshuffle and settings.keep_blocks == "auto" and settings.passes > 1:
         size = format_bytes(plan.sizes.blocks_bytes)
@@ -78,7 +78,7 @@ def with_blocks(plan: MemoryPlan, settings: FitSettings, room: int, rates: Rates
     if plan.kept:
         return replace(plan, note=f"{size} a rank, kept in memory")
     if settings.keep_blocks == "disk":
-        return replace(_requested_disk(plan, room), note=f"{size} a rank, kept on disk as asked")
+        return replace(_requested_disk(plan, room), note=f"{size} a rank, kept on disk as requested")
     if settings.passes == 1:
         return replace(plan, note=f"{size} a rank, not kept: there is only one epoch")
     moved = plan.on_disk()
@@ -91,15 +91,15 @@ def with_blocks(plan: MemoryPlan, settings: FitSettings, room: int, rates: Rates
 def _against_disk(
     plan: MemoryPlan, moved: MemoryPlan, settings: FitSettings, room: int, rates: Rates | None
 ) -> str | None:
-    """Return why blocks that do not fit into memory are not kept on disk either, or None."""
+    """Return the reason why blocks that do not fit into memory are not cached on disk either, or None."""
     if not _could_use_disk(plan, settings):
         return ""
     if plan.kept_wanted > room:
-        return f": they fit neither memory nor the {format_bytes(room)} of disk that may be used"
+        return f": they fit neither in memory nor in the {format_bytes(room)} of disk that may be used"
     if rates is None or rates.disk is None or plan.sizes is None:
-        return ": they do not fit memory, and the disk could not be measured"
+        return ": they do not fit in memory, and the disk could not be measured"
     if rates.disk.cached:
-        return ": they do not fit memory, and only the system's cache could be measured, not the disk"
+        return ": they do not fit in memory, and only the system's cache could be measured, not the disk"
     if not disk_pays(plan.sizes, rates, settings.passes):
         return f": too little is saved, {_costs(plan, settings, rates)}"
     if moved.total > plan.budget:
@@ -126,7 +126,7 @@ def _could_use_disk(plan: MemoryPlan, settings: FitSettings) -> bool:
 def _requested_disk(plan: MemoryPlan, room: int) -> MemoryPlan:
     if plan.kept_wanted > room:
         raise MemoryBudgetError(
-            f"keep_blocks='disk' was asked, but the kernel blocks of one rank take {format_bytes(plan.kept_wanted)} "
+            f"got keep_blocks='disk', but the kernel blocks of one rank take {format_bytes(plan.kept_wanted)} "
             f"and {format_bytes(room)} of disk may be used; give --set scratch=FOLDER on a larger disk, a larger "
             "--set disk=SIZE, or keep_blocks='auto'"
         )
@@ -134,10 +134,10 @@ def _requested_disk(plan: MemoryPlan, room: int) -> MemoryPlan:
 
 
 def unkept(plan: MemoryPlan) -> MemoryPlan:
-    """Return the plan of a fit that has no kernel blocks to keep."""
+    """Return the plan of a fit without kernel blocks to cache."""
     return replace(plan, kept=0, kept_wanted=0)
 
 
 def can_keep(plan: MemoryPlan, settings: FitSettings, n_columns: int, n_outputs: int) -> bool:
-    """Return whether every rank has room for the whole state, three times while it is gathered."""
+    """Return whether every rank has room for the whole state, which is there three times while it is gathered."""
     return _COPIES * n_columns * n_outputs * np.dtype(settings.dtype).itemsize <= _KEPT_SHARE * plan.budget

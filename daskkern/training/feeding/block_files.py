@@ -1,4 +1,4 @@
-"""Scratch files of kernel blocks: by way of the host's memory, or between disk and GPU by kvikio."""
+"""Scratch files of kernel blocks: through host memory, or directly between disk and GPU with kvikio."""
 
 import tempfile
 from abc import ABC, abstractmethod
@@ -13,40 +13,40 @@ from daskkern.arrays import Array, HostArray
 from daskkern.errors import SpecError, StoreError
 
 Fence: TypeAlias = Callable[[], None]
-"""Returns when all that was given to the GPU before it was taken is done."""
+"""Returns when all work that the GPU was given before the fence was made is done."""
 
 _PAGE = 4096  # of a GPU
 _FAILURES = (OSError, RuntimeError)  # what kvikio raises when the system or the driver refuses
 
 
 class BlockFile(ABC):
-    """One file without a name, which the system removes even when the process is killed.
+    """An unnamed file, which the system removes even when the process is killed.
 
-    `read` and `write` are for one thread at a time, which has waited for the buffer's moment; every other method is for
-    the thread that computes.
+    `read` and `write` are called by one thread at a time, after waiting for the buffer's fence; the computing thread
+    calls all other methods.
     """
 
     on_device: bool
-    """Buffers are in the memory of the GPU."""
+    """Whether buffers are in GPU memory."""
     alignment: int
-    """Bytes of whose multiples blocks begin."""
+    """Blocks begin at multiples of this number of bytes."""
     dtype: np.dtype[Any]
 
     @abstractmethod
     def buffer(self, size: int) -> Array:
-        """Return room for `size` numbers."""
+        """Return an uninitialised buffer of `size` numbers."""
 
     @abstractmethod
     def fence(self) -> Fence:
-        """Return what waits until buffers may be touched by the thread of this file."""
+        """Return a fence: a call that waits until the thread of this file may use the buffers."""
 
     @abstractmethod
     def write(self, at: int, block: Array) -> bool:
-        """Write a flat buffer at byte `at`; False when the disk does not take it."""
+        """Write a flat buffer at byte `at`; False when the write fails."""
 
     @abstractmethod
     def read(self, at: int, block: Array) -> None:
-        """Fill a flat buffer from byte `at` on. Raises StoreError when the file has less."""
+        """Fill a flat buffer from byte `at` on. Raises StoreError when the file is too short."""
 
     @abstractmethod
     def close(self) -> None:
@@ -54,7 +54,7 @@ class BlockFile(ABC):
 
 
 class HostFile(BlockFile):
-    """Read and written by the system's calls."""
+    """A file that is read and written by system calls."""
 
     on_device, alignment = False, 1
 
@@ -91,10 +91,10 @@ class HostFile(BlockFile):
 
 
 class DirectFile(BlockFile):
-    """Read and written by kvikio: GPUDirect Storage where the machine has it, else its own threads and pinned buffers.
+    """A file that is read and written by kvikio: GPUDirect Storage where available, else threads and pinned buffers.
 
-    kvikio knows nothing of the stream that computes: a buffer is handed to it after the moment that was taken when the
-    computing thread had queued its last work on it.
+    kvikio does not know the stream that computes: a buffer is handed to it after the fence that the computing thread
+    made when it had queued its last work on the buffer.
     """
 
     on_device, alignment = True, _PAGE
@@ -110,7 +110,7 @@ class DirectFile(BlockFile):
             self._opened = opened.pop_all()
 
     def _probe(self) -> None:
-        """Write a page and read it again: what does not go at all shall show before a block is lost."""
+        """Write a page and read it back, so that a setup that does not work fails before a block is lost."""
         page = self._xp.ones(_PAGE // self.dtype.itemsize, self.dtype)
         self.fence()()
         written = int(self._direct.pwrite(page, page.nbytes, 0).get())
@@ -118,17 +118,17 @@ class DirectFile(BlockFile):
         self.fence()()
         read = int(self._direct.pread(back, back.nbytes, 0).get())
         if written != page.nbytes or read != page.nbytes or not bool((back == page).all()):
-            raise OSError("kvikio does not give back what it was given")
+            raise OSError("kvikio did not return what was written")
 
     def buffer(self, size: int) -> Array:
         return self._xp.empty(size, self.dtype)
 
     def fence(self) -> Fence:
-        event = self._xp.cuda.Event(block=True, disable_timing=True)  # who waits leaves the processor to others
+        event = self._xp.cuda.Event(block=True, disable_timing=True)  # waiting threads yield the processor
         event.record(self._xp.cuda.get_current_stream())
 
         def wait() -> None:
-            self._xp.cuda.runtime.setDevice(self._device)  # of the thread that asks
+            self._xp.cuda.runtime.setDevice(self._device)  # the device of the waiting thread
             event.synchronize()
 
         return wait
@@ -154,18 +154,18 @@ class DirectFile(BlockFile):
 
 
 def scratch_file(folder: str) -> IO[bytes]:
-    """Return a new file for reading and writing, without a name where the system can do that, else gone when closed.
+    """Return a new file for reading and writing: unnamed where the system supports that, else removed when closed.
 
     Raises
     ------
     SpecError
-        When no file can be made in `folder`.
+        When no file can be created in `folder`.
     """
     try:
         return tempfile.TemporaryFile(prefix="daskkern-blocks-", dir=folder, buffering=0)
     except OSError as error:
         raise SpecError(
-            f"kernel blocks were to be kept in {folder}, but no file can be made there ({error.strerror}); give "
+            f"no scratch file for kernel blocks can be created in {folder} ({error.strerror}); give "
             "another --set scratch=FOLDER, or --set keep_blocks=never"
         ) from None
 
@@ -174,17 +174,17 @@ def kvikio_module() -> ModuleType | None:
     """Return kvikio, or None where it is not installed or does not load."""
     try:
         import kvikio  # optional package
-    except Exception:  # libraries that do not load raise what they like
+    except Exception:  # libraries that do not load raise many types
         return None
     module: ModuleType = kvikio
     return module
 
 
 def block_file(folder: str, dtype: str, xp: ModuleType, direct: bool) -> BlockFile:
-    """Return a file in `folder` for blocks of `xp`; kvikio's, where `direct` is asked and it can be had."""
+    """Return a file in `folder` for blocks of `xp`: a DirectFile where `direct` is requested and kvikio works."""
     kvikio = kvikio_module() if direct and xp is not np else None
     if kvikio is not None:
-        with suppress(*_FAILURES):  # of its driver, or a system that does not open files without a name again
+        with suppress(*_FAILURES):  # of the driver, or of a system that cannot reopen unnamed files
             return DirectFile(folder, np.dtype(dtype), xp, kvikio)
     return HostFile(folder, np.dtype(dtype))
 

@@ -1,4 +1,4 @@
-"""The batches of a rank: rows read ahead, encoded, with their kernel block from where it is kept or made anew."""
+"""The batches of a rank: rows read ahead, encoded, each with its kernel block, cached or recomputed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,25 +22,25 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
 from daskkern.training.setup.row_sizes import Extremes
 
-_SWEEPS = 32  # bits of the number of an order that are the epoch; the rest is the pass within it
+_SWEEPS = 32  # low bits of the number of an order that are the epoch; the high bits are the pass within it
 
 
 class Feed:
-    """What a rank's solver is fed with.
+    """The source of batches for the solver of one rank.
 
     Parameters
     ----------
     memory : MemoryPlan
-        Says what may be kept.
+        Decides what is cached.
     prepared : Prepared
     settings : FitSettings
     rows : Rows
         The training rows.
     problem : Problem
     features : str or None
-        Where the stored eigenfeatures of Nystrom-SGD are, which take the place of rows.
+        Path of the stored eigenfeatures of Nystrom-SGD, which take the place of rows.
     comm : TimedCommunicator
-        Counts the time that is spent waiting for rows.
+        Measures the time spent waiting for rows.
     emit : callable
     xp : module
     """
@@ -83,9 +83,9 @@ class Feed:
         self._failure_reported = False
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the epoch's batches from number `start` of its order on, with their kernel block if one is wanted.
+        """Yield the epoch's batches from number `start` of its order on, with their kernel block where needed.
 
-        A block is the caller's until the next batch is asked for.
+        A block belongs to the caller until the next batch is requested.
         """
         n = self.plan.n_batches
         try:
@@ -95,18 +95,18 @@ class Feed:
             self._memory = None
 
     def _sweep(self, number: int, start: int) -> Iterator[Batch]:
-        """Yield the batches of one pass over the rows in the order that has this number."""
+        """Yield the batches of one pass over the rows in the order with this number."""
         order = self.plan.order(number)[start:].tolist()
         self._blocks.begin(order)
         if self._blocks.failed and not self._failure_reported:
             self._failure_reported = True
-            self._emit(StageFinished("kept blocks", 0.0, "the disk took no more: the rest is computed again"))
+            self._emit(StageFinished("kept blocks", 0.0, "the disk is full: the other blocks are computed again"))
         kept = self._batches
         if kept is not None and all(index in kept for index in order):
             for index, arrived in begun_ahead(((index, self._begin(kept[index])) for index in order), self._ahead):
                 batch = replace(kept[index], X=arrived()[0])
                 yield replace(batch, phi=self._block(index, batch), last=index == order[-1])
-                del batch, arrived  # its rows go before others are brought
+                del batch, arrived  # frees its rows before others arrive
         else:
             yield from self._read(number, start)
 
@@ -115,16 +115,16 @@ class Feed:
         return self._uploads.ahead if self._on_host else 0
 
     def _begin(self, kept: Batch) -> Arrived:
-        """Begin to bring the rows of a kept batch to the device, where they are kept in host memory."""
+        """Begin the upload of the rows of a cached batch, where they are cached in host memory."""
         return self._uploads.begin(kept.X) if self._on_host else lambda: (kept.X,)
 
     def close(self) -> None:
-        """Let go of kept blocks, and of their file."""
+        """Release cached blocks, and their file."""
         self._uploads.close()
         self._blocks.close()
 
     def _read(self, sweep: int, start: int) -> Iterator[Batch]:
-        """Yield batches as they are read, and keep them where the plan has room for all rows."""
+        """Yield batches as they are read, and cache them where the plan has room for all rows."""
 
         def wanted(index: int) -> bool:
             return self._stored or self._needs_rows or not self._blocks.has(index)
@@ -145,14 +145,14 @@ class Feed:
                     keeping.add(item)
                 if self._batches is not None:
                     self._batches[index] = replace(batch, X=item.block.X) if self._on_host else batch
-                del item, arrived  # its window goes before another one is read
+                del item, arrived  # frees its window before the next one is read
                 yield replace(batch, phi=self._block(index, batch))
                 del batch
         finally:
             close(stream)
 
     def _timed(self, stream: Iterator[data_batches.RowBatch]) -> Iterator[data_batches.RowBatch]:
-        """Yield what the stream does; what it lets wait counts as reading."""
+        """Yield from the stream; the time spent waiting for it counts as reading."""
         while True:
             with self._reading():
                 item = next(stream, None)
@@ -162,9 +162,9 @@ class Feed:
             del item
 
     def _encode(self, item: data_batches.RowBatch) -> tuple[tuple[data_batches.RowBatch, float], Arrived]:
-        """Return rows as read, what they add to those that steps are measured on, and their way to the device.
+        """Return rows as read, their excess over the rows that step sizes were measured on, and their upload.
 
-        They arrive in the form of the solver: X, targets and weights.
+        The upload brings X, targets and weights in the form of the solver.
         """
         block, targets = item.block, self._prepared.targets
         assert block.y is not None
@@ -195,18 +195,18 @@ class Feed:
         return out
 
     def _overwritten(self, shape: tuple[int, int]) -> Array:
-        """Return memory for a block in place of the one before.
+        """Return memory for a block, that of the block before where it is large enough.
 
-        What is taken anew comes from the system, which fills it with zeros first: up to a fifth of a step.
+        The system fills newly allocated memory with zeros first, which takes up to a fifth of a step.
         """
         size = shape[0] * shape[1]
         if self._memory is None or self._memory.size < size:
-            self._memory = None  # goes before more is taken
+            self._memory = None  # freed before the new one is allocated
             self._memory = self._xp.empty(size, self._problem.part.points.dtype)
         return self._memory[:size].reshape(shape)
 
 
 def close(stream: Iterator[Any]) -> None:
-    """End a generator now, and with it the threads that read ahead for it."""
+    """Close a generator now, and with it the threads that read ahead for it."""
     done: Callable[[], None] = getattr(stream, "close", lambda: None)
     done()

@@ -1,4 +1,4 @@
-"""Rows kept in host memory from the first whole pass on, for batches that are dealt anew in every epoch."""
+"""Cache of all rows in host memory after the first whole pass, for batches that are reshuffled in every epoch."""
 
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batches import RowBatch
@@ -7,12 +7,12 @@ from daskkern.training.feeding.sources import row_fields
 
 
 class RowCache:
-    """All rows in the order of their source, once a pass has brought them.
+    """All rows in the order of their source, after a pass has read them.
 
     Parameters
     ----------
     rows : Rows
-        Where the first whole pass reads.
+        The source that the first whole pass reads.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -22,14 +22,14 @@ class RowCache:
         self._seen = 0
 
     def begin(self, *, whole: bool) -> Rows:
-        """Return where a pass reads its rows. Only a `whole` one, from its first batch on, can bring all."""
+        """Return the rows for a pass to read. Only a `whole` pass, from its first batch on, can fill the cache."""
         self._gathering, self._seen = None, 0
         if self._kept is None and whole:
             self._gathering = Gathering(self._rows, self._rows.n_rows, row_fields(self._rows))
         return self._rows if self._kept is None else self._kept
 
     def add(self, batch: RowBatch) -> None:
-        """Keep the rows of a batch of the pass."""
+        """Add the rows of a batch of the pass."""
         if self._gathering is None:
             return
         self._gathering.put(batch.positions, batch.block)

@@ -1,4 +1,4 @@
-"""The batches of a rank whose rows are dealt: its own rows of each, read ahead in the order of the store."""
+"""The batches of a rank where rows are distributed: its own rows of each, read ahead in the order of the store."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -40,25 +40,25 @@ class _Share:
 
     @property
     def rows(self) -> slice:
-        """All of them, which are consecutive."""
+        """The range of all pieces, which are consecutive."""
         return slice(self.pieces[0].start, self.pieces[-1].stop) if self.pieces else slice(0, 0)
 
 
 class RowFeed:
-    """What a solver that deal rows is fed with on one rank.
+    """The source of batches on one rank for a solver whose rows are distributed.
 
     Parameters
     ----------
     memory : MemoryPlan
-        Says what may be kept: rows, and kernel values of the rank's own rows with all columns.
+        Decides what is cached: rows, and kernel values of the rank's own rows with all columns.
     plan, targets : SweepPlan, Targets
     settings : FitSettings
     rows : Rows
         The training rows.
     whole : KernelPart or None
-        All columns, for kernel values that are kept; None keeps none.
+        All columns, for cached kernel values; None caches none.
     comm : TimedCommunicator
-        Says which rows are the rank's, and counts the time that is spent waiting for them.
+        Determines which rows are the rank's, and measures the time spent waiting for them.
     emit : callable
     xp : module
     """
@@ -92,7 +92,7 @@ class RowFeed:
             yield from self._sweep(self._shares[max(0, start - sweep * n) :])
 
     def close(self) -> None:
-        """Let go of kept kernel values, and of their file."""
+        """Release cached kernel values, and their file."""
         self._uploads.close()
         self._blocks.close()
 
@@ -104,7 +104,7 @@ class RowFeed:
         self._blocks.begin([share.index for share in shares])
         if self._blocks.failed and not self._failure_reported:
             self._failure_reported = True
-            self._emit(StageFinished("kept blocks", 0.0, "the disk took no more: the rest is computed again"))
+            self._emit(StageFinished("kept blocks", 0.0, "the disk is full: the other blocks are computed again"))
         pending: deque[tuple[_Share, Future[RowBlock] | None]] = deque()
         with ThreadPoolExecutor(AHEAD, "daskkern-read") as pool:
 
@@ -131,7 +131,7 @@ class RowFeed:
         return self._rows.read(share.rows.start, share.rows.stop, fields)
 
     def _begin(self, share: _Share, reading: "Future[RowBlock] | None") -> tuple[_Share, Batch, Arrived]:
-        """Return a batch in host memory or as it is kept, and the way of its X, targets and weights to the device."""
+        """Return a batch in host memory or as cached, and the upload of its X, targets and weights to the device."""
         if reading is not None:
             with self._reading():
                 block = reading.result()
@@ -151,7 +151,7 @@ class RowFeed:
         return replace(batch, phi=self._block(share, batch))
 
     def _encode(self, share: _Share, block: RowBlock) -> Batch:
-        """Return rows as read in the form of the solver, in host memory and without kernel values."""
+        """Return rows in the form of the solver, in host memory and without kernel values."""
         assert block.y is not None
         first = share.rows.start
         return Batch(
@@ -166,7 +166,7 @@ class RowFeed:
         )
 
     def _block(self, share: _Share, batch: Batch) -> Array | None:
-        """Return the kernel values of the rank's rows where they are kept, or are to be kept."""
+        """Return the kernel values of the rank's rows where they are cached, or will be."""
         if self._whole is None or not share.pieces:
             return None
         if self._blocks.has(share.index):
@@ -175,7 +175,7 @@ class RowFeed:
         out = self._blocks.place((share.rows.stop - share.rows.start, self._whole.points.size))
         if out is None:
             return None
-        for part in batch.parts:  # piece by piece: the prepared left sides are not all held at once
+        for part in batch.parts:  # piece by piece, so that not all prepared left sides are in memory at once
             assert batch.X is not None
             self._whole.block(batch.X[part], out[part])
         self._blocks.put(share.index, out)

@@ -1,9 +1,9 @@
-"""How rows are drawn for batches. It changes how the objective is approached, never the objective.
+"""Sampling of rows for batches. It changes the path of the optimisation, never the objective.
 
-``class_weight`` and sample weights say what is minimised, ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. With uniform
-sampling a row comes once an epoch, with its weight w_i in the gradient. Else a row is drawn ``n v_i / sum(v)`` times in
-expectation and counts ``w_i / v_i`` (both of mean 1) each time: the expected gradient is the same. With ``v = w`` every
-drawn row counts alike, so that few heavy rows neither force small steps nor make gradients noisy.
+``class_weight`` and sample weights define the objective, ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. With uniform
+sampling each row occurs once an epoch, with its weight w_i in the gradient. Otherwise a row is drawn ``n v_i / sum(v)``
+times in expectation and counts ``w_i / v_i`` (both of mean 1) each time: the expected gradient is the same. With
+``v = w`` all drawn rows count the same, so that few heavy rows neither force small steps nor make gradients noisy.
 
 References
 ----------
@@ -28,12 +28,12 @@ _STREAM = 55
 
 @dataclass(frozen=True)
 class Sampling:
-    """Rows drawn in proportion to masses v of mean 1, anew for every epoch.
+    """Rows drawn in proportion to masses v of mean 1, again for every epoch.
 
     Attributes
     ----------
     targets : Targets
-        Of which w are the weights.
+        Encodes the targets and has the weights w.
     class_mass : (n_classes,) float64 or None
         v of the rows of each class; None means ``v = w``.
     masses : (n_chunks,) float64
@@ -56,7 +56,7 @@ class Sampling:
         return _mass(self.targets, self.class_mass, block)
 
     def weight(self, block: RowBlock) -> HostArray | None:
-        """Return what drawn rows count, w / v (m, 1); None when that is 1."""
+        """Return the weights of drawn rows, w / v (m, 1); None when they are all 1."""
         if self.class_mass is None:
             return None
         weight = self.targets.weight(block)
@@ -65,24 +65,24 @@ class Sampling:
 
 
 def learn_sampling(rows: Rows, settings: FitSettings, targets: Targets) -> Sampling | None:
-    """Return how to draw training rows, None for uniform sampling. One or two passes over y.
+    """Return the sampling of the training rows, None for a uniform one. One or two passes over y.
 
     Raises
     ------
     SpecError
-        When there are no classes or no weights to draw by.
+        When the rows have no classes or no weights to draw by.
     """
     if settings.sampling == "uniform":
         return None
     if settings.sampling == "weighted":
         if not rows.has_weight and targets.class_weight is None:
             raise SpecError(
-                "sampling='weighted' was asked, but all rows weigh the same; give class_weight or sample weights, or "
-                "leave it out"
+                "got sampling='weighted', but all rows weigh the same; give class_weight or sample weights, or leave "
+                "it out"
             )
         class_mass = None
     elif rows.task != "classification":
-        raise SpecError("sampling='balanced' was asked for a regression task, which has no classes; use 'weighted'")
+        raise SpecError("got sampling='balanced' for a regression task, which has no classes; use 'weighted'")
     else:
         class_mass = _class_mass(rows)
     masses = chunk_masses(rows, lambda block: _mass(targets, class_mass, block))
@@ -99,7 +99,7 @@ def _mass(targets: Targets, class_mass: FloatArray | None, block: RowBlock) -> F
 
 
 def _class_mass(rows: Rows) -> FloatArray:
-    """Return n / (number of classes * rows of the class): every class is drawn equally often."""
+    """Return n / (number of classes * rows of the class): all classes are drawn equally often."""
     counts = np.zeros(len(rows.classes or ()), np.int64)
     for part in slices(rows.n_rows, rows.chunk_rows):
         y = rows.read(part.start, part.stop, Fields.y).y

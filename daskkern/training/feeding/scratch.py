@@ -1,4 +1,4 @@
-"""Where scratch files go, and whether that is a disk."""
+"""The folder for scratch files, and whether it is on a disk."""
 
 import os
 import tempfile
@@ -22,7 +22,7 @@ def scratch_folder(settings: FitSettings) -> str:
 
 
 def is_in_memory(folder: str) -> bool:
-    """Return whether the folder lies in memory rather than on a disk, as /tmp does on some systems."""
+    """Return whether the folder is on a file system in memory rather than on a disk, as /tmp is on some systems."""
     path = os.path.realpath(folder)
     mounts = [part for part in psutil.disk_partitions(all=True) if _lies_in(path, part.mountpoint)]
     return bool(mounts) and max(mounts, key=lambda part: len(part.mountpoint)).fstype in _IN_MEMORY

@@ -1,4 +1,4 @@
-"""Where rows come from, as a value that travels to workers and is opened there."""
+"""Sources of rows: values that are sent to workers and opened there."""
 
 import os
 import threading
@@ -35,7 +35,7 @@ _PATIENCE_S = (3.0, 10.0, 30.0, 60.0)
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """What is known of a source without reading rows."""
+    """The metadata of a source, known without reading rows."""
 
     n_rows: int
     n_features: int
@@ -46,10 +46,10 @@ class SourceInfo:
     n_targets: int
     single_target: bool
     n_stored: int | None = None
-    """Entries of all sparse rows; None for dense rows."""
+    """Number of stored entries of sparse rows; None for dense rows."""
     target_names: tuple[str, ...] | None = None
     encoding: Encoding | None = None
-    """How columns of the table that the rows were made from became features."""
+    """How the columns of the original table became features."""
 
 
 class RowSource(ABC):
@@ -59,13 +59,13 @@ class RowSource(ABC):
 
     @abstractmethod
     def open(self, dtype: str) -> Rows:
-        """Return the rows, to be read in `dtype`."""
+        """Return the rows, which are read in `dtype`."""
 
     @abstractmethod
     def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
-        """Return a source that workers can open, and the futures that must be kept while they read it.
+        """Return a source that workers can open, and the futures to keep while they read it.
 
-        Data of this process is scattered, block by block; dask arrays are computed where the cluster likes.
+        Data of this process is scattered block by block; Dask schedules the blocks of dask arrays.
         """
 
 
@@ -78,7 +78,7 @@ class StoreSource(RowSource):
 
     @classmethod
     def at(cls, location: StoreLocation) -> "StoreSource":
-        """Open the store once to learn what it holds. A local path is made absolute. Raises StoreError."""
+        """Open the store once to read its metadata. A local path is made absolute. Raises StoreError."""
         if not isinstance(location, zarr.Group) and not is_url(location):
             location = os.path.abspath(location)
         store = open_store(location)
@@ -106,7 +106,7 @@ class StoreSource(RowSource):
         store = getattr(getattr(self.location, "store", None), "__class__", None)
         if store is not None and store.__name__ == "MemoryStore":
             raise SpecError(
-                "a store in this process's memory was given to a fit on a cluster, whose workers cannot reach it; "
+                "got a store in the memory of this process for a fit on a cluster, whose workers cannot reach it; "
                 "write it to a folder or URL, or pass dask or NumPy arrays"
             )
         return self, ()
@@ -142,13 +142,13 @@ class ArraySource(RowSource):
         return BlockSource(_remote(futures), sizes, self.weight is not None, self.info), tuple(futures)
 
     def _block_rows(self) -> int:
-        """Return the rows of a chunk: the same here and on a cluster, so that batches are."""
+        """Return the rows of a chunk: the same here and on a cluster, so that batches are the same."""
         return fair_chunk_rows(mean_row_bytes(self.info.n_rows, self.info.n_features, self.info.n_stored))
 
 
 @dataclass(frozen=True, eq=False)
 class LazyBlock:
-    """A block of rows of dask arrays, and what makes a triple of its parts."""
+    """A block of rows of dask arrays, and the function that makes a triple of its parts."""
 
     parts: tuple[Any, Any, Any]
     encode: Callable[[Any, Any, Any], Any]
@@ -158,23 +158,23 @@ class LazyBlock:
         return self.encode(*compute(*self.parts, scheduler="synchronous"))
 
     def delayed(self) -> Any:
-        """Return the block as a task, whose inputs Dask computes where it likes, once for all blocks."""
+        """Return the block as a task, whose inputs Dask schedules and computes once for all blocks."""
         return delayed(self.encode, pure=False)(*self.parts, dask_key_name=task_name("rows"))
 
 
 @dataclass(frozen=True)
 class RemoteValue:
-    """The key of a finished result on the cluster; unlike a Future it may travel inside a record."""
+    """The key of a finished result on the cluster; unlike a Future it can be sent within a record."""
 
     key: str
 
     def fetch(self) -> Any:
-        """Return the value, moved to this worker from one that has it. Raises what its task raised.
+        """Return the value, copied to this worker from one that has it. Raises the error of its task.
 
         Raises
         ------
         ClusterError
-            When no worker gives it: those that had it are gone.
+            When no worker sends it, because those that had it are gone.
         """
         try:
             outcome: Any = get_worker().data[self.key]
@@ -185,16 +185,16 @@ class RemoteValue:
         return outcome
 
     def _gathered(self) -> Any:
-        """Ask again and again: when a worker is lost while it is asked, Dask may wait for ever for the next answer."""
+        """Retry with timeouts: when a worker is lost during the transfer, Dask may wait forever."""
         for patience_s in _PATIENCE_S:
-            # A Future that is made, not received, must be told that its task has ended: else it waits for ever.
+            # A Future constructed here needs the state of its finished task; else it waits forever.
             future: Future[Any] = Future(self.key, get_client(), state="memory")  # type: ignore[arg-type]
             try:
                 return future.result(timeout=patience_s)
             except TimeoutError:
                 continue
         raise ClusterError(
-            f"{self.key} was wanted by worker {get_worker().address}, but no worker gave it in {sum(_PATIENCE_S):g} s: "
+            f"worker {get_worker().address} requested {self.key}, but no worker sent it in {sum(_PATIENCE_S):g} s: "
             "those that had it are gone; fit again"
         )
 
@@ -208,12 +208,12 @@ Triple = tuple[FeatureRows, HostArray | None, HostArray | None]
 
 @dataclass(frozen=True, eq=False)
 class BlockSource(RowSource):
-    """Blocks of rows on a cluster, or as thunks of this process: dask arrays, and arrays sent to a cluster.
+    """Blocks of rows on a cluster, or callables of this process: dask arrays, and arrays sent to a cluster.
 
     Attributes
     ----------
     blocks : tuple of RemoteValue or of LazyBlock
-        Each gives (X, y or None, weight or None) of its rows.
+        Each returns (X, y or None, weight or None) of its rows.
     sizes : tuple of int
         Rows of each block.
     """
@@ -237,7 +237,7 @@ class BlockSource(RowSource):
 
 
 class BlockRows(Rows):
-    """Rows over a :class:`BlockSource`; the last few blocks are kept."""
+    """The rows of a :class:`BlockSource`; the last few blocks are cached."""
 
     def __init__(self, source: BlockSource, dtype: str) -> None:
         info = source.info
@@ -268,7 +268,7 @@ class BlockRows(Rows):
             end = min(stop, int(self._starts[first + 1]))
             part = pick(self._block(first))
             if part is None:
-                raise DataError("rows without targets or weights were asked for them")
+                raise DataError("targets or weights were read from rows that have none; pass them together with X")
             offset = int(self._starts[first])
             parts.append(part[start - offset : end - offset])
             start, first = end, first + 1
@@ -292,14 +292,14 @@ class BlockRows(Rows):
 
 
 def describe(source: RowSource) -> str:
-    """Return in a few words where the rows come from; of a URL nothing that may be secret."""
+    """Return a short description of the origin of the rows, without the secrets of a URL."""
     if isinstance(source, StoreSource) and not isinstance(source.location, zarr.Group):
         return public(os.fspath(source.location))
     return f"{source.info.n_rows:,} rows x {source.info.n_features} features in memory"
 
 
 def data_description(source: RowSource) -> dict[str, Any]:
-    """Return what the rows are, as JSON values for the saved model: without folders and secrets."""
+    """Return a description of the rows as JSON values for the saved model, without folders and secrets."""
     info = source.info
     is_stored = isinstance(source, StoreSource) and not isinstance(source.location, zarr.Group)
     return {
@@ -315,7 +315,7 @@ def data_description(source: RowSource) -> dict[str, Any]:
 
 
 def check_finite(X: Any, first_row: int = 0, name: str = "X") -> None:
-    """Raise DataError naming row and column of the first NaN or infinity of a float table."""
+    """Raise DataError with row and column of the first NaN or infinity of a float table."""
     if is_sparse(X):
         bad = first_not_finite(X)
         if bad is not None:
@@ -335,7 +335,7 @@ def check_finite(X: Any, first_row: int = 0, name: str = "X") -> None:
 
 
 def row_fields(rows: Rows) -> Fields:
-    """Return what a training step reads: everything the rows have."""
+    """Return the fields that a training step reads: all that the rows have."""
     return Fields.X | Fields.y | Fields.weight if rows.has_weight else Fields.X | Fields.y
 
 

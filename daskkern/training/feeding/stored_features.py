@@ -1,4 +1,4 @@
-"""The eigenfeatures of stored Nystrom-SGD: computed once by Dask tasks, kept in a scratch store, read as rows."""
+"""The eigenfeatures of stored Nystrom-SGD: computed once by Dask tasks, stored in a scratch store, read as rows."""
 
 import shutil
 import tempfile
@@ -27,12 +27,12 @@ _TASK_ROWS = 4096
 
 
 def is_stored(prepared: Prepared, settings: FitSettings) -> bool:
-    """Return whether psi is to be kept on disk: when asked, or when it fits and is read more than twice."""
+    """Return whether psi is stored on disk: when requested, or when it fits and is read more than twice."""
     how, folder = settings.solver.storage, settings.solver.storage_folder
     if how == "never" or settings.sampling != "uniform":
         return False
     if folder is not None and not Path(folder).is_dir():
-        raise SpecError(f"the scratch folder {folder} is not there; make it, or leave scratch out")
+        raise SpecError(f"the scratch folder {folder} does not exist; create it, or leave scratch out")
     if how == "always":
         return True
     size = prepared.plan.n_rows * _feature_map(prepared).shape[1] * np.dtype(settings.dtype).itemsize
@@ -44,7 +44,7 @@ def is_stored(prepared: Prepared, settings: FitSettings) -> bool:
 def stored_features(source: RowSource, settings: FitSettings, prepared: Prepared) -> Iterator[str]:
     """Write psi (n, r) to a scratch store, yield its path, and remove it at the end.
 
-    One task a chunk of rows, run where Dask runs. Columns are chunked too, so that a rank reads only its own.
+    One Dask task for each chunk of rows. Columns are chunked too, so that a rank reads only its own.
     """
     M = _feature_map(prepared)
     n, r = prepared.plan.n_rows, M.shape[1]
@@ -82,7 +82,7 @@ def _feature_map(prepared: Prepared) -> HostArray:
 
 
 def _chunk_rows(prepared: Prepared) -> int:
-    """Return the rows of a chunk of psi: what windows of batches are made of is read without its neighbours."""
+    """Return the rows of a chunk of psi: at most a part, so that a window reads no rows of other windows."""
     assert isinstance(prepared.plan, BatchPlan)
     return min(_TASK_ROWS, prepared.plan.part_rows, prepared.plan.n_rows)
 
@@ -146,7 +146,7 @@ class FeatureRows(Rows):
 
 @contextmanager
 def features_for(source: RowSource, settings: FitSettings, prepared: Prepared) -> Iterator[str | None]:
-    """Yield where the eigenfeatures of stored Nystrom-SGD are, or None for every other fit."""
+    """Yield the path of the eigenfeatures of stored Nystrom-SGD, or None for every other fit."""
     if is_stored(prepared, settings):
         with stored_features(source, settings, prepared) as path:
             yield path

@@ -1,4 +1,4 @@
-"""From rows as stored to what a step wants: encoded targets and weights of mean 1. One streaming pass over y."""
+"""Encoding of targets and scaling of weights to mean 1, learnt in one streaming pass over y."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _PASS_CHUNKS = 16
 
 @dataclass(frozen=True)
 class Targets:
-    """How targets are encoded.
+    """The encoding of targets.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Targets:
         Makes the mean weight of the training rows 1.
     dtype : str
     constant : (c,) float64 or None
-        Classification: added to the scores of the columns, the scores of least loss that a constant has.
+        Classification: the constant scores of least loss, which are added to the scores of the columns.
     """
 
     loss: Loss
@@ -62,7 +62,7 @@ class Targets:
 
     @property
     def moved(self) -> Loss:
-        """The loss of what the columns add up to, before the constant is added; of least squares targets are moved."""
+        """The loss as a function of the sums of columns, without the constant; least squares shifts targets instead."""
         if self.constant is None or self._moves_targets:
             return self.loss
         return with_constant(self.loss, self.constant)
@@ -80,7 +80,7 @@ class Targets:
         return f if self.constant is None else f + self.constant
 
     def weight(self, block: RowBlock) -> HostArray | None:
-        """Return weights (m, 1) of mean 1 over the training rows, or None when all rows weigh the same."""
+        """Return weights (m, 1) of mean 1 over the training rows, or None when all are the same."""
         if block.weight is None and self.class_weight is None and self.weight_scale == 1:
             return None
         weight = np.ones(len(block.y)) if block.weight is None else block.weight  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def learn_targets(rows: Rows, settings: FitSettings) -> Targets:
     DataError
         Fewer than two classes among the rows, weights that are all zero, targets that are not finite.
     SpecError
-        A loss that is not for the task, a class weight for an unknown class.
+        A loss that does not support the task, a class weight for an unknown class.
     """
     if rows.task is None:
         raise DataError("the rows have no targets, so nothing can be fitted; ingest them with --target, or pass y")
@@ -108,16 +108,16 @@ def learn_targets(rows: Rows, settings: FitSettings) -> Targets:
 
 
 def check_loss(loss: Loss, task: str) -> None:
-    """Raise SpecError when `loss` is not for `task`."""
+    """Raise SpecError when `loss` does not support `task`."""
     if task not in loss.tasks:
         raise SpecError(
-            f"the {loss.name} loss was asked for a {task} task; it is for {' and '.join(sorted(loss.tasks))}; "
+            f"got the {loss.name} loss for a {task} task; it is for {' and '.join(sorted(loss.tasks))}; "
             "choose another loss"
         )
 
 
 def check_targets(rows: Rows) -> None:
-    """Raise DataError for targets that are not finite and for weights that have no meaning."""
+    """Raise DataError for targets that are not finite and for negative weights or NaN."""
     for block in _blocks(rows):
         _check_weight(block.weight)
         if rows.task == "regression":
@@ -158,16 +158,16 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
     scale = _weight_scale(rows.n_rows, total)
     constant = None
     if settings.class_intercept:
-        shares = np.maximum(weights / total, 0.5 / rows.n_rows)  # a class without rows may have some later
+        shares = np.maximum(weights / total, 0.5 / rows.n_rows)  # a class without rows here may have some later
         constant = best_constant(settings.loss, shares / shares.sum(), n_outputs(settings.loss, len(classes)))
     return Targets(settings.loss, len(classes), None, None, class_weight, scale, 1, settings.dtype, constant)
 
 
 def _regression(rows: Rows, settings: FitSettings) -> Targets:
     if settings.class_weight is not None:
-        raise SpecError("class_weight was asked for a regression task, which has no classes; use sample weights")
+        raise SpecError("got class_weight for a regression task, which has no classes; use sample weights")
     total, first, second = 0.0, np.zeros(rows.n_targets), np.zeros(rows.n_targets)
-    # Deviations from some target keep the digits of targets far from 0.
+    # Deviations from one of the targets keep the digits of targets far from 0.
     anchor: FloatArray = np.asarray(rows.read(0, 1, Fields.y).y, np.float64)[0]
     for block in _blocks(rows):
         y: FloatArray = np.asarray(block.y, np.float64)
@@ -205,18 +205,18 @@ def _class_weight(
         present = counts > 0
         return np.where(present, counts.sum() / (present.sum() * np.maximum(counts, 1)), 1.0)
     if not isinstance(requested, Mapping) or not all(isinstance(value, int | float) for value in requested.values()):
-        raise SpecError(f"class_weight={requested!r} was asked; give 'balanced' or a mapping from label to number")
+        raise SpecError(f"got class_weight={requested!r}; expected 'balanced' or a mapping from label to number")
     unknown = [label for label in requested if label not in classes]
     if unknown:
         raise SpecError(f"class_weight names {unknown}, but the classes are {list(classes)[:20]}")
     chosen = np.array([float(requested.get(label, 1.0)) for label in classes])
     if not (np.isfinite(chosen).all() and (chosen >= 0).all() and (chosen * weights).sum() > 0):
-        raise SpecError(f"class_weight={dict(requested)} was asked; weights must be finite, not negative, not all zero")
+        raise SpecError(f"got class_weight={dict(requested)}; weights must be finite, not negative, not all zero")
     return chosen
 
 
 def _check_weight(weight: HostArray | None) -> None:
-    if weight is not None and not (weight >= 0).all():  # NaN is not either
+    if weight is not None and not (weight >= 0).all():  # also False for NaN
         raise DataError("the sample weights hold negative numbers or NaN; give weights of 0 or more")
 
 

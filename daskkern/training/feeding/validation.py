@@ -1,4 +1,4 @@
-"""Watching a fit on rows that it does not train on."""
+"""Validation of a fit on rows that it does not train on."""
 
 from dataclasses import dataclass
 from types import ModuleType
@@ -33,7 +33,7 @@ class ValidationResult:
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Rows to validate on, and how their targets read."""
+    """Validation rows, and the encoding of their targets."""
 
     rows: Rows
     targets: Targets
@@ -42,7 +42,7 @@ class Validation:
     def open(
         cls, validation: RowSource | None, source: RowSource, prepared: Prepared, settings: FitSettings
     ) -> "Validation | None":
-        """Open the user's validation rows, or those that were held out, or return None."""
+        """Open the user's validation rows, or the held-out ones; return None without either."""
         if validation is not None:
             rows = validation.open(settings.dtype)
             return cls(rows, prepared.targets)
@@ -57,7 +57,7 @@ class Validation:
         return cls(held, prepared.targets)
 
     def score(self, problem: AnyProblem, coef: Array, comm: TimedCommunicator, xp: ModuleType) -> ValidationResult:
-        """Return mean loss and score of the model with these coefficients; one allreduce a block of rows."""
+        """Return mean loss and score of the model with these coefficients; one allreduce for each block of rows."""
         loss, right, weights = 0.0, 0.0, 0.0
         errors, first, second = 0.0, np.zeros(self.targets.n_outputs), np.zeros(self.targets.n_outputs)
         for part in slices(self.rows.n_rows, _BLOCK):
@@ -85,7 +85,7 @@ class Validation:
 
 
 def check_comparable(validation: RowSource, source: RowSource) -> None:
-    """Raise DataError when validation rows do not fit the training rows."""
+    """Raise DataError when validation rows do not match the training rows."""
     theirs, ours = validation.info, source.info
     if theirs.n_features != ours.n_features:
         raise DataError(f"the validation rows have {theirs.n_features} features, the training rows {ours.n_features}")
@@ -101,10 +101,9 @@ def check_comparable(validation: RowSource, source: RowSource) -> None:
 
 
 class Patience(BestEpoch):
-    """Keeps the epoch that does best on the validation rows, and says when to stop waiting for a better one.
+    """The early stopping rule: keeps the epoch with the best validation score, and decides when to stop.
 
-    With `on_loss` the best epoch is the one of least mean loss, whose score is minus that, else the one of highest
-    score.
+    With `on_loss` the best epoch is that of least mean loss, whose score is minus the loss; else that of highest score.
     """
 
     def __init__(self, patience: int, tol: float, on_loss: bool) -> None:
@@ -112,7 +111,7 @@ class Patience(BestEpoch):
         self._patience, self._tol, self._on_loss = patience, tol, on_loss
 
     def exhausted(self, watched: ValidationResult, epoch: int, coef: Array, points: HostArray | None = None) -> bool:
-        """Take note of an epoch and return whether it was one too many without an improvement."""
+        """Record an epoch, and return whether there were `patience` epochs without an improvement."""
         undefined = watched.score != watched.score  # R2 of equal targets
         score = -watched.loss if self._on_loss or undefined else watched.score
         self.meet(score, epoch, (coef, points), self._tol)

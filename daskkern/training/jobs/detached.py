@@ -1,7 +1,7 @@
-"""Fits that go on without the process that submitted them: a task of the cluster does what that process would do.
+"""Detached fits: they continue without the process that submitted them, conducted by a task of the cluster.
 
 The task, the fit's conductor, runs :func:`daskkern.training.run.fit.fit` as a client of its own cluster, and writes the
-model. The scheduler keeps it. When its worker is lost, Dask runs it again on another one, and it goes on from the
+model. The scheduler holds the task. When its worker is lost, Dask runs it again on another one, and it resumes from the
 checkpoint; the gang of the lost conductor has ended with its connection.
 """
 
@@ -43,7 +43,7 @@ _PRIORITY = 20
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """What a conductor is told."""
+    """The order for a conductor: what to fit, how, and where to write it."""
 
     metadata: FitMetadata
     source: RowSource
@@ -65,7 +65,7 @@ def submit(
     policy: CheckpointPolicy | None = None,
     name: str | None = None,
 ) -> FitHandle:
-    """Submit a fit to a cluster and return at once. It goes on when this process leaves.
+    """Submit a fit to a cluster and return at once. The fit continues when this process ends.
 
     Parameters
     ----------
@@ -73,16 +73,16 @@ def submit(
         As of :func:`daskkern.training.run.fit.fit`.
     out : str
         Path or URL where a worker writes the model. An older one is refused, unless there is a checkpoint to resume
-        from, or ``policy.overwrite`` is true: it is then replaced when the new one is whole.
+        from, or ``policy.overwrite`` is true: it is then replaced when the new one is complete.
     policy : CheckpointPolicy
-        Its checkpoint is by default ``<out>.checkpoint``, and then removed at the end.
+        The default checkpoint is ``<out>.checkpoint``, which is removed at the end.
     name : str or None
-        What the dashboard calls it; by default that of the solver.
+        Its name on the dashboard; by default that of the solver.
 
     Raises
     ------
     DaskkernError
-        What can be seen to be wrong before the fit begins, in one sentence.
+        Errors that can be found before the fit begins.
     """
     gang, policy = gang or GangSettings(), policy or CheckpointPolicy()
     check(settings, source)
@@ -110,7 +110,7 @@ def submit(
     show_fits(client)
     equip(client, gang.silence_s)
     check_alone(client, metadata)
-    named(policy, source, settings, validation)  # refuses, or removes, what an earlier fit has left
+    named(policy, source, settings, validation)  # refuses or removes the checkpoint of an earlier fit
     order = Order(
         metadata,
         source,
@@ -132,7 +132,7 @@ def submit(
 
 
 def conduct(order: Order) -> None:
-    """Run a detached fit to its end, and say how it ended. The body of its task."""
+    """Run a detached fit to its end, and report how it ended. The body of its task."""
     secede()
     worker = get_worker()
     address, security = worker.scheduler.address, worker.security
@@ -173,7 +173,7 @@ def _finish(order: Order, client: Client, *, interrupted: bool) -> None:
         if not order.keeps_checkpoint and not interrupted:
             assert order.policy.checkpoint is not None
             remove_checkpoint(order.policy.checkpoint)
-    finally:  # who hears that it is over finds everything as it will stay
+    finally:  # reported last, so that the files no longer change then
         _tell(client, order, FINISHED, "")
 
 
@@ -183,7 +183,7 @@ def _tell(client: Client, order: Order, state: str, error: str) -> None:
 
 
 def _is_done(order: Order) -> bool:
-    """Return whether this fit has written its model: its worker was lost between that and the end of its task."""
+    """Return whether the model is written: the worker of the task may have been lost right after that."""
     try:
         return bool(load_model(order.metadata.out).provenance.get("fit") == order.metadata.fit)
     except ModelError:
@@ -198,7 +198,7 @@ def _check_size(source: RowSource | None) -> None:
     size = sum(int(getattr(array, "nbytes", getattr(getattr(array, "data", None), "nbytes", 0))) for array in arrays)
     if size > _LARGEST:
         raise DataError(
-            f"a detached fit was given {size / 1e6:.0f} MB of arrays of this process, which it must be able to lose; "
+            f"got {size / 1e6:.0f} MB of arrays of this process for a detached fit, which may outlive the process; "
             "write them to a store that the workers can reach, and pass its path"
         )
 
@@ -208,7 +208,7 @@ def _absolute(place: str) -> str:
 
 
 def _check_place(client: Client, what: str, place: str) -> None:
-    """Refuse a folder that a worker cannot write to, or that is not the same on all of them. URLs are not tried."""
+    """Raise ClusterError for a folder that is not writable or not shared by the workers. URLs are not tried."""
     if "://" in place:
         return
     for worker, problem in _tried(client, place).items():
@@ -219,7 +219,7 @@ def _check_place(client: Client, what: str, place: str) -> None:
 
 
 def _tried(client: Client, place: str) -> dict[str, str]:
-    """Return what each worker has against `place`, "" for nothing; asked again where one goes meanwhile."""
+    """Return the problem that each worker has with `place`, "" for none; repeated when a worker leaves meanwhile."""
     probe = os.path.join(os.path.dirname(place), f".daskkern-probe-{uuid.uuid4().hex[:8]}")
     for last in (False, False, True):
         workers = list(live_workers(client))
@@ -243,7 +243,7 @@ def _write_probe(probe: str) -> str:
 
 
 def _see_probe(probe: str) -> str:
-    return "" if os.path.exists(probe) else "it does not see what another worker wrote there"
+    return "" if os.path.exists(probe) else "it does not see a file that another worker wrote there"
 
 
 def _remove_probe(probe: str) -> None:

@@ -1,4 +1,4 @@
-"""What one keeps of a fit that goes on by itself: how it stands, what happened, and its model."""
+"""Handles of fits on a cluster: their status, events and model."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -25,14 +25,14 @@ _CONNECT_S = 10.0
 
 @dataclass(frozen=True)
 class TimedEvent:
-    """An event, and when it happened in seconds since 1970; 0.0 for a batch, of which only the last is known."""
+    """An event and its time in seconds since 1970; 0.0 for a batch, of which only the last is known."""
 
     time: float
     event: Event
 
 
 def list_fits(client: Client) -> tuple[FitStatus, ...]:
-    """Return the fits that the scheduler knows, oldest first: those that wait and run, and the last that ended.
+    """Return the fits that the scheduler knows, oldest first: waiting, running, and the last that ended.
 
     Raises ClusterError when the scheduler does not answer.
     """
@@ -41,14 +41,14 @@ def list_fits(client: Client) -> tuple[FitStatus, ...]:
 
 
 def find_fit(client: Client, fit: str | None) -> FitStatus:
-    """Return the one fit that `fit` means: its identifier, or as much of it as tells it from the others.
+    """Return the fit with the identifier `fit`, or with a unique prefix of it.
 
     None means the only one that has not ended, else the last one.
 
     Raises
     ------
     ClusterError
-        When there is none, or there are several.
+        When no fit matches, or several do.
     """
     known = list_fits(client)
     if fit is None:
@@ -64,11 +64,11 @@ def find_fit(client: Client, fit: str | None) -> FitStatus:
             f"no fit {'' if fit is None else repr(fit) + ' '}is known at {address}"
             + (f"; known are {names}" if names else "; a scheduler that was restarted forgets what ran before")
         )
-    raise ClusterError(f"several fits are meant: {names}; name one")
+    raise ClusterError(f"several fits match: {names}; name one")
 
 
 def attach(client: Client, fit: str | None = None) -> "FitHandle":
-    """Return the handle of a fit that anybody submitted to the cluster of `client`. `fit` is as of `find_fit`."""
+    """Return the handle of any fit on the cluster of `client`. `fit` is as for :func:`find_fit`."""
     status = find_fit(client, fit)
     return FitHandle(
         status.metadata.fit, str(client.scheduler_info(n_workers=0)["address"]), status.metadata.out, client
@@ -83,11 +83,11 @@ class FitHandle:
     fit : str
         Its identifier.
     address : str
-        Of the scheduler.
+        Address of the scheduler.
     out : str
-        Where its model will be.
+        Location of its model.
     client : Client or None
-        To use; None makes one for each question, so that the handle can be kept and pickled.
+        The client to use; None connects for each call, so that the handle can be kept and pickled.
     """
 
     def __init__(self, fit: str, address: str, out: str, client: Client | None = None) -> None:
@@ -99,7 +99,7 @@ class FitHandle:
         return f"FitHandle({self.fit!r}, {self.address!r}, out={self.out!r})"
 
     def __getstate__(self) -> Mapping[str, Any]:
-        return {**self.__dict__, "_client": None}  # a connection does not travel
+        return {**self.__dict__, "_client": None}  # connections cannot be pickled
 
     @contextmanager
     def _connected(self) -> Iterator[Client]:
@@ -110,30 +110,30 @@ class FitHandle:
             yield client
 
     def status(self) -> FitStatus:
-        """Return how the fit stands. Raises ClusterError when the scheduler is gone or does not know it."""
+        """Return the status of the fit. Raises ClusterError when the scheduler is gone or does not know the fit."""
         with self._connected() as client:
             return find_fit(client, self.fit)
 
     def timed_events(self) -> tuple[TimedEvent, ...]:
-        """Return what happened until now, without single batches."""
+        """Return the events until now, without those of single batches."""
         with self._connected() as client:
             return _timed_events(ask_fits(client, "fit_events", fit=self.fit)["events"])
 
     def cancel(self, *, abort: bool = False) -> bool:
-        """Ask the fit to end after this step, with the model so far and a checkpoint; with `abort` at once, without.
+        """Request the end of the fit: after this step, with the model so far and a checkpoint; with `abort` at once.
 
-        Returns at once; False when it has ended already.
+        Returns immediately; False when the fit has ended already.
         """
         with self._connected() as client:
             return bool(ask_fits(client, "cancel", fit=self.fit, abort=abort))
 
     def watch(self, listener: Listener = silent, timeout_s: float | None = None) -> FitStatus:
-        """Pass on what happened and happens, until the fit has ended; return how.
+        """Pass all events, past and future, to `listener` until the fit has ended; return its status.
 
         Raises
         ------
         TimeoutError
-            When it has not ended after `timeout_s`.
+            When the fit has not ended after `timeout_s`.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         at = 0
@@ -155,10 +155,12 @@ class FitHandle:
 
     def _model(self) -> KernelModel:
         if not self.out:
-            raise ClusterError(f"the model of fit {self.fit} stayed with the process that submitted it")
+            raise ClusterError(f"fit {self.fit} wrote no model: its model is in the process that submitted it")
         model = load_model(self.out)
         if model.provenance.get("fit") != self.fit:
-            raise ClusterError(f"the model at {self.out} is of another fit than {self.fit}; it was written later")
+            raise ClusterError(
+                f"the model at {self.out} is that of a later fit than {self.fit}; write each to a place of its own"
+            )
         return model
 
     def result(self, timeout_s: float | None = None) -> KernelModel:
@@ -167,9 +169,9 @@ class FitHandle:
         Raises
         ------
         FitCancelledError
-            When it was cancelled without a model.
+            When the fit was cancelled without a model.
         ClusterError
-            When it failed: why.
+            When the fit failed, with the reason.
         TimeoutError
         """
         status = self.watch(timeout_s=timeout_s)

@@ -1,7 +1,7 @@
-"""Puts the page "Kernel fits" and the lines for Prometheus on a scheduler that runs, beside the list of fits.
+"""Installs the page "Kernel fits" and the Prometheus metrics on a running scheduler, next to the registry of fits.
 
-The scheduler needs nothing but daskkern. Without a dashboard, without bokeh or without prometheus_client it goes on
-with what it has; its log says what is missing.
+The scheduler needs only daskkern. Without a dashboard, bokeh or prometheus_client it shows what it can, and its log
+reports what is missing.
 """
 
 # mypy: allow-untyped-calls
@@ -22,17 +22,17 @@ from daskkern.monitor.metrics import Metrics
 from daskkern.monitor.view import FitsView, SharedView
 
 PROTOCOL = 3
-"""Raised whenever page or metrics change, so that a newer daskkern puts its own in the place of an older one's."""
+"""Incremented whenever page or metrics change, so that a newer daskkern replaces those of an older one."""
 
 PLUGIN_NAME = f"daskkern_monitor_{PROTOCOL}"
 _PLACE = "daskkern_monitor"
-"""Where the scheduler keeps what is shown now, whichever version has put it there."""
+"""Key of the extension with what the scheduler shows now, whichever version installed it."""
 
 logger = logging.getLogger(__name__)
 
 
 class Shown(Protocol):
-    """Something that is shown until it is closed."""
+    """A page or metrics that are shown until closed."""
 
     def close(self) -> None: ...
 
@@ -65,13 +65,13 @@ class FitsOf:
 
 
 class MonitorPlugin(SchedulerPlugin):
-    """The page and the metrics, on the scheduler. What another version has shown before gives way."""
+    """Scheduler plugin with the page and the metrics. It replaces those of another version."""
 
     name = PLUGIN_NAME
     idempotent = True
 
     protocol = 0
-    """Of the client that sent this plugin, which travels by its class's name: the class is the scheduler's own."""
+    """Version of the client that sent the plugin. Its class, pickled by name, is that of the scheduler's version."""
     _shown: Sequence[Shown] = ()
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class MonitorPlugin(SchedulerPlugin):
     async def start(self, scheduler: Any) -> None:
         self._scheduler = scheduler
         if self.protocol != PROTOCOL and _PLACE in scheduler.extensions:
-            return  # what is shown is the scheduler's own already: showing it again would only end its viewers' pages
+            return  # the scheduler shows its own version already: showing it again would only close its viewers' pages
         _close(scheduler)
         self._shown = _show(scheduler)
         scheduler.extensions[_PLACE] = self._shown
@@ -93,22 +93,22 @@ class MonitorPlugin(SchedulerPlugin):
 def show_fits(client: Client) -> None:
     """Show the fits of the cluster on its dashboard, at ``/kernel-fits``, and on ``/metrics``.
 
-    Costs one message when they are shown already. Never raises for what the scheduler cannot show.
+    Costs one message when they are shown already. What the scheduler cannot show is logged, not raised.
 
     Raises
     ------
     ClusterError
-        When the scheduler cannot keep the list of fits.
+        When the scheduler cannot have the registry of fits.
     """
     install_fits(client)
     try:
         client.register_plugin(MonitorPlugin())
-    except Exception as error:  # a fit goes well without a page
+    except Exception as error:  # a fit does not depend on the page
         logger.warning("the dashboard cannot show kernel fits: %s: %s", type(error).__name__, error)
 
 
 def hide_fits(client: Client) -> None:
-    """Take page and metrics off the scheduler; fits go on. Raises ClusterError when it runs no functions."""
+    """Remove page and metrics from the scheduler; fits continue. Raises ClusterError when it cannot run functions."""
     try:
         client.run_on_scheduler(_hide)
     except Exception as error:
@@ -127,7 +127,7 @@ def _show(scheduler: Any) -> list[Shown]:
     for what, open_it in (("page", _page), ("metrics", _metrics)):
         try:
             shown += open_it(scheduler, view)
-        except Exception as error:  # bokeh or prometheus_client of another age, or none
+        except Exception as error:  # bokeh or prometheus_client of another version, or none
             logger.warning("the %s of kernel fits is left out: %s: %s", what, type(error).__name__, error)
     return shown
 
@@ -145,13 +145,13 @@ def _metrics(scheduler: Any, view: FitsView) -> list[Shown]:
     try:
         return [Metrics(view)]
     except ImportError:
-        return []  # Dask's /metrics says itself that it is missing
+        return []  # Dask's /metrics page itself reports that it is missing
 
 
 def _close(scheduler: Any) -> None:
-    """Close what is shown now, whoever has put it there."""
+    """Close what is shown now, whichever version installed it."""
     for shown in scheduler.extensions.pop(_PLACE, ()):
         try:
             shown.close()
         except Exception as error:  # of another version
-            logger.warning("a page of kernel fits was not taken away cleanly: %s: %s", type(error).__name__, error)
+            logger.warning("a page of kernel fits was not removed cleanly: %s: %s", type(error).__name__, error)

@@ -1,4 +1,4 @@
-"""The model of the best epoch so far, kept beside the one that goes on."""
+"""The model of the best epoch so far, kept in addition to the current one."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -8,7 +8,7 @@ import numpy as np
 from daskkern.arrays import Array, HostArray
 
 Model = tuple[Array, HostArray | None]
-"""A rank's coefficients (p_r, c), and its columns' points where the solver finds them itself."""
+"""A rank's coefficients (p_r, c), and the points of its columns where the solver learns them."""
 
 _BEST, _BEFORE = "best", "epoch_before"
 
@@ -17,7 +17,7 @@ class BestEpoch:
     """Keeps the model at the end of the epoch with the highest score, on every rank."""
 
     names: ClassVar[tuple[str, ...]] = (_BEST,)
-    """Of the models that may be kept."""
+    """Names of the models that may be kept."""
 
     def __init__(self) -> None:
         self.best: Model | None = None
@@ -35,11 +35,11 @@ class BestEpoch:
 
     @property
     def models(self) -> Mapping[str, Model]:
-        """The models that are kept, by names for a snapshot."""
+        """The models that are kept, by their names in a snapshot."""
         return {} if self.best is None else {_BEST: self.best}
 
     def restore(self, models: Mapping[str, Model], mark: tuple[float, int] | None) -> None:
-        """Go on from what :attr:`models` and :attr:`mark` were."""
+        """Continue from saved :attr:`models` and :attr:`mark`."""
         self.best = models.get(_BEST)
         self._score, self._epoch = (-np.inf, 0) if mark is None else mark
 
@@ -50,11 +50,12 @@ class BestEpoch:
 
 
 class LeastLoss(BestEpoch):
-    """Keeps the model with the least training loss, as far as that is known without a further pass over the rows.
+    """Keeps the model with the least training loss, as far as it is known without another pass over the rows.
 
-    The losses of an epoch are those before its steps: they tell of the model that it began with. So a model is a
-    candidate once the epoch after it has ended, and two are kept: the best one, and that of the last epoch. States of
-    solvers are values, so that they are references to arrays of earlier states, at most two more of size (p_r, c).
+    The losses of an epoch are computed before its steps, so they approximate the loss of the model that it began with.
+    So a model is a candidate once the epoch after it has ended, and two are kept: the best one, and that of the last
+    epoch. States of solvers are immutable: kept models are references to arrays of earlier states, at most two more of
+    size (p_r, c).
     """
 
     names: ClassVar[tuple[str, ...]] = (_BEST, _BEFORE)
@@ -72,11 +73,11 @@ class LeastLoss(BestEpoch):
         self._before = models.get(_BEFORE)
 
     def passed(self, loss: float, epoch: int) -> None:
-        """Take note of the mean loss of epoch number `epoch`."""
+        """Record the mean loss of epoch number `epoch`."""
         if self._before is not None:
             self.meet(-loss, epoch - 1, self._before)
-        self._before = None  # goes before another one is made
+        self._before = None  # freed before the next one is made
 
     def begin(self, model: Callable[[], Model]) -> None:
-        """Note the model that another epoch begins with."""
+        """Record the model that the next epoch begins with."""
         self._before = model()

@@ -1,4 +1,4 @@
-"""What is wished of a run while it runs, agreed on by all of its ranks."""
+"""Control signals of a running fit - stop, commit, regroup - on which all ranks agree."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ from daskkern.training.checkpoints.checkpointing import Checkpointing
 
 @dataclass(frozen=True)
 class ControlSignals:
-    """Whether to `stop`, since it is `late` or at somebody's wish; to `commit`; and to `regroup` after that.
+    """Whether to `stop`, on request or because the run is `late`; to `commit`; and to `regroup` after that.
 
-    `seconds` is what the first rank's clock says that the run has taken.
+    `seconds` is the time that the run has taken by the clock of rank 0.
     """
 
     seconds: float = 0.0
@@ -26,7 +26,7 @@ class ControlSignals:
 def agree(
     comm: Communicator, context: RankContext, checkpointing: Checkpointing, seconds: float, limit_s: float
 ) -> ControlSignals:
-    """Return what any rank wishes after `seconds`; commits and time are the first rank's matter. A collective."""
+    """Return the signals of any rank after `seconds`; rank 0 decides on commits and time. A collective."""
     first = comm.rank == 0
     mine = (context.should_stop(), context.should_regroup(), first and checkpointing.due(), seconds if first else 0.0)
     *signals, seconds = comm.allreduce(np.array(mine, float)).tolist()

@@ -1,8 +1,8 @@
-"""Whether a fit has ended with a better model than none, and than that of its best epoch, on sampled training rows.
+"""Detection of divergence: compares the final model on sampled training rows with f = 0 and with the best epoch.
 
-A method that works lowers the training objective from where it began, at f = 0, which for regression is the mean of the
-targets. A model that ends above that has diverged, whatever each of its steps looked like, and is no answer. One that
-ends above an earlier epoch gives way to the model of that epoch.
+A method that works lowers the training objective from its start at f = 0, which for regression is the mean of the
+targets. A final objective above that means divergence, however each step looked, and the model is refused. A model that
+is worse than that of an earlier epoch is replaced by it.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,17 +31,17 @@ _MARGIN = 1.05
 _DEVIATIONS = 4.0
 _ROUNDING = 1e-5
 _MOST, _LARGEST = 2.0, 1000.0
-"""How many times the loss of f = 0 a classifier may have, and a model whose scores may still be far too large."""
+"""Most loss in units of that of f = 0: of a classifier, and of a model whose scores may still be far too large."""
 _WORSE = 0.001
-"""By how much of the loss of f = 0 an objective must be higher, beside 5% of the lower one, to be worse."""
+"""An objective is worse if it is higher by more than 5% of the lower one plus this share of the loss of f = 0."""
 _ZERO = "f = 0"
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """What is measured on a sample: the mean training loss, and for classes the share of rows labelled rightly.
+    """Measurements on a sample: the mean training loss, and for classes the share of correctly labelled rows.
 
-    Both are weighted. `deviation` is the standard deviation of the mean loss, `losses` (k,) those of all rows.
+    Both are weighted. `deviation` is the standard deviation of the mean loss; `losses` (k,) are those of all rows.
     """
 
     loss: float
@@ -58,16 +58,16 @@ def _of_zero(sample: HeldSample, problem: AnyProblem) -> Sampled:
 
 
 def _deviation(sample: HeldSample, values: FloatArray) -> float:
-    """Return the standard deviation of the mean of numbers of the sample's rows (k,)."""
+    """Return the standard deviation of the mean of values of the sample's rows (k,)."""
     r = sample.n_random
     return float(values[:r].std()) * r**0.5 / len(values) if r else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What a fit must end below: the loss of f = 0, or of the model that a run on other rows goes on from.
+    """The loss that a fit must end below: that of f = 0, or of the model that a run on other rows continues from.
 
-    Every rank makes one, and calls the same methods; all find the same.
+    Every rank makes one and calls the same methods, with the same results.
     """
 
     sample: HeldSample
@@ -83,23 +83,23 @@ class Reference:
         return cls(sample, problem, comm, xp, _of_zero(sample, problem))
 
     def certain_of(self, rows: Rows, extremes: IntArray) -> "Reference":
-        """Return the reference of a fit from f = 0 on a sample that has the rows numbered `extremes` for certain."""
+        """Return the reference of a fit from f = 0 on a sample that always includes the rows numbered `extremes`."""
         if self.what != _ZERO:
             return self
         return Reference.zero(self.sample.joined(rows, extremes), self.problem, self.comm, self.xp)
 
     def or_model(self, problem: AnyProblem, coef: Array) -> "Reference":
-        """Return the reference of a run that goes on from a model; its loss, where it is more than that of f = 0."""
+        """Return the reference of a run that continues from a model: its loss, if above that of f = 0."""
         found = self.measure(problem, coef)
         if not found.loss > self.at.loss:
             return self
         return replace(self, at=replace(found, deviation=self.at.deviation), what="the model that it went on from")
 
     def measure(self, problem: AnyProblem, coef: Array) -> Sampled:
-        """Return how the model with these coefficients does on the sample. A collective."""
+        """Return the measurements of the model with these coefficients on the sample. A collective."""
         right, losses, sample = 0.0, list[FloatArray](), self.sample
         placed = self.xp.asarray(coef)  # a direct solution is on the host
-        with np.errstate(all="ignore"):  # infinity and NaN are what is looked for
+        with np.errstate(all="ignore"):  # infinity and NaN are results here
             for part in slices(len(sample.y), _BLOCK):
                 shares = problem.part.scores(to_device(sample.X[part], self.xp), placed)
                 f = to_host(self.comm.allreduce(shares)).astype(np.float64)
@@ -110,14 +110,14 @@ class Reference:
             return Sampled(float(every.mean()), right / len(sample.y), losses=every)
 
     def is_worse(self, found: Sampled) -> bool:
-        """Return whether a model is worse than the reference by more than chance."""
+        """Return whether a model is significantly worse than the reference."""
         return not found.loss <= _MARGIN * self.at.loss + _DEVIATIONS * self.at.deviation + _ROUNDING  # NaN is
 
     def is_useless(self, found: Sampled, descends: bool) -> bool:
         """Return whether a model that is worse must not be used.
 
-        The scores of a classifier may still be too large, and its labels good; so may those of a method whose loss does
-        not fall from the first epoch on.
+        A classifier may have good labels although its scores are still too large; the same holds for a method whose
+        loss does not fall from the first epoch on.
         """
         labels = found.right > self.at.right + _DEVIATIONS / (2 * len(self.sample.y) ** 0.5)
         most = _LARGEST if labels or not descends else _MOST if self.sample.labelled else 0.0
@@ -132,7 +132,7 @@ def reference_of(
     comm: Communicator,
     xp: ModuleType,
 ) -> Reference | None:
-    """Return what the fit must end below; None without a sample. A collective where it goes on with other rows."""
+    """Return the reference of a fit; None without a sample. A collective where a run continues with other rows."""
     if sample is None:
         return None
     reference = Reference.zero(sample, problem, comm, xp)
@@ -145,7 +145,7 @@ def reference_of(
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """The model that a fit ends with, and one sentence for the user, or ""."""
+    """The model that a fit ends with, and a sentence for the user, or ""."""
 
     ended: Ended
     note: str = ""
@@ -154,10 +154,10 @@ class Judged:
 def judge(
     reference: Reference | None, ended: Ended, penalty: ModelPenalty, descends: bool, context: RankContext
 ) -> Judged:
-    """Return the model of the best epoch where the last one is worse, and refuse one that is worse than none.
+    """Return the model of the best epoch where the last one is worse, and refuse one that is worse than f = 0.
 
-    A collective. Where the fit was ended before its time, or the model may still be of use, that it is worse than none
-    is only told.
+    A collective. Where the fit was stopped early, or the model may still be useful, a model worse than f = 0 is only
+    reported.
 
     Raises
     ------
@@ -187,9 +187,9 @@ def judge(
 
 
 def _best_of(reference: Reference, ended: Ended, last: Sampled, penalty: ModelPenalty) -> tuple[Ended, Sampled, str]:
-    """Return how the fit ended, what its model has on the sample, and a sentence where that is an earlier epoch's.
+    """Return the chosen end of the fit, its measurements on the sample, and a sentence if it is of an earlier epoch.
 
-    The earlier model is measured where the last one has more loss than there was on average in the epoch after it.
+    The earlier model is measured only if the loss of the last one exceeds the mean loss of the epoch after it.
     """
     best = ended.earlier
     if best is None or best.mark is None or best.best is None or last.loss <= -best.mark[0]:
@@ -211,10 +211,10 @@ def _best_of(reference: Reference, ended: Ended, last: Sampled, penalty: ModelPe
 
 
 def _is_higher(reference: Reference, beyond: FloatArray, best: float, deviation: float) -> bool:
-    """Return whether an objective is above the `best` by more than chance, and enough to matter.
+    """Return whether an objective is above the `best` significantly, and by enough to matter.
 
-    `beyond` (k,) is how much more it has on each row of the sample: as the same rows are compared, far less is left to
-    chance than in either mean.
+    `beyond` (k,) are the differences on each row of the sample: as the rows are the same, the difference has far less
+    variance than either mean.
     """
     chance = _DEVIATIONS * float(np.hypot(_deviation(reference.sample, beyond), deviation))
     return not float(beyond.mean()) <= chance + (_MARGIN - 1) * best + _WORSE * reference.at.loss  # NaN is

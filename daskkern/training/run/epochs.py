@@ -1,4 +1,4 @@
-"""The epochs of one rank: from the first step, or from the last commit, to the end or to the next change of ranks."""
+"""The epoch loop of a rank: from the first step or a commit to the end or to the next change of ranks."""
 
 import math
 import time
@@ -26,37 +26,37 @@ from daskkern.training.run.rank_state import RankReporter
 from daskkern.training.run.settings import FitSettings
 
 REGROUPING = "regrouping"
-"""The reason of epochs that have not ended: a gang of other ranks goes on from the commit."""
+"""The reason of epochs that have not ended: another gang continues from the commit."""
 
 _INTERRUPTED, _LATE = "interrupted", "max_seconds"
 STOPPED = (_INTERRUPTED, _LATE)
-"""Reasons of epochs that were ended before their time, with the model so far."""
+"""Reasons of epochs that were stopped early, with the model so far."""
 
 _ASK_EVERY = 8
-_POINTS = "_points"  # of a model that is kept, where the solver finds them itself
+_POINTS = "_points"  # suffix of the points of a kept model, where the solver learns them
 
 
 @dataclass(frozen=True, eq=False)
 class Ended:
-    """How the epochs ended: this rank's coefficients (p_r, c), epochs begun, why, and the whole epochs."""
+    """The result of the epochs: this rank's coefficients (p_r, c), epochs begun, the reason, and the history."""
 
     coef: Array
     epochs: int
     reason: str
     history: tuple[EpochFinished, ...] = ()
     points: HostArray | None = None
-    """Its columns' points, where the solver finds them itself."""
+    """The points of its columns, where the solver learns them."""
     best_epoch: int = 0
-    """The epoch whose coefficients these are, where it is chosen; else 0."""
+    """The epoch of the coefficients, where it was chosen; else 0."""
     earlier: BestEpoch | None = None
-    """The model with the least training loss among those that an epoch began with, where that is kept."""
+    """The model of least training loss among those that an epoch began with, where it is kept."""
 
 
 @dataclass(eq=False)
 class Epochs:
     """Steps a solver through its epochs, and commits between its windows.
 
-    Every rank makes one and calls :meth:`run`. `context` says what is wished, `checkpointing` keeps commits.
+    Every rank makes one and calls :meth:`run`. `context` has the control signals, `checkpointing` stores commits.
     """
 
     comm: TimedCommunicator
@@ -69,18 +69,18 @@ class Epochs:
     xp: ModuleType
     report: RankReporter
     limit_s: float = math.inf
-    """Seconds that the ranks may take, all gangs of the run together."""
+    """Seconds that the run may take, over all of its gangs."""
     started: float = field(default_factory=time.perf_counter)
     keeps_best: bool = False
-    """Without early stopping, keep the model of the epoch with the least training loss."""
+    """Whether to keep the model of the epoch with the least training loss, without early stopping."""
     _best: BestEpoch | None = None
     _signals: ControlSignals = field(default_factory=ControlSignals)
     _regroup: bool = False
     _taken_before: float = 0.0
     _epoch_at: float = 0.0
-    """What the run had taken when this epoch began, as the ranks have agreed."""
+    """Seconds that the run had taken when this epoch began, as agreed by the ranks."""
     _whole: tuple[Any, Position] = field(init=False)
-    """The last state between windows, and where that was."""
+    """The last state between windows, and its position."""
 
     def run(self, saved: Commit | None) -> Ended:
         """Run from the beginning or from a commit to the end.
@@ -88,7 +88,7 @@ class Epochs:
         Raises
         ------
         DivergenceError
-            When the loss is no number any more.
+            When the loss is no longer finite.
         """
         early = self.settings.early_stopping
         if early is not None and self.validation is not None:
@@ -124,17 +124,17 @@ class Epochs:
         self._taken_before, self._epoch_at = position.seconds, position.seconds - position.epoch_seconds
         if self._best is not None:
             self._best.restore(self._kept_models(saved.snapshot, ids), position.best)
-        if position.reason in ("", "max_epochs"):  # more epochs may be wanted than that run had, or fewer
+        if position.reason in ("", "max_epochs"):  # the number of epochs may have been changed
             over = position.epoch > self.settings.max_epochs
             position = replace(position, reason="max_epochs" if over else "")
         self.context.emit(FitResumed(position.epoch, position.batch, self.comm.size))
         state = self._solver.restore(self.problem, saved.snapshot)
         if saved.position.reason and not position.reason and position.epochs:
-            self._go_on_from(state)  # the last epoch then, and one among others now
+            self._go_on_from(state)  # the last epoch then, now followed by others
         return state, position
 
     def _epoch(self, state: Any, position: Position) -> tuple[Any, Position]:
-        """Run one epoch from where `position` is in it, to the start of the next or to where a wish was granted."""
+        """Run one epoch from `position`, to the start of the next or to a stop or regrouping."""
         begun, sent = time.perf_counter(), self.comm.bytes_sent
         before = position.epoch_seconds
         state, position = self._batches(state, position, begun)
@@ -180,12 +180,12 @@ class Epochs:
         return state, position
 
     def _go_on_from(self, state: Any) -> None:
-        """Keep the model that another epoch begins with, where that is wanted. A collective."""
+        """Record the model that another epoch begins with, where it may be chosen. A collective."""
         if isinstance(self._best, LeastLoss):
             self._best.begin(lambda: self._model(state))
 
     def _kept_models(self, saved: Snapshot, ids: IntArray) -> dict[str, Model]:
-        """Return this rank's part of the models that a snapshot has beside the state."""
+        """Return this rank's part of the models that a snapshot has in addition to the state."""
         assert self._best is not None
         take = saved.rows_or_zeros if self.settings.basis.drawn_per_step else saved.rows
         names = [name for name in self._best.names if name in saved.shards]
@@ -198,7 +198,7 @@ class Epochs:
             self.context.emit(OptimalityMeasured(epoch, *reported))
 
     def _tell_times(self, epoch: int) -> None:
-        """Tell where the time went since this was told last. A collective."""
+        """Emit the shares of time since the last call. A collective."""
         t = self.comm.times()
         seconds = t.computing + t.reading + t.checkpointing + t.waiting + t.exchanging
         ways = ", ".join(sorted(self.comm.ways))
@@ -229,7 +229,7 @@ class Epochs:
                         f"the loss became {loss} in epoch {position.epoch}, batch {position.batch}: the iteration "
                         "diverged; take a smaller batch_size, a larger kernel length scale or alpha, or scaled features"
                     )
-                del batch  # its block goes before the next one is made
+                del batch  # frees its block before the next one is made
                 rate = (position.seen - earlier) / (time.perf_counter() - begun)
                 mean = position.loss / position.seen
                 self.context.emit(BatchFinished(position.epoch, position.batch, n_batches, mean, rate))
@@ -241,7 +241,7 @@ class Epochs:
         return state, position
 
     def _passed(self, state: Any, position: Position) -> bool:
-        """Note a state between windows, commit it when that is due, and return whether the ranks end here."""
+        """Record a state between windows, commit it when due, and return whether the ranks regroup here."""
         if self._solver.snapshot(self.problem, state) is None:
             return False
         self._whole = state, position
@@ -253,11 +253,11 @@ class Epochs:
         return self._regroup
 
     def _taken(self) -> float:
-        """Return the seconds that this gang and those before it took, without what was lost between them."""
+        """Return the seconds that this gang and those before it took, without the times between them."""
         return self._taken_before + time.perf_counter() - self.started
 
     def _commit(self) -> None:
-        """Keep the last state between windows. A collective."""
+        """Commit the last state between windows. A collective."""
         if self.checkpointing.wanted and self._whole[1].steps:
             with self.comm.checkpointing():
                 self._keep()
@@ -281,7 +281,7 @@ class Epochs:
         self.checkpointing.keep(Commit(whole, position), time.perf_counter() - begun, last=last)
 
     def _model(self, state: Any) -> Model:
-        """Return this rank's coefficients of the model that `state` stands for, and points that are not the problem's.
+        """Return this rank's coefficients of the model of `state`, and points that differ from the problem's.
 
         A collective.
         """

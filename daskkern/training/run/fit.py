@@ -1,4 +1,4 @@
-"""Fit a model: in this process, or on the workers of a Dask cluster."""
+"""Fitting a model, in this process or on the workers of a Dask cluster."""
 
 import signal
 import threading
@@ -49,7 +49,7 @@ _NOTIFY_S = 5.0
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """A fitted model, the rows that its points are (None: the user's own), epoch by epoch, and why it ended.
+    """The result of a fit: the model, the rows of its points (None: the user's own), its epochs, and why it ended.
 
     `saved` is the state that another fit can resume from, where :class:`CheckpointPolicy` requests it, and
     `partial_fit_state` the state to continue from with other rows, where there can be one. `times` says where the time
@@ -83,27 +83,27 @@ def fit(
     Parameters
     ----------
     source, settings
-        What to fit to, and how.
+        The training rows, and all that defines the fit.
     client : Client, address, path, cluster or None
         The cluster whose workers hold the model, one rank each, as :func:`daskkern.cluster.connect.clients.client_of`
         takes it; None runs in this process on all its cores.
     validation : RowSource or None
         Rows to watch, and for early stopping; must share classes and scaling with `source`.
     listener : callable
-        Told of every event, one after the other; of a Ctrl-C at once, in a thread of its own.
+        Called with every event, one after the other; with that of Ctrl-C at once, in a separate thread.
     gang : GangSettings or None
         Which workers, how long to wait for them, and what to do when some are lost.
     policy : CheckpointPolicy or None
         Where a checkpoint is written, and whether the fit begins with it.
     metadata : FitMetadata or None
-        What the cluster's list of fits says of it.
+        Its entry in the registry of fits on the scheduler.
     earlier : PartialFitState or None
-        The end of a fit to other rows, which this one goes on from for one epoch.
+        The state of a fit on other rows, which this one continues for one epoch.
 
     Raises
     ------
     DaskkernError
-        Whatever is wrong, in one sentence. Nothing is left behind.
+        For all errors, in one sentence. No files are left behind.
     KeyboardInterrupt
         Only before there is a model: later an interrupt ends the fit with the model so far (reason "interrupted").
     """
@@ -154,7 +154,7 @@ def _local(
     policy: CheckpointPolicy,
     before: Prepared | None,
 ) -> tuple[list[FitRankResult], Prepared]:
-    namespace_for(settings.device)  # a device that is not there is refused before the work
+    namespace_for(settings.device)  # a missing device is refused before any work
     shards = settings.shards(1)
     threads, budget = cpu_count(), (settings.memory_budget or available_memory()) // shards
     if namespace_for(settings.device) is np:
@@ -182,19 +182,19 @@ def _local(
     ):
         task = RankTask(source, settings, prepared, validation, plan, threads, features, policy)
         result = run_rank(SerialCommunicator(), task, RankContext(listener, pressed, report=listener))
-    assert isinstance(result, FitRankResult)  # nobody asked it to regroup
+    assert isinstance(result, FitRankResult)  # without a cluster nothing requests regrouping
     return [result], prepared
 
 
 @contextmanager
 def _interrupts(listener: Listener) -> Iterator[Callable[[], bool]]:
-    """Yield whether Ctrl-C was pressed since. The first press only asks; a second one interrupts at once."""
+    """Yield a call that returns whether Ctrl-C was pressed. The first press requests a stop, a second interrupts."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed.is_set  # only the main thread may set handlers, and only it is interrupted
         return
     previous = signal.getsignal(signal.SIGINT)
-    # Told in a thread of its own: the listener may be at work in this one, in the middle of a line.
+    # In a separate thread: the signal may interrupt the listener in this one, in the middle of a line.
     notifier = threading.Thread(target=_notify, args=(listener,), name="daskkern-interrupt", daemon=True)
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -214,7 +214,7 @@ def _interrupts(listener: Listener) -> Iterator[Callable[[], bool]]:
 
 
 def _notify(listener: Listener) -> None:
-    with suppress(Exception):  # a listener that fails does so again at the next event, where it ends the fit
+    with suppress(Exception):  # a failing listener fails again at the next event, which ends the fit
         listener(INTERRUPTED)
 
 

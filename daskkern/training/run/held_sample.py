@@ -1,4 +1,4 @@
-"""Training rows that are held aside as a sample, to measure the end of a fit on."""
+"""A sample of training rows, kept in memory to measure the final model on."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from daskkern.training.feeding.targets import Targets
 
 @dataclass(frozen=True, eq=False)
 class HeldSample:
-    """Training rows that the end of a fit is measured on.
+    """A sample of training rows on which the final model is measured.
 
     Attributes
     ----------
@@ -21,16 +21,15 @@ class HeldSample:
     y : (k, c) array
         Encoded targets.
     weight : (k,) float64
-        What a row counts in the mean over all training rows.
+        Weights of the rows in the mean over all training rows.
     labelled : bool
-        The targets stand for classes.
+        Whether the targets are classes.
     positions : (r,) int64
-        Numbers of the first r rows, which were drawn at random, ascending; of the others it is certain that they are
-        here.
+        Numbers of the first r rows, which were drawn at random, ascending; the other rows are included for certain.
     n_rows : int
-        All training rows.
+        Number of all training rows.
     targets : Targets
-        How `y` was encoded.
+        The encoding of `y`.
     """
 
     X: FeatureRows
@@ -43,7 +42,7 @@ class HeldSample:
 
     @classmethod
     def of(cls, rows: Rows, X: FeatureRows, positions: IntArray, targets: Targets) -> "HeldSample":
-        """Return the sample whose features `X` were read already at `positions`, ascending."""
+        """Return the sample of the rows at `positions` (ascending), whose features are `X`."""
         block = take(rows, positions, Fields.y | Fields.weight)
         assert block.y is not None
         weight = targets.weight(block)
@@ -52,11 +51,11 @@ class HeldSample:
 
     @property
     def n_random(self) -> int:
-        """Rows that were drawn at random among others."""
+        """Number of rows drawn at random; 0 when the sample is all rows."""
         return 0 if len(self.y) == self.n_rows else len(self.positions)
 
     def downsampled(self, most: int) -> "HeldSample":
-        """Return the sample with at most `most` of the rows drawn at random, each of which then counts for more."""
+        """Return the sample with at most `most` of the rows drawn at random, with larger weights."""
         drawn = len(self.positions)
         if drawn <= most:
             return self
@@ -68,7 +67,7 @@ class HeldSample:
         return replace(self, X=self.X[kept], y=self.y[kept], weight=counts, positions=self.positions[few])
 
     def joined(self, rows: Rows, extremes: IntArray) -> "HeldSample":
-        """Return the sample with the rows numbered `extremes` for certain, each of which then counts for itself."""
+        """Return the sample with the rows numbered `extremes` added for certain, each with its own weight."""
         if not extremes.size or len(self.y) == self.n_rows:
             return self
         block = take(rows, extremes, Fields.X)

@@ -1,4 +1,4 @@
-"""The penalty of a model, to compare two of them by the objective that a fit minimises."""
+"""The penalty of a model, for comparing models by the objective of the fit."""
 
 from dataclasses import dataclass
 from types import ModuleType
@@ -20,17 +20,17 @@ _STREAM = 58
 
 @dataclass(frozen=True, eq=False)
 class ModelPenalty:
-    """``(alpha/2) |f|^2``, and for solvers with an L1 penalty that, too.
+    """The penalty ``(alpha/2) |f|^2``, plus the L1 penalty of solvers that have one.
 
-    Over kernel columns ``|f|^2 = sum_j a_j f(z_j)``, from at most 2,000 columns drawn at random: a pass over all pairs
-    of them could take as long as an epoch. Over explicit features it is ``|w|^2``.
+    With kernel columns ``|f|^2 = sum_j a_j f(z_j)`` is estimated from at most 2,000 columns drawn at random: a pass
+    over all pairs could take as long as an epoch. With explicit features it is ``|w|^2``.
 
     Attributes
     ----------
     settings : FitSettings
     problem : Problem
     points : (p_r, d) array
-        The rank's columns.
+        The points of the rank's columns.
     comm : Communicator
     xp : module
     """
@@ -48,7 +48,7 @@ class ModelPenalty:
         ----------
         coef : (p_r, c) array
         points : (p_r, d) array or None
-            The points of its columns, where they are its own.
+            The points of its columns, where they differ from those of the problem.
         """
         l1 = self.settings.solver.l1_penalty
         absolute = l1 * self._sum(np.abs(_wide(coef))) if l1 else 0.0
@@ -62,7 +62,7 @@ class ModelPenalty:
         return alpha / 2 * float(terms.mean()) * p + absolute, alpha / 2 * deviation
 
     def _terms(self, coef: Array, points: HostArray | None) -> tuple[FloatArray, int]:
-        """Return ``a_j f(z_j)`` of columns drawn at random, and how many columns there are."""
+        """Return ``a_j f(z_j)`` of columns drawn at random, and the number of all columns."""
         ids = self.problem.part.columns.ids if points is None else np.arange(len(coef))
         p = int(sum(int(count[0]) for count in self.comm.allgather(np.array([ids.size]))))
         drawn = np.sort(generator(self.settings.seed, _STREAM).permutation(p)[:_CENTRES])

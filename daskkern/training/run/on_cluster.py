@@ -1,4 +1,4 @@
-"""A fit on the workers of a cluster: what they are asked before, what they are given, and again when they change."""
+"""A fit on the workers of a cluster: checks, set-up, plan and gang, and new plans when workers change."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 _LOOK_S = 0.5
 _SPAN = "daskkern"
 _AGAIN_S = 3600.0
-"""How long the set-up may take when it must be made again."""
+"""Most seconds that a repeated set-up may take."""
 
 
 def fit_on(
@@ -64,7 +64,7 @@ def fit_on(
     metadata: FitMetadata,
     before: Prepared | None = None,
 ) -> tuple[list[FitRankResult], Prepared]:
-    """Fit on the workers of a cluster, one rank each, when it is this fit's turn. See
+    """Fit on the workers of a cluster, one rank each, once the fit is admitted. See
     :func:`daskkern.training.run.fit.fit`."""
     if settings.solver.is_serial:
         gang = replace(gang, n_ranks=1)
@@ -77,25 +77,25 @@ def fit_on(
 
 
 def within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> GangSettings:
-    """Return the gang with no more ranks than there are virtual shards; `usable` workers are there.
+    """Return the gang with at most as many ranks as virtual shards; `usable` is the number of workers.
 
-    Raises SpecError when more were asked for.
+    Raises SpecError when more were requested.
     """
     most = settings.virtual_shards
     if most is None or (gang.n_ranks or usable) <= most:
         return gang
     if gang.n_ranks is not None:
         raise SpecError(
-            f"{gang.n_ranks} ranks were asked with virtual_shards={most}; each rank needs one: ask for more shards, or "
-            "for fewer ranks"
+            f"got {gang.n_ranks} ranks with virtual_shards={most}; each rank needs a shard: request more shards, or "
+            "fewer ranks"
         )
     return replace(gang, n_ranks=int(most))
 
 
 @contextmanager
 def _spanned(metadata: FitMetadata) -> Iterator[None]:
-    """Put the tasks of a fit into a span of Dask's, by which its pages can show them alone; once for a fit."""
-    if _SPAN in (get_annotations().get("span") or {}).get("name", ()):  # that of the conductor
+    """Put the tasks of a fit into one Dask span, so that the dashboard can show them separately."""
+    if _SPAN in (get_annotations().get("span") or {}).get("name", ()):  # the conductor has opened it
         yield
         return
     with span(_SPAN, f"{metadata.name} {metadata.fit[:6]}"):
@@ -103,13 +103,13 @@ def _spanned(metadata: FitMetadata) -> Iterator[None]:
 
 
 def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[[Lease], _T]) -> tuple[Lease, _T]:
-    """Return what `stage` makes of the workers, and the lease of those; once more when some went meanwhile."""
+    """Return the workers' lease and the result of `stage` on it; repeated with others when some left meanwhile."""
     for last in (*(False,) * gang.retries, True):
         try:
             return lease, stage(lease)
         except FitCancelledError:
             raise
-        except Exception as error:  # a worker that goes while it is asked shows in many ways
+        except Exception as error:  # a worker that leaves meanwhile causes many types of errors
             with suppress(ClusterError):
                 for address in lease.addresses:
                     ask_fits(client, "drop", address=address, silence_s=gang.silence_s)
@@ -176,7 +176,7 @@ def _fit_admitted(
                 rank_main,
                 task,
                 name=settings.solver.name,
-                settings=replace(gang, n_ranks=gang.n_ranks or settings.virtual_shards),  # as many as may join
+                settings=replace(gang, n_ranks=gang.n_ranks or settings.virtual_shards),  # the most that may join
                 listener=listener,
                 reform=partial(reform, share_memory=gang.share_memory),
                 lease=lease,
@@ -188,19 +188,19 @@ def _fit_admitted(
 
 
 def _prepare_on_cluster(source: RowSource, settings: FitSettings, held_out: bool, before: Prepared | None) -> Any:
-    """Run :func:`prepare` in a task that left the worker's pool, with Dask arrays computed by the whole cluster.
+    """Run :func:`prepare` in a task that has seceded from its worker, with Dask arrays computed by the whole cluster.
 
-    Not ``worker_client``, which rejoins the pool at its end and waits for a free thread.
+    ``worker_client`` is not used: it rejoins the pool at its end and waits for a free thread.
     """
     client = connected(get_client)
     secede()
-    # The subsample that K_SS is made of travels in the graph once a block row: a few megabytes, and meant.
+    # The graph has the subsample of K_SS once for each block row, on purpose: a few megabytes.
     quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"})
     with quiet, current(client):
         try:
             return prepare(source, settings, held_out, before)
         except DaskkernError as error:
-            return error  # Dask would wrap the traceback of a task around it
+            return error  # raised, it would come with the traceback of a task
 
 
 def _unwrap(outcome: Any) -> Any:
@@ -210,7 +210,7 @@ def _unwrap(outcome: Any) -> Any:
 
 
 def _outcome(client: Client, future: Any, metadata: FitMetadata, idle_s: float) -> Any:
-    """Return what the set-up gave, unless somebody cancels the fit before."""
+    """Return the result of the set-up, unless the fit is cancelled before."""
     there = time.monotonic()
     try:
         while True:
@@ -218,14 +218,15 @@ def _outcome(client: Client, future: Any, metadata: FitMetadata, idle_s: float) 
                 return future.result(timeout=_LOOK_S)
             except KilledWorker as error:
                 raise ClusterError(
-                    f"the set-up of fit '{metadata.name}' lost its worker again and again; see the workers' logs: too "
-                    "little memory is the usual reason"
+                    f"the set-up of fit '{metadata.name}' lost its worker repeatedly; see the workers' logs: the usual "
+                    "reason is too little memory"
                 ) from error
             except TimeoutError:
                 there = time.monotonic() if live_workers(client) else there
             if time.monotonic() - there > idle_s:
                 raise ClusterError(
-                    f"all workers left while fit '{metadata.name}' was set up, and none came in {idle_s:g} s"
+                    f"all workers left during the set-up of fit '{metadata.name}', and none came in {idle_s:g} s; "
+                    "start workers, and fit again"
                 )
             if ask_fits(client, "asked_to_stop", fit=metadata.fit, asker=client.id):
                 raise FitCancelledError(f"fit '{metadata.name}' ({metadata.fit}) was cancelled; nothing was written")
@@ -234,16 +235,16 @@ def _outcome(client: Client, future: Any, metadata: FitMetadata, idle_s: float) 
 
 
 def rank_main(comm: Communicator, task: RankTask, context: RankContext) -> FitRankResult | Regroup:
-    """Run a rank on a worker, on the worker's threads."""
+    """Run a rank on a worker with the worker's number of threads."""
     threads = max(1, get_worker().state.nthreads)
     with compute_threads(threads):
         return run_rank(comm, replace(task, threads=threads), context)
 
 
 def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memory: int | None = None) -> RankTask:
-    """Return the task for other workers, whose memory decides on tiles and kept blocks anew.
+    """Return the task for other workers, with tiles and cached blocks planned again for their memory.
 
-    With as many workers as before the plan stays, where it fits: the same plan gives the same bits.
+    With as many workers as before the plan stays, if it fits: the same plan gives the same bits.
 
     Raises
     ------
@@ -254,7 +255,7 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
     """
     assert task.summary is not None
     if len(workers) > task.settings.shards(len(workers)):
-        raise SpecError(f"{len(workers)} ranks were to share {task.settings.virtual_shards} virtual shards")
+        raise SpecError(f"got {len(workers)} ranks with {task.settings.virtual_shards} virtual shards; each needs one")
     if isinstance(task.prepared, RemoteValue):
         _wait_for(client, task.prepared.key)
     sources = [task.source, *([] if task.validation is None else [task.validation])]
@@ -275,7 +276,7 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
 
 
 def _wait_for(client: Client, key: str) -> None:
-    """Wait until a worker has the value of `key`: it may have gone with its worker, and be computed again."""
+    """Wait until a worker has the value of `key`, which may be recomputed after the loss of its worker."""
     deadline = time.monotonic() + _AGAIN_S
     while time.monotonic() < deadline:
         holders = ask_scheduler(client, "who_has", keys=[key]).get(key, ())
@@ -283,5 +284,5 @@ def _wait_for(client: Client, key: str) -> None:
             return
         time.sleep(_LOOK_S)
     raise ClusterError(
-        f"the set-up of the fit was lost with its worker, and not made again in {_AGAIN_S:g} s; fit again"
+        f"the set-up of the fit was lost with its worker, and not recomputed in {_AGAIN_S:g} s; fit again"
     )

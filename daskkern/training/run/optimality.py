@@ -1,13 +1,13 @@
-"""Whether the training objective can still fall: measured at the end of a fit, on the rows that are held for it.
+"""Optimality of a fit: by how much the training objective can still decrease, measured on held rows.
 
 Among functions near the model f, f plus kernels at m of its own centres, the objective on the held rows is minimised in
-float64 (:mod:`daskkern.solvers.nearby`); what f has of the kernels follows from its values, ``<f, k(., z)> = f(z)``.
-By how much the objective falls is what the fit has missed, whichever solver it was and whatever the reason: too few
-epochs, steps whose noise does not settle, or kernel values that the working dtype does not hold.
+float64 (:mod:`daskkern.solvers.nearby`); inner products with f follow from its values, ``<f, k(., z)> = f(z)``. The
+decrease of the objective is what the fit has missed, whatever the solver and the reason: too few epochs, steps whose
+noise does not settle, or kernel values that the working dtype cannot represent.
 
-Where the held rows are all rows, and the m centres all centres, that is exact. Else a function that is fitted to some
-rows fits these by chance, too: it is fitted to one half and measured on the other, and what is left of the fall after
-two standard deviations counts. So it does without a penalty, where the least objective of all is not wanted.
+Where the held rows are all rows, and the m centres all centres, the decrease is exact. Otherwise a function that is
+fitted to some rows overfits them: it is fitted to one half and measured on the other, and the decrease less two
+standard deviations counts. The same holds without a penalty, where the global minimum is not the goal.
 """
 
 from dataclasses import dataclass
@@ -33,12 +33,12 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
 
 _SIZES = (512, 384, 256, 128, 64)
-_ANY_FIT, _SHARE = 1e9, 0.02  # multiply-adds that are nothing to any fit, and of the epochs' own
+_ANY_FIT, _SHARE = 1e9, 0.02  # multiply-adds: a number negligible for any fit, and a share of those of the epochs
 _EIGEN, _ENTRY, _PASSES = 25.0, 20.0, 24.0
 _MOST_BYTES = 1 << 26
-_LEAST_ROWS, _OF_EPOCHS = 500, 0.01  # rows that are looked at, and as a share of those that the epochs met
+_LEAST_ROWS, _OF_EPOCHS = 500, 0.01  # rows that are measured: the least number, and a share of those of the epochs
 _BLOCK = 1024
-_DAMPED = 1e-3  # of k(x, x): what is fitted to a half has no use for directions of a smaller eigenvalue
+_DAMPED = 1e-3  # of k(x, x): directions of smaller eigenvalues do not help a fit to one half
 _STEPS = (1.0, 0.5, 0.25, 0.125)
 _HALVES = 66
 _DEVIATIONS = 2.0
@@ -47,25 +47,25 @@ _HUNDREDTH = 100
 
 @dataclass(frozen=True)
 class Optimality:
-    """How the objective on held rows goes on from a model.
+    """The possible decrease of the objective on held rows from a model.
 
     Attributes
     ----------
     zero, loss, bulk : float
-        The mean loss of f = 0, of the model, and of the model without the hundredth of the rows that have most of it.
+        The mean loss of f = 0, of the model, and of the model without the 1% of the rows with the largest losses.
     fall : float
-        By how much the objective falls on the rows that are fitted.
+        Decrease of the objective on the fitted rows.
     sure : float
-        By how much it falls at least, as far as other rows than those fitted tell.
+        Lower bound of the decrease, from rows other than those fitted.
     moved : float
-        Root mean square of what is added to the scores, as a share of what they come to.
+        Root mean square change of the scores, as a share of the scores.
     is_exact : bool
-        All rows and centres were looked at, and a penalty makes the least objective what is wanted: `fall` is exact.
+        Whether `fall` is exact: all rows and centres were used, and a penalty makes the minimum the goal.
     n_rows : int
-        Held rows.
+        Number of held rows.
     several : bool
-        The model has several scores for each class: `loss` is the objective, and `fall` what it is above that of a
-        model with one.
+        Whether the model has several scores for each class: `loss` is then the objective, and `fall` its excess over
+        that of a model with one score.
     """
 
     zero: float
@@ -82,10 +82,10 @@ class Optimality:
 def measure_optimality(
     reference: Reference, ended: Ended, prepared: Prepared, rows: Rows, settings: FitSettings
 ) -> Optimality | None:
-    """Return how the objective goes on from the model that a fit has ended with; None where that is not measured.
+    """Return the possible decrease of the objective from the final model of a fit; None where it is not measured.
 
-    It is not with features that are drawn again at each use, nor where they are too many for a tile of memory, nor of
-    kernel values that are not finite. A collective; the same on every rank.
+    It is not measured with features that are drawn again at each use, with too many features for a tile of memory, nor
+    with kernel values that are not finite. A collective; the same on every rank.
     """
     sample, comm, xp = reference.sample, reference.comm, reference.xp
     problem = with_points(reference.problem, ended.points, xp)
@@ -120,7 +120,7 @@ def measure_optimality(
 
 
 def _size(sample: HeldSample, p: int, c: int, settings: FitSettings) -> int:
-    """Return the most centres m whose work is small beside that of the fit."""
+    """Return the most centres m whose work is small compared to that of the fit."""
     k, d = sample.X.shape
     work = _ANY_FIT + _SHARE * settings.max_epochs * float(sample.n_rows) * p * (d + _ENTRY + 2.0 * c)
     for m in (min(p, size) for size in _SIZES):
@@ -135,7 +135,7 @@ def _spread(of: int, m: int) -> IntArray:
 
 
 def _columns(problem: AnyProblem, ended: Ended, prepared: Prepared) -> int:
-    """Return how many kernels, or other columns, a model is made of."""
+    """Return the number of kernels or other columns of a model."""
     kernel = problem.part.kernel
     if isinstance(kernel, Mapped):
         return int(kernel.centres.shape[0])
@@ -143,7 +143,7 @@ def _columns(problem: AnyProblem, ended: Ended, prepared: Prepared) -> int:
 
 
 def _centres(problem: AnyProblem, ended: Ended, prepared: Prepared, rows: Rows, m: int) -> tuple[Kernel, HostArray]:
-    """Return the kernel whose columns a model is made of, and m of their points."""
+    """Return the kernel of the columns of a model, and m of their points."""
     kernel = problem.part.kernel
     points = prepared.points if ended.points is None else ended.points
     if isinstance(kernel, Mapped):
@@ -157,7 +157,7 @@ def _centres(problem: AnyProblem, ended: Ended, prepared: Prepared, rows: Rows, 
 
 
 def _block(kernel: Kernel, X: HostArray, Z: HostArray, prepared: Prepared) -> FloatArray:
-    """Return the kernel (k, m) in float64; that of equal rows is exact."""
+    """Return the kernel (k, m) in float64; its diagonal is exact where X is Z."""
     left, right = X.astype(np.float64), Z.astype(np.float64)
     values: FloatArray = kernel.block(left, kernel.points(right, prepared.basis.placement.on(np)))
     if X is Z:
@@ -181,14 +181,14 @@ def _of_features(
 
 
 def _scores(problem: AnyProblem, X: HostArray, coef: Array, comm: Communicator, xp: ModuleType) -> FloatArray:
-    """Return the scores of the model as it predicts them, (k, c) or several for each output. A collective."""
+    """Return the scores that the model predicts, (k, c) or several for each output. A collective."""
     placed, parts = xp.asarray(coef), slices(X.shape[0], _BLOCK)
     shares = [comm.allreduce(problem.part.scores(to_device(X[part], xp), placed)) for part in parts]
     return np.concatenate([to_host(share).astype(np.float64) for share in shares])
 
 
 def _of_several(local: Local, coef: Array, comm: Communicator, xp: ModuleType) -> Optimality:
-    """Return how a model with several scores for each class compares with one that has one, which it could be."""
+    """Return the comparison of a model with several scores for each class with one that has a single score."""
     norm = comm.allreduce(xp.asarray([[float((to_host(coef).astype(np.float64) ** 2).sum())]]))
     nothing = np.zeros_like(local.f)
     inner = np.zeros((local.near.values.shape[1], local.f.shape[1]))
@@ -217,14 +217,14 @@ def _of_one(local: Local, sample: HeldSample, seed: int, is_exact: bool) -> Opti
 
 
 def _sure(local: Local, sample: HeldSample, seed: int) -> float:
-    """Return the fall of the objective on rows other than those fitted, less two standard deviations, of both halves.
+    """Return the decrease of the objective on rows other than those fitted, less two standard deviations.
 
-    Rows of which it is certain that they are held are in both halves.
+    It is the mean of both halves. Rows that are included for certain are in both.
     """
     k = len(local.f)
     random = sample.n_random or k
     first = generator(seed, _HALVES).permutation(k) % 2 == 0
-    scale = float(np.median((local.near.values**2).sum(axis=1)))  # k(x, x), as far as the centres have it
+    scale = float(np.median((local.near.values**2).sum(axis=1)))  # k(x, x), as far as the centres represent it
     before = local.loss.value(local.f, local.y)
     falls, squares = np.zeros(len(_STEPS)), np.zeros(len(_STEPS))
     for half in (first, ~first):
@@ -242,7 +242,7 @@ def _sure(local: Local, sample: HeldSample, seed: int) -> float:
 
 
 def _half(weight: FloatArray, kept: HostArray, random: int) -> FloatArray:
-    """Return the weights of half of the rows, and of all from number `random` on, in the place of all."""
+    """Return the weights of half of the first `random` rows, doubled, and of all later rows, with the sum 1."""
     found = weight.copy()
     found[:random] *= 2.0 * kept[:random]
     total = found.sum()

@@ -1,4 +1,4 @@
-"""The sentence that a fit ends with where its model is not what it should have come to."""
+"""The note of a fit whose final model is not at the minimum of its objective."""
 
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows
@@ -12,8 +12,8 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
 
 _OF_BULK, _OF_SCORES, _OF_ZERO = 0.15, 0.3, 0.004
-"""The fall, of the loss without its largest hundredth, or what it adds to the scores; and of the loss of f = 0: the
-root mean square error then changes by 7% of itself, and by 6% of the spread of the targets."""
+"""Limits of a possible decrease: as a share of the loss without its largest hundredth, of the scores, and of the loss
+of f = 0. The root mean square error then changes by 7% of itself, and by 6% of the spread of the targets."""
 _SURE, _TINY = 0.05, 1e-3
 _NEAR, _NEAR_ZERO = 0.05, 1e-3
 _OF_SEVERAL = 0.5
@@ -30,10 +30,10 @@ def closing_note(
     reference: Reference | None,
     settings: FitSettings,
 ) -> str:
-    """Return one sentence for a fit that has not come to its minimum; "" for others.
+    """Return one sentence for a fit that has not reached its minimum; "" for others.
 
-    Losses of its epochs tell that, and the objective on held rows, which has the last word where it is exact. A fit
-    that stops early by validation rows is not meant to come there. A collective.
+    The decision uses the losses of the epochs and the objective on held rows, which takes precedence where it is exact.
+    A fit with early stopping is not expected to reach the minimum. A collective.
     """
     note = convergence_note(ended.history, ended.reason, settings.ridge)
     if reference is None or settings.early_stopping is not None or ended.reason not in _ENDS:
@@ -52,7 +52,7 @@ def closing_note(
 
 
 def _digits(kernel: Kernel, X: FeatureRows, settings: FitSettings) -> str:
-    """Return why kernel values hold too few digits; "" where they hold enough, or the columns are no kernels."""
+    """Return why kernel values have too few digits; "" where they have enough, or the columns are not kernels."""
     kernel = kernel.kernel if isinstance(kernel, Mapped) else kernel
     if not settings.basis.has_centres or kernel.coordinates is None:
         return ""
@@ -60,9 +60,10 @@ def _digits(kernel: Kernel, X: FeatureRows, settings: FitSettings) -> str:
 
 
 def is_far(found: Optimality, labelled: bool = False) -> bool:
-    """Return whether a model is so far from the least objective that its errors are not those of the minimum.
+    """Return whether a model is so far from the minimum that its errors differ from those of the minimum.
 
-    Of `labelled` rows the labels count, which hardly change while the loss falls by little of that of f = 0.
+    With `labelled` rows the errors of labels count, which hardly change while the loss falls by a small share of that
+    of f = 0.
     """
     if found.several:
         return found.fall > _OF_SEVERAL * found.loss
@@ -81,7 +82,7 @@ def is_near(found: Optimality, labelled: bool = False) -> bool:
 def optimality_note(found: Optimality, reason: str, digits: str, dtype: str) -> str:
     """Return one sentence for a fit that ended for `reason` with a model far from the minimum.
 
-    `digits` is why kernel values in `dtype` hold too few digits, where they do.
+    `digits` is the reason why kernel values in `dtype` have too few digits, or "".
     """
     if found.several:
         return (

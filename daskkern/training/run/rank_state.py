@@ -1,4 +1,4 @@
-"""What a rank tells of itself while it runs: its memory against the plan, and whether its GPU is busy."""
+"""Reports of a running rank: its memory, the planned memory, and the use of its GPU."""
 
 import math
 import time
@@ -15,9 +15,9 @@ _INTERVAL_S = 5.0
 
 
 class RankReporter:
-    """Reports how one rank stands, at most every few seconds, in the thread that calls it.
+    """Reports the state of one rank, at most every few seconds, in the calling thread.
 
-    A report takes some 30 microseconds on a CPU; a call between reports looks at a clock.
+    A report takes about 30 microseconds on a CPU; a call between reports only reads a clock.
     """
 
     def __init__(self, context: RankContext, rank: int, plan: MemoryPlan, threads: int, xp: ModuleType) -> None:
@@ -29,7 +29,7 @@ class RankReporter:
         self._next = -math.inf
 
     def __call__(self) -> None:
-        """Report, if it is time to."""
+        """Report, if a report is due."""
         now = time.monotonic()
         if now < self._next:
             return

@@ -1,4 +1,4 @@
-"""Everything that decides a fit, as one frozen record."""
+"""The settings of a fit, as one frozen dataclass."""
 
 import math
 import os
@@ -16,8 +16,8 @@ from daskkern.losses import Loss, Probabilistic
 from daskkern.solvers import Solver
 
 BATCH_ELEMENTS = 1 << 26
-"""Most kernel values of one automatic batch over all ranks (256 MiB in float32). A constant, so that the batch -
-and with it the model - does not depend on the machine or the number of workers."""
+"""Most kernel values of an automatic batch over all ranks (256 MiB in float32). It is constant, so that the batch, and
+thus the model, does not depend on the machine or the number of workers."""
 MAX_BATCH = 16_384
 KEEP_WAYS = ("auto", "memory", "disk", "never")
 SCALES = ("auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance")
@@ -34,12 +34,12 @@ class EarlyStopping:
     fraction : float
         Share of the rows held out for validation when no validation rows are given.
     patience : int
-        Epochs without an improvement by `tol` after which to stop.
+        Number of epochs without an improvement by `tol` after which to stop.
     tol : float
-        In units of what is watched: the mean loss, accuracy or R2.
+        Least improvement, in units of the monitored quantity: mean loss, accuracy or R2.
     monitor : "auto", "loss" or "score"
-        What is watched on the validation rows: the mean loss, or accuracy (R2 of a regression). "auto" is the loss
-        where scores have a reading as probabilities, which accuracy says little of, and else the score.
+        What is monitored on the validation rows: the mean loss, or accuracy (R2 for regression). "auto" is the loss
+        where scores can be read as probabilities, of which accuracy says little, and the score otherwise.
     """
 
     fraction: float = 0.1
@@ -48,7 +48,7 @@ class EarlyStopping:
     monitor: str = "auto"
 
     def watches_loss(self, loss: Loss) -> bool:
-        """Return True where a fit with `loss` watches the mean loss."""
+        """Return whether a fit with `loss` monitors the mean loss."""
         return self.monitor == "loss" or (self.monitor == "auto" and isinstance(loss, Probabilistic))
 
     def __post_init__(self) -> None:
@@ -56,69 +56,69 @@ class EarlyStopping:
             raise SpecError(f"early stopping got monitor={self.monitor!r}; expected one of {', '.join(MONITORS)}")
         if not 0 < self.fraction < 1 or self.patience < 1 or not self.tol >= 0:
             raise SpecError(
-                f"early stopping with fraction {self.fraction}, patience {self.patience} and tol {self.tol} was asked; "
-                "the fraction lies between 0 and 1, the patience is at least 1, the tol at least 0"
+                f"early stopping got fraction {self.fraction}, patience {self.patience} and tol {self.tol}; expected a "
+                "fraction between 0 and 1, a patience of at least 1 and a tol of at least 0"
             )
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What is fitted and how. Data, cluster and listeners are not part of it.
+    """The model and the method of a fit, without data, cluster and listeners.
 
     Attributes
     ----------
     kernel, loss, basis, solver
         See their packages.
     alpha : float or "auto"
-        Ridge penalty in ``(1/n) sum w loss + (alpha/2) |f|^2``. "auto" takes the one that leave-one-out errors of
-        ridge regression on sampled rows find best: :mod:`daskkern.training.setup.penalty`.
+        Ridge penalty in ``(1/n) sum w loss + (alpha/2) |f|^2``. "auto" takes the one with the least leave-one-out
+        error of ridge regression on sampled rows: :mod:`daskkern.training.setup.penalty`.
     max_epochs : int
     batch_size : int or "auto"
         "auto" is half the critical batch of the preconditioner, at most 2^26 / p rows. Half, because a step is then
         4/3 as long per row as at the critical batch, for twice the number of cheap steps.
     seed : int
     dtype : "float32" or "float64"
-        Of rows, kernel values and coefficients.
+        Data type of rows, kernel values and coefficients.
     device : "cpu", "gpu" or "auto"
     class_weight : "balanced", mapping from label to weight, or None
     early_stopping : EarlyStopping or None
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         The scaling of the features that the fit learns and the model records, where ingestion recorded none; None
-        takes them as they are. See :func:`daskkern.training.setup.scaling.scales_features` for what "auto" leaves
-        alone.
+        leaves them unscaled. See :func:`daskkern.training.setup.scaling.scales_features` for what "auto" leaves
+        unscaled.
     fit_intercept : bool
-        Regression: train on targets minus their mean, and add it again.
+        Regression: train on targets minus their mean, and add it to predictions.
     class_intercept : bool
         Classification: add the constant scores of least loss to those of the columns, and train these on the rest. Not
         for losses with kinks.
     memory_budget : int or None
-        Bytes that one rank may plan with; None asks the worker or the machine.
+        Bytes that one rank may plan with; None takes what the worker or the machine has.
     keep_blocks : "auto", "memory", "disk" or "never"
-        Where kernel blocks are kept from the first epoch on. "auto" keeps them in memory when they fit, else on the
-        local disk when it has room and a measurement says that reading back costs less than computing again. The
-        numbers do not depend on it, but for rounding with all rows as centres, and with blocks of more than 32 GB over
-        all ranks: "auto" and "never" then deal rows to batches anew in every epoch, and keep none.
+        Where kernel blocks are cached from the first epoch on. "auto" caches them in memory when they fit, else on the
+        local disk when it has room and a measurement shows that reading costs less than computing again. The results
+        do not depend on it, except for rounding with all rows as centres, and with blocks of more than 32 GB over all
+        ranks: "auto" and "never" then reshuffle rows into new batches in every epoch, and cache none.
     disk_budget : int or None
-        Most bytes of a rank's scratch file; None is half of what is free in the folder, shared by its ranks.
+        Most bytes of a rank's scratch file; None is half of the free space of the folder, shared by its ranks.
     scratch : str or None
-        Folder on a local disk for it; None is the worker's own folder, or the system's for temporary files.
+        Folder on a local disk for scratch files; None is that of the worker, or the system's for temporary files.
     precision : "float32", "float64", "tf32", "float16" or None
-        What features are rounded to before kernel values are made of them in training; None rounds nothing. On a GPU
-        "tf32" and "float16" use tensor cores; on a processor they only show the error. "float64" sets the dtype too.
+        What features are rounded to before kernel values are computed in training; None rounds nothing. On a GPU
+        "tf32" and "float16" use tensor cores; on a CPU they only simulate the rounding. "float64" also sets the dtype.
         A trained model always predicts in its dtype.
     sampling : "uniform", "weighted" or "balanced"
         How rows are drawn for batches: each once an epoch; in proportion to their weights (class weights included); or
-        every class equally often. What is drawn more often counts less, so that the objective does not depend on it.
-        Kernel blocks and rows are not kept with the last two. Needs landmarks.
+        every class equally often. Rows that are drawn more often count less, so that the objective does not change.
+        Kernel blocks and rows are not cached with the last two. Needs landmarks.
     virtual_shards : int or None
-        Into how many virtual ranks columns and rows are dealt, whatever the number of workers: the same bits come from
-        any number of workers up to it. Each virtual rank reads all rows, and its terms of every sum travel, so that a
-        step sends ``virtual_shards / n_ranks`` times as much. None deals to the ranks that there are: other numbers of
-        ranks then round otherwise. With all rows as centres, kernel blocks are not kept.
+        Number of virtual ranks that columns and rows are distributed to, whatever the number of workers: any number of
+        workers up to it gives the same bits. Each virtual rank reads all rows, and its terms of every sum are sent, so
+        that a step sends ``virtual_shards / n_ranks`` times as much. None distributes to the real ranks: other numbers
+        of ranks then round differently. With all rows as centres, kernel blocks are not cached.
     behind : int
-        Epochs of `max_epochs` that are behind, on other rows.
+        Number of the `max_epochs` epochs that were run before, on other rows.
     max_seconds : float or None
-        When to end with the model so far, counted from the start of the set-up; between two batches, so a little later.
+        Time from the start of the set-up after which the fit ends with the model so far, at the end of a batch.
     """
 
     kernel: Kernel
@@ -149,75 +149,74 @@ class FitSettings:
     def __post_init__(self) -> None:
         if not is_basis(self.basis):
             raise SpecError(
-                f"basis={self.basis!r} was asked; give AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n), "
+                f"got basis={self.basis!r}; expected AllRows(), Landmarks(n), RandomFeatures(n), NystromFeatures(n), "
                 "DoublyStochastic() or Linear() of daskkern.basis"
             )
         if self.alpha != "auto" and not _is_penalty(self.alpha):
             raise SpecError(f"got alpha={self.alpha!r}; expected a number of 0 or more, or 'auto'")
         if not _is_whole(self.max_epochs) or self.max_epochs < 1:
-            raise SpecError(f"max_epochs={self.max_epochs!r} was asked; give a whole number of at least 1")
+            raise SpecError(f"got max_epochs={self.max_epochs!r}; expected a whole number of at least 1")
         object.__setattr__(self, "max_epochs", self.solver.most_epochs(int(self.max_epochs)))
         if self.batch_size != "auto" and (not _is_whole(self.batch_size) or int(self.batch_size) < 1):
-            raise SpecError(f"batch_size={self.batch_size!r} was asked; give a whole number of at least 1 or 'auto'")
+            raise SpecError(f"got batch_size={self.batch_size!r}; expected a whole number of at least 1, or 'auto'")
         if not _is_whole(self.seed) or self.seed < 0:
-            raise SpecError(f"seed {self.seed!r} was asked; give a whole number of 0 or more")
+            raise SpecError(f"got seed={self.seed!r}; expected a whole number of 0 or more")
         if self.dtype not in ("float32", "float64"):
-            raise SpecError(f"dtype {self.dtype!r} was asked; choose 'float32' or 'float64'")
+            raise SpecError(f"got dtype={self.dtype!r}; expected 'float32' or 'float64'")
         if self.precision == "float64":
             object.__setattr__(self, "dtype", "float64")
         elif self.precision is not None:
             agreed_dtype(check_precision(self.precision), self.dtype)
         if isinstance(self.class_weight, str) and self.class_weight != "balanced":
-            raise SpecError(f"class_weight={self.class_weight!r} was asked; give 'balanced' or a weight for each class")
+            raise SpecError(f"got class_weight={self.class_weight!r}; expected 'balanced' or a weight for each class")
         if self.memory_budget is not None and self.memory_budget < 1:
-            raise SpecError(f"a memory budget of {self.memory_budget} bytes was asked; give a positive number")
+            raise SpecError(f"got a memory budget of {self.memory_budget} bytes; expected a positive number")
         if self.max_seconds is not None and not (_is_number(self.max_seconds) and self.max_seconds > 0):
-            raise SpecError(f"max_seconds={self.max_seconds!r} was asked; give a positive number of seconds, or None")
+            raise SpecError(f"got max_seconds={self.max_seconds!r}; expected a positive number of seconds, or None")
         if self.keep_blocks not in KEEP_WAYS:
-            raise SpecError(f"keep_blocks={self.keep_blocks!r} was asked; choose one of {', '.join(KEEP_WAYS)}")
-        # The blocks of a linear model are the rows; features that are drawn again are not kept.
+            raise SpecError(f"got keep_blocks={self.keep_blocks!r}; expected one of {', '.join(KEEP_WAYS)}")
+        # The blocks of a linear model are the rows; features that are drawn again are not cached.
         if not self.basis.has_blocks:
             object.__setattr__(self, "keep_blocks", "never")
-        if (
-            self.solver.learns_centres and self.keep_blocks == "auto"
-        ):  # kernel values go with the points that they are of
+        # Kernel values change with centres that the solver learns.
+        if self.solver.learns_centres and self.keep_blocks == "auto":
             object.__setattr__(self, "keep_blocks", "never")
         if self.scale is not None and self.scale not in SCALES:
-            raise SpecError(f"scale={self.scale!r} was asked; choose one of {', '.join(SCALES)}, or None")
+            raise SpecError(f"got scale={self.scale!r}; expected one of {', '.join(SCALES)}, or None")
         if self.sampling not in SAMPLING_WAYS:
-            raise SpecError(f"sampling={self.sampling!r} was asked; choose one of {', '.join(SAMPLING_WAYS)}")
+            raise SpecError(f"got sampling={self.sampling!r}; expected one of {', '.join(SAMPLING_WAYS)}")
         if self.sampling != "uniform" and self.basis.all_rows:
             raise SpecError(
-                f"sampling={self.sampling!r} was asked with all rows as centres, whose coefficients are updated row by "
-                "row; give Landmarks(n), or leave it out"
+                f"got sampling={self.sampling!r} with all rows as centres, whose coefficients are updated row by row; "
+                "give Landmarks(n), or leave it out"
             )
         if self.disk_budget is not None and self.disk_budget < 1:
-            raise SpecError(f"a disk budget of {self.disk_budget} bytes was asked; give a positive number")
+            raise SpecError(f"got a disk budget of {self.disk_budget} bytes; expected a positive number")
         if self.virtual_shards is not None:
             self._check_shards(self.virtual_shards)
 
     def _check_shards(self, shards: int) -> None:
         if not _is_whole(shards) or shards < 1:
-            raise SpecError(f"virtual_shards={shards!r} was asked; give a whole number of at least 1, or None")
+            raise SpecError(f"got virtual_shards={shards!r}; expected a whole number of at least 1, or None")
         if self.solver.is_serial:
             raise SpecError(
-                f"virtual_shards={shards} was asked with solver {self.solver.name}, which runs on one rank and "
+                f"got virtual_shards={shards} with solver {self.solver.name}, which runs on one rank and "
                 "gives the same bits anyway; leave it out"
             )
         if self.basis.all_rows:
             if self.keep_blocks not in ("auto", "never"):
                 raise SpecError(
-                    f"virtual_shards={shards} was asked with all rows as centres and keep_blocks={self.keep_blocks!r}, "
+                    f"got virtual_shards={shards} with all rows as centres and keep_blocks={self.keep_blocks!r}, "
                     "whose rounding depends on the memory of the workers; choose 'never'"
                 )
             object.__setattr__(self, "keep_blocks", "never")
 
     def shards(self, n_ranks: int) -> int:
-        """Return into how many shares the work is dealt, when there are `n_ranks` ranks."""
+        """Return the number of shards that the work is distributed to with `n_ranks` ranks."""
         return n_ranks if self.virtual_shards is None else int(self.virtual_shards)
 
     def shards_each(self, n_ranks: int) -> int:
-        """Return how many of them one of `n_ranks` ranks has at most."""
+        """Return the most shards that one of `n_ranks` ranks has."""
         return -(-self.shards(n_ranks) // n_ranks)
 
     @property
@@ -234,12 +233,12 @@ class FitSettings:
 
     @property
     def rounding(self) -> Precision | None:
-        """The precision that kernel values are made in, or None."""
+        """The precision of the features in kernel values, or None."""
         return None if self.precision is None else check_precision(self.precision)
 
     @property
     def passes(self) -> int:
-        """Passes over all rows in all epochs."""
+        """Number of passes over all rows in all epochs."""
         return sum(self.solver.sweeps(epoch, self.loss) for epoch in range(self.behind + 1, self.max_epochs + 1))
 
     def batch_limit(self, n_columns: int) -> int:

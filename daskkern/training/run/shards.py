@@ -8,9 +8,9 @@ from daskkern.events import Event, FitResumed, FitStarted, Listener, RankReporte
 
 
 def context_of_shard(context: RankContext, comm: Communicator, place: int, count: int) -> RankContext:
-    """Return the context of the virtual rank at `place` of this real rank's `count`: the first speaks for all of them.
+    """Return the context of the virtual rank at `place` of this real rank's `count`: only the first emits events.
 
-    Its events are about the real ranks: what is planned is the memory of all `count`, as what is used is.
+    Its events are about the real rank: planned memory is that of all `count` virtual ranks, as used memory is.
     """
     if place:
         return replace(context, emit=silent, report=silent)
