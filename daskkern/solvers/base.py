@@ -16,6 +16,8 @@ from daskkern.errors import SpecError
 from daskkern.events import SpectrumFound
 from daskkern.losses import Loss
 from daskkern.preconditioners import StableSteps
+from daskkern.solvers.costs.columns import ColumnCosts
+from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem
 from daskkern.solvers.setup import ColumnSetup, RankInputs, RankSetup
@@ -143,6 +145,11 @@ class Solver(ABC, Generic[State]):
         """Return the solver that keeps its state as `saved` does, for a run that goes on from it."""
         del saved
         return self
+
+    def costs(self, n_rows: int, loss: Loss) -> MethodCosts:
+        """Return the bytes and seconds that are the method's own, as arithmetic, for `n_rows` training rows."""
+        del n_rows, loss
+        return ColumnCosts(self.state_per_row, self.row_products)
 
     def sweeps(self, epoch: int, loss: Loss) -> int:
         """Return how often epoch number `epoch`, from 1, passes over all rows."""

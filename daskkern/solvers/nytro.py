@@ -28,9 +28,11 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.random import generator
 from daskkern.errors import DataError, SpecError
-from daskkern.losses import Smooth
+from daskkern.losses import Loss, Smooth
 from daskkern.solvers.base import Solver, smoothness_of
+from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.falkon import FalkonSetup, factor_setup
+from daskkern.solvers.falkon.costs import FactorCosts
 from daskkern.solvers.problem import Batch, Problem
 from daskkern.solvers.rows import gradient_of_rows, reported_loss
 from daskkern.solvers.setup import RankInputs
@@ -105,6 +107,9 @@ class NYTRO(Solver[NytroRun]):
     def __post_init__(self) -> None:
         if not 0 < self.step_scale < 2:
             raise SpecError(f"got step_scale={self.step_scale!r} for NYTRO; give a number above 0 and below 2")
+
+    def costs(self, n_rows: int, loss: Loss) -> MethodCosts:
+        return FactorCosts(factors=1)
 
     def rank_setup(self, inputs: RankInputs) -> FalkonSetup:
         return factor_setup(inputs)

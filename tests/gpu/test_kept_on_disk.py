@@ -16,6 +16,7 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
+from daskkern.solvers.costs.columns import ColumnCosts
 from daskkern.training.feeding import block_cache as kept
 from daskkern.training.feeding import block_files
 from daskkern.training.feeding.block_cache import DiskBlocks
@@ -159,7 +160,7 @@ def test_a_fit_is_the_same_wherever_its_blocks_are(
 def test_the_plan_has_blocks_on_their_way_on_both_sides() -> None:
     sizes = FitSizes(
         n=10**6, d=50, c=3, p=5000, s=2000, q=200, m=1000, window=3, ranks=1, threads=2, itemsize=4, all_rows=False,
-        exact=True, nystrom=False, window_rows=65_536, device="gpu",
+        exact=True, window_rows=65_536, costs=ColumnCosts(), device="gpu",
     )  # fmt: skip
     plan = plan_memory(sizes, 8 * 10**9, 8 * 10**9)
     moved = plan.on_disk()

@@ -18,8 +18,8 @@ from daskkern.linalg import column_blocks, distributed_factor
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.preconditioners import SpectrumSettings, eigenpro_state
 from daskkern.solvers import PCG, SGD, BlockCD, Direct, DoublySGD, EigenPro, Falkon, NystromSGD, Solver
+from daskkern.solvers.costs import primitives
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
-from daskkern.training.planning import footprint
 from daskkern.training.planning.planner import numbers_per_row
 from daskkern.training.run import fit as fitting
 from daskkern.training.run.settings import FitSettings
@@ -69,51 +69,51 @@ def _info(rows: FeatureRows) -> SourceInfo:
 def block() -> tuple[int, int]:
     X, points = _rows(M), KERNEL.points(_rows(P))
     grown = _growth(lambda: KERNEL.block(X, points), lambda: KERNEL.block(X[:99], points))
-    return grown, footprint.block_bytes(M, P, D, 4, THREADS)
+    return grown, primitives.block_bytes(M, P, D, 4, THREADS)
 
 
 def matvec() -> tuple[int, int]:
     X, points, A = _rows(M), KERNEL.points(_rows(P)), np.ones((P, C), np.float32)
     grown = _growth(lambda: KERNEL.matvec(X, points, A), lambda: KERNEL.matvec(X[:99], points, A))
-    return grown, footprint.matvec_bytes(M, P, D, C, 4, THREADS)
+    return grown, primitives.matvec_bytes(M, P, D, C, 4, THREADS)
 
 
 def matvec_wide() -> tuple[int, int]:
     """The damped directions of the preconditioner are a product with hundreds of columns."""
     Z, S, V = _rows(P), KERNEL.points(_rows(2000)), np.ones((2000, 200), np.float32)
     grown = _growth(lambda: KERNEL.matvec(Z, S, V), lambda: KERNEL.matvec(Z[:99], S, V))
-    return grown, footprint.matvec_bytes(P, 2000, D, 200, 4, THREADS)
+    return grown, primitives.matvec_bytes(P, 2000, D, 200, 4, THREADS)
 
 
 def rmatvec() -> tuple[int, int]:
     X, points, G = _rows(M), KERNEL.points(_rows(P)), np.ones((M, C), np.float32)
     grown = _growth(lambda: KERNEL.rmatvec(X, points, G), lambda: KERNEL.rmatvec(X[:99], points, G[:99]))
-    return grown, footprint.rmatvec_bytes(M, P, D, C, 4, THREADS)
+    return grown, primitives.rmatvec_bytes(M, P, D, C, 4, THREADS)
 
 
 def points() -> tuple[int, int]:
     Z = _rows(40_000)
     moved = Placement(Z.mean(axis=0))
     grown = _growth(lambda: KERNEL.points(Z, moved), lambda: KERNEL.points(Z[:99], moved))
-    return grown, footprint.points_bytes(len(Z), D, 4)
+    return grown, primitives.points_bytes(len(Z), D, 4)
 
 
 def points_widened() -> tuple[int, int]:
     Z = _rows(40_000)
     grown = _growth(lambda: KERNEL.points(Z, WIDE), lambda: KERNEL.points(Z[:99], WIDE))
-    return grown, footprint.points_bytes(len(Z), D, 8)
+    return grown, primitives.points_bytes(len(Z), D, 8)
 
 
 def block_widened() -> tuple[int, int]:
     X, points = _rows(M), KERNEL.points(_rows(P), WIDE)
     grown = _growth(lambda: KERNEL.block(X, points), lambda: KERNEL.block(X[:99], points))
-    return grown, footprint.block_bytes(M, P, D, 4, THREADS, 8)
+    return grown, primitives.block_bytes(M, P, D, 4, THREADS, 8)
 
 
 def matvec_widened() -> tuple[int, int]:
     X, points, A = _rows(M), KERNEL.points(_rows(P), WIDE), np.ones((P, C), np.float32)
     grown = _growth(lambda: KERNEL.matvec(X, points, A), lambda: KERNEL.matvec(X[:99], points, A))
-    return grown, footprint.matvec_bytes(M, P, D, C, 8, THREADS)
+    return grown, primitives.matvec_bytes(M, P, D, C, 8, THREADS)
 
 
 def left_dense_csr() -> tuple[int, int]:
@@ -122,7 +122,7 @@ def left_dense_csr() -> tuple[int, int]:
     points = KERNEL.points(X[:1600])
     source = ArraySource(X, None, None, _info(X))
     grown = _growth(lambda: KERNEL.left(X, points), lambda: KERNEL.left(X[:99], points))
-    return grown, footprint.left_bytes(X.shape[0], numbers_per_row(source), 4)
+    return grown, primitives.left_bytes(X.shape[0], numbers_per_row(source), 4)
 
 
 def spectrum() -> tuple[int, int]:
@@ -132,7 +132,7 @@ def spectrum() -> tuple[int, int]:
     def find(s: int) -> object:
         return eigenpro_state(KERNEL, S[:s], None, H[:s], None, SpectrumSettings(s // 5), 10_000, 0)
 
-    return _growth(lambda: find(s), lambda: find(60)), footprint.spectrum_bytes(s, s // 5, h, D, 4, THREADS)
+    return _growth(lambda: find(s), lambda: find(60)), primitives.spectrum_bytes(s, s // 5, h, D, 4, THREADS)
 
 
 def factor() -> tuple[int, int]:
@@ -146,7 +146,7 @@ def factor() -> tuple[int, int]:
         with library_threads(THREADS):
             return distributed_factor(panels, layout, 1e-3, SerialCommunicator())
 
-    stays, passes = footprint.factor_bytes(p, 1, 4), footprint.factor_setup_bytes(p, D, 1, 4, THREADS)
+    stays, passes = primitives.factor_bytes(p, 1, 4), primitives.factor_setup_bytes(p, D, 1, 4, THREADS)
     return _growth(lambda: make(p), lambda: make(60)), stays + passes
 
 

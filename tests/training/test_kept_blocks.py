@@ -19,6 +19,7 @@ from daskkern.events import Event, StageFinished
 from daskkern.kernels import Laplacian
 from daskkern.losses import Logistic
 from daskkern.solvers import EigenPro, NystromSGD, Solver
+from daskkern.solvers.costs.columns import ColumnCosts
 from daskkern.training.feeding.block_cache import BlockCache, DiskBlocks, MemoryBlocks
 from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates, with_blocks
 from daskkern.training.feeding.block_files import HostFile
@@ -46,8 +47,8 @@ SIZES = FitSizes(
     itemsize=4,
     all_rows=False,
     exact=True,
-    nystrom=False,
     window_rows=65_536,
+    costs=ColumnCosts(),
 )
 SETTINGS = FitSettings(Laplacian(3.0), Logistic(), Landmarks(40), EigenPro(), max_epochs=10, device="cpu")
 RATES = Rates(5.0, 5.0, 1.0, 1e10, 1e10, 1e10, 1e9, 1e-6, 1e-5, 500, DiskRates("/x", 10**12, 2e9, 2e9, False), 0.5)

@@ -8,10 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.errors import MemoryBudgetError
+from daskkern.solvers.costs.columns import ColumnCosts
+from daskkern.solvers.falkon.costs import FactorCosts
+from daskkern.solvers.nystrom_sgd.costs import EigenbasisCosts
 from daskkern.training.planning.memory import FitSizes, MemoryPlan, available_memory, format_bytes, plan_memory
 from daskkern.training.planning.suggestions import fits, remedies, with_batch, with_landmarks, with_subsample
 
 GB = 10**9
+COSTS = {False: ColumnCosts(), True: FactorCosts()}
 CENTRES = FitSizes(
     n=1_000_000,
     d=100,
@@ -26,11 +30,11 @@ CENTRES = FitSizes(
     itemsize=4,
     all_rows=False,
     exact=True,
-    nystrom=False,
     window_rows=65_536,
+    costs=ColumnCosts(),
 )
 ALL_ROWS = replace(CENTRES, p=1_000_000, window=1, all_rows=True, exact=False)
-NYSTROM = replace(CENTRES, exact=False, nystrom=True, q=0, s=0, window=1)
+NYSTROM = replace(CENTRES, exact=False, costs=EigenbasisCosts(), q=0, s=0, window=1)
 MAPPED = replace(CENTRES, exact=False, explicit=True, mapped=True, window=1, q=160)
 SMALL = replace(CENTRES, n=5000, p=500, s=400, q=50, m=300, d=10)
 every_plan = pytest.mark.parametrize(
@@ -59,7 +63,7 @@ def test_more_of_anything_never_needs_less(sizes: FitSizes, name: str) -> None:
 def test_products_in_float64_take_more_and_less_than_a_fit_in_float64(
     sizes: FitSizes, device: str, by_rows: bool
 ) -> None:
-    sizes = replace(sizes, device=device, by_rows=by_rows)
+    sizes = replace(sizes, device=device, costs=FactorCosts() if by_rows else sizes.costs)
     plain, wide, double = (
         plan_memory(each, 0) for each in (sizes, replace(sizes, wide=True), replace(sizes, itemsize=8))
     )
@@ -176,7 +180,7 @@ def test_on_a_gpu_the_device_has_a_plan_and_a_budget_of_its_own() -> None:
 
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_rows_go_to_a_gpu_through_two_buffers_and_lie_there_twice(by_rows: bool) -> None:
-    gpu = replace(CENTRES, device="gpu", by_rows=by_rows, ranks=1)
+    gpu = replace(CENTRES, device="gpu", costs=COSTS[by_rows], ranks=1)
     wide = replace(gpu, d=gpu.d + 100)
     more = 100 * gpu.m * gpu.itemsize
     (before, on_device), (after, on_wide) = ((dict(p.items), dict(p.device_items)) for p in (_plan(gpu), _plan(wide)))

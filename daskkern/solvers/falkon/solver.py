@@ -31,7 +31,9 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.losses import Curved, Loss, Squared
 from daskkern.solvers.base import Solver, is_whole
+from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.falkon import newton, squared
+from daskkern.solvers.falkon.costs import FactorCosts
 from daskkern.solvers.falkon.newton import NewtonRun
 from daskkern.solvers.falkon.setup import FalkonSetup, factor_setup
 from daskkern.solvers.falkon.squared import SquaredRun
@@ -80,6 +82,9 @@ class Falkon(Solver[FalkonRun]):
     def sweeps(self, epoch: int, loss: Loss) -> int:
         each = 1 if isinstance(loss, Squared) else 1 + self.newton_passes
         return each + (epoch == 1)
+
+    def costs(self, n_rows: int, loss: Loss) -> MethodCosts:
+        return FactorCosts(newton=not isinstance(loss, Squared))
 
     def rank_setup(self, inputs: RankInputs) -> FalkonSetup:
         return factor_setup(inputs, once=isinstance(inputs.loss, Squared), says_what_is_left_out=True)

@@ -22,8 +22,10 @@ from daskkern.basis import KernelPart
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import diagnose
 from daskkern.linalg import NotPositiveDefiniteError, solve_positive_definite
-from daskkern.losses import Squared
+from daskkern.losses import Loss, Squared
 from daskkern.solvers.base import Solver
+from daskkern.solvers.costs.sizes import MethodCosts
+from daskkern.solvers.kernel_ridge.direct_costs import DirectCosts
 from daskkern.solvers.problem import Batch, Problem
 from daskkern.solvers.setup import RankInputs, RankSetup
 from daskkern.solvers.snapshot import Snapshot
@@ -83,6 +85,9 @@ class Direct(Solver[DirectRun]):
 
     def most_epochs(self, requested: int) -> int:
         return min(requested, 1)
+
+    def costs(self, n_rows: int, loss: Loss) -> MethodCosts:
+        return DirectCosts()
 
     def rank_setup(self, inputs: RankInputs) -> DirectSetup:
         centres = None if inputs.basis.all_rows else to_device(inputs.points, inputs.xp)

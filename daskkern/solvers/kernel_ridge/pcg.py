@@ -23,8 +23,10 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import multiply_transposed
 from daskkern.errors import DataError, SpecError
-from daskkern.losses import Squared
+from daskkern.losses import Loss, Squared
 from daskkern.solvers.base import Solver, is_whole
+from daskkern.solvers.costs.sizes import MethodCosts
+from daskkern.solvers.kernel_ridge.pcg_costs import SketchCosts
 from daskkern.solvers.kernel_ridge.pcg_setup import PCGSetup, pcg_setup
 from daskkern.solvers.problem import Batch, Certificate, Problem
 from daskkern.solvers.setup import RankInputs
@@ -111,6 +113,9 @@ class PCG(Solver[PCGRun]):
             return 0
         s = min(1000, n_rows // 4) if self.rank == "auto" else min(int(self.rank), n_rows)
         return max(2, s // 2 * 2)
+
+    def costs(self, n_rows: int, loss: Loss) -> MethodCosts:
+        return SketchCosts(sketch=max(1, self.size(n_rows)))
 
     def rank_setup(self, inputs: RankInputs) -> PCGSetup:
         return pcg_setup(inputs, self.preconditioner, self.size(inputs.basis.n_columns))

@@ -32,7 +32,9 @@ from daskkern.kernels.engines.block_products import multiply_blocks, multiply_tr
 from daskkern.losses import Loss
 from daskkern.preconditioners import NystromState, StableSteps
 from daskkern.solvers.base import Solver, TailAverage, decay, is_whole, loss_and_gradient, smoothness_of
+from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.eigenpro.spectrum import flattened
+from daskkern.solvers.nystrom_sgd.costs import EigenbasisCosts
 from daskkern.solvers.nystrom_sgd.setup import NystromSetup, nystrom_setup
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import Batch, Problem
@@ -123,6 +125,9 @@ class NystromSGD(Solver[NystromRun]):
         if self.mode != "auto":
             return self
         return replace(self, mode="stored" if "w" in saved.shards else "streamed")
+
+    def costs(self, n_rows: int, loss: Loss) -> MethodCosts:
+        return EigenbasisCosts()
 
     def rank_setup(self, inputs: RankInputs) -> NystromSetup:
         return nystrom_setup(inputs)

@@ -12,14 +12,15 @@ from daskkern.backend.namespace import namespace_for
 from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
 from daskkern.data.rows.rows import Fields, Rows
+from daskkern.data.storage.random_access import GAP
 from daskkern.kernels import Kernel
 from daskkern.linalg import block_width
 from daskkern.preconditioners import column_statistics, usable
+from daskkern.solvers.costs.sizes import ComputeRates, FitSizes
 from daskkern.solvers.preparation import SPECTRAL
 from daskkern.training.feeding.scratch import scratch_folder
 from daskkern.training.feeding.sources import RowSource
 from daskkern.training.planning.disk_rates import DiskRates, measure_disk
-from daskkern.training.planning.sizes import FitSizes
 from daskkern.training.planning.speeds import fresh_memory, speeds
 from daskkern.training.run.settings import FitSettings, batch_limit
 from daskkern.training.setup.explicit_columns import column_functions
@@ -27,30 +28,15 @@ from daskkern.training.setup.explicit_columns import column_functions
 _ROWS, _COLUMNS = 1024, 4096  # of the block that is timed
 _SAMPLE = 500
 _STREAM = 71
+_REQUEST_S = 2e-4  # of a byte range on a local disk
 
 
 @dataclass(frozen=True)
-class Rates:
+class Rates(ComputeRates):
     """What one rank of this machine reaches while the others work as well.
 
     Attributes
     ----------
-    matvec_ns : float
-        Per entry of ``Kernel.matvec``: the entry and its products with c outputs.
-    block_ns : float
-        Per entry of ``Kernel.block``.
-    product_ns : float
-        Per entry of a block in memory: both products with c outputs.
-    factor_flops, flops64 : float
-        Per second: the downdate of a factor in the dtype of the fit; a product in float64.
-    memory : float
-        Bytes a second that a symmetric product in float64 reads.
-    fresh : float
-        Bytes a second of memory that is used for the first time.
-    row_s : float
-        Seconds to read and decode one row in one thread.
-    call_s : float
-        Seconds of a product that is too small to take any.
     batch : int
         Rows of an automatic batch, as a small sample has it.
     disk : DiskRates or None
@@ -59,18 +45,15 @@ class Rates:
         What the measurement took.
     """
 
-    matvec_ns: float
-    block_ns: float
-    product_ns: float
-    factor_flops: float
-    flops64: float
-    memory: float
-    fresh: float
-    row_s: float
-    call_s: float
     batch: int
     disk: DiskRates | None
     seconds: float
+
+    def sample_s(self, z: FitSizes, k: int) -> float:
+        """Return the seconds of reading `k` random rows: with all others, or by byte ranges if far apart."""
+        every = z.n * self.row_s
+        far_apart = not z.entries and z.n / k * z.d * z.itemsize > GAP
+        return min(every, k * (self.row_s + _REQUEST_S)) if far_apart else every
 
 
 def calibrate(source: RowSource, settings: FitSettings, sizes: FitSizes, ranks_here: int, with_disk: bool) -> Rates:
@@ -176,7 +159,7 @@ def _expected_batch(settings: FitSettings, kernel: Kernel, X: HostArray, sizes: 
     """Return the rows of a batch that are expected, whatever the method."""
     if settings.solver.auto_batch is not None or kernel is not settings.kernel:
         return sizes.m
-    if settings.solver.preparation in SPECTRAL or not sizes.auto_batch or sizes.by_rows:
+    if settings.solver.preparation in SPECTRAL or not sizes.auto_batch or sizes.costs.by_rows:
         return expected_batch(kernel, X, sizes)
     S = X[:_SAMPLE]
     return int(min(sizes.m, max(1.0, column_statistics(kernel.block(S, S), None).critical_batch / 2)))
@@ -188,17 +171,17 @@ def expected_batch(kernel: Kernel, X: HostArray, z: FitSizes) -> int:
     A sample as large as the set-up's is taken where that is small. The eigenvalues that only a larger one shows are
     taken to fall by the power of the last ones seen.
     """
-    if not z.auto_batch or z.by_rows:
+    if not z.auto_batch or z.costs.by_rows:
         return z.m
     size = z.s if 0 < z.s <= _SAMPLE and z.s < X.shape[0] else max(1, min(_SAMPLE, X.shape[0] // 2))
     order = generator(0, _STREAM).permutation(X.shape[0])
     S, H = X[order[:size]], X[order[size : size + _SAMPLE] if X.shape[0] > size else order]  # of one row, that one
-    q, wanted = size // 5, max(1, z.p if z.nystrom else z.s // 5)
+    q, wanted = size // 5, max(1, z.s // 5 if z.costs.has_subsample else z.p)
     gram = kernel.block(S, S).astype(np.float64)
     values, vectors = np.linalg.eigh(gram)
     values, vectors = np.maximum(values[::-1], 1e-12) / size, vectors[:, ::-1]
     least = 1e-6 * float(values[0])
-    if z.nystrom:  # all of sqrt(l_k l_i) over the largest of them
+    if not z.costs.has_subsample:  # all of sqrt(l_k l_i) over the largest of them
         tail = values[q] * (np.arange(q + 1, max(wanted, q) + 1) / max(q, 1)) ** -_slope(values, q)
         eigenvalues = np.maximum(np.concatenate([values[:q], tail]), least)
         return int(min(z.m, max(1.0, np.sqrt(eigenvalues / values[0]).sum() / 2)))

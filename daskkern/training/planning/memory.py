@@ -6,9 +6,8 @@ import psutil
 
 from daskkern.backend.namespace import free_on_device, namespace_for
 from daskkern.errors import MemoryBudgetError
-from daskkern.training.planning.footprint import Items
+from daskkern.solvers.costs.sizes import FitSizes, Items
 from daskkern.training.planning.row_footprint import items_of
-from daskkern.training.planning.sizes import FitSizes
 from daskkern.training.planning.suggestions import remedies, total
 
 __all__ = ["FitSizes", "MemoryPlan", "available_memory", "device_memory", "format_bytes", "plan_memory"]
@@ -176,7 +175,7 @@ def row_bytes(sizes: FitSizes) -> int:
     """
     if sizes.reshuffle:
         return sizes.n * (sizes.d * (2 if sizes.entries else 1) * sizes.itemsize + 8 * (sizes.c + 2))
-    return (sizes.own_rows if sizes.by_rows else sizes.n) * (sizes.d + sizes.c + 4) * sizes.itemsize
+    return (sizes.own_rows if sizes.costs.by_rows else sizes.n) * (sizes.d + sizes.c + 4) * sizes.itemsize
 
 
 def available_memory(ranks_here: int = 1) -> int:

@@ -10,8 +10,7 @@ from daskkern.cluster.connect.local import Pool
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.errors import SpecError
-from daskkern.losses import Squared
-from daskkern.solvers import PCG, Falkon, NystromSGD, check_fit
+from daskkern.solvers import check_fit
 from daskkern.training.feeding.batch_composition import reshuffles_batches
 from daskkern.training.feeding.block_cache_policy import unkept
 from daskkern.training.feeding.sources import RowSource
@@ -236,7 +235,6 @@ def plan_for(
 ) -> MemoryPlan:
     """Return the memory plan of one rank; `device_budget` is None where the fit runs on the CPU."""
     solver = settings.solver
-    all_rows = settings.basis.all_rows
     sizes = with_factor(
         FitSizes(
             n=summary.n,
@@ -251,25 +249,18 @@ def plan_for(
             ranks=1 if solver.is_serial else ranks,
             threads=threads,
             itemsize=np.dtype(settings.dtype).itemsize,
-            all_rows=all_rows,
+            all_rows=settings.basis.all_rows,
             exact=settings.basis.needs_projection,
-            nystrom=isinstance(solver, NystromSGD),
             window_rows=summary.window_rows,
+            costs=solver.costs(summary.n, settings.loss),
             validation=summary.validation,
             chunk_rows=summary.chunk_rows * (1 if settings.sampling == "uniform" else 2),  # decoded, and drawn
             device="cpu" if device_budget is None else "gpu",
             auto_batch=isinstance(settings.batch_size, str),
             span=summary.span,
             wide=summary.wide,
-            sketch=max(1, solver.size(summary.n)) if isinstance(solver, PCG) else 0,
-            by_rows=solver.parallelism != "columns",
-            dense=0 if solver.parallelism != "nothing" else 1 if all_rows else 2,
-            newton=isinstance(solver, Falkon) and not isinstance(settings.loss, Squared),
-            factors=2 if isinstance(solver, Falkon) else 1,
             units=not settings.basis.has_blocks,
             drawn=settings.basis.drawn_per_step,
-            state_per_row=solver.state_per_row,
-            row_products=solver.row_products,
             moving=solver.moving_bytes(summary.p, source.info.n_features, np.dtype(settings.dtype).itemsize),
             explicit=settings.basis.is_explicit,
             mapped=settings.basis.is_mapped,

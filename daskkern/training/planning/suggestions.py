@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from daskkern.solvers.costs.sizes import FitSizes
 from daskkern.training.planning.row_footprint import items_of
-from daskkern.training.planning.sizes import FitSizes
 from daskkern.training.run.settings import batch_limit
 
 _WANTED = 3
@@ -43,7 +43,7 @@ def _candidates(z: FitSizes, ok: Callable[[FitSizes], bool]) -> Iterator[str]:
     batch = largest_batch(z, ok)
     if batch:
         yield f"batch_size={batch} instead of {z.m}"
-    if not z.nystrom or z.p > _LEAST_LANDMARKS:
+    if z.costs.has_subsample or z.p > _LEAST_LANDMARKS:
         most = _largest(1, min(z.p - 1, z.n), lambda p: ok(with_landmarks(z, p)))
         if most >= min(_LEAST_LANDMARKS, z.p - 1, z.n):
             yield f"{most} landmarks instead of {'all ' * z.all_rows}{z.p}{' rows' * z.all_rows}"
@@ -80,11 +80,11 @@ def with_batch(z: FitSizes, m: int) -> FitSizes:
 
 def with_landmarks(z: FitSizes, p: int) -> FitSizes:
     """Return the sizes with `p` landmarks, with everything that follows from them at its default."""
-    s = min(z.s or _SUBSAMPLE, _SUBSAMPLE, max(1, 4 * p // 5)) if not z.nystrom else 0
+    s = min(z.s or _SUBSAMPLE, _SUBSAMPLE, max(1, 4 * p // 5)) if z.costs.has_subsample else 0
     m = min(z.n, batch_limit(p)) if z.auto_batch else z.m
     rows = p * min(1.0, (_WIDE_AS_80 / max(z.d, 1)) ** 0.5)
-    window = 1 if z.nystrom else max(1, -(-int(rows + 1) // m))
-    span = int(rows + 1) if z.auto_batch and not z.nystrom else 0
+    window = max(1, -(-int(rows + 1) // m)) if z.costs.has_subsample else 1
+    span = int(rows + 1) if z.auto_batch and z.costs.has_subsample else 0
     exact = z.exact or z.all_rows
     return replace(z, p=p, s=s, q=min(z.q, s), m=m, window=window, span=span, all_rows=False, exact=exact)
 

@@ -2,22 +2,17 @@
 
 from dataclasses import dataclass, replace
 
-from daskkern.data.storage.random_access import GAP
-from daskkern.linalg import block_width, group_count
+from daskkern.linalg import group_count
+from daskkern.solvers.costs.columns import entry_ns
+from daskkern.solvers.costs.sizes import FitSizes
 from daskkern.training.planning.calibration import Rates
 from daskkern.training.planning.disk_rates import DiskRates
-from daskkern.training.planning.footprint import HELD_OUT
 from daskkern.training.planning.memory import MemoryPlan
-from daskkern.training.planning.row_timing import newton_parts, setup_parts, sweep_parts
-from daskkern.training.planning.sizes import FitSizes
 
 Parts = tuple[tuple[str, float], ...]
 
 _COLLECTIVE_S = 1e-3  # two ranks on one host that compute in between: not measured, the ranks do not run yet
 _CALLS = 10  # products of a step that are too small to take any time but that of the call
-_ITERATIONS_OF_PROJECTOR = 10
-_EIGSH_PRODUCTS = 60
-_REQUEST_S = 2e-4  # of a byte range on a local disk
 _GAIN = 0.8  # blocks go to disk when reading back costs less than this share of computing again
 _READERS = 2
 
@@ -48,7 +43,7 @@ def estimate(
     `sweeps` are the passes over the rows of the first epoch, and of each later one.
     """
     assert plan.sizes is not None
-    if plan.sizes.by_rows:
+    if plan.sizes.costs.by_rows:
         return _by_rows(plan, plan.sizes, rates, epochs, sweeps)
     z = _with_batch(plan.sizes, rates.batch)
     keeps = bool(plan.kept or plan.disk) and not stored
@@ -60,7 +55,7 @@ def estimate(
     later = _epoch("later epochs, each", z, rates, fresh=not keeps, rows=needs_rows, disk=read_back, stored=stored)
     first = _joined(first.name, [first, *[later] * (sweeps[0] - 1)])
     later = _joined(later.name, [later] * sweeps[1])
-    setup = _setup(z, rates, stored)
+    setup = _stage("set-up", z.costs.setup_seconds(z, rates, stored))
     total = setup.seconds + first.seconds + (epochs - 1) * later.seconds
     return TimePlan((setup, first, later), total, z.m)
 
@@ -73,12 +68,13 @@ def _by_rows(plan: MemoryPlan, z: FitSizes, rates: Rates, epochs: int, sweeps: t
     rows = z.own_rows * rates.row_s
 
     def sweep(name: str, fresh: bool, disk: float) -> Stage:
-        parts = sweep_parts(z, rates, fresh=fresh) + [("collectives", _COLLECTIVE_S)] * (z.ranks > 1)
+        parts = z.costs.sweep_seconds(z, rates, fresh=fresh, stored=False)
+        parts += [("collectives", _COLLECTIVE_S)] * (z.ranks > 1)
         return _stage(name, parts, rows * fresh, disk, z.threads)
 
-    setup = _stage("set-up", setup_parts(z, rates))
+    setup = _stage("set-up", z.costs.setup_seconds(z, rates, False))
     fresh, again = sweep("", True, write), sweep("", not keeps, read_back)
-    more = _stage("", newton_parts(z, rates))
+    more = _stage("", z.costs.epoch_seconds(z, rates))
     first = _with_new_memory(_joined("first epoch", [fresh, *[again] * (sweeps[0] - 1), more]), plan.kept / rates.fresh)
     later = _joined("later epochs, each", [*[again] * sweeps[1], more])
     return TimePlan((setup, first, later), setup.seconds + first.seconds + (epochs - 1) * later.seconds, z.m)
@@ -112,69 +108,18 @@ def memory_pays(z: FitSizes, rates: Rates, epochs: int) -> bool:
     return 1e9 * z.itemsize / rates.fresh < (epochs - 1) * entry_ns(z, rates)
 
 
-def entry_ns(z: FitSizes, rates: Rates) -> float:
-    """Return what a kept entry saves in each epoch."""
-    return max(0.0, rates.matvec_ns - rates.product_ns / 2) if z.all_rows else rates.block_ns
-
-
 def _with_batch(z: FitSizes, m: int) -> FitSizes:
     """Return the sizes with the expected batch, and a window of as many rows."""
-    if z.all_rows or z.nystrom:
+    if z.all_rows or not z.costs.has_subsample:
         return replace(z, m=m, window=1)
     return replace(z, m=m, window=max(1, -(-(z.span or z.window * z.m) // m)), span=0)
 
 
-def _setup(z: FitSizes, rates: Rates, stored: bool) -> Stage:
-    b = rates.block_ns * 1e-9
-    if z.nystrom:
-        eigen = 2 * (1.33 * z.p**3 / rates.memory + 4 * z.p**3 / rates.flops64)
-        gram = z.n * z.p * (b + 4 * z.p / rates.factor_flops) / z.ranks
-        parts = [("eigenproblems", eigen + z.p**2 * b), ("Gram sums", gram), ("reading", 4 * z.n * rates.row_s)]
-        if stored:
-            parts.append(("eigenfeatures", z.n * z.p * (b + 2 * z.p / rates.factor_flops) / z.ranks))
-        return _stage("set-up", parts)
-    h = min(HELD_OUT, z.n)
-    entries = (z.s**2 + h * z.s + h**2) * b
-    eigen = 1.33 * z.s**3 / rates.memory + (2 / 3 * z.s**3 + 2 * z.s**2 * z.q) / rates.flops64
-    outside = 2 * h * z.q * (z.s + h) / rates.flops64 + _EIGSH_PRODUCTS * 8 * h * h / rates.memory
-    damped = (z.own_s if z.all_rows else z.own) * z.s * (b + 2 * z.q / rates.factor_flops)
-    parts = [("spectrum", entries + eigen + outside), ("damped directions", damped)]
-    if z.exact:
-        width = block_width(z.p, z.ranks)
-        corners = 4 * z.own * width**2 / rates.flops64
-        flops = z.p**3 / 3 * (1 + 1 / group_count(z.p) ** 2)
-        parts.append(("factor", z.p * z.own / 2 * b + flops / z.ranks / rates.factor_flops + corners))
-    sample = z.n if z.all_rows else min(z.n, max(z.p, HELD_OUT))
-    parts.append(("reading", (4 + z.exact) * _sample_s(z, rates, sample)))
-    return _stage("set-up", parts)
-
-
-def _sample_s(z: FitSizes, rates: Rates, k: int) -> float:
-    """Return the seconds of reading `k` random rows: with all others, or by byte ranges where they lie far apart."""
-    every = z.n * rates.row_s
-    far_apart = not z.entries and z.n / k * z.d * z.itemsize > GAP
-    return min(every, k * (rates.row_s + _REQUEST_S)) if far_apart else every
-
-
 def _epoch(name: str, z: FitSizes, rates: Rates, *, fresh: bool, rows: bool, disk: float, stored: bool) -> Stage:
     """Return one epoch: with blocks computed (`fresh`) or kept, rows read or not, `disk` seconds at the disk."""
-    steps, ns = z.n / z.m, 1e-9
-    entries = z.n * z.own
-    passes = 1.0 if not z.all_rows else 0.5
-    products = entries * rates.product_ns * ns * passes
-    kernel = entries * entry_ns(z, rates) * ns * fresh
-    if stored:
-        kernel, disk = 0.0, 0.0
-    parts = [("kernel blocks", kernel), ("products", products)]
-    parts.append(("preconditioner", steps * _correction(z, stored) * rates.product_ns / 2 * ns))
-    if z.window > 1:
-        parts.append(("temporary centres", z.n * (z.window - 1) / 2 * z.m / z.ranks * rates.matvec_ns * ns))
-    projections = 0.0 if z.all_rows or z.nystrom else max(1.0, steps / z.window)
-    if projections:
-        once = z.p * z.own / 2 * rates.product_ns
-        if not z.exact:
-            once = _ITERATIONS_OF_PROJECTOR * z.p * z.own * rates.matvec_ns
-        parts.append(("projection", projections * once * ns))
+    steps, projections = z.n / z.m, z.costs.projections(z)
+    parts = z.costs.sweep_seconds(z, rates, fresh=fresh, stored=stored)
+    disk = 0.0 if stored else disk
     parts.append(("calls", steps * _CALLS * rates.call_s))
     if z.ranks > 1:
         parts.append(("collectives", (2 * steps + (4 * group_count(z.p) - 3) * projections) * _COLLECTIVE_S))
@@ -185,13 +130,6 @@ def _with_new_memory(stage: Stage, seconds: float) -> Stage:
     """Return the stage with what the first use of the memory for kept blocks takes."""
     parts = (*stage.parts, ("memory for kept blocks", seconds)) if seconds else stage.parts
     return Stage(stage.name, stage.seconds + seconds, parts)
-
-
-def _correction(z: FitSizes, stored: bool) -> float:
-    """Return the numbers of the preconditioner that meet c columns in one step."""
-    if z.nystrom:
-        return 0.0 if stored else 2.0 * z.own * z.p
-    return 2.0 * z.own_s * z.q + (0 if z.all_rows else z.own * z.q)
 
 
 def _stage(name: str, parts: list[tuple[str, float]], rows: float = 0.0, disk: float = 0.0, threads: int = 1) -> Stage:

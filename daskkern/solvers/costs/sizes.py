@@ -1,0 +1,228 @@
+"""What the bytes and the seconds of a rank follow from: the sizes of its fit, and what its method adds."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from daskkern.linalg import block_width
+
+Items = tuple[tuple[str, int], ...]
+"""Names and bytes."""
+Seconds = list[tuple[str, float]]
+"""Names and seconds."""
+
+
+@dataclass(frozen=True)
+class ComputeRates:
+    """What one rank of a machine reaches while the others work as well.
+
+    Attributes
+    ----------
+    matvec_ns : float
+        Per entry of ``Kernel.matvec``: the entry and its products with c outputs.
+    block_ns : float
+        Per entry of ``Kernel.block``.
+    product_ns : float
+        Per entry of a block in memory: both products with c outputs.
+    factor_flops, flops64 : float
+        Per second: the downdate of a factor in the dtype of the fit; a product in float64.
+    memory : float
+        Bytes a second that a symmetric product in float64 reads.
+    fresh : float
+        Bytes a second of memory that is used for the first time.
+    row_s : float
+        Seconds to read and decode one row in one thread.
+    call_s : float
+        Seconds of a product that is too small to take any.
+    """
+
+    matvec_ns: float
+    block_ns: float
+    product_ns: float
+    factor_flops: float
+    flops64: float
+    memory: float
+    fresh: float
+    row_s: float
+    call_s: float
+
+    def sample_s(self, z: "FitSizes", k: int) -> float:
+        """Return the seconds of reading `k` random rows: with all others."""
+        del k
+        return z.n * self.row_s
+
+
+@dataclass(frozen=True)
+class MethodMemory:
+    """The bytes on one rank that are a method's own.
+
+    Attributes
+    ----------
+    host, device : tuple of (name, bytes)
+        What lives as long as the rank, in host memory and where the columns live.
+    coefficients : int
+        Vectors in addition to the coefficients and their means.
+    batch : int
+        What a step holds in addition to its rows, their columns and their scores.
+    passing : int
+        Temporary centres, which are dropped from time to time.
+    steps : tuple of (name, bytes)
+        What steps need where the columns live, from the first one to the last.
+    before_host, before_device : int
+        The most that is held before the first step.
+    """
+
+    host: Items = ()
+    device: Items = ()
+    coefficients: int = 0
+    batch: int = 0
+    passing: int = 0
+    steps: Items = ()
+    before_host: int = 0
+    before_device: int = 0
+
+
+@dataclass(frozen=True)
+class MethodCosts(ABC):
+    """The arithmetic of a method: bytes and seconds on one rank, as far as they are its own."""
+
+    by_rows: ClassVar[bool] = False
+    """Whether each rank has all columns, and its share of the rows of every batch."""
+    has_subsample: ClassVar[bool] = True
+    """Whether landmarks come with the spectrum of a subsample and with projections on them."""
+
+    @abstractmethod
+    def memory(self, z: "FitSizes") -> MethodMemory:
+        """Return the bytes."""
+
+    @abstractmethod
+    def setup_seconds(self, z: "FitSizes", rates: ComputeRates, stored: bool) -> Seconds:
+        """Return what is done before the first step; `stored`: eigenfeatures are computed and put on disk."""
+
+    @abstractmethod
+    def sweep_seconds(self, z: "FitSizes", rates: ComputeRates, *, fresh: bool, stored: bool) -> Seconds:
+        """Return one pass over the rank's rows, with values of the columns computed (`fresh`), kept, or `stored`."""
+
+    def epoch_seconds(self, z: "FitSizes", rates: ComputeRates) -> Seconds:
+        """Return what each epoch takes in addition to its passes."""
+        del z, rates
+        return []
+
+    def projections(self, z: "FitSizes") -> float:
+        """Return how many projections a pass has."""
+        del z
+        return 0.0
+
+
+@dataclass(frozen=True)
+class FitSizes:
+    """What the bytes follow from.
+
+    Attributes
+    ----------
+    n, d, c, p, s, q, m, window : int
+        Rows, features, outputs, columns, subsample, directions, batch, batches between projections.
+    ranks, threads, itemsize : int
+    all_rows, exact : bool
+        All rows are centres; projections by a factor.
+    window_rows : int
+        Rows of a window of the batch plan.
+    costs : MethodCosts
+        What is the method's own.
+    validation : int
+        Rows held for validation.
+    chunk_rows : int
+        Rows that are decoded together; 0 where rows are not decoded.
+    device : "cpu" or "gpu"
+    auto_batch : bool
+        The batch is automatic: with fewer columns it may grow to the limit that bounds its kernel values.
+    entries : int
+        Stored entries of a sparse row; 0 for dense rows. `d` then counts what a row takes, not its features.
+    units : bool
+        The columns are the features themselves.
+    drawn : int
+        Columns of a block of random features that are drawn when they are used, and of which the first are kept; 0
+        where columns are held.
+    explicit : bool
+        Columns are explicit features, whose covariance is what a preconditioner is made of.
+    mapped : bool
+        Explicit features are maps of kernel columns, of which whole blocks are held.
+    wide : bool
+        Products are made in float64 within, whatever the dtype is.
+    moving : int
+        Bytes of points that the solver finds itself.
+    choosing : int
+        Bytes that the choice of landmarks takes beside them.
+    penalty : int
+        Bytes that the choice of the penalty takes beside the columns and the spectrum.
+    span : int
+        Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
+    reshuffle : bool
+        Batches hold other rows in every epoch.
+    """
+
+    n: int
+    d: int
+    c: int
+    p: int
+    s: int
+    q: int
+    m: int
+    window: int
+    ranks: int
+    threads: int
+    itemsize: int
+    all_rows: bool
+    exact: bool
+    window_rows: int
+    costs: MethodCosts
+    validation: int = 0
+    chunk_rows: int = 0
+    device: str = "cpu"
+    auto_batch: bool = False
+    span: int = 0
+    entries: int = 0
+    units: bool = False
+    moving: int = 0
+    explicit: bool = False
+    mapped: bool = False
+    drawn: int = 0
+    wide: bool = False
+    choosing: int = 0
+    penalty: int = 0
+    reshuffle: bool = False
+
+    @property
+    def within(self) -> int:
+        """Bytes of a number within products: of prepared rows and points, and of tiles."""
+        return 8 if self.wide else self.itemsize
+
+    @property
+    def own_rows(self) -> int:
+        """Most rows of a rank, which gets a share of each batch."""
+        return -(-self.n // self.ranks) + -(-self.n // self.m) if self.ranks > 1 else self.n
+
+    @property
+    def batch_block_bytes(self) -> int:
+        """Bytes of a rank's kernel block of one batch."""
+        m = min(self.m, self.n)
+        return (-(-m // self.ranks) * self.p if self.costs.by_rows else m * self.own) * self.itemsize
+
+    @property
+    def own(self) -> int:
+        """Most columns p_r of a rank, which gets whole blocks."""
+        return _share(self.p, self.p, self.ranks)
+
+    @property
+    def own_s(self) -> int:
+        """Most members of S of a rank."""
+        return _share(self.s, self.p, self.ranks)
+
+    @property
+    def blocks_bytes(self) -> int:
+        """Bytes of all kernel blocks of a rank."""
+        return (self.own_rows * self.p if self.costs.by_rows else self.n * self.own) * self.itemsize
+
+
+def _share(count: int, p: int, ranks: int) -> int:
+    return min(count, -(-count // ranks) + 2 * block_width(p, ranks)) if ranks > 1 else count
