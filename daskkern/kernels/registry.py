@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import add, mul
 
+from daskkern.backend.plugins import Registry, checked_class
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.coordinate import Coordinate
@@ -47,7 +48,7 @@ class Entry:
         return frozenset(item.name for item in fields(self.kernel_class)) - set(self.decided)
 
 
-KERNELS: dict[str, Entry] = {
+_OWN: dict[str, Entry] = {
     "gaussian": Entry(Gaussian, "length_scale"),
     "laplacian": Entry(Laplacian, "length_scale"),
     "cauchy": Entry(Cauchy, "length_scale"),
@@ -61,6 +62,16 @@ KERNELS: dict[str, Entry] = {
     "polynomial": Entry(Polynomial, "degree"),
     "linear": Entry(LinearKernel, None),
 }
+
+
+def _checked(name: str, found: object) -> Entry:
+    """Return the entry for a kernel of a plug-in, whose first parameter may follow its name."""
+    kernel = checked_class(name, found, Kernel, "daskkern.kernels.Kernel")
+    return Entry(kernel, next((item.name for item in fields(kernel)), None))
+
+
+KERNELS: Registry[Entry] = Registry(_OWN, "daskkern.kernels", _checked)
+"""Kernels by name: the table above, and the classes that installed packages offer as ``daskkern.kernels``."""
 COLUMN_FUNCTIONS: dict[str, Entry] = {
     "coordinate": Entry(Coordinate, None),
     "neuron": Entry(Neuron, None),

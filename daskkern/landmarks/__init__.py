@@ -1,5 +1,6 @@
 """Landmark selectors: one class, one file, one row in :data:`SELECTORS` each."""
 
+from daskkern.backend.plugins import Registry, checked_class
 from daskkern.errors import SpecError
 from daskkern.landmarks.base import LandmarkSelector, LandmarkSet, first_occurrences
 from daskkern.landmarks.incomplete_cholesky import IncompleteCholesky
@@ -10,7 +11,16 @@ from daskkern.landmarks.stratified import Stratified
 from daskkern.landmarks.uniform import Uniform
 
 _RULES = (Uniform, Stratified, KMeans, RPCholesky, RidgeLeverage, IncompleteCholesky)
-SELECTORS: dict[str, type[LandmarkSelector]] = {rule.name: rule for rule in _RULES}
+
+
+def _checked(name: str, found: object) -> type[LandmarkSelector]:
+    return checked_class(name, found, LandmarkSelector, "daskkern.landmarks.LandmarkSelector")
+
+
+SELECTORS: Registry[type[LandmarkSelector]] = Registry(
+    {rule.name: rule for rule in _RULES}, "daskkern.landmarks", _checked
+)
+"""Selectors by name: the rules above, and the classes that installed packages offer as ``daskkern.landmarks``."""
 
 
 def parse_selector(selector: str | LandmarkSelector) -> LandmarkSelector:

@@ -3,6 +3,7 @@
 import difflib
 from dataclasses import fields, is_dataclass
 
+from daskkern.backend.plugins import Registry, checked_class
 from daskkern.errors import SpecError
 from daskkern.losses.absolute import Absolute
 from daskkern.losses.base import Curved, Dual, Loss, Probabilistic, Smooth, require
@@ -34,7 +35,14 @@ _KNOWN: tuple[type[Loss], ...] = (
     EpsilonInsensitive,
     SquaredEpsilonInsensitive,
 )
-LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in _KNOWN}
+
+
+def _checked(name: str, found: object) -> type[Loss]:
+    return checked_class(name, found, Loss, "daskkern.losses.Loss")
+
+
+LOSSES: Registry[type[Loss]] = Registry({loss.name: loss for loss in _KNOWN}, "daskkern.losses", _checked)
+"""Losses by name: the table above, and the classes that installed packages offer as ``daskkern.losses``."""
 
 
 def parse_loss(loss: str | Loss) -> Loss:

@@ -3,6 +3,7 @@
 import difflib
 from typing import Any
 
+from daskkern.backend.plugins import Registry, checked_class
 from daskkern.errors import SpecError
 from daskkern.losses import Loss
 from daskkern.solvers.base import Solver
@@ -54,7 +55,16 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     ASkotch,
     AMM,
 )
-SOLVERS: dict[str, type[Solver[Any]]] = {solver.name: solver for solver in _TABLE}
+
+
+def _checked(name: str, found: object) -> type[Solver[Any]]:
+    return checked_class(name, found, Solver, "daskkern.solvers.Solver")
+
+
+SOLVERS: Registry[type[Solver[Any]]] = Registry(
+    {solver.name: solver for solver in _TABLE}, "daskkern.solvers", _checked
+)
+"""Solvers by name: the table above, and the classes that installed packages offer as ``daskkern.solvers``."""
 
 
 def parse_solver(solver: str | Solver[Any]) -> Solver[Any]:
@@ -77,7 +87,7 @@ def parse_solver(solver: str | Solver[Any]) -> Solver[Any]:
 
 def check_fit(solver: Solver[Any], loss: Loss, basis: str) -> None:
     """Raise SpecError when `solver` does not take `loss` or the function space `basis`; it names those that do."""
-    check_pair(solver, loss, basis, SOLVERS)
+    check_pair(solver, loss, basis, SOLVERS.working)
 
 
 __all__ = [

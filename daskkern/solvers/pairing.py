@@ -1,6 +1,6 @@
 """Checks that a solver takes a loss and a function space: the error says what is missing, and what to use instead."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from daskkern.errors import SpecError
@@ -8,10 +8,12 @@ from daskkern.losses import Loss
 from daskkern.solvers.base import Solver
 
 
-def check_pair(solver: Solver[Any], loss: Loss, basis: str, known: Mapping[str, type[Solver[Any]]]) -> None:
+def check_pair(
+    solver: Solver[Any], loss: Loss, basis: str, known: Callable[[], Mapping[str, type[Solver[Any]]]]
+) -> None:
     """Raise SpecError when `solver` cannot minimise `loss`, or not over the function space `basis`.
 
-    `known` are the solvers to name instead.
+    `known` returns the solvers to name instead.
     """
     if basis not in solver.bases:
         words = {
@@ -25,12 +27,12 @@ def check_pair(solver: Solver[Any], loss: Loss, basis: str, known: Mapping[str, 
         raise SpecError(
             f"got {words.get(basis, basis)} for solver {solver.name}; it needs "
             f"{' or '.join(words.get(name, name) for name in solver.bases)}; solvers for {words.get(basis, basis)}: "
-            f"{_those(known, loss, basis)}"
+            f"{_those(known(), loss, basis)}"
         )
     if solver.ability is not None and not isinstance(loss, solver.ability[0]):
         raise SpecError(
             f"solver {solver.name} needs a loss with {solver.ability[1]}, and the {loss.name} loss has none; choose "
-            f"another loss, or one of the solvers {_those(known, loss, basis)}"
+            f"another loss, or one of the solvers {_those(known(), loss, basis)}"
         )
 
 
