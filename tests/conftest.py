@@ -1,27 +1,31 @@
 """Fixtures that many tests share: small clusters, started once a session."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 
-import psutil
 import pytest
 from distributed import Client
 from hypothesis import settings
 
-from tests.support.cluster import child_processes, local_cluster, wait_until
+from tests.support.cluster import local_cluster, wait_until
 from tests.support.object_server import ObjectServer, object_server
+from tests.support.processes import described, end, let_interrupts_through, mark_run, marked_processes
 
 # No deadline: a busy machine is no failure. Fixed examples: a clone's tests never fail by chance.
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("fresh", deadline=None, derandomize=False)
 _FRESH_RUNS = 10
 
-_CLUSTERS = {"client2", "client3", "_no_process_is_left"}
+_CLUSTERS = {"client2", "client3"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run the laws on the same examples every time, and on new ones in runs that ask for slow tests."""
+    """Run the laws on the same examples every time, and on new ones in runs that ask for slow tests.
+
+    Ctrl-C works as in a terminal, and what the run starts is marked as its own.
+    """
     settings.load_profile("fresh" if _slow(config) else "fixed")
+    let_interrupts_through()
+    mark_run()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -53,29 +57,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group("clusters" if item.path in shared else item.path.stem))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def _no_process_is_left() -> Iterator[None]:
-    before = {process.pid for process in child_processes()}
     yield
-
-    def left() -> list[str]:
-        return [f"{process} {_words(process)}" for process in child_processes() if process.pid not in before]
-
     try:
-        wait_until(lambda: not left(), timeout_s=10)
+        wait_until(lambda: not marked_processes(), timeout_s=10)
     except TimeoutError:
-        pytest.fail(f"processes were left behind: {left()}")
-
-
-def _words(process: psutil.Process) -> str:
-    """Return the command line of a process and the test that ran when it was started."""
-    with suppress(psutil.Error):
-        return f"{' '.join(process.cmdline())}, from {process.environ().get('PYTEST_CURRENT_TEST', 'outside a test')}"
-    return "ended"
+        left = marked_processes()
+        lines = [described(process) for process in left]
+        end(left)
+        pytest.fail(f"processes were left behind: {lines}")
 
 
 @pytest.fixture(scope="session")
-def client2(_no_process_is_left: None) -> Iterator[Client]:
+def client2() -> Iterator[Client]:
     """Client of two worker processes of one thread each. Leave the workers as they were."""
     with local_cluster(2) as client:
         yield client
@@ -88,7 +83,7 @@ def cluster2(client2: Client) -> str:
 
 
 @pytest.fixture(scope="session")
-def client3(_no_process_is_left: None) -> Iterator[Client]:
+def client3() -> Iterator[Client]:
     """Client of three worker processes of one thread each. Leave the workers as they were."""
     with local_cluster(3) as client:
         yield client

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from daskkern.backend.uploads import Uploads, begun_ahead
-from tests.support.fake_arrays import FakeArray, on_device
-from tests.support.fake_gpu import cuda_module
+from tests.support.gpu.fake_arrays import FakeArray, on_device
+from tests.support.gpu.fake_gpu import cuda_module
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 import csv
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 from daskkern.cli import cluster_options
 from daskkern.cli.main import main
+from tests.support.processes import read_until, started
 
 
 def run(capfd, *words):
@@ -282,16 +281,11 @@ def test_an_interrupt_leaves_a_model(workers, tmp_path, capfd):
     np.savez(tmp_path / "d.npz", X=rng.standard_normal((2000, 20)), y=rng.integers(0, 3, 2000))
     assert run(capfd, "ingest", tmp_path / "d.npz", "--out", tmp_path / "d.zarr")[0] == 0
     words = ["fit", "d.zarr", "--kernel", "gaussian:4", "--landmarks", "200", "--epochs", "100000", "--out", "m.zarr"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "daskkern", *words, "--workers", str(workers)],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    seen = ""
-    deadline = time.monotonic() + 60
-    while "epoch   3/" not in seen and time.monotonic() < deadline:
-        seen += process.stderr.readline()
-    os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    command = [sys.executable, "-m", "daskkern", *words, "--workers", workers]
+    with started(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        seen = read_until(process, "epoch   3/")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 130, seen + err
     assert "stopping within a few steps, with the model so far; another Ctrl-C ends at once" in err
     assert "interrupted: the model so far is in" in out

@@ -1,10 +1,8 @@
 """``daskkern fit`` is interrupted, and goes on with --resume."""
 
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 
 import daskkern
 from daskkern.cli.main import main
+from tests.support.processes import read_until, started
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -39,15 +38,11 @@ def run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
 def interrupted(folder: Path, out: str, epochs: int, workers: int) -> None:
     """Start a fit in a process of its own and press Ctrl-C in its third epoch."""
     words = [*WORDS, "--epochs", str(epochs), "--out", out, "--workers", str(workers)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "daskkern", *words],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    seen, deadline = "", time.monotonic() + 60
-    while "epoch   2/" not in seen and time.monotonic() < deadline:
-        seen += process.stderr.readline()
-    os.kill(process.pid, signal.SIGINT)
-    reported, rest = process.communicate(timeout=60)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with started([sys.executable, "-m", "daskkern", *words], cwd=folder, **pipes) as process:
+        seen = read_until(process, "epoch   2/")
+        process.send_signal(signal.SIGINT)
+        reported, rest = process.communicate(timeout=60)
     assert process.returncode == 130, seen + rest
     assert "interrupted: the model so far is in" in reported
     assert "daskkern: error: interrupted; continue with --resume: the progress is in" in rest

@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from deploy_files import DEPLOY
+
+from tests.support.deploy_files import DEPLOY
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="apt-get install openssl")
 

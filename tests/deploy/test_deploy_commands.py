@@ -5,17 +5,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
-from deploy_files import DEPLOY, Command, commands, is_gpu, without
 from distributed import Client
 
 import daskkern
 from daskkern.cli.main import main
 from daskkern.cluster.connect.clients import Certificates, client_at, scheduler_file_address
 from tests.support.cluster import wait_until
+from tests.support.deploy_files import DEPLOY, Command, commands, is_gpu, without
+from tests.support.processes import started
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -63,29 +65,13 @@ def cluster(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
     for name in ("compose.yaml", "cluster.yaml", "fit-cpu.sbatch", "daskkern-worker.service"):
         chosen += [words for words in found[name] if words[1] == "worker" and not is_gpu(words)]
     assert len(chosen) == 5
-    processes: list[subprocess.Popen[bytes]] = []
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with (folder / "log").open("w") as log:
-        try:
-            for command in chosen:
-                words = here(command, folder, keys / "localhost")
-                processes.append(subprocess.Popen(words, stdout=log, stderr=log, env=environment))
-            wait_until((folder / "scheduler.json").exists, 60, "the scheduler file")
-            yield folder
-        finally:
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process that was asked to end, and kill it when it does not: a worker may wait for its scheduler."""
-    try:
-        process.wait(5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    with (folder / "log").open("w") as log, ExitStack() as stack:
+        for command in chosen:
+            words = here(command, folder, keys / "localhost")
+            stack.enter_context(started(words, stdout=log, stderr=log, env=environment))
+        wait_until((folder / "scheduler.json").exists, 60, "the scheduler file")
+        yield folder
 
 
 def test_a_fit_on_workers_of_every_environment(

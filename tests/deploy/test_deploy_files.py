@@ -11,11 +11,11 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from deploy_files import DEPLOY, KUBERNETES, commands, containers, is_gpu, load, package_folder, without
 from distributed.cli.dask_scheduler import main as dask_scheduler
 from distributed.cli.dask_worker import main as dask_worker
 
 from daskkern.cli.main import cli
+from tests.support.deploy_files import DEPLOY, KUBERNETES, commands, containers, is_gpu, load, package_folder, without
 
 COMMANDS = commands()
 DOCKERFILES = ("Dockerfile", "Dockerfile.cuda")

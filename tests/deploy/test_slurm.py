@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from deploy_files import DEPLOY
 
 import daskkern
 from tests.support.cluster import wait_until
+from tests.support.deploy_files import DEPLOY
+from tests.support.processes import started
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -60,14 +61,13 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     host = socket.gethostname().split(".")[0]
     (folder / "slurm.conf").write_text(_SETTINGS.format(host=host, folder=folder, **ports))
     monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
-    daemons = [subprocess.Popen([name, "-D"], stderr=subprocess.DEVNULL) for name in ("slurmctld", "slurmd")]
-    try:
+    quiet = {"stderr": subprocess.DEVNULL}
+    with started(("slurmctld", "-D"), **quiet) as controller, started(("slurmd", "-D"), **quiet) as daemon:
         wait_until(lambda: "idle" in _said("sinfo", "-h"), 30, "a node that is idle")
         yield
-    finally:
-        for daemon in reversed(daemons):
-            daemon.terminate()
-            daemon.wait(30)
+        for process in (daemon, controller):
+            process.terminate()
+            process.wait(30)
 
 
 def _said(*words: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from daskkern.backend.namespace import namespace_for
 from daskkern.errors import ClusterError
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpu.fake_gpu import FakeGpu
 
 
 @pytest.fixture(scope="session")

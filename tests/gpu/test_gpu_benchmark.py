@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpu.fake_gpu import FakeGpu
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 PARTS = {"products", "susy", "eigenpro_4_small", "eigenpro_4_large", "fashion_mnist", "streaming"}

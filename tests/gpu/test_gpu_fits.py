@@ -49,7 +49,7 @@ from daskkern.training.run.fit import fit
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping, FitSettings
 from daskkern.training.setup.prepare import prepare
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpu.fake_gpu import FakeGpu
 from tests.support.threads import ThreadedCommunicator, run_threads
 
 N, D = 130, 4

@@ -13,7 +13,7 @@ from daskkern.kernels.engines import cuda as cuda_engine
 from daskkern.kernels.engines.cuda import engine, launch
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import PRECISIONS, Precision, exact_precision
-from tests.support import cuda_twins as twins
+from tests.support.gpu import cuda_twins as twins
 
 pytestmark = pytest.mark.gpu
 RESOLVED = [KERNELS[name].kernel().resolve(np.random.default_rng(9).standard_normal((40, 5))) for name in KERNELS]

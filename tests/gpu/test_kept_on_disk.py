@@ -25,8 +25,8 @@ from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.planning.memory import FitSizes, plan_memory
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
-from tests.support.fake_gpu import FakeGpu
-from tests.support.fake_kvikio import SIGNATURES, FakeKvikio
+from tests.support.gpu.fake_gpu import FakeGpu
+from tests.support.gpu.fake_kvikio import SIGNATURES, FakeKvikio
 
 FLOAT = np.dtype("float32")
 

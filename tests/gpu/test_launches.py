@@ -18,8 +18,8 @@ from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
-from tests.support.fake_arrays import launches_counted
-from tests.support.fake_gpu import FakeGpu
+from tests.support.gpu.fake_arrays import launches_counted
+from tests.support.gpu.fake_gpu import FakeGpu
 
 N, M, P = 320, 32, 240
 BLOCKS = 24  # of 240 columns

@@ -13,9 +13,6 @@ from daskkern.events import EpochFinished, Listener, StageFinished, silent
 from daskkern.training.checkpoints.checkpoint import CheckpointWriter, check_fingerprint, read_checkpoint
 from daskkern.training.checkpoints.commits import Commit
 
-_SHARE = 50.0  # time between commits in units of the time of one: at most 2% of the run
-
-
 _OTHER_ROWS = "warm_start=True continues on the same rows; set warm_start=False to fit other rows, or call partial_fit"
 
 
@@ -37,6 +34,10 @@ class CheckpointPolicy:
         Each worker keeps the last commit, so that the survivors of a loss can continue.
     commit_s : float
         Least seconds between commits.
+    commit_share : float
+        Share of the run's time that commits may take, above 0 and at most 1: expensive ones are made less often.
+    signal_batches : int
+        Batches between two agreements of the ranks on whether to commit, to stop or to regroup.
     checkpoint : str or None
         Zarr location of the checkpoint, writable by every worker.
     checkpoint_s : float
@@ -59,6 +60,8 @@ class CheckpointPolicy:
 
     in_memory: bool = False
     commit_s: float = 2.0
+    commit_share: float = 0.02
+    signal_batches: int = 8
     checkpoint: str | None = None
     checkpoint_s: float = 30.0
     resume: bool = False
@@ -73,6 +76,10 @@ class CheckpointPolicy:
         for name in ("commit_s", "checkpoint_s"):
             if not getattr(self, name) >= 0:
                 raise SpecError(f"got {name}={getattr(self, name)!r}; expected a number of seconds, 0 or more")
+        if not 0 < self.commit_share <= 1:
+            raise SpecError(f"got commit_share={self.commit_share!r}; expected a number above 0 and at most 1")
+        if self.signal_batches < 1:
+            raise SpecError(f"got signal_batches={self.signal_batches!r}; expected a whole number of 1 or more")
 
     def saved(self) -> Commit | None:
         """Return the commit to begin from: of the checkpoint, or in memory. Raises StoreError."""
@@ -116,6 +123,8 @@ class Checkpointing:
         self._commit_cache = commit_cache if policy.in_memory else None
         self._fit_commit_cache = commit_cache
         self._writer, self._interval_s, self._emit = writer, policy.commit_s, emit
+        self._pause = 1.0 / policy.commit_share - 1.0
+        self.signal_batches = policy.signal_batches
         self._next = time.monotonic() + policy.commit_s
 
     def due(self) -> bool:
@@ -129,7 +138,7 @@ class Checkpointing:
                 self._emit(written)
 
     def keep(self, commit: Commit, seconds: float, *, last: bool) -> None:
-        """Store a commit that took `seconds` to gather. The next one is due when commits take at most 2% of the run."""
+        """Store a commit that took `seconds` to gather. The next is due once this is `commit_share` of the time."""
         begun = time.perf_counter()
         if self._commit_cache is not None:
             self._commit_cache.put(commit.position.steps, commit.to_bytes())
@@ -139,7 +148,7 @@ class Checkpointing:
         if self._hand_back and last:
             self.last = commit.to_bytes()
         cost = seconds + time.perf_counter() - begun
-        self._next = time.monotonic() + max(self._interval_s, _SHARE * cost)
+        self._next = time.monotonic() + max(self._interval_s, self._pause * cost)
 
 
 @contextmanager

@@ -32,7 +32,6 @@ _INTERRUPTED, _LATE = "interrupted", "max_seconds"
 STOPPED = (_INTERRUPTED, _LATE)
 """Reasons of epochs that were stopped early, with the model so far."""
 
-_ASK_EVERY = 8
 _POINTS = "_points"  # suffix of the points of a kept model, where the solver learns them
 
 
@@ -210,7 +209,7 @@ class Epochs:
         stream = self.feed.batches(position.epoch, position.batch)
         try:
             for batch in stream:
-                if position.batch % _ASK_EVERY == 0:
+                if position.batch % self.checkpointing.signal_batches == 0:
                     self.checkpointing.tell()
                     self._signals = agree(self.comm, self.context, self.checkpointing, self._taken(), self.limit_s)
                     self._epoch_at = self._epoch_at if position.batch else self._signals.seconds

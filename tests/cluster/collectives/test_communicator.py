@@ -3,7 +3,6 @@
 import distributed.protocol.pickle
 import numpy as np
 import pytest
-import ranks
 from distributed import Client
 from distributed.protocol import dumps, loads
 
@@ -12,6 +11,7 @@ from daskkern.cluster.collectives.mailbox import Mailbox, MailboxRegistry, Membe
 from daskkern.cluster.collectives.wire import pack, unpack
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.errors import CommunicatorClosedError, SpecError
+from tests.support import ranks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_cupy import Fake
 
 from daskkern.backend.communicator import Communicator
 from daskkern.cluster.collectives import nccl
 from daskkern.cluster.collectives.gpus import gpu_collectives
 from daskkern.cluster.collectives.nccl import NcclCommunicator
 from daskkern.errors import CommunicatorClosedError
+from tests.support.gpu.fake_cupy import Fake
 from tests.support.threads import run_threads
 
 SHAPES = [(), (1,), (7,), (5, 3), (2, 3, 4), (0, 3)]

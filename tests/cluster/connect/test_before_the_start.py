@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-import ranks
 from distributed import Client
 
 from daskkern.cluster.connect import preflight as choosing
@@ -23,26 +23,20 @@ from daskkern.cluster.gang.hanging_workers import equip
 from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, CollectivesPlugin, install
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Event, StageFinished
+from tests.support import ranks
 from tests.support.cluster import local_cluster, wait_until, worker_pids
+from tests.support.processes import started
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 
 
 @contextmanager
-def process(*command: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def process(*command: str, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a Dask command; it is killed at the end."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env={**os.environ, **environment},
-    )
-    try:
+    words = (sys.executable, "-m", "distributed.cli." + command[0], *command[1:])
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with started(words, cwd="/", env={**os.environ, **environment}, **quiet) as child:
         yield child
-    finally:
-        child.kill()
-        child.wait(timeout=10)
 
 
 def test_a_worker_without_daskkern_is_named_with_the_remedy(tmp_path: Path) -> None:
@@ -56,21 +50,26 @@ def test_a_worker_without_daskkern_is_named_with_the_remedy(tmp_path: Path) -> N
                 run_gang(client, ranks.own_payload, None, name="bare")
 
 
-def test_a_worker_that_cannot_load_the_code_is_named_and_stays_alive() -> None:
-    package = str(Path(choosing.__file__).parents[2])
+def test_a_worker_that_cannot_load_the_code_is_named_and_stays_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_here.py").write_text("def work(*of): return of\n")
+    here = os.pathsep.join(sys.path)
+    monkeypatch.syspath_prepend(tmp_path)
+    work = import_module("only_here").work
     with local_cluster(1) as client:
         worker = ("dask_worker", client.scheduler.address, "--no-nanny", "--no-dashboard")
-        with process(*worker, PYTHONPATH=package):
+        with process(*worker, PYTHONPATH=here):
             client.wait_for_workers(2, timeout=30)
-            with pytest.raises(ClusterError, match=r"cannot load what the ranks run .ModuleNotFoundError.*'ranks'"):
-                run_gang(client, ranks.own_payload, None, name="unknown")
+            with pytest.raises(ClusterError, match=r"cannot load what the ranks run .ModuleNotFoundError.*'only_here'"):
+                run_gang(client, work, None, name="unknown")
             assert len(client.run(lambda: None)) == 2
 
 
 def test_a_scheduler_without_daskkern_is_named_with_the_remedy(tmp_path: Path, unused_port: int) -> None:
     (tmp_path / "daskkern.py").write_text('raise ModuleNotFoundError("No module named daskkern", name="daskkern")')
     address = f"tcp://127.0.0.1:{unused_port}"
-    here = os.pathsep.join([*sys.path, str(Path(__file__).parent)])
+    here = os.pathsep.join(sys.path)
     options = ("--port", str(unused_port), "--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", ":0")
     worker = ("dask_worker", address, "--no-dashboard", "--no-nanny")
     with (
@@ -146,7 +145,7 @@ def test_an_asynchronous_client_is_refused(cluster2: str) -> None:
 
 def test_a_scheduler_that_dies_ends_the_fit(tmp_path: Path, unused_port: int) -> None:
     address = f"tcp://127.0.0.1:{unused_port}"
-    here = os.pathsep.join([*sys.path, str(Path(__file__).parent)])
+    here = os.pathsep.join(sys.path)
     options = ("--port", str(unused_port), "--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", ":0")
     worker = ("dask_worker", address, "--no-dashboard", "--nworkers", "2", "--nthreads", "1")
     with process("dask_scheduler", *options, PYTHONPATH=here) as scheduler, process(*worker, PYTHONPATH=here):

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import ranks
 import trustme
 from distributed import Client, LocalCluster
 from distributed.security import Security
@@ -22,6 +21,7 @@ from daskkern.cluster.gang.gang import run_gang
 from daskkern.cluster.gang.worker_plugin import CollectivesPlugin
 from daskkern.errors import ClusterError, DaskkernError, SpecError
 from daskkern.kernels import Gaussian
+from tests.support import ranks
 from tests.support.cluster import local_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -48,7 +48,7 @@ def files(keys: Path) -> Certificates:
 
 
 @pytest.fixture(scope="module")
-def encrypted(files: Certificates, _no_process_is_left: None) -> Iterator[Client]:
+def encrypted(files: Certificates) -> Iterator[Client]:
     security = Security(
         tls_ca_file=files.ca,
         require_encryption=True,

@@ -13,7 +13,6 @@ from typing import Any
 
 import dask
 import pytest
-import ranks
 from distributed import Client
 from distributed.core import Status
 
@@ -21,7 +20,9 @@ from daskkern.cluster.connect import local
 from daskkern.cluster.connect.local import connect
 from daskkern.cluster.gang.gang import run_gang
 from daskkern.errors import ClusterError, SpecError
+from tests.support import ranks
 from tests.support.cluster import child_processes, wait_until
+from tests.support.processes import started
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
 
@@ -216,8 +217,7 @@ def test_log_levels_are_restored(cluster2: str) -> None:
 
 _COMMAND = """
 import sys
-sys.path.insert(0, {here!r})
-import ranks
+from tests.support import ranks
 from daskkern.cluster.gang.gang import run_gang
 from daskkern.cluster.connect.local import connect
 if __name__ == "__main__":
@@ -228,18 +228,13 @@ if __name__ == "__main__":
 
 def test_ctrl_c_in_a_terminal_stops_the_fit_and_says_nothing_else(tmp_path: Path) -> None:
     script = tmp_path / "command.py"
-    script.write_text(_COMMAND.format(here=str(Path(__file__).parent), folder=str(tmp_path)))
-    child = subprocess.Popen(
-        [sys.executable, str(script)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        start_new_session=True,
-    )
-    wait_until(lambda: len(list(tmp_path.glob("running-*"))) == 2, timeout_s=30, what="a running fit")
-    os.killpg(child.pid, signal.SIGINT)  # as a terminal does: the workers get it too
-    output, errors = child.communicate(timeout=30)
+    script.write_text(_COMMAND.format(folder=str(tmp_path)))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with started((sys.executable, script), env=environment, **pipes) as child:
+        wait_until(lambda: len(list(tmp_path.glob("running-*"))) == 2, timeout_s=30, what="a running fit")
+        os.killpg(child.pid, signal.SIGINT)  # as a terminal does: the workers get it too
+        output, errors = child.communicate(timeout=30)
     assert errors == ""
     assert child.returncode == 0
     steps = [int(word) for word in output.strip(" []\n").split(",")]

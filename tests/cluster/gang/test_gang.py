@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ranks
 from distributed import Client, Worker
 
 from daskkern.cluster.connect.membership import live_workers
@@ -17,25 +16,11 @@ from daskkern.cluster.gang.gang import GangSettings, PerRank, run_gang
 from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME, install, registry_of
 from daskkern.errors import ClusterError, DataError, SpecError
 from daskkern.events import BatchFinished, EpochFinished, Event, StageFinished
+from tests.support import ranks
 from tests.support.cluster import local_cluster, wait_until, worker_pids
+from tests.support.left_over import assert_nothing_left
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
-
-
-def left_over(dask_worker: Worker) -> list[str]:
-    """What a fit must not leave on a worker: mailboxes, tasks, futures of the worker's own client."""
-    tasks = [str(key) for key in dask_worker.state.tasks if str(key).startswith("daskkern")]
-    client = dask_worker._client
-    futures = [] if client is None else [str(key) for key in client.futures]
-    return [*registry_of(dask_worker).mailboxes, *tasks, *futures]
-
-
-def assert_nothing_left(client: Client) -> None:
-    """Wait until no worker holds anything of a fit; a busy machine takes its time."""
-    try:
-        wait_until(lambda: not any(client.run(left_over).values()), timeout_s=45)
-    except TimeoutError:
-        pytest.fail(f"a fit has left something on the workers: {client.run(left_over)}")
 
 
 def twice(x: int) -> int:

@@ -1,48 +1,20 @@
 """Workers, clients and schedulers die; fits end with a sentence, within seconds, and clusters stay usable."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-import ranks
 from distributed import Client
-from test_gang import assert_nothing_left
 
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.errors import ClusterError
+from tests.support import ranks
 from tests.support.cluster import local_cluster, wait_until
+from tests.support.fit_process import running_fit
+from tests.support.left_over import assert_nothing_left
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
-
-_FIT = """
-import sys
-sys.path.insert(0, {here!r})
-import ranks
-from distributed import Client
-from daskkern.cluster.gang.gang import run_gang
-if __name__ == "__main__":
-    with Client({address!r}) as client:
-        print(run_gang(client, ranks.until_stopped, {folder!r}, name="child"), flush=True)
-"""
-
-
-def start_fit(address: str, folder: Path) -> subprocess.Popen[str]:
-    """Start a fit in a process of its own and return once its ranks run."""
-    script = folder / "fit.py"
-    script.write_text(_FIT.format(here=str(Path(__file__).parent), address=address, folder=str(folder)))
-    child = subprocess.Popen(
-        [sys.executable, str(script)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    wait_until(lambda: len(list(folder.glob("running-*"))) == 2, timeout_s=30, what="a running fit")
-    return child
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2])
@@ -69,17 +41,17 @@ def test_a_retired_worker_ends_the_fit(tmp_path: Path) -> None:
 
 
 def test_killing_the_client_ends_its_ranks(client2: Client, cluster2: str, tmp_path: Path) -> None:
-    child = start_fit(cluster2, tmp_path)
-    child.kill()
-    child.communicate(timeout=10)
+    with running_fit(cluster2, tmp_path) as child:
+        child.kill()
+        child.communicate(timeout=10)
     wait_until(lambda: len(list(tmp_path.glob("done-*"))) == 2, timeout_s=10, what="the end of both ranks")
     assert_nothing_left(client2)
 
 
 def test_ctrl_c_returns_what_the_ranks_have(client2: Client, cluster2: str, tmp_path: Path) -> None:
-    child = start_fit(cluster2, tmp_path)
-    child.send_signal(signal.SIGINT)
-    output, _ = child.communicate(timeout=20)
+    with running_fit(cluster2, tmp_path) as child:
+        child.send_signal(signal.SIGINT)
+        output, _ = child.communicate(timeout=20)
     assert child.returncode == 0, output
     steps = [int(word) for word in output.strip(" []\n").split(",")]
     assert steps[0] == steps[1] > 0

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import ranks
 from distributed import Client
 from sklearn.datasets import load_digits
 
@@ -30,6 +29,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
+from tests.support import ranks
 from tests.support.cluster import wait_until
 from tests.support.network import Host, Network, NoNetworkError, dask_commands, network
 

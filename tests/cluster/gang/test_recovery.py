@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import ranks
 from distributed import Client
-from test_gang import assert_nothing_left
 
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import BatchFinished, Event, FitResumed, WorkersJoined, WorkersLost
+from tests.support import ranks
 from tests.support.cluster import local_cluster, wait_until, worker_pids
+from tests.support.left_over import assert_nothing_left
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ranks
 from distributed import Client
-from test_gang import assert_nothing_left
-from test_losses import start_fit
 
 from daskkern.cluster.gang.gang import GangSettings, run_gang
 from daskkern.cluster.scheduler.client import ask_fits
@@ -21,7 +18,10 @@ from daskkern.cluster.scheduler.lease import admitted
 from daskkern.errors import ClusterError, FitCancelledError, MemoryBudgetError, SpecError
 from daskkern.events import Event, FitQueued, StopRequested, silent
 from daskkern.training.jobs.handle import FitHandle, find_fit, list_fits
+from tests.support import ranks
 from tests.support.cluster import local_cluster, wait_until
+from tests.support.fit_process import running_fit
+from tests.support.left_over import assert_nothing_left
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -136,9 +136,9 @@ def test_a_fit_that_waits_can_be_cancelled(client2: Client, start: Callable[...,
 
 
 def test_a_client_that_dies_gives_its_place_back(client2: Client, cluster2: str, tmp_path: Path) -> None:
-    child = start_fit(cluster2, tmp_path)
-    child.kill()
-    child.communicate(timeout=10)
+    with running_fit(cluster2, tmp_path) as child:
+        child.kill()
+        child.communicate(timeout=10)
     assert run_gang(client2, ranks.many_steps, 5, name="next") == [1000.0] * 2
     wait_until(lambda: state(client2, "child") == "lost", what="the end of the dead client's fit")
 

@@ -13,12 +13,7 @@ from daskkern.events import (
     PARTS_OF_TIME,
     BatchFinished,
     CheckpointWritten,
-    EpochFinished,
-    EpochTimed,
     FitResumed,
-    FitStarted,
-    RankReported,
-    SpectrumFound,
     WorkersLost,
     to_message,
 )
@@ -29,23 +24,7 @@ from daskkern.monitor.dashboard.document import KernelFits, fill
 from daskkern.monitor.dashboard.origins import is_own, trust
 from daskkern.monitor.metrics import MOST_FITS, FitMetrics, metric_names
 from daskkern.monitor.view import SharedView
-
-NAMES = ("0123456789ab", "ba9876543210")
-
-
-def record(fit: str, n_epochs: int, **metadata: Any) -> FitRecord:
-    """Return a fit of 20 epochs that runs, `n_epochs` of them done."""
-    kept = FitRecord(FitMetadata(fit, **{"name": "flights", "owner": "ada@host", "max_epochs": 20, **metadata}))
-    events: list[Any] = [FitStarted("eigenpro", 1000, 8, 1, 100, 2, 20)]
-    events += [SpectrumFound(500, (0.5, 0.25, 0.1), (0.1, 0.1, 0.1), 128, 61.5, 12.0)]
-    events += [RankReported(rank, f"tcp://h:{rank}", "CPU, 2 threads", 10**9, 2 * 10**9) for rank in (0, 1)]
-    for epoch in range(1, n_epochs + 1):
-        events += [BatchFinished(epoch, batch, 5, 1 / epoch, 1e4) for batch in range(1, 6)]
-        events += [EpochFinished(epoch, 1 / epoch, 2.0, 2 / epoch, 1 - 1 / epoch)]
-        events += [EpochTimed(epoch, 2.0, 0.6, 0.3, 0.1, 0.5, 0.6, 0.5, 10)]
-    for event in events:
-        kept.note(to_message(event))
-    return kept
+from tests.support.fit_records import NAMES, record
 
 
 class View:

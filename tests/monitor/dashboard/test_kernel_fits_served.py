@@ -17,7 +17,6 @@ from bokeh.client import connection, pull_session
 from bokeh.document.events import MessageSentEvent
 from bokeh.events import ButtonClick
 from distributed import Client, LocalCluster
-from test_kernel_fits_page import NAMES, record
 from tornado.httpclient import HTTPRequest
 
 from daskkern.cluster.scheduler.client import ask_fits, install_fits
@@ -28,10 +27,11 @@ from daskkern.monitor.metrics import metric_names
 from daskkern.training.jobs.monitoring import MonitorPlugin, hide_fits, show_fits
 from tests.support.browser import browser, missing, wait_for
 from tests.support.cluster import wait_until
+from tests.support.fit_records import NAMES, record
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SOURCE = """
 for (const model of Bokeh.documents[0]._all_models.values())
   if (model.name === '{}') return Array.from(model.data['{}'])

@@ -5,8 +5,6 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from test_interrupted_runs import Runs
-from test_ranks_of_a_fit import Fit
 
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec, Landmarks, RandomFeatures
@@ -19,6 +17,7 @@ from daskkern.solvers import SGD, EigenPro, Solver
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
+from tests.support.fits import Fit, Runs
 
 N, D = 400, 5
 PLAIN, STEEP = SGD(averaging=0.0), EigenPro(averaging=0.0)
@@ -147,9 +146,7 @@ def test_momentum_ends_at_the_optimum(name: str) -> None:
 
 
 @pushed
-def test_momentum_is_the_same_on_any_number_of_ranks_and_in_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
+def test_momentum_is_the_same_on_any_number_of_ranks_and_in_parts(name: str) -> None:
     solver, basis = PUSHED[name]
     fit = _fit(solver, basis, 4, 20, alpha=1e-2, source=_source(120, weighted=True))
     alone = fit.scores(fit.results(1))

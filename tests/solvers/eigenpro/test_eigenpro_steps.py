@@ -3,10 +3,8 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import bench
 import numpy as np
 import pytest
-from bench import Toy, eigenpro, scores, toy, train
 from sklearn.kernel_ridge import KernelRidge
 
 from daskkern.arrays import HostArray
@@ -14,6 +12,8 @@ from daskkern.errors import SpecError
 from daskkern.losses import LOSSES, Hinge, Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge
 from daskkern.solvers import SOLVERS, EigenPro, NystromSGD, parse_solver
 from tests.support import naive
+from tests.support.solvers import steps_bench as bench
+from tests.support.solvers.steps_bench import Toy, eigenpro, scores, toy, train
 
 LAST = EigenPro(averaging=0.0)
 SMOOTHNESS = {

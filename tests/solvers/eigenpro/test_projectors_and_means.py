@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bench import Setup, eigenpro, iterative_projector, toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from daskkern.losses import Hinge, Logistic, Squared
 from daskkern.solvers import EigenPro
 from daskkern.solvers.base import TailAverage, decay, smoothness_of
 from daskkern.solvers.eigenpro.projectors import Projection
+from tests.support.solvers.steps_bench import Setup, eigenpro, iterative_projector, toy
 from tests.support.threads import run_threads
 
 

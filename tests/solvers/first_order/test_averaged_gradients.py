@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_ranks_of_a_fit import Fit, _source
 
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec, Linear, RandomFeatures
@@ -19,6 +18,7 @@ from daskkern.solvers.first_order.sag import SAGRun
 from daskkern.solvers.setup import ColumnSetup, RowShare
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
+from tests.support.fits import Fit, toy_source
 
 ALPHA = 1e-2
 
@@ -28,7 +28,7 @@ def _fit(solver: SAG, loss: Loss, basis: BasisSpec, epochs: int, batch_size: int
         Laplacian(3.0), loss, basis, solver, ALPHA, max_epochs=epochs, batch_size=batch_size, dtype="float64",
         device="cpu", fit_intercept=False,
     )  # fmt: skip
-    return Fit.of(_source(weighted=True, regression="regression" in loss.tasks), settings)
+    return Fit.of(toy_source(weighted=True, regression="regression" in loss.tasks), settings)
 
 
 def _features(fit: Fit) -> HostArray:
@@ -135,7 +135,7 @@ def test_a_small_gradient_ends_the_fit(basis: BasisSpec) -> None:
 
 
 def test_few_heavy_rows_do_not_shorten_all_steps() -> None:
-    source = _source(weighted=True)
+    source = toy_source(weighted=True)
     weight = np.where(np.arange(len(source.y)) % 40 == 0, 200.0, 1.0)
     above = {}
     for order in ("auto", "uniform", "lipschitz"):

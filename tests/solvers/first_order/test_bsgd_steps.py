@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from column_bench import Task, hinge_task, run, steps, two_classes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -15,6 +14,7 @@ from daskkern.losses import Hinge, Logistic, Loss
 from daskkern.solvers import BSGD, Pegasos, Problem
 from daskkern.solvers.first_order.merging import LogKernel, best_merge
 from daskkern.solvers.setup import ColumnSetup
+from tests.support.solvers.column_bench import Task, hinge_task, run, steps, two_classes
 
 
 def _problem(task: Task, budget: int) -> Problem:

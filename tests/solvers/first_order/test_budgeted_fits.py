@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_interrupted_runs import Runs
-from test_ranks_of_a_fit import Fit, _source
 
 from daskkern import KernelClassifier, Landmarks
 from daskkern.errors import SpecError
@@ -14,18 +12,17 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import Hinge
 from daskkern.solvers import BSGD
 from daskkern.training.run.settings import EarlyStopping, FitSettings
+from tests.support.fits import Fit, Runs, toy_source
 
 
 def _fit(**changes: object) -> Fit:
     settings = FitSettings(
         Gaussian(1.5), Hinge(), Landmarks(12), BSGD(), 2e-2, max_epochs=3, batch_size=30, dtype="float64", device="cpu"
     )
-    return Fit.of(_source(weighted=True), replace(settings, **changes))
+    return Fit.of(toy_source(weighted=True), replace(settings, **changes))
 
 
-def test_a_run_in_parts_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
+def test_a_run_in_parts_has_the_same_bits() -> None:
     fit = _fit()
     whole = fit.scores(fit.results(1))
     runs = Runs(fit)
@@ -34,9 +31,7 @@ def test_a_run_in_parts_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_array_equal(runs.scores(1), whole)
 
 
-def test_the_best_epoch_has_its_own_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
+def test_the_best_epoch_has_its_own_points() -> None:
     fit = _fit(early_stopping=EarlyStopping(0.3, patience=2), max_epochs=15, seed=1)
     events: list[Event] = []
     results = fit.results(1, listen=events.append)

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_interrupted_runs import Runs
-from test_ranks_of_a_fit import Fit, _source
 
 import daskkern
 from daskkern.arrays import HostArray
@@ -18,6 +16,7 @@ from daskkern.solvers import SGD, DoublySGD
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
+from tests.support.fits import Fit, Runs, toy_source
 
 ALPHA = 0.05
 
@@ -30,7 +29,7 @@ def _fit(
         Gaussian(2.0), loss, DoublyStochastic(block), DoublySGD(), ALPHA, max_epochs=epochs, batch_size=m,
         dtype=dtype, device="cpu", fit_intercept=False, seed=seed,
     )  # fmt: skip
-    return Fit.of(_source(weighted=True, regression=isinstance(loss, Squared)), settings)
+    return Fit.of(toy_source(weighted=True, regression=isinstance(loss, Squared)), settings)
 
 
 def _coef(fit: Fit, ranks: int = 1) -> HostArray:
@@ -86,9 +85,7 @@ def test_any_number_of_ranks_makes_the_same_model(dtype: str, accuracy: float) -
         np.testing.assert_allclose(fit.scores(fit.results(ranks)), alone, rtol=0, atol=accuracy * np.abs(alone).max())
 
 
-def test_a_run_in_parts_has_the_same_bits_and_may_become_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
+def test_a_run_in_parts_has_the_same_bits_and_may_become_longer() -> None:
     fit = _fit(Logistic())
     runs = Runs(fit)
     for until in (5, 9):
@@ -104,7 +101,7 @@ def test_a_run_in_parts_has_the_same_bits_and_may_become_longer(monkeypatch: pyt
 
 @pytest.mark.parametrize("kernel", [Gaussian("median"), "arc_cosine:1"])
 def test_a_saved_model_predicts_the_same_and_holds_numbers_only(kernel: Kernel | str, tmp_path: Path) -> None:
-    source = _source(regression=True)
+    source = toy_source(regression=True)
     model = daskkern.KernelRegressor(
         kernel=kernel, basis=daskkern.DoublyStochastic(32), solver="doubly_sgd", alpha=1e-2, max_epochs=12,
         batch_size=20, random_state=0,

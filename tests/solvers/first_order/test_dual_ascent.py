@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.svm import LinearSVC, LinearSVR
-from test_ranks_of_a_fit import Fit, _source
 
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec, Linear, RandomFeatures
@@ -24,6 +23,7 @@ from daskkern.solvers.first_order.row_memory import shuffled
 from daskkern.solvers.first_order.sdca import _STREAM
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
+from tests.support.fits import Fit, toy_source
 
 ALPHA = 1e-2
 
@@ -35,7 +35,7 @@ def _fit(
         Laplacian(3.0), loss, basis, SDCA(tol, gap_every, averaging), ALPHA, max_epochs=epochs, batch_size=32,
         dtype="float64", device="cpu", fit_intercept=False,
     )  # fmt: skip
-    return Fit.of(_source(weighted=True, regression="regression" in loss.tasks), settings)
+    return Fit.of(toy_source(weighted=True, regression="regression" in loss.tasks), settings)
 
 
 def _inner_products(fit: Fit) -> HostArray:
@@ -119,7 +119,7 @@ def test_the_iterates_are_those_of_the_sequential_method(loss: Loss, basis: Basi
 def test_miso_takes_the_same_steps_where_the_loss_is_a_parabola() -> None:
     fits = [
         Fit.of(
-            _source(weighted=True, regression=True),
+            toy_source(weighted=True, regression=True),
             FitSettings(
                 Laplacian(3.0), Squared(), RandomFeatures(30), solver, ALPHA, max_epochs=2, batch_size=32,
                 dtype="float64", device="cpu", fit_intercept=False,

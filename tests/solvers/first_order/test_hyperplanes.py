@@ -4,8 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_interrupted_runs import Runs
-from test_ranks_of_a_fit import Fit, _source
 
 import daskkern
 from daskkern import KernelClassifier, Linear, RandomFeatures
@@ -15,6 +13,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import MulticlassHinge
 from daskkern.solvers import AMM
 from daskkern.training.run.settings import FitSettings
+from tests.support.fits import Fit, Runs, toy_source
 
 ALPHA = 1e-2
 
@@ -24,7 +23,7 @@ def _fit(dtype: str = "float64", epochs: int = 2, solver: AMM | None = None) -> 
         Gaussian(2.0), MulticlassHinge(), Linear(), solver or AMM(3, prune=5.0), ALPHA, max_epochs=epochs,
         batch_size=25, dtype=dtype, device="cpu",
     )  # fmt: skip
-    return Fit.of(_source(weighted=True), settings)
+    return Fit.of(toy_source(weighted=True), settings)
 
 
 def _loop(fit: Fit, b: int, prune: float) -> list[HostArray]:
@@ -81,9 +80,7 @@ def test_any_number_of_ranks_makes_the_same_model() -> None:
         np.testing.assert_allclose(fit.scores(fit.results(ranks)), alone, rtol=0, atol=1e-9 * np.abs(alone).max())
 
 
-def test_a_run_in_parts_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
+def test_a_run_in_parts_has_the_same_bits() -> None:
     fit = _fit(epochs=3, solver=AMM(3, prune=5.0, averaging=0.5))
     whole = fit.scores(fit.results(2))
     runs = Runs(fit)

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from test_ranks_of_a_fit import Fit, _source
 
 from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, BasisSpec, Linear, RandomFeatures
@@ -18,6 +17,7 @@ from daskkern.solvers import SAG, SARAH, SGD, SVRG, Solver
 from daskkern.solvers.first_order.full_gradients import FullGradients
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
+from tests.support.fits import Fit, toy_source
 
 ALPHA = 2e-2
 
@@ -27,7 +27,7 @@ def _fit(solver: Solver[object], loss: Loss, basis: BasisSpec, epochs: int, batc
         Laplacian(3.0), loss, basis, solver, ALPHA, max_epochs=epochs, batch_size=batch_size, dtype="float64",
         device="cpu", fit_intercept=False,
     )  # fmt: skip
-    return Fit.of(_source(weighted=True, regression="regression" in loss.tasks), settings)
+    return Fit.of(toy_source(weighted=True, regression="regression" in loss.tasks), settings)
 
 
 def _features(fit: Fit) -> HostArray:

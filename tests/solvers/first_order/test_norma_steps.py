@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from column_bench import Task, hinge_task, run
 from numpy.testing import assert_allclose
 
 from daskkern.errors import SpecError
 from daskkern.losses import Hinge, Logistic, Loss, Squared
 from daskkern.solvers import Norma
+from tests.support.solvers.column_bench import Task, hinge_task, run
 
 
 def _reference(task: Task, solver: Norma) -> np.ndarray:

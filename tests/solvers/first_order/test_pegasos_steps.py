@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from column_bench import Task, hinge_task, objective, run, two_classes
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from sklearn.svm import LinearSVC
@@ -10,6 +9,7 @@ from sklearn.svm import LinearSVC
 from daskkern.errors import SpecError
 from daskkern.losses import Hinge, Logistic, Loss, MultinomialLogistic, Squared, SquaredHinge
 from daskkern.solvers import Pegasos
+from tests.support.solvers.column_bench import Task, hinge_task, objective, run, two_classes
 
 
 def _reference(task: Task, solver: Pegasos) -> np.ndarray:

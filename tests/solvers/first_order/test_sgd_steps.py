@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse
-from column_bench import Task, hinge_task, run, steps, two_classes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -16,6 +15,7 @@ from daskkern.errors import SpecError
 from daskkern.losses import Logistic, SquaredHinge
 from daskkern.solvers import SGD, Batch
 from daskkern.solvers.first_order.iterate import Averaging, Iterate
+from tests.support.solvers.column_bench import Task, hinge_task, run, steps, two_classes
 
 
 def _reference(task: Task, solver: SGD) -> np.ndarray:

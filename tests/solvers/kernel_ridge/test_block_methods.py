@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_ranks_of_a_fit import Fit, _source
 
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.basis import AllRows, Landmarks
@@ -18,10 +17,11 @@ from daskkern.solvers.kernel_ridge.askotch import nystrom_approximation, project
 from daskkern.solvers.kernel_ridge.blocks import CoordinateBlock
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
+from tests.support.fits import Fit, toy_source
 
 
 def _fit(solver: Solver[object], epochs: int, m: int, alpha: float = 1e-2, *, zero: bool = False) -> Fit:
-    source = _source(weighted=True, regression=True)
+    source = toy_source(weighted=True, regression=True)
     if zero:
         assert source.weight is not None
         source = replace(source, weight=np.where(np.arange(len(source.weight)) % 5 == 0, 0.0, source.weight))

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_ranks_of_a_fit import Fit, _source
 
 from daskkern import KernelRegressor
 from daskkern.arrays import HostArray
@@ -16,6 +15,7 @@ from daskkern.losses import Logistic, Loss, Squared
 from daskkern.solvers import PCG, Falkon, Snapshot, Solver
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
+from tests.support.fits import Fit, toy_source
 
 ALPHA = 1e-2
 
@@ -31,7 +31,7 @@ def _fit(
         Laplacian(3.0), loss or Squared(), basis or Landmarks(40), solver, ALPHA, max_epochs=epochs, batch_size=50,
         dtype=dtype, device="cpu", fit_intercept=False,
     )  # fmt: skip
-    return Fit.of(_source(weighted=True, regression=loss is None), settings)
+    return Fit.of(toy_source(weighted=True, regression=loss is None), settings)
 
 
 def _reported(events: list[Event]) -> list[OptimalityMeasured]:

@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import bench
 import numpy as np
 import pytest
-from bench import nystrom, scores, toy, train
 
 from daskkern.arrays import HostArray
 from daskkern.errors import SpecError
@@ -13,6 +11,8 @@ from daskkern.losses import LOSSES, Logistic, Loss, Squared, SquaredHinge
 from daskkern.solvers import NystromSGD
 from daskkern.solvers.nystrom_sgd import solver as nystrom_sgd
 from tests.support import naive
+from tests.support.solvers import steps_bench as bench
+from tests.support.solvers.steps_bench import nystrom, scores, toy, train
 
 each_loss = pytest.mark.parametrize("loss", [loss() for loss in LOSSES.values()], ids=lambda loss: loss.name)
 

@@ -1,6 +1,6 @@
 """A stand-in for CuPy on one GPU: the calls that daskkern makes, on the host, for whole fits without a GPU.
 
-Kernels are the same CUDA text compiled as C++ (:mod:`tests.support.cuda_on_host`), cuBLAS is NumPy behind the same
+Kernels are the same CUDA text compiled as C++ (:mod:`tests.support.gpu.cuda_on_host`), cuBLAS is NumPy behind the same
 addresses and strides, and a stream other than the default one does nothing until somebody waits for it. There is no
 NCCL and no sparse matrix. :data:`SIGNATURES` is compared with the real CuPy where that is installed.
 """
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from daskkern.kernels.engines.cuda.device import device_of
-from tests.support.cuda_on_host import HostDevice
-from tests.support.fake_arrays import CONSTANTS, CREATORS, NAMES, FakeArray, called, launched, on_device
+from tests.support.gpu.cuda_on_host import HostDevice
+from tests.support.gpu.fake_arrays import CONSTANTS, CREATORS, NAMES, FakeArray, called, launched, on_device
 
 MEMORY = 8 << 30
 _OPS = {"CUBLAS_OP_N": 0, "CUBLAS_OP_T": 1}

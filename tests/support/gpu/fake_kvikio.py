@@ -8,7 +8,7 @@ from types import ModuleType
 
 import numpy as np
 
-from tests.support.fake_arrays import FakeArray
+from tests.support.gpu.fake_arrays import FakeArray
 
 SIGNATURES = {
     "CuFile": ("file", "flags"),

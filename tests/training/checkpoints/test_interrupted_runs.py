@@ -2,35 +2,35 @@
 
 import itertools
 import json
+import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_ranks_of_a_fit import D, Fit, _settings, _source
 
-from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.cluster.gang.commit_cache import CommitCache
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.data.schema.schema import Scaling
-from daskkern.errors import StoreError
+from daskkern.errors import SpecError, StoreError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed, silent
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, read_checkpoint, remove_checkpoint
-from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
+from daskkern.training.checkpoints.checkpointing import Checkpointing, CheckpointPolicy
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.checkpoints.resuming import fingerprint, named
 from daskkern.training.feeding.stored_features import stored_features
 from daskkern.training.planning.memory import MemoryPlan
-from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
+from daskkern.training.run.rank import RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping
+from tests.support.fits import EVERY_BATCH, D, Fit, Runs, toy_settings, toy_source
 from tests.support.threads import run_threads
 
 WAYS = {
@@ -43,56 +43,9 @@ WAYS = {
 ways = pytest.mark.parametrize(("basis", "solver"), WAYS.values(), ids=WAYS)
 
 
-@dataclass
-class Runs:
-    """A fit whose gang is formed anew as often as asked, with the commits that its ranks keep."""
-
-    fit: Fit
-    policy: CheckpointPolicy = field(default_factory=lambda: CheckpointPolicy(in_memory=True, commit_s=0.0))
-    commit_caches: dict[int, CommitCache] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-
-    def run(self, ranks: int, until: int | None = None, lost: tuple[int, ...] = ()) -> list[FitRankResult | Regroup]:
-        """Run on `ranks` ranks, to the end or until batch number `until` has been seen. `lost` vaults are empty."""
-        for rank in lost:
-            self.commit_caches.pop(rank, None)
-        if self.policy.checkpoint is not None:
-            begin_checkpoint(self.policy.checkpoint, self.policy.run)
-        seen: list[int] = []
-
-        def listen(event: Event) -> None:
-            self.events.append(event)
-            if isinstance(event, BatchFinished):
-                seen.append(1)
-
-        def work(comm: Communicator) -> FitRankResult | Regroup:
-            memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=comm.rank == 1, budget=1 << 40)
-            commit_cache = self.commit_caches.setdefault(comm.rank, CommitCache())
-            context = RankContext(
-                listen if comm.rank == 0 else silent,
-                should_regroup=lambda: until is not None and len(seen) >= until,
-                commit_cache=commit_cache,
-            )
-            fit = self.fit
-            task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, fit.features, self.policy)
-            return run_rank(comm, task, context)
-
-        return run_threads(ranks, work)
-
-    def scores(self, ranks: int, **how: object) -> HostArray:
-        """Return the values at all rows of the model after the last of the runs."""
-        return self.fit.scores(self.run(ranks, **how))
-
-
 def _fit(basis: BasisSpec, solver: Solver[object], **changes: object) -> Fit:
-    settings = replace(_settings(basis, solver), batch_size=8, **changes)
-    return Fit.of(_source(weighted=True), settings)
-
-
-@pytest.fixture(autouse=True)
-def _ask_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
+    settings = replace(toy_settings(basis, solver), batch_size=8, **changes)
+    return Fit.of(toy_source(weighted=True), settings)
 
 
 @ways
@@ -158,7 +111,7 @@ def test_a_finished_run_is_not_run_again() -> None:
 
 def test_ranks_that_keep_nothing_do_not_regroup() -> None:
     fit = _fit(Landmarks(40), EigenPro())
-    runs = Runs(fit, CheckpointPolicy(in_memory=False))
+    runs = Runs(fit, replace(EVERY_BATCH, in_memory=False))
     np.testing.assert_array_equal(runs.scores(2, until=3), fit.scores(fit.results(2)))
 
 
@@ -166,7 +119,7 @@ def test_ranks_that_keep_nothing_do_not_regroup() -> None:
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_checkpoint_continues_exactly(basis: BasisSpec, solver: Solver[object], ranks: int, tmp_path: Path) -> None:
     fit = _fit(basis, solver)
-    policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="one")
+    policy = replace(EVERY_BATCH, checkpoint=str(tmp_path / "c"), run="one")
     Runs(fit, policy).run(ranks, until=13)
     found = read_checkpoint(policy.checkpoint, "{}")
     assert found.run == "one"
@@ -179,7 +132,7 @@ def test_a_checkpoint_continues_exactly(basis: BasisSpec, solver: Solver[object]
 
 def test_more_epochs_than_planned_continue_the_same_run(tmp_path: Path) -> None:
     short = _fit(Landmarks(40), EigenPro(window=2), max_epochs=2)
-    policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    policy = replace(EVERY_BATCH, checkpoint=str(tmp_path / "c"))
     Runs(short, policy).run(2)
     long = replace(short, settings=replace(short.settings, max_epochs=6))
     found = Runs(long, replace(policy, resume=True)).scores(2)
@@ -188,7 +141,7 @@ def test_more_epochs_than_planned_continue_the_same_run(tmp_path: Path) -> None:
 
 def test_a_stop_leaves_a_checkpoint_of_the_last_window(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro(window=3))
-    policy = CheckpointPolicy(commit_s=1e9, checkpoint=str(tmp_path / "c"), checkpoint_s=1e9)
+    policy = replace(EVERY_BATCH, commit_s=1e9, checkpoint=str(tmp_path / "c"), checkpoint_s=1e9)
     seen: list[Event] = []
 
     def work(comm: Communicator) -> object:
@@ -208,9 +161,7 @@ def test_a_stop_leaves_a_checkpoint_of_the_last_window(tmp_path: Path) -> None:
 def test_what_is_not_this_fits_checkpoint_is_refused(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
     place = tmp_path / "c"
-    policy = CheckpointPolicy(
-        commit_s=0.0, checkpoint=str(place), checkpoint_s=0.0, fingerprint='{"data": {"n": 1}, "seed": 3}'
-    )
+    policy = replace(EVERY_BATCH, checkpoint=str(place), fingerprint='{"data": {"n": 1}, "seed": 3}')
     Runs(fit, policy).run(1)
     with pytest.raises(StoreError, match="data n was 1 and is 2; seed was 3 and is None"):
         read_checkpoint(str(place), '{"data": {"n": 2}}')
@@ -238,7 +189,7 @@ def test_what_is_not_this_fits_checkpoint_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("scale", "bends"), [(None, False), ("standard", False), ("always", True)])
 def test_checkpoints_of_before_bends_are_this_fits_where_it_has_none(scale: str | None, bends: bool) -> None:
-    settings, source = replace(_settings(Landmarks(40), EigenPro()), scale=scale), _source()
+    settings, source = replace(toy_settings(Landmarks(40), EigenPro()), scale=scale), toy_source()
     known = json.loads(fingerprint(source, settings, None))
     assert known["data"]["scaling"] == zlib.crc32(b"Scaling(kind='none', shift=(), scale=())")
     assert ("features" in known) == bends
@@ -252,7 +203,7 @@ def test_checkpoints_of_before_bends_are_this_fits_where_it_has_none(scale: str 
 
 def test_an_unfinished_commit_does_not_count(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
-    policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    policy = replace(EVERY_BATCH, checkpoint=str(tmp_path / "c"))
     Runs(fit, policy).run(1, until=5)
     before = read_checkpoint(policy.checkpoint, "{}").commit
     newer = tmp_path / "c" / "commit-999999999"
@@ -278,8 +229,8 @@ def test_a_commit_survives_its_bytes() -> None:
 
 
 def test_regression_with_a_ridge_goes_on_too() -> None:
-    settings = replace(_settings(AllRows(), EigenPro(), Squared()), batch_size=8)
-    fit = Fit.of(_source(regression=True), settings)
+    settings = replace(toy_settings(AllRows(), EigenPro(), Squared()), batch_size=8)
+    fit = Fit.of(toy_source(regression=True), settings)
     runs = Runs(fit)
     runs.run(2, until=7)
     np.testing.assert_array_equal(runs.scores(2), fit.scores(fit.results(2)))
@@ -288,7 +239,7 @@ def test_regression_with_a_ridge_goes_on_too() -> None:
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_fewer_epochs_than_are_behind_end_at_once(epochs: int, tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
-    policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)
+    policy = replace(EVERY_BATCH, checkpoint=str(tmp_path / "c"))
     Runs(fit, policy).run(1, until=45)
     short = replace(fit, settings=replace(fit.settings, max_epochs=epochs))
     again = Runs(short, replace(policy, resume=True))
@@ -298,7 +249,7 @@ def test_fewer_epochs_than_are_behind_end_at_once(epochs: int, tmp_path: Path) -
 
 def test_a_checkpoint_that_cannot_be_written_costs_no_model(tmp_path: Path) -> None:
     fit = _fit(Landmarks(40), EigenPro())
-    policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0, run="mine")
+    policy = replace(EVERY_BATCH, checkpoint=str(tmp_path / "c"), run="mine")
     memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
     events: list[Event] = []
     task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, policy)
@@ -346,9 +297,7 @@ def test_the_time_of_a_fit_goes_on_when_its_gang_is_formed_anew() -> None:
 
 def test_a_resumed_fit_has_time_of_its_own(tmp_path: Path) -> None:
     place = str(tmp_path / "c")
-    runs = Runs(
-        _fit(AllRows(), EigenPro()), CheckpointPolicy(checkpoint=place, commit_s=0.0, checkpoint_s=0.0, run="one")
-    )
+    runs = Runs(_fit(AllRows(), EigenPro()), replace(EVERY_BATCH, checkpoint=place, run="one"))
     runs.run(1, until=3)
     again = CheckpointPolicy(checkpoint=place, run="one").saved()
     resumed = CheckpointPolicy(checkpoint=place, run="two", resume=True).saved()
@@ -360,7 +309,7 @@ def test_a_resumed_fit_has_time_of_its_own(tmp_path: Path) -> None:
 
 def test_a_run_that_has_a_name_keeps_it_and_its_time(tmp_path: Path) -> None:
     fit = _fit(AllRows(), EigenPro())
-    policy = CheckpointPolicy(checkpoint=str(tmp_path / "c"), commit_s=0.0, checkpoint_s=0.0, run="one", resume=True)
+    policy = replace(EVERY_BATCH, checkpoint=str(tmp_path / "c"), run="one", resume=True)
     conducted = [named(policy, fit.source, fit.settings, None) for _ in range(2)]
     assert [each.run for each in conducted] == ["one", "one"]
     Runs(fit, conducted[0]).run(1, until=3)
@@ -395,3 +344,20 @@ def test_a_position_of_before_seconds_were_kept_is_read() -> None:
     text = Position(steps=3).to_json()
     before = text.replace(', "seconds": 0.0', "").replace(', "epoch_seconds": 0.0', "")
     assert Position.from_json(before) == Position(steps=3)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"commit_share": 0.0}, {"commit_share": 1.5}, {"signal_batches": 0}, {"commit_s": -1.0}]
+)
+def test_a_pace_of_commits_that_cannot_be_kept_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(SpecError, match=next(iter(wrong))):
+        CheckpointPolicy(**wrong)
+
+
+def test_expensive_commits_are_made_less_often() -> None:
+    for share, due in ((0.5, True), (0.001, False)):
+        keeper = Checkpointing(CheckpointPolicy(in_memory=True, commit_s=0.0, commit_share=share), CommitCache(), None)
+        assert keeper.due()
+        keeper.keep(SimpleNamespace(to_bytes=bytes, position=Position()), 0.01, last=False)
+        time.sleep(0.05)
+        assert keeper.due() == due

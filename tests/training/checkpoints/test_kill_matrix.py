@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from distributed import Client
 from sklearn.datasets import load_digits
-from test_detached_fits import assert_nothing_left
 
 import daskkern
 from daskkern import AllRows, Landmarks
@@ -33,6 +32,7 @@ from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import child_processes, local_cluster, wait_until, worker_pids
+from tests.support.left_over import assert_nothing_held
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -193,5 +193,5 @@ def test_a_fault_does_not_change_the_answer(
             assert story.kinds(FitResumed), f"it began anew instead of going on: {lost}"
         assert [epoch.epoch for epoch in found.epochs] == list(range(1, settings.max_epochs + 1))
         scene.hoarding = None
-        assert_nothing_left(client)
+        assert_nothing_held(client)
     wait_until(lambda: {process.pid for process in child_processes()} <= before, what="the end of all processes")

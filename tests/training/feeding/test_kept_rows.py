@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse
-from test_memory_plans import CENTRES
 
 from daskkern import KernelClassifier, Landmarks
 from daskkern.arrays import Array
@@ -25,6 +24,7 @@ from daskkern.training.planning.calibration import Rates
 from daskkern.training.planning.memory import ALL_ROWS, ROWS_SHARE, MemoryPlan, plan_memory, row_bytes
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
+from tests.support.plans import CENTRES
 
 GB = 10**9
 MANY = replace(CENTRES, n=20_000_000)  # blocks of 400 GB a rank, rows of 9 GB

@@ -6,9 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-from test_interrupted_runs import Runs, _ask_often
-from test_memory_plans import CENTRES
-from test_ranks_of_a_fit import Fit, _settings, _source
 
 from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear
 from daskkern.cluster.gang.rank_context import Regroup
@@ -25,8 +22,8 @@ from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.planning.memory import ALL_ROWS, plan_memory, row_bytes
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
-
-__all__ = ["_ask_often"]
+from tests.support.fits import Fit, Runs, toy_settings, toy_source
+from tests.support.plans import CENTRES
 
 WAYS = {
     "all rows": (AllRows(), EigenPro(averaging=0.7)),
@@ -39,7 +36,7 @@ ways = pytest.mark.parametrize(("basis", "solver"), WAYS.values(), ids=WAYS)
 
 
 def _fit(basis: BasisSpec, solver: Solver[object], reshuffle: bool = True) -> Fit:
-    made = Fit.of(_source(weighted=True), replace(_settings(basis, solver), batch_size=8))
+    made = Fit.of(toy_source(weighted=True), replace(toy_settings(basis, solver), batch_size=8))
     assert isinstance(made.prepared.plan, BatchPlan)
     plan = replace(made.prepared.plan, reshuffle=reshuffle, chunk_rows=8, window_rows=32)
     return replace(made, prepared=replace(made.prepared, plan=plan))

@@ -18,7 +18,6 @@ from sklearn.datasets import load_digits
 import daskkern
 from daskkern import KernelClassifier, Landmarks
 from daskkern.cluster.gang.gang import GangSettings
-from daskkern.cluster.gang.worker_plugin import PLUGIN_NAME
 from daskkern.errors import ClusterError, DataError, FitCancelledError, SpecError, StoreError
 from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, FitResumed
 from daskkern.kernels import Gaussian
@@ -31,6 +30,7 @@ from daskkern.training.jobs.handle import FitHandle, attach, list_fits
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import local_cluster, wait_until, worker_pids
+from tests.support.left_over import assert_nothing_held
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -55,24 +55,6 @@ def expected(source: StoreSource, client2: Client) -> np.ndarray:
     return fit(source, SETTINGS, client=client2).model.coef
 
 
-def left(client: Client) -> tuple[dict[str, Any], list[str]]:
-    """Return what fits have left: mailboxes and kept commits on workers, tasks on the scheduler."""
-
-    def on_worker(dask_worker: Any) -> list[str]:
-        registry = dask_worker.plugins[PLUGIN_NAME].registry
-        return [*registry.mailboxes, *registry.commit_caches]
-
-    def on_scheduler(dask_scheduler: Any) -> list[str]:
-        return [str(key) for key in dask_scheduler.tasks if str(key).startswith("daskkern")]
-
-    held = {address: names for address, names in client.run(on_worker).items() if names}
-    return held, client.run_on_scheduler(on_scheduler)
-
-
-def assert_nothing_left(client: Client) -> None:
-    wait_until(lambda: left(client) == ({}, []), what=f"a clean cluster; {left(client)} was there")
-
-
 def wait_for_batches(handle: FitHandle, epoch: int = 2) -> None:
     wait_until(lambda: handle.status().epoch >= epoch, timeout_s=60, what=f"epoch {epoch}")
 
@@ -90,7 +72,7 @@ def test_the_model_is_that_of_a_fit_that_was_waited_for(
     assert isinstance(events[-1], FitFinished) or isinstance(events[-2], FitFinished)
     assert not (tmp_path / "m.zarr.checkpoint").exists()
     assert status.workers == ()
-    assert_nothing_left(client2)
+    assert_nothing_held(client2)
 
 
 _SUBMIT = """
@@ -119,7 +101,7 @@ def test_the_client_may_leave(
     handle = pickle.loads(pickle.dumps(attach(client2, done.stdout.strip())))
     np.testing.assert_array_equal(handle.result(timeout_s=60).coef, expected)
     assert daskkern.load(out).provenance["fit"] == handle.fit
-    assert_nothing_left(client2)
+    assert_nothing_held(client2)
 
 
 def worker_of(client: Client, key: str) -> str:
@@ -146,7 +128,7 @@ def test_a_lost_worker_changes_not_a_bit(role: str, source: StoreSource, tmp_pat
         resumed = [timed.event for timed in handle.timed_events() if isinstance(timed.event, FitResumed)]
         assert resumed, "it began anew instead of going on"
         assert (resumed[-1].epoch, resumed[-1].batch) > (1, 0)
-        assert_nothing_left(client)
+        assert_nothing_held(client)
 
 
 @pytest.mark.slow  # a minute passes before a conductor's worker is given up
@@ -166,7 +148,7 @@ def test_a_conductor_that_hangs_is_replaced(source: StoreSource, tmp_path: Path)
             with suppress(ProcessLookupError):
                 os.kill(hung, signal.SIGCONT)
         assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
-        assert_nothing_left(client)
+        assert_nothing_held(client)
 
 
 def test_one_place_has_one_fit(source: StoreSource, client2: Client, tmp_path: Path) -> None:
@@ -191,7 +173,7 @@ def test_a_retired_worker_hands_the_fit_over(source: StoreSource, tmp_path: Path
         X = load_digits(return_X_y=True)[0]
         want, got = fit(source, settings).model.scores(X), handle.result(timeout_s=90).scores(X)
         assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
-        assert_nothing_left(client)
+        assert_nothing_held(client)
 
 
 def test_a_cancelled_fit_leaves_its_model_and_goes_on_later(
@@ -222,7 +204,7 @@ def test_an_aborted_fit_ends_at_once(source: StoreSource, client2: Client, tmp_p
         handle.result(timeout_s=30)
     assert handle.status().state == "cancelled"
     assert not (tmp_path / "m.zarr").exists()
-    assert_nothing_left(client2)
+    assert_nothing_held(client2)
 
 
 def test_a_queued_fit_can_be_cancelled(source: StoreSource, client2: Client, tmp_path: Path) -> None:
@@ -235,7 +217,7 @@ def test_a_queued_fit_can_be_cancelled(source: StoreSource, client2: Client, tmp
     assert second.watch(timeout_s=30).state == "cancelled"
     first.cancel(abort=True)
     first.watch(timeout_s=30)
-    assert_nothing_left(client2)
+    assert_nothing_held(client2)
 
 
 def test_an_older_model_is_replaced_only_when_asked(source: StoreSource, client2: Client, tmp_path: Path) -> None:
@@ -254,7 +236,7 @@ def test_a_fit_that_fails_says_why(source: StoreSource, client2: Client, tmp_pat
     with pytest.raises(ClusterError, match=r"has no model: .*budget"):
         handle.result(timeout_s=60)
     assert handle.status().state == "failed"
-    assert_nothing_left(client2)
+    assert_nothing_held(client2)
 
 
 def test_what_cannot_be_detached_is_refused(source: StoreSource, client2: Client, tmp_path: Path) -> None:
@@ -285,4 +267,4 @@ def test_many_fits_at_once_all_end(source: StoreSource, tmp_path: Path) -> None:
         ]
         assert [handle.watch(timeout_s=120).state for handle in handles] == ["finished"] * 4
         assert len(list_fits(client)) == 4
-        assert_nothing_left(client)
+        assert_nothing_held(client)

@@ -10,7 +10,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian, Kernel, Laplacian
-from daskkern.losses import Squared, SquaredHinge
+from daskkern.losses import Squared
 from daskkern.solvers import EigenPro, NystromSGD, Solver
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.planning.calibration import Rates, calibrate, expected_batch, worst
@@ -20,6 +20,7 @@ from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.planning.timing import disk_pays, estimate
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
+from tests.support.plans import planned_settings, planned_source
 
 RATES = Rates(5.0, 4.0, 1.0, 1e10, 1e10, 1e10, 1e9, 1e-6, 1e-5, 500, DiskRates("/x", 10**12, 1e9, 1e9, False), 0.5)
 WAYS: list[tuple[BasisSpec, Solver[object]]] = [
@@ -31,24 +32,14 @@ WAYS: list[tuple[BasisSpec, Solver[object]]] = [
 ways = pytest.mark.parametrize(("basis", "solver"), WAYS, ids=["landmarks", "iterative", "all_rows", "nystrom"])
 
 
-def _source(n: int = 3000, d: int = 6) -> ArraySource:
-    rng = np.random.default_rng(0)
-    info = SourceInfo(n, d, "classification", (0, 1, 2), Scaling(), None, 1, True)
-    return ArraySource(rng.standard_normal((n, d), np.float32), rng.integers(0, 3, n), None, info)
-
-
-def _settings(basis: BasisSpec, solver: Solver[object], **changes: object) -> FitSettings:
-    return FitSettings(Laplacian(3.0), SquaredHinge(), basis, solver, device="cpu", **changes)
-
-
 def _plan(basis: BasisSpec, solver: Solver[object], **changes: object) -> MemoryPlan:
-    return upper_bound_plan(_source(), _settings(basis, solver, **changes), 1, 2, 8 << 30)
+    return upper_bound_plan(planned_source(), planned_settings(basis, solver, **changes), 1, 2, 8 << 30)
 
 
 @ways
 def test_a_calibration_measures_everything(basis: BasisSpec, solver: Solver[object]) -> None:
     plan = _plan(basis, solver)
-    rates = calibrate(_source(), _settings(basis, solver), plan.sizes, 1, with_disk=False)
+    rates = calibrate(planned_source(), planned_settings(basis, solver), plan.sizes, 1, with_disk=False)
     for field in fields(Rates):
         if field.name != "disk":
             assert getattr(rates, field.name) > 0, field.name
@@ -66,7 +57,7 @@ def test_the_disk_is_measured_without_leaving_anything(tmp_path: Path) -> None:
 
 
 def test_the_expected_batch_is_near_the_one_that_the_set_up_finds() -> None:
-    source, settings = _source(), replace(_settings(Landmarks(1000), EigenPro()), kernel=Gaussian(2.0))
+    source, settings = planned_source(), replace(planned_settings(Landmarks(1000), EigenPro()), kernel=Gaussian(2.0))
     sizes = upper_bound_plan(source, settings, 1, 2, 8 << 30).sizes
     found = prepare(source, settings, False).plan.batch_size
     assert found / 3 <= expected_batch(settings.kernel, source.X, sizes) <= 3 * found

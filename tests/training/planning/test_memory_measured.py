@@ -1,13 +1,13 @@
 """Measured peak <= planned <= budget: for every primitive and for whole fits, each in a process of its own."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-CHILDREN = Path(__file__).with_name("memory_children.py")
+from tests.support.processes import ROOT, ended
+
 NAMES = [
     "block",
     "block_widened",
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_measured_memory_stays_below_the_plan(name: str) -> None:
-    run = subprocess.run([sys.executable, str(CHILDREN), name], capture_output=True, text=True, timeout=120)
+    run = ended([sys.executable, "-m", "tests.support.children.memory", name], timeout=120, cwd=ROOT)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout.splitlines()[-1])
     assert 0 <= found["measured"] <= found["planned"] <= found["budget"]

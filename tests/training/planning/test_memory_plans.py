@@ -13,26 +13,10 @@ from daskkern.solvers.falkon.costs import FactorCosts
 from daskkern.solvers.nystrom_sgd.costs import EigenbasisCosts
 from daskkern.training.planning.memory import FitSizes, MemoryPlan, available_memory, format_bytes, plan_memory
 from daskkern.training.planning.suggestions import fits, remedies, with_batch, with_landmarks, with_subsample
+from tests.support.plans import CENTRES
 
 GB = 10**9
 COSTS = {False: ColumnCosts(), True: FactorCosts()}
-CENTRES = FitSizes(
-    n=1_000_000,
-    d=100,
-    c=10,
-    p=10_000,
-    s=3000,
-    q=300,
-    m=2000,
-    window=4,
-    ranks=2,
-    threads=2,
-    itemsize=4,
-    all_rows=False,
-    exact=True,
-    window_rows=65_536,
-    costs=ColumnCosts(),
-)
 ALL_ROWS = replace(CENTRES, p=1_000_000, window=1, all_rows=True, exact=False)
 NYSTROM = replace(CENTRES, exact=False, costs=EigenbasisCosts(), q=0, s=0, window=1)
 MAPPED = replace(CENTRES, exact=False, explicit=True, mapped=True, window=1, q=160)

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from test_interrupted_runs import Runs
-from test_ranks_of_a_fit import Fit
 
 from daskkern import KernelRegressor
 from daskkern.arrays import HostArray
@@ -36,6 +34,7 @@ from daskkern.solvers import (
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.run.best_epoch import LeastLoss
 from daskkern.training.run.settings import FitSettings
+from tests.support.fits import Fit, Runs
 
 N, D, BATCH = 400, 3, 50
 SPOILED_AFTER = 3  # epochs

@@ -78,7 +78,7 @@ CASES = {
 }
 
 
-# Threads in place of workers make the same sums: tests/training/test_ranks_of_a_fit.py has these cases, too.
+# Threads in place of workers make the same sums: test_ranks_of_a_fit.py has these cases, too.
 SLOW = {
     "landmarks, one batch a window",
     "stratified landmarks, ridge",

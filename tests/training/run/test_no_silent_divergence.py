@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_ranks_of_a_fit import Fit
 
 from daskkern import KernelClassifier, KernelRegressor
 from daskkern.arrays import HostArray
@@ -18,6 +17,7 @@ from daskkern.losses import Squared
 from daskkern.solvers import SGD, EigenPro, NystromSGD, Solver
 from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.run.settings import FitSettings
+from tests.support.fits import Fit
 
 pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
 

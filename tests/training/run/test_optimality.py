@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from test_ranks_of_a_fit import Fit
 
 from daskkern import KernelClassifier, KernelRegressor
 from daskkern.arrays import HostArray
@@ -20,6 +19,7 @@ from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.run.optimality import Optimality, measure_optimality
 from daskkern.training.run.optimality_notes import is_far, is_near, optimality_note
 from daskkern.training.run.settings import FitSettings
+from tests.support.fits import Fit
 
 N, D, ALPHA = 200, 4, 1e-3
 BASES = [AllRows(), Landmarks(60), NystromFeatures(60), RandomFeatures(80), Linear()]

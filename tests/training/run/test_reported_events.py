@@ -5,18 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_ranks_of_a_fit import _settings, _source
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear
 from daskkern.events import CheckpointWritten, Event, FitStarted, RankReported, SpectrumFound
 from daskkern.solvers import EigenPro, NystromSGD, Pegasos, Solver
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.run.fit import fit
+from tests.support.fits import toy_settings, toy_source
 
 
 def _reported(basis: BasisSpec, solver: Solver[object], policy: CheckpointPolicy | None = None) -> list[Event]:
     events: list[Event] = []
-    fit(_source(weighted=True), _settings(basis, solver), listener=events.append, policy=policy)
+    fit(toy_source(weighted=True), toy_settings(basis, solver), listener=events.append, policy=policy)
     return events
 
 

@@ -79,8 +79,7 @@ def test_slow_commits_are_seen(store: str, tmp_path: Path, monkeypatch: pytest.M
         return to_bytes(self)
 
     monkeypatch.setattr(Commit, "to_bytes", slowly)
-    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
-    times = _fitted(store, EigenPro(), CheckpointPolicy(in_memory=True, commit_s=0.0))[1]
+    times = _fitted(store, EigenPro(), CheckpointPolicy(in_memory=True, commit_s=0.0, commit_share=1.0))[1]
     assert times[1].checkpointing >= _SLEEP_S
 
 

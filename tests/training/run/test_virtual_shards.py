@@ -7,11 +7,6 @@ import numpy as np
 import pytest
 from distributed import Client
 from sklearn.datasets import load_digits
-from test_every_solver import TABLE
-from test_every_solver import _coef as solver_coef
-from test_every_solver import _fit as solver_fit
-from test_interrupted_runs import Runs
-from test_ranks_of_a_fit import Fit, _settings, _source
 
 from daskkern import KernelClassifier
 from daskkern.backend.communicator import Communicator, SerialCommunicator
@@ -34,6 +29,8 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.run.shards import context_of_shard
 from daskkern.training.setup import nystrom_sgd as prepare_nystrom
 from tests.support.cluster import local_cluster
+from tests.support.fits import Fit, Runs, toy_settings, toy_source
+from tests.support.solvers.table import TABLE, coefficients, row_fit
 from tests.support.threads import run_threads
 
 SHARDS = 6
@@ -120,8 +117,8 @@ def test_an_error_of_one_virtual_rank_ends_all() -> None:
     ids=["all_rows", "centres", "iterative_projection", "nystrom", "falkon", "falkon_logistic", "doubly_sgd"],
 )
 def test_the_same_bits_come_from_any_number_of_ranks(basis: BasisSpec, solver: Solver[Any], loss: Loss) -> None:
-    settings = replace(_settings(basis, solver, loss, dtype="float32"), virtual_shards=3)
-    shared = Fit.of(_source(weighted=True), settings)
+    settings = replace(toy_settings(basis, solver, loss, dtype="float32"), virtual_shards=3)
+    shared = Fit.of(toy_source(weighted=True), settings)
     found = []
     for ranks in (1, 2, 3):
         results = shared.results(ranks)
@@ -138,30 +135,28 @@ def test_the_same_bits_come_from_any_number_of_ranks(basis: BasisSpec, solver: S
 
 @pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.goes_on and row.ranks != (1,)])
 def test_every_solver_gives_the_same_bits(name: str) -> None:
-    shared = solver_fit(TABLE[name], "float32", max_epochs=2, virtual_shards=3)
-    alone, two = (solver_coef(shared, ranks) for ranks in (1, 2))
+    shared = row_fit(TABLE[name], "float32", max_epochs=2, virtual_shards=3)
+    alone, two = (coefficients(shared, ranks) for ranks in (1, 2))
     assert alone.any()
     np.testing.assert_array_equal(two, alone)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_set_up_of_nystrom_sgd_does_not_depend_on_the_workers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = _settings(Landmarks(40), NystromSGD(mode="streamed"), dtype=dtype)
+    settings = toy_settings(Landmarks(40), NystromSGD(mode="streamed"), dtype=dtype)
     monkeypatch.setattr(prepare_nystrom, "_GRAM_ROWS", 16)
     states = []
     for workers in (1, 2, 4):
         monkeypatch.setattr(prepare_nystrom, "_gram_tasks", lambda workers=workers: workers)
-        states.append(Fit.of(_source(weighted=True), replace(settings, virtual_shards=3)).prepared.state)
+        states.append(Fit.of(toy_source(weighted=True), replace(settings, virtual_shards=3)).prepared.state)
     for state in states[1:]:
         np.testing.assert_array_equal(state.M, states[0].M)
         assert state.top == states[0].top
 
 
-def test_a_gang_that_shrinks_and_grows_goes_on_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.run.epochs._ASK_EVERY", 1)
-    monkeypatch.setattr("daskkern.training.checkpoints.checkpointing._SHARE", 0.0)
-    settings = replace(_settings(Landmarks(40), EigenPro(window=2), dtype="float32"), batch_size=8, virtual_shards=3)
-    shared = Fit.of(_source(weighted=True), settings)
+def test_a_gang_that_shrinks_and_grows_goes_on_with_the_same_bits() -> None:
+    settings = replace(toy_settings(Landmarks(40), EigenPro(window=2), dtype="float32"), batch_size=8, virtual_shards=3)
+    shared = Fit.of(toy_source(weighted=True), settings)
     runs = Runs(shared)
     runs.run(3, until=5)
     runs.run(1, until=9, lost=(1, 2))
@@ -182,7 +177,7 @@ def test_workers_beyond_the_shards_are_left_alone(client3: Client, monkeypatch: 
 
     monkeypatch.setattr(on_cluster, "run_gang", counted)
     monkeypatch.setattr(on_cluster, "usable_workers", lambda *given: usable(*given)[:1])  # others join a moment later
-    settings, events = replace(_settings(Landmarks(40), EigenPro()), virtual_shards=2), list[Event]()
+    settings, events = replace(toy_settings(Landmarks(40), EigenPro()), virtual_shards=2), list[Event]()
     held: list[int] = []
 
     def listen(event: Event) -> None:
@@ -190,22 +185,22 @@ def test_workers_beyond_the_shards_are_left_alone(client3: Client, monkeypatch: 
         if isinstance(event, FitStarted):
             held.extend(len(status.workers) for status in list_fits(client3) if status.active)
 
-    fit(_source(), settings, client=client3, listener=listen)
+    fit(toy_source(), settings, client=client3, listener=listen)
     assert [event.size for event in events if isinstance(event, FitStarted)] == [2]
     assert held == most == [2]
 
 
 def test_what_cannot_be_is_refused(client2: Client) -> None:
-    plain = _settings(Landmarks(40), EigenPro())
+    plain = toy_settings(Landmarks(40), EigenPro())
     for shards in (0, -1, 1.5, True, "2"):
         with pytest.raises(SpecError, match=r"got virtual_shards=.*; expected a whole number of at least 1, or None"):
             replace(plain, virtual_shards=shards)
     with pytest.raises(SpecError, match="keep_blocks='memory', whose rounding depends on the memory of the workers"):
-        replace(_settings(AllRows(), EigenPro()), keep_blocks="memory", virtual_shards=2)
+        replace(toy_settings(AllRows(), EigenPro()), keep_blocks="memory", virtual_shards=2)
     with pytest.raises(SpecError, match="got 2 ranks with virtual_shards=1; each rank needs a shard"):
-        fit(_source(), replace(plain, virtual_shards=1), client=client2, gang=GangSettings(n_ranks=2))
+        fit(toy_source(), replace(plain, virtual_shards=1), client=client2, gang=GangSettings(n_ranks=2))
     with pytest.raises(SpecError, match="got 2 ranks with virtual_shards=1"):
-        submit(_source(), replace(plain, virtual_shards=1), client2, "never", gang=GangSettings(n_ranks=2))
+        submit(toy_source(), replace(plain, virtual_shards=1), client2, "never", gang=GangSettings(n_ranks=2))
 
 
 def test_clusters_of_any_size_and_this_process_give_the_same_bits(client2: Client, client3: Client) -> None:
@@ -220,7 +215,7 @@ def test_clusters_of_any_size_and_this_process_give_the_same_bits(client2: Clien
 @pytest.mark.slow  # the same without worker processes is above
 def test_a_gang_of_workers_that_shrinks_goes_on_with_the_same_bits() -> None:
     X, y = load_digits(return_X_y=True)
-    source = _source()
+    source = toy_source()
     source = ArraySource(
         X / 16, y, None, replace(source.info, n_rows=len(X), n_features=64, classes=tuple("0123456789"))
     )

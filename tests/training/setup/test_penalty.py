@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from test_ranks_of_a_fit import Fit, _settings, _source
 
 from daskkern.arrays import HostArray
 from daskkern.backend.random import generator
@@ -33,6 +32,7 @@ from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup import penalty
 from daskkern.training.setup.penalty import best_alpha, sample_rows
+from tests.support.fits import Fit, toy_settings, toy_source
 
 RNG = np.random.default_rng
 SQUARED = {"direct", "pcg", "block_cd", "askotch"}
@@ -133,14 +133,14 @@ def test_more_rows_get_a_smaller_penalty_and_bent_losses_a_larger_one(monkeypatc
 
 
 def test_it_does_not_depend_on_the_number_of_ranks() -> None:
-    settings = replace(_settings(Landmarks(60), EigenPro(), Logistic()), alpha="auto")
-    runs = Fit.of(_source(weighted=True), settings)
+    settings = replace(toy_settings(Landmarks(60), EigenPro(), Logistic()), alpha="auto")
+    runs = Fit.of(toy_source(weighted=True), settings)
     alpha = runs.prepared.alpha
     assert alpha > 0
     alone = runs.scores(runs.results(1))
     for ranks in (2, 3):
         np.testing.assert_allclose(runs.scores(runs.results(ranks)), alone, rtol=0, atol=1e-9 * np.abs(alone).max())
-    given = Fit.of(_source(weighted=True), replace(settings, alpha=alpha))
+    given = Fit.of(toy_source(weighted=True), replace(settings, alpha=alpha))
     np.testing.assert_array_equal(given.scores(given.results(1)), alone)
 
 
@@ -157,7 +157,7 @@ BASES: dict[str, BasisSpec] = {
 @pytest.mark.parametrize("name", SOLVERS)
 def test_every_solver_takes_it(name: str) -> None:
     solver = SOLVERS[name]()
-    source = _source()
+    source = toy_source()
     loss = AMM_LOSS if name == "amm" else Squared() if name in SQUARED else SquaredHinge()
     settings = FitSettings(
         Laplacian(3.0), loss, BASES[solver.bases[0]], solver, "auto", max_epochs=2, batch_size=32, device="cpu"

@@ -4,11 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_calibration import _settings, _source
-from test_memory_plans import CENTRES
-from test_ranks_of_a_fit import Fit
-from test_ranks_of_a_fit import _settings as fit_settings
-from test_ranks_of_a_fit import _source as fit_source
 
 from daskkern.basis import Landmarks
 from daskkern.errors import SpecError
@@ -18,6 +13,8 @@ from daskkern.solvers import EigenPro
 from daskkern.training.planning.memory import plan_memory
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.setup.projections import with_factor
+from tests.support.fits import Fit, toy_settings, toy_source
+from tests.support.plans import CENTRES, planned_settings, planned_source
 
 NEEDED = plan_memory(CENTRES, 0).total
 
@@ -45,7 +42,7 @@ def test_on_a_gpu_its_memory_decides() -> None:
 def test_a_plan_says_which() -> None:
     def items(budget: int, projection: str = "auto") -> set[str]:
         solver = EigenPro(projection=projection)
-        plan = upper_bound_plan(_source(30_000), _settings(Landmarks(25_000), solver), 1, 1, budget)
+        plan = upper_bound_plan(planned_source(30_000), planned_settings(Landmarks(25_000), solver), 1, 1, budget)
         return {name for name, _ in plan.items}
 
     assert "projection factor" in items(1 << 40)
@@ -55,8 +52,8 @@ def test_a_plan_says_which() -> None:
 
 @pytest.mark.parametrize(("projection", "how"), [("auto", "with a factor"), ("eigenpro", "iterated to a residual of")])
 def test_a_fit_says_how_it_projects_and_what_is_left(projection: str, how: str) -> None:
-    settings = fit_settings(Landmarks(40), EigenPro(projection=projection, projection_tol=1e-2), Squared(), "float32")
-    fit, events = Fit.of(fit_source(), settings), list[Event]()
+    settings = toy_settings(Landmarks(40), EigenPro(projection=projection, projection_tol=1e-2), Squared(), "float32")
+    fit, events = Fit.of(toy_source(), settings), list[Event]()
     results = fit.results(2, listen=events.append)
     (stage,) = [event for event in events if isinstance(event, StageFinished) and event.stage == "columns"]
     assert how in stage.detail
@@ -71,7 +68,7 @@ def test_a_fit_says_how_it_projects_and_what_is_left(projection: str, how: str) 
 
 def test_projections_by_iteration_come_to_the_model_of_the_factor() -> None:
     exact, iterated = (
-        Fit.of(fit_source(), fit_settings(Landmarks(40), EigenPro(projection=projection, projection_tol=1e-6)))
+        Fit.of(toy_source(), toy_settings(Landmarks(40), EigenPro(projection=projection, projection_tol=1e-6)))
         for projection in ("exact", "eigenpro")
     )
     wanted = exact.scores(exact.results(1))

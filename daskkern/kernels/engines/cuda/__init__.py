@@ -1,8 +1,8 @@
 """The CUDA engine: fused kernels, compiled for a formula and its sizes when first needed, and cuBLAS.
 
 The kernels are in the ``.cu`` files, which compile unchanged for the Gaussian. Their plain twins are in
-``tests/support/cuda_twins.py``: the same tiles and the same order of sums in NumPy. Nothing here names CuPy: the module
-is that of the arrays.
+``tests/support/gpu/cuda_twins.py``: the same tiles and the same order of sums in NumPy. Nothing here names CuPy: the
+module is that of the arrays.
 """
 
 from daskkern.kernels.engines.cuda.device import Device, device_of

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from daskkern.data.storage.store import open_store
 from daskkern.data.transactions.atomic import OWNER
 from daskkern.data.transactions.resumable import PROGRESS, resumable_group
 from daskkern.errors import StoreError
+from tests.support.processes import started
 
 Left = Callable[[], list[str]]
 
@@ -52,26 +54,24 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, rng: np.random.Genera
     return path
 
 
-def _start(source: Path, out: Path) -> "subprocess.Popen[str]":
+def _start(source: Path, out: Path) -> AbstractContextManager["subprocess.Popen[str]"]:
     environment = {**os.environ, "PYTHONPATH": str(Path(daskkern.__file__).parents[1])}
     program = _CHILD.replace("task=", 'target="t", task=') if source.suffix == ".csv" else _CHILD
     command = [sys.executable, "-W", "ignore", "-c", program, str(source), str(out)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    return started(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def _run_and_kill(source: Path, out: Path, kill_after: int, harder: float = 0.0) -> list[int]:
     """Return the rows that were told as done by a process that is killed at so many tellings."""
-    process, reported = _start(source, out), []
-    assert process.stdout is not None
-    for line in process.stdout:
-        reported.append(int(line))
-        if len(reported) == kill_after:
-            time.sleep(harder)
-            process.send_signal(signal.SIGKILL)
-            break
-    process.stdout.close()
-    process.wait(60)
-    assert process.returncode != 0
+    reported: list[int] = []
+    with _start(source, out) as process:
+        for line in process.stdout or ():
+            reported.append(int(line))
+            if len(reported) == kill_after:
+                time.sleep(harder)
+                process.send_signal(signal.SIGKILL)
+                break
+        assert process.wait(60) != 0
     return reported
 
 

@@ -16,9 +16,9 @@ from daskkern.kernels.engines import cuda as cuda_engine
 from daskkern.kernels.engines.cuda import Operands, block_table, engine
 from daskkern.kernels.points import make_side
 from daskkern.kernels.precision import Precision
-from tests.support import cuda_twins as twins
 from tests.support import naive
-from tests.support.cuda_on_host import HostDevice
+from tests.support.gpu import cuda_twins as twins
+from tests.support.gpu.cuda_on_host import HostDevice
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH; install a C++ compiler")
 RESOLVED = [KERNELS[name].kernel().resolve(np.random.default_rng(9).standard_normal((40, 5))) for name in KERNELS]

@@ -1,0 +1,133 @@
+"""Fits of a small problem whose ranks are threads of this process, in one run or in several."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from daskkern.arrays import HostArray
+from daskkern.backend.communicator import Communicator
+from daskkern.basis import BasisSpec
+from daskkern.cluster.gang.commit_cache import CommitCache
+from daskkern.cluster.gang.rank_context import RankContext, Regroup
+from daskkern.data.schema.schema import Scaling
+from daskkern.events import BatchFinished, Event, silent
+from daskkern.kernels import Laplacian
+from daskkern.losses import Logistic, Loss
+from daskkern.solvers import Solver
+from daskkern.training.checkpoints.checkpoint import begin_checkpoint
+from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.prepare import Prepared, prepare
+from tests.support.threads import run_threads
+
+N, D = 130, 4
+EVERY_BATCH = CheckpointPolicy(commit_s=0.0, commit_share=1.0, signal_batches=1, checkpoint_s=0.0)
+IN_MEMORY = replace(EVERY_BATCH, in_memory=True)
+
+
+def _never() -> bool:
+    return False
+
+
+def toy_source(*, weighted: bool = False, regression: bool = False) -> ArraySource:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D))
+    values = X[:, 0] + np.sin(2 * X[:, 1])
+    y = values[:, None] if regression else np.digitize(values, [-0.7, 0.7])
+    classes = None if regression else ("low", "middle", "high")
+    task = "regression" if regression else "classification"
+    weight = rng.uniform(0.2, 2.0, N) if weighted else None
+    return ArraySource(X, y, weight, SourceInfo(N, D, task, classes, Scaling(), None, 1, True))
+
+
+def toy_settings(
+    basis: BasisSpec, solver: Solver[object], loss: Loss | None = None, dtype: str = "float64"
+) -> FitSettings:
+    return FitSettings(
+        Laplacian(3.0), loss or Logistic(), basis, solver, 1e-3, max_epochs=3, batch_size=32, dtype=dtype, device="cpu"
+    )
+
+
+@dataclass
+class Fit:
+    """One prepared fit that can be run on any number of ranks."""
+
+    source: ArraySource
+    settings: FitSettings
+    prepared: Prepared
+    features: str | None = None
+
+    @classmethod
+    def of(cls, source: ArraySource, settings: FitSettings) -> "Fit":
+        return cls(source, settings, prepare(source, settings, settings.early_stopping is not None))
+
+    def results(
+        self,
+        ranks: int,
+        kept: int = 0,
+        keeps_rows: bool = False,
+        listen: Callable[[Event], None] = silent,
+        stop: Callable[[], bool] = _never,
+    ) -> list[FitRankResult]:
+        memory = MemoryPlan(items=(), kept=kept, kept_wanted=kept, keeps_rows=keeps_rows, budget=1 << 40)
+
+        def work(comm: Communicator) -> FitRankResult:
+            task = RankTask(self.source, self.settings, self.prepared, None, memory, 1, self.features)
+            result = run_rank(comm, task, RankContext(listen if comm.rank == 0 else silent, stop))
+            assert isinstance(result, FitRankResult)
+            return result
+
+        return run_threads(ranks, work)
+
+    def scores(self, results: list[FitRankResult]) -> HostArray:
+        """Return the values at all rows of the model that the ranks made together."""
+        ids = np.concatenate([result.ids for result in results])
+        assert sorted(ids) == list(range(self.prepared.basis.n_columns))
+        X = self.source.X.astype(self.settings.dtype)
+        kernel = self.prepared.basis.kernel
+        return sum(kernel.block(X, result.points) @ result.coef for result in results)
+
+
+@dataclass
+class Runs:
+    """A fit whose gang is formed anew as often as asked, with the commits that its ranks keep."""
+
+    fit: Fit
+    policy: CheckpointPolicy = IN_MEMORY
+    commit_caches: dict[int, CommitCache] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+
+    def run(self, ranks: int, until: int | None = None, lost: tuple[int, ...] = ()) -> list[FitRankResult | Regroup]:
+        """Run on `ranks` ranks, to the end or until batch number `until` has been seen. `lost` vaults are empty."""
+        for rank in lost:
+            self.commit_caches.pop(rank, None)
+        if self.policy.checkpoint is not None:
+            begin_checkpoint(self.policy.checkpoint, self.policy.run)
+        seen: list[int] = []
+
+        def listen(event: Event) -> None:
+            self.events.append(event)
+            if isinstance(event, BatchFinished):
+                seen.append(1)
+
+        def work(comm: Communicator) -> FitRankResult | Regroup:
+            memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=comm.rank == 1, budget=1 << 40)
+            commit_cache = self.commit_caches.setdefault(comm.rank, CommitCache())
+            context = RankContext(
+                listen if comm.rank == 0 else silent,
+                should_regroup=lambda: until is not None and len(seen) >= until,
+                commit_cache=commit_cache,
+            )
+            fit = self.fit
+            task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, fit.features, self.policy)
+            return run_rank(comm, task, context)
+
+        return run_threads(ranks, work)
+
+    def scores(self, ranks: int, **how: object) -> HostArray:
+        """Return the values at all rows of the model after the last of the runs."""
+        return self.fit.scores(self.run(ranks, **how))

@@ -1,0 +1,41 @@
+"""Sizes, rows and settings of fits that are planned and not run."""
+
+import numpy as np
+
+from daskkern.basis import BasisSpec
+from daskkern.data.schema.schema import Scaling
+from daskkern.kernels import Laplacian
+from daskkern.losses import SquaredHinge
+from daskkern.solvers import Solver
+from daskkern.solvers.costs.columns import ColumnCosts
+from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.planning.memory import FitSizes
+from daskkern.training.run.settings import FitSettings
+
+CENTRES = FitSizes(
+    n=1_000_000,
+    d=100,
+    c=10,
+    p=10_000,
+    s=3000,
+    q=300,
+    m=2000,
+    window=4,
+    ranks=2,
+    threads=2,
+    itemsize=4,
+    all_rows=False,
+    exact=True,
+    window_rows=65_536,
+    costs=ColumnCosts(),
+)
+
+
+def planned_source(n: int = 3000, d: int = 6) -> ArraySource:
+    rng = np.random.default_rng(0)
+    info = SourceInfo(n, d, "classification", (0, 1, 2), Scaling(), None, 1, True)
+    return ArraySource(rng.standard_normal((n, d), np.float32), rng.integers(0, 3, n), None, info)
+
+
+def planned_settings(basis: BasisSpec, solver: Solver[object], **changes: object) -> FitSettings:
+    return FitSettings(Laplacian(3.0), SquaredHinge(), basis, solver, device="cpu", **changes)

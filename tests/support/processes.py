@@ -1,0 +1,98 @@
+"""Processes of tests: each ends with the test that started it, and none is left at the end of a run."""
+
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_RUN = "DASKKERN_TEST_RUN"
+_HELPERS = ("resource_tracker", "forkserver")
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout, on the path of children that import ``daskkern`` or ``tests``."""
+
+
+def mark_run() -> None:
+    """Let all processes that are started from now on carry the name of this run in their environment."""
+    os.environ[_RUN] = uuid.uuid4().hex
+
+
+def let_interrupts_through() -> None:
+    """Handle SIGINT as a terminal's process does, where it is ignored from the start (``nohup``, ``&`` in a script).
+
+    Processes that tests start inherit the handling: without this, their Ctrl-C would do nothing.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def started(command: Sequence[object], **how: Any) -> Iterator["subprocess.Popen[Any]"]:
+    """Yield a process in a session of its own. At the end it is killed, with all that it has started."""
+    child = subprocess.Popen([str(word) for word in command], start_new_session=True, **how)
+    try:
+        yield child
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait(10)
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def ended(words: Sequence[object], timeout: float, **how: Any) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end and return what it printed. It is killed, with all that it has started, when it is late.
+
+    Raises
+    ------
+    subprocess.TimeoutExpired
+        When it runs for more than `timeout` seconds.
+    """
+    with started(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how) as child:
+        out, err = child.communicate(timeout=timeout)
+        return subprocess.CompletedProcess(child.args, child.returncode, out, err)
+
+
+def read_until(process: "subprocess.Popen[str]", words: str) -> str:
+    """Return what a process wrote to its standard error up to the line with `words`. Raises EOFError without one."""
+    assert process.stderr is not None
+    seen = ""
+    for line in process.stderr:
+        seen += line
+        if words in line:
+            return seen
+    raise EOFError(f"the process ended without writing {words!r}; there was: {seen}")
+
+
+def marked_processes() -> list[psutil.Process]:
+    """Return the live processes that this run has started, children of dead ones included."""
+    return [process for process in psutil.process_iter() if process.pid != os.getpid() and _is_of_run(process)]
+
+
+def _is_of_run(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_RUN) == os.environ[_RUN]:
+            return not any(helper in " ".join(process.cmdline()) for helper in _HELPERS)
+    return False
+
+
+def described(process: psutil.Process) -> str:
+    """Return a process with its command line and the test that ran when it was started."""
+    with suppress(psutil.Error):
+        test = process.environ().get("PYTEST_CURRENT_TEST", "outside a test")
+        return f"{process} {' '.join(process.cmdline())}, from {test}"
+    return f"{process}"
+
+
+def end(processes: Sequence[psutil.Process]) -> None:
+    """Kill processes, stopped ones included."""
+    for process in processes:
+        with suppress(psutil.Error):
+            process.kill()
