@@ -21,8 +21,7 @@ from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
 from daskkern.data.rows.rows import Fields, Rows, take
-from daskkern.kernels import Kernel
-from daskkern.kernels.columns.mapped import Mapped
+from daskkern.kernels import Drawn, Kernel, Mapped
 from daskkern.losses import best_of
 from daskkern.solvers import AnyProblem
 from daskkern.solvers.nearby import Local, Nearby
@@ -84,22 +83,21 @@ def measure_optimality(
 ) -> Optimality | None:
     """Return the possible decrease of the objective from the final model of a fit; None where it is not measured.
 
-    It is not measured with features that are drawn again at each use, with too many features for a tile of memory, nor
-    with kernel values that are not finite. A collective; the same on every rank.
+    It is not measured with too many features for a tile of memory, nor with kernel values that are not finite. Features
+    that are drawn again at each use stand for their kernel, of which functions are added. A collective; the same on
+    every rank.
     """
     sample, comm, xp = reference.sample, reference.comm, reference.xp
     problem = with_points(reference.problem, ended.points, xp)
-    if settings.basis.drawn_per_step:
-        return None
     p = _columns(problem, ended, prepared)
     m = _size(sample, p, problem.n_outputs, settings)
     if m < p or len(sample.y) < sample.n_rows:
         sample = sample.downsampled(max(_LEAST_ROWS, round(_OF_EPOCHS * sample.n_rows * ended.epochs)))
-    if not settings.basis.is_explicit or isinstance(problem.part.kernel, Mapped):
-        kernel, centres = _centres(problem, ended, prepared, rows, m)
+    if not settings.basis.is_explicit or isinstance(problem.part.kernel, Mapped | Drawn):
+        kernel, centres = _centres(problem, ended, prepared, rows, sample.X, m)
         f, at = (_scores(problem, X, ended.coef, comm, xp) for X in (sample.X, centres))
         values, gram = (_block(kernel, X, centres, prepared) for X in (sample.X, centres))
-        everything = centres.shape[0] == p
+        everything = centres.shape[0] == p and not isinstance(problem.part.kernel, Drawn)
     else:
         if m * p * np.dtype(problem.dtype).itemsize > _MOST_BYTES:
             return None
@@ -142,9 +140,13 @@ def _columns(problem: AnyProblem, ended: Ended, prepared: Prepared) -> int:
     return prepared.basis.n_columns if ended.points is None else int(ended.points.shape[0])
 
 
-def _centres(problem: AnyProblem, ended: Ended, prepared: Prepared, rows: Rows, m: int) -> tuple[Kernel, HostArray]:
-    """Return the kernel of the columns of a model, and m of their points."""
+def _centres(
+    problem: AnyProblem, ended: Ended, prepared: Prepared, rows: Rows, held: HostArray, m: int
+) -> tuple[Kernel, HostArray]:
+    """Return the kernel of the columns of a model, and m of their points; of drawn features m of the rows `held`."""
     kernel = problem.part.kernel
+    if isinstance(kernel, Drawn):
+        return kernel.kernel, held[_spread(held.shape[0], m)]
     points = prepared.points if ended.points is None else ended.points
     if isinstance(kernel, Mapped):
         points, kernel = kernel.centres, kernel.kernel  # on the host

@@ -5,7 +5,8 @@ fit gets there: t epochs over n rows leave what belongs to eigenvalues of K belo
 penalty of k(x, x)/t would (Yao, Rosasco and Caponnetto, "On early stopping in gradient descent learning", 2007).
 Smooth kernels have many such eigenvalues. A tenth, for the usual ten epochs, is therefore added to the diagonal; it
 depends on no setting, because a run may go on for longer than it was meant to. Few rows favour smooth kernels more than
-many rows do, and errors differ by chance: another kernel than the usual one is taken where its error is lower by 3%.
+many rows do, and errors differ by chance: another kernel than the usual one is taken where its error is lower by 3%, of
+s rows by ``0.5 s^(-1/2)`` where that is more.
 """
 
 from dataclasses import replace
@@ -13,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.backend.random import generator
 from daskkern.basis import uses_kernel
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.errors import DataError
@@ -21,12 +21,12 @@ from daskkern.kernels import AutoKernel, Kernel
 from daskkern.training.feeding.sources import SourceInfo
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.choice_rows import choice_rows
 from daskkern.training.setup.penalty import encoded, least_error, row_width, sample_rows
 from daskkern.training.setup.prepared import Clock
-from daskkern.training.setup.shared import flat
 
 _MOST_ROWS = 1000
-_BETTER = 0.97
+_BETTER, _CHANCE = 0.03, 0.5  # of the error, and of its standard deviation for one row
 _EPOCHS = 10
 _FLOOR = 1e-7
 _DRAW = 63
@@ -72,16 +72,16 @@ def _least(
     candidates: tuple[Kernel, ...], rows: Rows, targets: Targets, s: int, settings: FitSettings
 ) -> tuple[Kernel, str]:
     """Return the candidate of the least error on `s` rows, and how it was found."""
-    chosen = np.sort(generator(settings.seed, _DRAW).choice(rows.n_rows, s, replace=False))
-    block = take(rows, chosen, Fields.X | Fields.y | Fields.weight)
+    chosen, weight = choice_rows(rows, targets, s, settings.seed, _DRAW)
+    block = take(rows, chosen, Fields.X | Fields.y)
     assert block.X is not None
     assert block.y is not None
-    X, y, weight = block.X.astype(np.float64), encoded(targets, block.y), flat(targets.weight(block))
+    X, y = block.X.astype(np.float64), encoded(targets, block.y)
     errors = [least_error(_gram(kernel, X), y, weight, _FLOOR) for kernel in candidates]
     known = [error for error in errors if error is not None]
     if len(known) < len(candidates):
         return candidates[0], f"{s} row{'s' * (s != 1)} say nothing of it"
-    best = int(np.argmin([known[0] * _BETTER, *known[1:]]))
+    best = int(np.argmin([known[0] * (1 - max(_BETTER, _CHANCE * s**-0.5)), *known[1:]]))
     return candidates[best], f"leave-one-out on {s:,} rows"
 
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import namespace_of, namespace_with, to_device
-from daskkern.backend.random import generator
 from daskkern.data.rows.rows import Rows, take
 from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
@@ -30,9 +29,10 @@ from daskkern.solvers.base import smoothness_of
 from daskkern.training.feeding.sources import RowSource, SourceInfo
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.choice_rows import choice_rows
 from daskkern.training.setup.feature_blocks import blocks_of
 from daskkern.training.setup.prepared import Clock, Prepared
-from daskkern.training.setup.shared import TARGETS, flat
+from daskkern.training.setup.shared import TARGETS
 
 SAMPLES, SMALL_SAMPLES = (2000, 1400), (1000, 700, 500, 300, 200)
 """Rows that errors are measured on; never more than there are."""
@@ -115,10 +115,9 @@ def choose_penalty(prepared: Prepared, rows: Rows, settings: FitSettings, s: int
     targets, n = prepared.targets, rows.n_rows
     if not s:
         return Penalty(0.0, "choosing one would take more than a fifth of the fit")
-    chosen = np.sort(generator(settings.seed, _SAMPLE).permutation(n)[:s]).astype(np.int64)
+    chosen, weight = choice_rows(rows, targets, s, settings.seed, _SAMPLE)
     block = take(rows, chosen, TARGETS)
     assert block.y is not None
-    weight = flat(targets.weight(block))
     gram = _gram(prepared, features_at(rows, chosen), settings)
     if not bool(namespace_of(gram).isfinite(gram).all()):
         raise DataError(
