@@ -13,7 +13,7 @@ import scipy.sparse
 from daskkern.arrays import HostArray
 from daskkern.backend import namespace
 from daskkern.backend.namespace import free_on_device, namespace_with
-from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures, spec
 from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian, Kernel, Laplacian
 from daskkern.linalg import eigen, lazy, lazy_kernel_matrix, symmetric_eigen, top_eigenpairs
@@ -25,11 +25,11 @@ from daskkern.training.planning import speeds
 from daskkern.training.planning.calibration import Rates, calibrate
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup import explicit_columns, feature_blocks, nystrom_sgd
+from daskkern.training.setup import feature_blocks, nystrom_sgd
 from daskkern.training.setup.prepare import prepare
 
 FAR = 300.0
-WORKERS = [lazy, eigen, feature_blocks, nystrom, explicit_columns, nystrom_sgd]
+WORKERS = [lazy, eigen, feature_blocks, nystrom, spec, nystrom_sgd]
 """Modules whose work goes to a device that has room."""
 
 
@@ -155,7 +155,7 @@ def test_sizes_of_features_are_those_of_the_cpu(xp: ModuleType, used: list[str],
     found, expected = (prepare(source, replace(settings, device=device), False).state for device in ("gpu", "cpu"))
     for name in ("beta", "mean_square", "top"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9)
-    mapped = ["explicit_columns"] * isinstance(basis, NystromFeatures)
+    mapped = ["spec"] * isinstance(basis, NystromFeatures)
     assert used == ([] if isinstance(basis, Linear) else [*mapped, "feature_blocks"])
 
 

@@ -56,6 +56,12 @@ def check(settings: FitSettings, source: RowSource) -> None:
     scales_features(settings, source)
     check_fit(settings.solver, settings.loss, settings.basis.name)
     settings.solver.check_sampling(settings.sampling)
+    solver, costs = settings.solver, settings.solver.costs(source.info.n_rows, settings.loss)
+    if costs.by_rows is (solver.parallelism == "columns"):
+        raise SpecError(
+            f"got parallelism={solver.parallelism!r} of solver {solver.name}, and {type(costs).__name__} with "
+            f"by_rows={costs.by_rows} for its costs; make them agree"
+        )
     if settings.solver.learns_centres and settings.keep_blocks not in ("auto", "never"):
         raise SpecError(
             f"solver {settings.solver.name} was asked with keep_blocks={settings.keep_blocks!r}, but its points "
