@@ -93,7 +93,7 @@ class Reference:
         found = self.measure(problem, coef)
         if not found.loss > self.at.loss:
             return self
-        return replace(self, at=replace(found, deviation=self.at.deviation), what="the model that it went on from")
+        return replace(self, at=replace(found, deviation=self.at.deviation), what="the model that it continues from")
 
     def measure(self, problem: AnyProblem, coef: Array) -> Sampled:
         """Return the measurements of the model with these coefficients on the sample. A collective."""
