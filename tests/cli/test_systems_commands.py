@@ -131,7 +131,7 @@ def test_a_sweep_says_how_to_go_on(folder: Path, capfd: pytest.CaptureFixture[st
         (["fit", "d.zarr", "--out", "m", "--basis", "linear", "--landmarks", "9"], 2, "takes no number"),
         (["fit", "d.zarr", "--out", "m", "--features", "9", "--landmarks", "9"], 2, "with the basis random_features"),
         (["fit", "d.zarr", "--out", "m", "--features", "10", "--feature-kind", "nix"], 2, "kind 'nix'"),
-        (["fit", "d.zarr", "--out", "m", "--max-seconds", "0"], 2, "give a positive number of seconds"),
+        (["fit", "d.zarr", "--out", "m", "--max-seconds", "0"], 2, "expected a positive number of seconds"),
     ],
 )
 def test_what_is_wrong_is_one_line(

@@ -120,7 +120,7 @@ def test_regression_on_raw_columns_is_that_on_standardised_ones() -> None:
 
 
 def test_scalings_that_cannot_be_are_one_sentence() -> None:
-    with pytest.raises(SpecError, match="choose one of auto, always, standard, robust"):
+    with pytest.raises(SpecError, match="expected one of auto, always, standard, robust"):
         _scores(X, scale="standrad")
     with pytest.raises(SpecError, match="asked of sparse rows"):
         _scores(scipy.sparse.csr_array(X), scale="standard")
