@@ -42,12 +42,12 @@ def block_bytes(m: int, p: int, d: int, itemsize: int, threads: int, within: int
     return m * p * itemsize + left_bytes(m, d, within) + workspace_bytes(threads, d, within)
 
 
-def matvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int, *, dealt: bool = False) -> int:
+def matvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int, *, distributed: bool = False) -> int:
     """Return the bytes of ``K(X, Z) A``: the prepared rows, a partial sum a group of column blocks, and the sum.
 
-    Columns that are `dealt` to ranks come in many blocks, however few they are.
+    Columns that are `distributed` to ranks come in many blocks, however few they are.
     """
-    groups = _GROUPS if dealt else min(_GROUPS, -(-p // BLOCK_COLUMNS))
+    groups = _GROUPS if distributed else min(_GROUPS, -(-p // BLOCK_COLUMNS))
     sums = (groups + 1) * m * c * 8
     return sums + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize) + p * padded(c) * itemsize
 

@@ -65,16 +65,16 @@ def _factor(inputs: RankInputs) -> BlockCyclicFactor:
     """Fill and factor K_ZZ, with as little jitter as the dtype lets pass."""
     basis, comm, xp = inputs.basis, inputs.comm, inputs.xp
     Z = inputs.every_point()
-    deal = column_blocks(basis.n_columns, comm.rank, comm.size, basis.head.size)
+    layout = column_blocks(basis.n_columns, comm.rank, comm.size, basis.head.size)
     eps = float(np.finfo(inputs.dtype).eps)
     scale = float(basis.kernel.diagonal(Z).mean())
     if not scale > 0:
         raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; look at the data")
     for attempt in range(_JITTERS):
         jitter = eps * basis.n_columns**0.5 * scale * 10.0**attempt
-        panels = [basis.panel(Z, deal.blocks[k]) for k in deal.own]
+        panels = [basis.panel(Z, layout.blocks[k]) for k in layout.own]
         try:
-            return distributed_factor(panels, deal, jitter, comm, inputs.dtype, xp)
+            return distributed_factor(panels, layout, jitter, comm, inputs.dtype, xp)
         except NotPositiveDefiniteError as error:
             last = error
     why = diagnose(basis.kernel, Z, inputs.dtype, otherwise="take another length scale")

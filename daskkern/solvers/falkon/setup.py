@@ -81,15 +81,15 @@ def _lower(basis: KernelBasis, Z: Array, comm: Communicator, dtype: str, xp: Mod
     eigenvalue of T.
     """
     p = basis.n_columns
-    deal = column_blocks(p, comm.rank, comm.size)
+    layout = column_blocks(p, comm.rank, comm.size)
     scale = float(basis.kernel.diagonal(Z).mean())
     if not scale > 0:
         raise DataError(f"the {basis.kernel.name} kernel is 0 on all landmarks; look at the data")
     for attempt in range(_JITTERS):
         jitter = float(np.finfo(dtype).eps) * p * scale * 10.0**attempt
-        panels = [basis.panel(Z, deal.blocks[k]) for k in deal.own]
+        panels = [basis.panel(Z, layout.blocks[k]) for k in layout.own]
         try:
-            return cholesky(panels, deal, jitter, comm, dtype, xp).astype("float64")
+            return cholesky(panels, layout, jitter, comm, dtype, xp).astype("float64")
         except NotPositiveDefiniteError as error:
             last = error
     why = diagnose(basis.kernel, Z, dtype, otherwise="take another length scale")

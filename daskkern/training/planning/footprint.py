@@ -86,10 +86,12 @@ def _batch(z: FitSizes) -> int:
     b, w, own = z.itemsize, z.within, z.own
     rows = left_bytes(z.m, z.d, w) + 8 * z.m * padded(z.c) * 8 + 2 * z.m * z.d * b * (z.device == "gpu")
     if z.all_rows:
-        return rows + matvec_bytes(z.m, own, z.d, padded(z.c), w, 0, dealt=True) + z.m * z.own_s * (b + 8 * z.wide)
+        return (
+            rows + matvec_bytes(z.m, own, z.d, padded(z.c), w, 0, distributed=True) + z.m * z.own_s * (b + 8 * z.wide)
+        )
     if z.drawn:
         features = 4 * z.drawn * z.d * 8 + points_bytes(z.drawn, z.d, b)
-        return rows + matvec_bytes(z.m, z.drawn, z.d, padded(z.c), b, 0, dealt=True) + features + 16 * own
+        return rows + matvec_bytes(z.m, z.drawn, z.d, padded(z.c), b, 0, distributed=True) + features + 16 * own
     rows += z.m * (own + z.p * z.mapped) * b + (own + z.m) * padded(z.c) * 8 * z.wide
     if z.device == "gpu":  # the parts of a product, which are added in the end
         rows += (2 * -(-own // block_width(z.p, z.ranks)) + 2) * min(z.m * padded(z.c), SHORT) * b

@@ -64,7 +64,7 @@ def check(settings: FitSettings, source: RowSource) -> None:
         )
     if settings.solver.learns_centres and settings.keep_blocks not in ("auto", "never"):
         raise SpecError(
-            f"solver {settings.solver.name} was asked with keep_blocks={settings.keep_blocks!r}, but its points "
+            f"solver {settings.solver.name} got keep_blocks={settings.keep_blocks!r}, but its points "
             "move, and with them all kernel values; choose 'never'"
         )
 
@@ -101,8 +101,8 @@ def upper_bound_plan(
     m = min(n, limit if isinstance(settings.batch_size, str) else int(settings.batch_size))
     rows = source.open(settings.dtype)
     solver = settings.solver
-    anew = reshuffles_batches(settings, rows.n_rows, rows.row_bytes)
-    plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed, reshuffle=anew)
+    reshuffle = reshuffles_batches(settings, rows.n_rows, rows.row_bytes)
+    plan: BatchPlan | SweepPlan = BatchPlan.for_rows(rows, m, settings.seed, reshuffle=reshuffle)
     if solver.preparation == "nothing":
         m = pass_batch(settings, n)
         plan = BatchPlan.for_rows(rows, m, settings.seed)

@@ -55,12 +55,12 @@ def fewer_columns(basis: BasisSpec, n_rows: int, found: int) -> str:
     found : int
         Landmarks, or columns made of them.
     """
-    asked = basis.n_landmarks
-    if asked is None or found >= asked:
+    requested = basis.n_landmarks
+    if requested is None or found >= requested:
         return ""
-    if basis.own_points is None and asked > n_rows:
-        return f" (landmarks={asked:,}, but there are {n_rows:,} training rows)"
-    return f" (landmarks={asked:,}; repeated or dependent ones are left out)"
+    if basis.own_points is None and requested > n_rows:
+        return f" (landmarks={requested:,}, but there are {n_rows:,} training rows)"
+    return f" (landmarks={requested:,}; repeated or dependent ones are left out)"
 
 
 def held_out_rows(
