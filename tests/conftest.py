@@ -9,6 +9,7 @@ from hypothesis import settings
 from tests.support.cluster import local_cluster, wait_until
 from tests.support.object_server import ObjectServer, object_server
 from tests.support.processes import described, end, let_interrupts_through, mark_run, marked_processes
+from tests.support.repetitions import mark_repetitions
 
 # No deadline: a busy machine is no failure. Fixed examples: a clone's tests never fail by chance.
 settings.register_profile("fixed", deadline=None, derandomize=True)
@@ -46,8 +47,10 @@ def _slow(config: pytest.Config) -> bool:
     return str(config.getoption("markexpr")).strip() == "slow"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give all files that use clusters to one process, which shares them, and every other file to any process."""
+    mark_repetitions(items)
     shared = {
         item.path
         for item in items

@@ -10,6 +10,7 @@ from tests.support.cluster import child_processes, wait_until
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
+@pytest.mark.repeated  # other tests lose workers, too: test_kill_matrix.py, test_recovered_fits.py
 @pytest.mark.cluster
 @pytest.mark.timeout(280)
 def test_nothing_is_lost_while_workers_die(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A fit that goes on is the fit that was never interrupted."""
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,10 +20,16 @@ def digits():
     return X[:600], y[:600]
 
 
+@pytest.fixture(scope="module")
+def of_one_run(digits):
+    """Return a model of nine epochs, fitted once for each basis."""
+    return cache(lambda basis: KernelClassifier(**{**SETTINGS, "basis": basis}).fit(*digits))
+
+
 @pytest.mark.parametrize("through", ["memory", "checkpoint", "pickle"])
 @pytest.mark.parametrize("basis", [Landmarks(100), AllRows()], ids=["landmarks", "all rows"])
-def test_more_epochs_give_the_bits_of_one_run(digits, basis, through, tmp_path):
-    whole = KernelClassifier(**{**SETTINGS, "basis": basis}).fit(*digits)
+def test_more_epochs_give_the_bits_of_one_run(digits, of_one_run, basis, through, tmp_path):
+    whole = of_one_run(basis)
     place = str(tmp_path / "c") if through == "checkpoint" else None
     parts = KernelClassifier(**{**SETTINGS, "basis": basis, "max_epochs": 4}, warm_start=True, checkpoint=place)
     parts.fit(*digits)

@@ -1,7 +1,7 @@
 """Every fault x every solver x 2 and 3 workers: the fit ends with the answer of an undisturbed one.
 
-``pytest -m kill_matrix`` runs all of it. The suite runs a cover: every fault, every solver, and both numbers of
-workers.
+``pytest -m kill_matrix`` runs all of it. The checks of a change run a cover: every fault, every solver, and both numbers
+of workers; four faults are in the default run.
 """
 
 import os
@@ -117,9 +117,18 @@ def cover() -> set[tuple[str, str, int]]:
     return {(fault, next(solvers), next(workers)) for fault in FAULTS}
 
 
+ALWAYS = {"the supervisor is killed", "a worker hangs", "a worker is out of memory", "the cluster shrinks"}
+"""Faults that the default run has, too: of each way to be lost one."""
+
+
+def _marks(cell: tuple[str, str, int]) -> list[pytest.MarkDecorator]:
+    if cell not in cover():
+        return [pytest.mark.kill_matrix]
+    return [] if cell[0] in ALWAYS else [pytest.mark.repeated]
+
+
 CELLS = [
-    pytest.param(*cell, id=", ".join(map(str, cell)), marks=[] if cell in cover() else [pytest.mark.kill_matrix])
-    for cell in product(FAULTS, SOLVERS, (2, 3))
+    pytest.param(*cell, id=", ".join(map(str, cell)), marks=_marks(cell)) for cell in product(FAULTS, SOLVERS, (2, 3))
 ]
 
 
