@@ -1,7 +1,7 @@
 """Every fault x every solver x 2 and 3 workers: the fit ends with the answer of an undisturbed one.
 
-``pytest -m kill_matrix`` runs all of it. The checks of a change run a cover: every fault, every solver, and both numbers
-of workers; four faults are in the default run.
+``pytest -m kill_matrix`` runs all of it. The checks of a change run a cover: every fault, every solver, and both
+numbers of workers; four faults are in the default run.
 """
 
 import os

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from daskkern import KernelClassifier, KernelRegressor
 from daskkern.arrays import HostArray
-from daskkern.basis import AllRows, BasisSpec, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
 from daskkern.kernels import Laplacian, Polynomial
@@ -19,6 +20,7 @@ from daskkern.training.feeding.sources import ArraySource, SourceInfo
 from daskkern.training.run.optimality import Optimality, measure_optimality
 from daskkern.training.run.optimality_notes import is_far, is_near, optimality_note
 from daskkern.training.run.settings import FitSettings
+from tests.nasty.ways import DATA_SETS
 from tests.support.fits import Fit
 
 N, D, ALPHA = 200, 4, 1e-3
@@ -221,3 +223,16 @@ def test_a_thinned_sample_counts_as_much() -> None:
     assert few.weight.mean() == pytest.approx(held.weight.mean())
     np.testing.assert_array_equal(few.y, held.y[np.searchsorted(held.positions, few.positions)])
     assert held.downsampled(5000) is held
+
+
+def test_features_that_are_drawn_again_are_measured_by_their_kernel(measured: list[Optimality]) -> None:
+    heavy = DATA_SETS["heavy weights"].problem("classification")  # whose steps leave light rows as they were
+    model = KernelClassifier(
+        Laplacian(3.0), basis=DoublyStochastic(), solver="doubly_sgd", alpha=ALPHA, max_epochs=20, scale=None,
+        device="cpu", random_state=0,
+    )  # fmt: skip
+    with pytest.warns(ConvergenceWarning, match="the fit has not converged: the objective on 250 training rows can"):
+        model.fit(heavy.X, heavy.y, sample_weight=heavy.weight)
+    assert len(measured) == 1
+    assert not measured[0].is_exact
+    assert measured[0].sure > 0.1 * measured[0].loss
