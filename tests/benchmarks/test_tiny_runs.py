@@ -60,12 +60,14 @@ def _try(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(pages.section([run], out)) > 3 or run.benchmark == "reproduction"
 
 
+@pytest.mark.repeated
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", HERE)
 def test_a_tiny_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _try(name, tmp_path, monkeypatch)
 
 
+@pytest.mark.repeated
 @pytest.mark.timeout(120)
 def test_what_asv_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DASKKERN_TINY", "1")

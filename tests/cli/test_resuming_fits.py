@@ -35,11 +35,10 @@ def run(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
     return int(ended.value.code or 0), out + err
 
 
-def interrupted(folder: Path, out: str, epochs: int, workers: int) -> None:
+def interrupted(folder: Path, fit: list[object]) -> None:
     """Start a fit in a process of its own and press Ctrl-C in its third epoch."""
-    words = [*WORDS, "--epochs", str(epochs), "--out", out, "--workers", str(workers)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with started([sys.executable, "-m", "daskkern", *words], cwd=folder, **pipes) as process:
+    with started([sys.executable, "-m", "daskkern", *fit], cwd=folder, **pipes) as process:
         seen = read_until(process, "epoch   2/")
         process.send_signal(signal.SIGINT)
         reported, rest = process.communicate(timeout=60)
@@ -49,14 +48,15 @@ def interrupted(folder: Path, out: str, epochs: int, workers: int) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("there", [False, True], ids=["here", "on a cluster"])
 def test_an_interrupted_fit_goes_on_to_the_same_bits(
-    workers: int, folder: Path, capfd: pytest.CaptureFixture[str]
+    there: bool, cluster2: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    epochs = 25
-    interrupted(folder, "m.zarr", epochs, workers)
+    where = ["--scheduler", cluster2] if there else ["--workers", 0]
+    words = [*WORDS, "--epochs", 25, *where]
+    fit = [*words, "--out", "m.zarr"]
+    interrupted(folder, fit)
     assert (folder / "m.zarr.checkpoint").is_dir()
-    fit = [*WORDS, "--epochs", epochs, "--out", "m.zarr", "--workers", workers]
     code, said = run(capfd, *fit)
     assert code == 1
     assert "continue from it with --resume" in said
@@ -67,7 +67,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(
     assert code == 0, said
     assert "going on after batch" in said
     assert not (folder / "m.zarr.checkpoint").exists()
-    code, said = run(capfd, *WORDS, "--epochs", epochs, "--out", "whole.zarr", "--workers", workers)
+    code, said = run(capfd, *words, "--out", "whole.zarr")
     assert code == 0, said
     resumed, whole = (daskkern.load(name) for name in ("m.zarr", "whole.zarr"))
     X = np.random.default_rng(1).standard_normal((50, 20))

@@ -74,6 +74,7 @@ def cluster(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
         yield folder
 
 
+@pytest.mark.repeated  # five processes start here; other tests encrypt clusters and name their scheduler files
 def test_a_fit_on_workers_of_every_environment(
     cluster: Path, keys: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

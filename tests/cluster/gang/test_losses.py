@@ -17,6 +17,7 @@ from tests.support.left_over import assert_nothing_left
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("victim", [0, 1, 2])
 def test_a_killed_worker_ends_the_fit_and_leaves_the_cluster_usable(victim: int) -> None:
     with local_cluster(3) as client:

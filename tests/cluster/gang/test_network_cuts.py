@@ -155,6 +155,7 @@ def test_a_silent_link_costs_the_fit_a_worker_and_no_accuracy(hosts: Network, tm
     assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
 
 
+@pytest.mark.repeated  # supervisors that hang or are killed are in test_recovery.py
 def test_a_supervisor_that_is_cut_off_is_replaced_and_does_no_harm_later(hosts: Network) -> None:
     quick = GangSettings(silence_s=2.0, rejoin_s=1.0)
     with cluster(hosts) as client:

@@ -61,6 +61,7 @@ def check_story(story: Story, size: int, found: list[tuple[int, float, list[int]
     assert resumed[-1].size == size
 
 
+@pytest.mark.one_in(2, 1)
 @pytest.mark.parametrize("victims", [(0,), (1, 2)], ids=str)
 def test_killed_workers_come_back_and_the_count_goes_on(victims: tuple[int, ...]) -> None:
     with local_cluster(3) as client:
@@ -129,6 +130,7 @@ def test_workers_that_join_are_used() -> None:
         assert not story.kinds(WorkersLost)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("settings", [replace(QUICK, elastic=False), replace(QUICK, n_ranks=1)], ids=["rigid", "one"])
 def test_a_gang_that_has_what_it_asked_for_stays_as_it_is(settings: GangSettings) -> None:
     with local_cluster(1) as client:

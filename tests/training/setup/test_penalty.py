@@ -154,6 +154,7 @@ BASES: dict[str, BasisSpec] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_every_solver_takes_it(name: str) -> None:
     solver = SOLVERS[name]()
