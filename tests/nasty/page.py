@@ -49,7 +49,7 @@ def _counts(outcomes: Mapping[str, Outcome]) -> Iterable[str]:
     third = kinds["wrong"] + kinds["error"]
     yield (
         f"Of {len(list(cases())):,} cases {len(outcomes):,} were run: {kinds['right']:,} are right "
-        f"({warned:,} with a warning), {kinds['sentence']:,} end with a sentence, {third:,} are third outcomes "
+        f"({warned:,} with a warning), {kinds['sentence']:,} end with a sentence, {third:,} {'is a third outcome' if third == 1 else 'are third outcomes'} "
         f"and {kinds['late']:,} took longer than the limit.\n"
     )
 
