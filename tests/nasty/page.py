@@ -47,9 +47,10 @@ def _counts(outcomes: Mapping[str, Outcome]) -> Iterable[str]:
     kinds = Counter(outcome.kind for outcome in outcomes.values())
     warned = sum(outcome.kind == "right" and bool(outcome.said) for outcome in outcomes.values())
     third = kinds["wrong"] + kinds["error"]
+    named = "is a third outcome" if third == 1 else "are third outcomes"
     yield (
         f"Of {len(list(cases())):,} cases {len(outcomes):,} were run: {kinds['right']:,} are right "
-        f"({warned:,} with a warning), {kinds['sentence']:,} end with a sentence, {third:,} {'is a third outcome' if third == 1 else 'are third outcomes'} "
+        f"({warned:,} with a warning), {kinds['sentence']:,} end with a sentence, {third:,} {named} "
         f"and {kinds['late']:,} took longer than the limit.\n"
     )
 
