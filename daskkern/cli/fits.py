@@ -96,7 +96,7 @@ def _handle(running: ClusterRequest, fit: str | None) -> Iterator[tuple[FitHandl
 def _plain(status: FitStatus) -> dict[str, Any]:
     """Return `status` for JSON, which has no NaN."""
     message = asdict(status)
-    return {**message.pop("card"), **{key: None if value != value else value for key, value in message.items()}}
+    return {**message.pop("metadata"), **{key: None if value != value else value for key, value in message.items()}}
 
 
 def _row(status: FitStatus) -> tuple[str, ...]:

@@ -33,8 +33,8 @@ def check_raw(X: Any, y: Any = None) -> None:
 
 def _check_frame(frame: Any) -> None:
     names = list(frame.columns)
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
+    if not frame.columns.is_unique:
+        twice = names[int(np.argmax(frame.columns.duplicated()))]
         raise DataError(f"X has more than one column {twice!r}; give every column a name of its own")
     for i, (name, dtype) in enumerate(zip(names, frame.dtypes, strict=True)):
         if getattr(dtype, "kind", "O") in "Mm":

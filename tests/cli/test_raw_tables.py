@@ -88,7 +88,7 @@ def test_tables_are_predicted_and_scored_as_their_stores_are(
     assert scored.get("accuracy", scored.get("r2")) > 0.7
     code, _, err = run(capfd, "score", "m", "unlabelled.csv")
     assert code == 1
-    assert "whose task is unknown" in err
+    assert "has no targets to score predictions against" in err
 
 
 def test_what_the_training_table_did_not_have_is_named(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -161,7 +161,9 @@ def _centres(
 def _block(kernel: Kernel, X: HostArray, Z: HostArray, prepared: Prepared) -> FloatArray:
     """Return the kernel (k, m) in float64; its diagonal is exact where X is Z."""
     left, right = X.astype(np.float64), Z.astype(np.float64)
-    values: FloatArray = kernel.block(left, kernel.points(right, prepared.basis.placement.on(np)))
+    of_rows = not isinstance(prepared.basis.kernel, Drawn)  # or it is the placement of column numbers
+    placement = prepared.basis.placement.on(np) if of_rows else kernel.placement_for(right)
+    values: FloatArray = kernel.block(left, kernel.points(right, placement))
     if X is Z:
         index = np.arange(len(values))
         values[index, index] = kernel.diagonal(left)

@@ -6,6 +6,8 @@ comes; with N rows of a stratum and k of them in the sample, a row counts N / k 
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,30 +22,43 @@ from daskkern.training.setup.shared import TARGETS, flat
 _CHUNKS = 16
 
 
-def choice_rows(rows: Rows, targets: Targets, s: int, seed: int, stream: int) -> tuple[IntArray, FloatArray | None]:
-    """Return the numbers of s rows, ascending, and what each counts (s,) in a mean over all rows; None: all the same.
+@dataclass(frozen=True, eq=False)
+class ChoiceRows:
+    """The training rows that choices of a fit are made on."""
 
-    Reads all weights where rows have unequal ones, and targets with them. `stream` keeps apart the draws of one seed.
-    """
-    rng, n = generator(seed, stream), rows.n_rows
-    drawn = np.sort(rng.permutation(n)[:s]).astype(np.int64)
-    weight = flat(targets.weight(take(rows, drawn, TARGETS)))
-    if weight is None or s >= n:
-        return drawn, weight
-    heavy = np.concatenate([np.zeros(0, np.int64), *_heavy(rows, targets)])
-    if not heavy.size:
-        return drawn, weight
-    light = drawn[~np.isin(drawn, heavy)]
-    some = rng.permutation(heavy)[: s // 2]
-    light = light[np.sort(rng.permutation(light.size)[: s - some.size])]
-    chosen = np.concatenate([some, light])
-    each = np.repeat([heavy.size / some.size, (n - heavy.size) / max(light.size, 1)], [some.size, light.size])
-    order = np.argsort(chosen)
-    chosen = chosen[order]
-    weight = flat(targets.weight(take(rows, chosen, TARGETS)))
-    assert weight is not None
-    counts = weight * each[order]
-    return chosen, counts / counts.mean()
+    rows: Rows
+    targets: Targets
+    seed: int
+
+    @cached_property
+    def heavy(self) -> IntArray:
+        """The numbers of the rows of far more than the mean weight, from a pass over the weights of all rows."""
+        return np.concatenate([np.zeros(0, np.int64), *_heavy(self.rows, self.targets)])
+
+    def drawn(self, s: int, stream: int) -> tuple[IntArray, FloatArray | None]:
+        """Return the numbers of s rows, ascending, and what each counts (s,) in a mean over all rows.
+
+        None stands for rows that count the same. `stream` keeps apart the draws of one seed.
+        """
+        rng, n = generator(self.seed, stream), self.rows.n_rows
+        drawn = np.sort(rng.permutation(n)[:s]).astype(np.int64)
+        weight = self._weight(drawn)
+        if weight is None or s >= n or not self.heavy.size:
+            return drawn, weight
+        light = drawn[~np.isin(drawn, self.heavy)]
+        some = rng.permutation(self.heavy)[: s // 2]
+        light = light[np.sort(rng.permutation(light.size)[: s - some.size])]
+        chosen = np.concatenate([some, light])
+        each = np.array([self.heavy.size / max(some.size, 1), (n - self.heavy.size) / max(light.size, 1)])
+        order = np.argsort(chosen)
+        chosen, each = chosen[order], np.repeat(each, [some.size, light.size])[order]
+        weight = self._weight(chosen)
+        assert weight is not None
+        counts = weight * each
+        return chosen, counts / counts.mean()
+
+    def _weight(self, chosen: IntArray) -> FloatArray | None:
+        return flat(self.targets.weight(take(self.rows, chosen, TARGETS)))
 
 
 def _heavy(rows: Rows, targets: Targets) -> Iterator[IntArray]:

@@ -15,13 +15,12 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.basis import uses_kernel
-from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.data.rows.rows import Fields, take
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel, Kernel
 from daskkern.training.feeding.sources import SourceInfo
-from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.choice_rows import choice_rows
+from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.penalty import encoded, least_error, row_width, sample_rows
 from daskkern.training.setup.prepared import Clock
 
@@ -33,19 +32,18 @@ _DRAW = 63
 
 
 def with_kernel(
-    settings: FitSettings, info: SourceInfo, rows: Rows, targets: Targets, sample: HostArray, clock: Clock
+    settings: FitSettings, info: SourceInfo, choice: ChoiceRows, sample: HostArray, clock: Clock
 ) -> FitSettings:
-    """Return `settings` with a kernel whose parameters are numbers: its own, or the one that `rows` choose.
+    """Return `settings` with a kernel whose parameters are numbers: its own, or the one that rows choose.
 
     Parameters
     ----------
     settings : FitSettings
     info : SourceInfo
-    rows : Rows
+    choice : ChoiceRows
         Training rows, scaled.
-    targets : Targets
     sample : (m, d) array or CSR rows
-        Some of `rows`, whose median distance is the length scale.
+        Some of these rows, whose median distance is the length scale.
     clock : Clock
         Told which kernel was chosen.
     """
@@ -56,8 +54,8 @@ def with_kernel(
     if not settings.solver.suits_smooth_kernels:
         clock.stage("kernel", f"{candidates[0]!r} (solver {settings.solver.name})")
         return replace(settings, kernel=candidates[0])
-    s = kernel_rows(info, rows.n_rows, targets.n_outputs, len(candidates), settings)
-    found, how = _least(candidates, rows, targets, s, settings) if s else (candidates[0], "few rows, or a short fit")
+    s = kernel_rows(info, choice.rows.n_rows, choice.targets.n_outputs, len(candidates), settings)
+    found, how = _least(candidates, choice, s) if s else (candidates[0], "few rows, or a short fit")
     clock.stage("kernel", f"{found!r} ({how})")
     return replace(settings, kernel=found)
 
@@ -68,15 +66,13 @@ def kernel_rows(info: SourceInfo, n: int, c: int, n_candidates: int, settings: F
     return min(_MOST_ROWS, sample_rows(n, p, row_width(info), c, settings, n_candidates))
 
 
-def _least(
-    candidates: tuple[Kernel, ...], rows: Rows, targets: Targets, s: int, settings: FitSettings
-) -> tuple[Kernel, str]:
+def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int) -> tuple[Kernel, str]:
     """Return the candidate of the least error on `s` rows, and how it was found."""
-    chosen, weight = choice_rows(rows, targets, s, settings.seed, _DRAW)
-    block = take(rows, chosen, Fields.X | Fields.y)
+    chosen, weight = choice.drawn(s, _DRAW)
+    block = take(choice.rows, chosen, Fields.X | Fields.y)
     assert block.X is not None
     assert block.y is not None
-    X, y = block.X.astype(np.float64), encoded(targets, block.y)
+    X, y = block.X.astype(np.float64), encoded(choice.targets, block.y)
     errors = [least_error(_gram(kernel, X), y, weight, _FLOOR) for kernel in candidates]
     known = [error for error in errors if error is not None]
     if len(known) < len(candidates):

@@ -18,7 +18,7 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import namespace_of, namespace_with, to_device
-from daskkern.data.rows.rows import Rows, take
+from daskkern.data.rows.rows import take
 from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel
@@ -29,7 +29,7 @@ from daskkern.solvers.base import smoothness_of
 from daskkern.training.feeding.sources import RowSource, SourceInfo
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.choice_rows import choice_rows
+from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.feature_blocks import blocks_of
 from daskkern.training.setup.prepared import Clock, Prepared
 from daskkern.training.setup.shared import TARGETS
@@ -58,13 +58,15 @@ class Penalty:
     how: str
 
 
-def with_penalty(prepared: Prepared, source: RowSource, rows: Rows, settings: FitSettings, clock: Clock) -> Prepared:
-    """Return `prepared` with the penalty of `settings`, which is chosen from `rows` here where it is "auto"."""
+def with_penalty(
+    prepared: Prepared, source: RowSource, choice: ChoiceRows, settings: FitSettings, clock: Clock
+) -> Prepared:
+    """Return `prepared` with the penalty of `settings`, which is chosen from `choice` here where it is "auto"."""
     if not settings.chooses_alpha:
         return replace(prepared, alpha=settings.ridge)
     outputs = prepared.targets.n_outputs
-    s = sample_rows(rows.n_rows, prepared.basis.n_columns, row_width(source.info), outputs, settings)
-    found = choose_penalty(prepared, rows, settings, s)
+    s = sample_rows(choice.rows.n_rows, prepared.basis.n_columns, row_width(source.info), outputs, settings)
+    found = choose_penalty(prepared, choice, settings, s)
     clock.stage("penalty", f"alpha {found.alpha:.2g} ({found.how})")
     return replace(prepared, alpha=found.alpha, stages=tuple(clock.stages))
 
@@ -104,7 +106,7 @@ def row_width(info: SourceInfo) -> int:
     return info.n_features if info.n_stored is None else -(-info.n_stored // max(1, info.n_rows))
 
 
-def choose_penalty(prepared: Prepared, rows: Rows, settings: FitSettings, s: int) -> Penalty:
+def choose_penalty(prepared: Prepared, choice: ChoiceRows, settings: FitSettings, s: int) -> Penalty:
     """Return the penalty that leave-one-out errors of `s` sampled rows find best, for the loss and rows of the fit.
 
     Raises
@@ -112,10 +114,10 @@ def choose_penalty(prepared: Prepared, rows: Rows, settings: FitSettings, s: int
     DataError
         When kernel values of the sample are not finite.
     """
-    targets, n = prepared.targets, rows.n_rows
+    rows, targets, n = choice.rows, prepared.targets, choice.rows.n_rows
     if not s:
         return Penalty(0.0, "choosing one would take more than a fifth of the fit")
-    chosen, weight = choice_rows(rows, targets, s, settings.seed, _SAMPLE)
+    chosen, weight = choice.drawn(s, _SAMPLE)
     block = take(rows, chosen, TARGETS)
     assert block.y is not None
     gram = _gram(prepared, features_at(rows, chosen), settings)

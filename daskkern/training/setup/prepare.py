@@ -17,6 +17,7 @@ from daskkern.training.feeding.sources import RowSource
 from daskkern.training.feeding.targets import Targets, learn_targets
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.eigenpro import prepare_eigenpro
 from daskkern.training.setup.explicit_columns import prepare_columns, request_of
 from daskkern.training.setup.kernel_choice import with_kernel
@@ -57,9 +58,10 @@ def _prepared(source: RowSource, settings: FitSettings, held_out: bool, earlier:
     sample = some_rows(rows, settings)
     held = HeldSample.of(rows, sample, some_positions(rows.n_rows, settings.seed), targets)
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}")
-    settings = with_kernel(settings, source.info, rows, targets, sample, clock)
+    choice = ChoiceRows(rows, targets, settings.seed)
+    settings = with_kernel(settings, source.info, choice, sample, clock)
     prepared = replace(_set_up(source, rows, settings, targets, validation, clock), held=held)
-    return with_penalty(prepared, source, rows, settings, clock)
+    return with_penalty(prepared, source, choice, settings, clock)
 
 
 def _set_up(

@@ -161,11 +161,12 @@ def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
             f"column {name!r} of {source} holds numbers, but texts such as {first!r:.60} in {sum(texts.values())} of "
             f"{n_values} rows; correct them, leave such cells empty, or use --categorical onehot"
         )
-    way = written_as(counts) if len(counts) > _ALWAYS_CATEGORIES else None
+    way = written_as(texts, n_values) if len(counts) > _ALWAYS_CATEGORIES else None
     if way is not None:
+        first = next(text for text in texts if way.pattern.fullmatch(text))
         raise DataError(
-            f"column {name!r} of {source} holds {way.name}, such as {next(iter(counts))!r:.60}, and would become "
-            f"{len(counts)} categories; {way.remedy}, leave it out with --drop {name}, or use --categorical onehot"
+            f"column {name!r} of {source} holds {way.name}, such as {first!r:.60}, and would become {len(counts)} "
+            f"categories; {way.remedy}, leave it out with --drop {name}, or use --categorical onehot"
         )
     if len(counts) > _ALWAYS_CATEGORIES and n_values < 2 * len(counts):
         raise DataError(

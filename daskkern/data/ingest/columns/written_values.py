@@ -4,10 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_SHARE = 0.9  # of the rows of a column that must be written so
+_SHARE, _LEAST = 0.9, 0.1  # of the rows of a column: with plain numbers, and without
 _NUMBER = r"[-+]?(\d+([.,]\d+)?|\d{1,3}([,. ]\d{3})+([.,]\d+)?)"
 _CURRENCY = r"[$€£¥]|USD|EUR|GBP|JPY|CHF"
-_DATE = r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})"
+_DAY = r"(0?[1-9]|[12]\d|3[01])"
+_DATE = "|".join(
+    rf"\d{{4}}{mark}{_DAY}{mark}{_DAY}|{_DAY}{mark}{_DAY}{mark}(\d{{4}}|\d{{2}})" for mark in ("-", "/", r"\.")
+)
 _TIME = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?\s*(Z|[-+]\d{2}:?\d{2}|[AaPp]\.?[Mm]\.?)?"
 
 
@@ -39,16 +42,19 @@ _WAYS = tuple(
 )
 
 
-def written_as(counts: Mapping[str, int]) -> WrittenAs | None:
-    """Return the way in which nine in ten of the texts are written, or None.
+def written_as(texts: Mapping[str, int], n_rows: int) -> WrittenAs | None:
+    """Return the way in which nine in ten of the values are written, plain numbers included, or None.
 
     Parameters
     ----------
-    counts : mapping from str to int
-        The texts of a column, and how often each of them occurs.
+    texts : mapping from str to int
+        The texts of a column that are not plain numbers, and how often each of them occurs.
+    n_rows : int
+        Values of the column, plain numbers included: at least a tenth of them must be written in this way.
     """
-    total = sum(counts.values())
+    plain = n_rows - sum(texts.values())
     for way in _WAYS:
-        if sum(count for text, count in counts.items() if way.pattern.fullmatch(text)) >= _SHARE * total > 0:
+        found = sum(count for text, count in texts.items() if way.pattern.fullmatch(text))
+        if found >= _LEAST * n_rows and found + plain >= _SHARE * n_rows > 0:
             return way
     return None

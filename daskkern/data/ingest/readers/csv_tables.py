@@ -7,6 +7,7 @@ may continue with fractions. The kind of a target is determined over the whole c
 import codecs
 import gzip
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ _TYPES: dict[TargetKind, pa.DataType] = {
 _BLOCK_BYTES = 1 << 20
 _LONGEST_ROW = 64 << 20
 _SEPARATORS = {b";": "semicolons", b"\t": "tabs", b"|": "vertical bars"}
+_UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error)
 _FIRST_DATA_ROW = 2  # Arrow counts the header as row 1
 
 
@@ -196,7 +198,7 @@ class _File:
         try:
             with _open(self.path, convert) as reader:
                 yield from reader
-        except (pa.ArrowException, OSError, EOFError) as error:
+        except _UNREADABLE as error:
             _explain(error, self.path, self.names)
 
 
@@ -230,7 +232,7 @@ def _header(path: Path) -> list[str]:
     try:
         with _open(path, pa.csv.ConvertOptions()) as reader:
             names = list(reader.schema.names)
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except _UNREADABLE as error:
         _explain(error, path, ())
     if all(_is_number(name) for name in names):
         raise DataError(
@@ -245,10 +247,11 @@ def _refuse_other_dialects(path: Path) -> None:
     try:
         with _opener(path)(path, "rb") as stream:
             line = stream.readline(_LONGEST_ROW)
-    except (OSError, EOFError):
+    except _UNREADABLE:
         return  # opening it again says what is wrong
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)):
         raise DataError(f"{path} is encoded in UTF-16 or UTF-32; save it in UTF-8")
+    line = re.sub(rb'"[^"]*"', b"", line)
     other = next((mark for mark in _SEPARATORS if mark in line), None)
     if other is not None and b"," not in line:
         raise DataError(

@@ -1,5 +1,6 @@
 """Quantities that a table writes as texts, and files in other dialects, are named and not encoded."""
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +35,12 @@ DAYS = [f"2020-01-{day:02d}" for day in range(1, 13)]
         ([f"{k} years" for k in range(12)], ""),
         ([f"v{k}.2.1" for k in range(12)], ""),
         ([*DAYS[:6], *"abcdef"], ""),
+        ([f"192.168.{k}.1" for k in range(12)], ""),
+        ([f"2020-{k}-45" for k in range(1, 13)], ""),
     ],
 )
 def test_texts_that_stand_for_quantities_are_known(texts: list[str], name: str) -> None:
-    found = written_as(dict.fromkeys(texts, 3))
+    found = written_as(dict.fromkeys(texts, 3), 3 * len(texts))
     assert (found.name if found else "") == name
 
 
@@ -81,3 +84,28 @@ def test_a_table_without_targets_is_not_scored(tmp_path: Path, capsys: pytest.Ca
         main(["score", str(tmp_path / "m.zarr"), str(tmp_path / "bare.csv")])
     assert ended.value.code != 0
     assert "has no targets to score predictions against; add a column 'answer'" in capsys.readouterr().err
+
+
+def test_ratings_with_a_few_codes_are_categories(tmp_path: Path) -> None:
+    ratings = [str(1 + k % 5) for k in range(190)] + [f"code {k % 10}" for k in range(10)]
+    pd.DataFrame({"rating": ratings, "y": [0.5, 1.5] * 100}).to_csv(tmp_path / "t.csv", index=False)
+    assert ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y").n_features == 15
+
+
+def test_plain_numbers_among_grouped_ones_are_numbers_too(tmp_path: Path) -> None:
+    prices = [f"{k},000" for k in range(1, 41)] + [str(k % 9) for k in range(20)] + ["n/s"] * 2
+    pd.DataFrame({"price": prices, "y": [0.5, 1.5] * 31}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(DataError, match="holds numbers with separators, such as '1,000'"):
+        ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y")
+
+
+def test_marks_in_quotes_are_no_separators(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('"a|b",y\n1,2\n3,4\n')
+    assert ingest(tmp_path / "t.csv", tmp_path / "s.zarr", target="y").n_features == 1
+
+
+def test_a_corrupt_gzip_file_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress(b"a,y\n" + b"1.5,2\n" * 9000)
+    (tmp_path / "t.csv.gz").write_bytes(whole[:30] + bytes(len(whole) - 30))
+    with pytest.raises(DataError, match="cannot be read as CSV"):
+        ingest(tmp_path / "t.csv.gz", tmp_path / "s.zarr", target="y")
