@@ -45,7 +45,9 @@ OPTIONAL = {
 }
 OPTIONAL |= {"prometheus_client", "selenium"}
 PAGE = "daskkern.monitor.dashboard"  # made with bokeh, which only a scheduler that shows it imports
-SPARED = {"scipy"}  # needed for training, but a saved model of dense points is served without it
+SPARED = {"scipy", "sklearn"}
+"""Needed, but a saved model of dense points is served without SciPy, and ranks start in half the time without
+scikit-learn, which one landmark rule calls."""
 OPTIONAL |= {"mlflow", "wandb", "opentelemetry"}
 
 
@@ -194,6 +196,10 @@ def test_every_public_name_resolves_and_is_listed() -> None:
 def test_an_unknown_public_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'KernelClasifier'"):
         _ = daskkern.KernelClasifier
+
+
+def test_ranks_start_without_scikit_learn() -> None:
+    assert _fresh("import sys, daskkern.training.run.rank; print('sklearn' in sys.modules)") == "False"
 
 
 def test_numeric_packages_and_models_import_no_cluster_software() -> None:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sklearn.cluster import MiniBatchKMeans
-
 from daskkern.backend.random import generator
 from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel
@@ -51,6 +49,8 @@ class KMeans(LandmarkSelector):
         return sample_bytes(n_rows, self._size(n), d, itemsize) + (batch * d + 4 * n * d) * itemsize + 64 * batch
 
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:
+        from sklearn.cluster import MiniBatchKMeans  # takes longer to import than all else that a worker needs
+
         del kernel
         rng = generator(seed, _STREAM)
         sample, _ = sampled_rows(rows, self._size(n), rng)

@@ -47,6 +47,7 @@ def test_a_few_heavy_rows_leave_a_good_model(seed: int, heavy: float) -> None:
     assert r2_score(y, model.predict(X), sample_weight=weight) > 0.85
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("solver", "basis"),
     [
@@ -65,7 +66,7 @@ def test_heavy_rows_with_every_form_of_a_preconditioner(solver: str | Solver[obj
     assert r2_score(y, model.predict(X)) > 0.6
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("solver", "basis"),
     [
@@ -106,6 +107,7 @@ def test_the_longest_step_of_few_rows_is_bounded_by_their_own_squares() -> None:
     assert longest_step(4, 0.0, 0.5) == np.inf
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("keep_blocks", ["never", "memory"])
 @pytest.mark.parametrize("kernel", ["arc_cosine:1", "neural_tangent:2", "linear"])
 def test_a_few_long_rows_leave_a_model_that_fits_the_others(kernel: str, keep_blocks: str) -> None:
