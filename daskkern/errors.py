@@ -1,4 +1,4 @@
-"""Exceptions of daskkern. Every message says what was asked, what was found and what to do."""
+"""Exceptions of daskkern. Every message says what was found, what was expected and what to do."""
 
 
 class DaskkernError(Exception):

@@ -259,7 +259,7 @@ class DoublyStochastic(BasisSpec):
         p = request.n_steps * self.block
         if p > MOST_DRAWN:
             raise SpecError(
-                f"{request.n_steps} steps with {self.block} random features each were asked, {p} features; "
+                f"{request.n_steps} steps with {self.block} random features each are {p} features; "
                 f"{MOST_DRAWN} is the most: take larger batches, fewer epochs or a smaller block"
             )
         kernel = Drawn(request.kernel, request.seed, self.block, rows.n_features)

@@ -98,12 +98,12 @@ class Solver(ABC, Generic[State]):
             return
         if self.each_row_once:
             raise SpecError(
-                f"solver {self.name} was asked with sampling={sampling!r}, but a pass of it must meet "
+                f"got sampling={sampling!r} for solver {self.name}, but a pass of it must meet "
                 "every row once; choose 'uniform'"
             )
         if self.parallelism != "columns":
             raise SpecError(
-                f"solver {self.name} was asked with sampling={sampling!r}, but it passes over all rows "
+                f"got sampling={sampling!r} for solver {self.name}, but it passes over all rows "
                 "and draws none; choose 'uniform'"
             )
 

@@ -64,5 +64,5 @@ def test_rows_that_are_dealt_are_not_sampled():
     model = KernelClassifier(
         "gaussian:1", loss="squared", basis=Landmarks(20), solver="falkon", class_weight="balanced", sampling="weighted"
     )
-    with pytest.raises(SpecError, match="falkon was asked with sampling='weighted'"):
+    with pytest.raises(SpecError, match="got sampling='weighted' for solver falkon"):
         model.fit(X, np.arange(60) % 3 == 0)

@@ -114,17 +114,17 @@ class EigenPro(Solver[EigenProRun]):
         for field in ("subsample", "n_directions", "window"):
             value = getattr(self, field)
             if value != "auto" and not is_whole(value, least=0 if field == "n_directions" else 1):
-                raise SpecError(f"{field}={value!r} was asked of EigenPro; give a positive whole number or 'auto'")
+                raise SpecError(f"got {field}={value!r} for EigenPro; expected a positive whole number or 'auto'")
         if self.projection not in ("auto", "exact", "eigenpro"):
-            raise SpecError(f"projection={self.projection!r} was asked; choose 'auto', 'exact' or 'eigenpro'")
+            raise SpecError(f"got projection={self.projection!r}; expected 'auto', 'exact' or 'eigenpro'")
         if not 0 < self.projection_tol < 1:
-            raise SpecError(f"projection_tol={self.projection_tol!r} was asked; give a number above 0 and below 1")
+            raise SpecError(f"got projection_tol={self.projection_tol!r}; expected a number above 0 and below 1")
         if not 0 < self.step_scale < 2:
-            raise SpecError(f"step_scale={self.step_scale!r} was asked; give a number above 0 and below 2")
+            raise SpecError(f"got step_scale={self.step_scale!r}; expected a number above 0 and below 2")
         if not 0 <= self.averaging <= 1:
-            raise SpecError(f"averaging={self.averaging!r} was asked; give a share between 0 and 1")
+            raise SpecError(f"got averaging={self.averaging!r}; expected a share between 0 and 1")
         if not 0 <= self.momentum < 1:
-            raise SpecError(f"momentum={self.momentum!r} was asked of EigenPro; give a number from 0 to below 1")
+            raise SpecError(f"got momentum={self.momentum!r} for EigenPro; expected a number from 0 to below 1")
 
     @property
     def projection_factor(self) -> str:
@@ -133,7 +133,7 @@ class EigenPro(Solver[EigenProRun]):
     def check_explicit(self, space: str) -> None:
         if self.window != "auto" or self.projection != "auto":
             raise SpecError(
-                f"EigenPro was asked with window={self.window!r} and projection={self.projection!r} over "
+                f"got window={self.window!r} and projection={self.projection!r} over "
                 f"{space}, which needs no projections; leave both 'auto'"
             )
 
@@ -181,7 +181,7 @@ class EigenPro(Solver[EigenProRun]):
         start = problem.averaging_start(self.averaging)
         if self.momentum and isinstance(setup, EigenProSetup) and setup.window > 1:
             raise SpecError(
-                f"EigenPro was asked with momentum={self.momentum} and projections every {setup.window} batches; "
+                f"got momentum={self.momentum} for EigenPro and projections every {setup.window} batches; "
                 "momentum over landmarks needs window=1"
             )
         slow = MomentumIterate(zero, at_S) if self.momentum else None

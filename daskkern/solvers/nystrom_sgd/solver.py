@@ -87,13 +87,13 @@ class NystromSGD(Solver[NystromRun]):
 
     def __post_init__(self) -> None:
         if self.mode not in ("auto", "streamed", "stored"):
-            raise SpecError(f"mode={self.mode!r} was asked of NystromSGD; choose 'auto', 'streamed' or 'stored'")
+            raise SpecError(f"got mode={self.mode!r} for NystromSGD; expected 'auto', 'streamed' or 'stored'")
         if self.step_rule not in ("auto", "paper"):
-            raise SpecError(f"step_rule={self.step_rule!r} was asked of NystromSGD; choose 'auto' or 'paper'")
+            raise SpecError(f"got step_rule={self.step_rule!r} for NystromSGD; expected 'auto' or 'paper'")
         if self.n_directions != "auto" and not is_whole(self.n_directions, least=1):
-            raise SpecError(f"n_directions={self.n_directions!r} was asked of NystromSGD; give 1 or more, or 'auto'")
+            raise SpecError(f"got n_directions={self.n_directions!r} for NystromSGD; expected 1 or more, or 'auto'")
         if not 0 <= self.averaging <= 1:
-            raise SpecError(f"averaging={self.averaging!r} was asked; give a share between 0 and 1")
+            raise SpecError(f"got averaging={self.averaging!r}; expected a share between 0 and 1")
 
     @property
     def storage(self) -> str:
@@ -106,7 +106,7 @@ class NystromSGD(Solver[NystromRun]):
     def check_sampling(self, sampling: str) -> None:
         if self.mode == "stored" and sampling != "uniform":
             raise SpecError(
-                f"solver nystrom_sgd was asked with mode 'stored' and sampling={sampling!r}, whose batches differ "
+                f"got sampling={sampling!r} for solver nystrom_sgd in mode 'stored', whose batches differ "
                 "from epoch to epoch; choose mode 'streamed'"
             )
         super().check_sampling(sampling)

@@ -121,7 +121,7 @@ class MemoryPlan:
                 )
         if self.keep == "memory" and not self.kept and self.kept_wanted:
             raise MemoryBudgetError(
-                f"keep_blocks='memory' was asked, but the kernel blocks of one rank take "
+                f"got keep_blocks='memory', but the kernel blocks of one rank take "
                 f"{format_bytes(self.kept_wanted)} beside {format_bytes(self.total)} of a budget of "
                 f"{format_bytes(self.budget)}; keep them on 'disk', choose 'auto', or take fewer landmarks"
             )

@@ -44,13 +44,13 @@ def scales_features(settings: FitSettings, source: RowSource) -> bool:
     if known != "none":
         if kind not in (*_LEARNED, known):
             raise SpecError(
-                f"scale={kind!r} was asked of rows that ingestion scaled already ({known}); leave it out, or ingest "
+                f"got scale={kind!r} for rows that ingestion scaled already ({known}); leave it out, or ingest "
                 "the data again with --scale none"
             )
         return False
     if source.info.n_stored is not None and kind not in (*_LEARNED, *SPARSE_SCALINGS):
         raise SpecError(
-            f"scale={kind!r} was asked of sparse rows, but it shifts columns, which would make every zero a number; "
+            f"got scale={kind!r} for sparse rows, but it shifts columns, which would make every zero a number; "
             "choose 'auto', 'maxabs', 'unit_variance' or None"
         )
     return kind != "auto" or not _has_units(settings.kernel, settings.basis)

@@ -246,12 +246,12 @@ def test_with_centres_the_mean_is_over_projected_models() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"subsample": 0}, "subsample=0 was asked of EigenPro; give a positive whole number or 'auto'"),
-        ({"n_directions": -1}, "n_directions=-1 was asked"),
-        ({"window": "long"}, "window='long' was asked"),
-        ({"window": True}, "window=True was asked"),
-        ({"projection": "svd"}, "projection='svd' was asked; choose 'auto', 'exact' or 'eigenpro'"),
-        ({"averaging": 1.5}, r"averaging=1\.5 was asked; give a share between 0 and 1"),
+        ({"subsample": 0}, "subsample=0 for EigenPro; expected a positive whole number or 'auto'"),
+        ({"n_directions": -1}, "got n_directions=-1"),
+        ({"window": "long"}, "got window='long'"),
+        ({"window": True}, "got window=True"),
+        ({"projection": "svd"}, "projection='svd'; expected 'auto', 'exact' or 'eigenpro'"),
+        ({"averaging": 1.5}, r"averaging=1\.5; expected a share between 0 and 1"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, object], sentence: str) -> None:

@@ -141,7 +141,7 @@ def test_what_they_cannot_do_is_refused() -> None:
     X, y = np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) % 2
     with pytest.raises(SpecError, match="svrg needs a loss with a smooth gradient"):
         KernelClassifier("gaussian:1", loss="hinge", basis=Linear(), solver="svrg", device="cpu").fit(X, y)
-    with pytest.raises(SpecError, match=r"sarah was asked with sampling='balanced'.*every row once"):
+    with pytest.raises(SpecError, match=r"sampling='balanced' for solver sarah.*every row once"):
         KernelClassifier("gaussian:1", basis=Linear(), solver="sarah", sampling="balanced", device="cpu").fit(X, y)
     for words, sentence in (
         ({"inner": 0}, "got inner=0 for svrg; give a whole number of at least 1"),

@@ -117,11 +117,11 @@ def test_the_mean_of_the_iterates_is_returned_when_asked() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"mode": "kept"}, "mode='kept' was asked of NystromSGD; choose 'auto', 'streamed' or 'stored'"),
-        ({"step_rule": "bold"}, "choose 'auto' or 'paper'"),
-        ({"n_directions": 0}, "n_directions=0 was asked of NystromSGD; give 1 or more, or 'auto'"),
-        ({"n_directions": "all"}, "give 1 or more, or 'auto'"),
-        ({"averaging": -0.1}, r"averaging=-0\.1 was asked; give a share between 0 and 1"),
+        ({"mode": "kept"}, "mode='kept' for NystromSGD; expected 'auto', 'streamed' or 'stored'"),
+        ({"step_rule": "bold"}, "expected 'auto' or 'paper'"),
+        ({"n_directions": 0}, "n_directions=0 for NystromSGD; expected 1 or more, or 'auto'"),
+        ({"n_directions": "all"}, "expected 1 or more, or 'auto'"),
+        ({"averaging": -0.1}, r"averaging=-0\.1; expected a share between 0 and 1"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, object], sentence: str) -> None:

@@ -76,5 +76,5 @@ def test_projections_by_iteration_come_to_the_model_of_the_factor() -> None:
 
 
 def test_a_tolerance_beyond_1_is_refused() -> None:
-    with pytest.raises(SpecError, match=r"projection_tol=1\.5 was asked"):
+    with pytest.raises(SpecError, match=r"got projection_tol=1\.5; expected"):
         EigenPro(projection_tol=1.5)
