@@ -77,7 +77,7 @@ class EpochFinished:
 class OptimalityMeasured:
     """How far from the optimum the model is after an epoch, in the solver's `measure`; the fit ends at `tol`.
 
-    `note` is what there is to say beside it, in a few words.
+    `note` is a short remark on it.
     """
 
     epoch: int
@@ -92,7 +92,7 @@ class EpochTimed:
     """Where the seconds since the end of the epoch before went, as means over the ranks.
 
     ``reading`` is waiting for rows that were not there yet; ``checkpointing`` is collecting and keeping commits (files
-    are written beside other work); ``waiting`` for slower ranks (``longest_wait``: of the rank that waited most);
+    are written meanwhile); ``waiting`` for slower ranks (``longest_wait``: of the rank that waited most);
     ``exchanging`` in `collectives` collectives, as far as it was not waiting: packing, transfer, addition; and
     ``computing`` all else, validation included. ``ways`` names how sums were taken so far.
     """
@@ -143,7 +143,7 @@ class WorkersLost:
 
 @dataclass(frozen=True)
 class WorkersJoined:
-    """The gang grows: it will be formed anew, with `size` ranks, when the ranks that run have committed."""
+    """The gang grows: it will be formed again, with `size` ranks, when the ranks that run have committed."""
 
     size: int
 

@@ -6,7 +6,7 @@ PREPARATIONS = {
     "statistics": "the sizes of sampled rows, from which the steps of first-order methods follow",
     "spectrum": "the damped spectrum of a subsample of the centres, or of the covariance of explicit features",
     "eigenbasis": "the eigenfeatures of the landmarks' kernel, and a conditioner from a pass over all rows",
-    "nothing": "nothing beside the columns: each rank makes what it needs",
+    "nothing": "nothing but the columns: each rank makes what it needs",
 }
 """What :attr:`daskkern.solvers.Solver.preparation` may be."""
 SPECTRAL = ("spectrum", "eigenbasis")

@@ -129,7 +129,7 @@ def test_falkon_is_a_word_of_the_command_line(stores, capfd, tmp_path):
     assert "triangular factors" in out
     code, _, err = run(capfd, "fit", stores[0], *words, *kernel, "--workers", 0, "--out", tmp_path / "m.zarr")
     assert code == 0, err
-    assert "rows dealt to 1 rank, all columns on each" in err
+    assert "rows distributed to 1 rank, all columns on each" in err
     code, out, err = run(capfd, "score", tmp_path / "m.zarr", stores[1], "--json")
     assert json.loads(out)["accuracy"] > 0.85
 

@@ -67,7 +67,7 @@ def test_its_plan_has_its_bytes_and_its_seconds(environment: Environment) -> Non
 def test_a_fit_on_a_cluster_is_resumed_to_the_same_bits(environment: Environment) -> None:
     fit = ["fit", "d.zarr", *COLUMNS, "--workers", "2", "--set", "solver.step_scale=1.5"]
     said = environment.run(*fit, "--epochs", "6", "--out", "whole.zarr")
-    assert "rows dealt to 2 ranks, all columns on each" in said
+    assert "rows distributed to 2 ranks, all columns on each" in said
     environment.run(*fit, "--epochs", "3", "--out", "part.zarr", "--checkpoint", "c")
     said = environment.run(*fit, "--epochs", "6", "--out", "part.zarr", "--checkpoint", "c", "--resume")
     assert "going on after batch 0 of epoch 4" in said

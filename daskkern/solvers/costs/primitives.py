@@ -1,6 +1,6 @@
 """The bytes of the primitives that fits are made of.
 
-Each function bounds what a primitive holds at once beside its inputs, its result included.
+Each function bounds what a primitive holds at once in addition to its inputs, its result included.
 """
 
 from daskkern.backend.tiles import TILE_COLUMNS, TILE_ROWS
@@ -94,7 +94,7 @@ def factor_bytes(p: int, ranks: int, itemsize: int) -> int:
 
 
 def factor_setup_bytes(p: int, d: int, ranks: int, itemsize: int, threads: int, within: int = 0) -> int:
-    """Return what the factorisation needs beside the panels: all centres, a panel in the making, others in transit."""
+    """Return the bytes of a factorisation without its panels: all centres, a panel in the making, others in transit."""
     width = block_width(p, ranks)
     transit = (1 + 2 * (ranks > 1)) * p * width * itemsize + 4 * width * width * 8
     return p * d * itemsize + block_bytes(p, width, d, itemsize, threads, within) + transit

@@ -152,9 +152,9 @@ class FitSizes:
     moving : int
         Bytes of points that the solver finds itself.
     choosing : int
-        Bytes that the choice of landmarks takes beside them.
+        Bytes that the choice of landmarks takes in addition to them.
     penalty : int
-        Bytes that the choice of the penalty takes beside the columns and the spectrum.
+        Bytes that the choice of the penalty takes in addition to the columns and the spectrum.
     span : int
         Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
     reshuffle : bool

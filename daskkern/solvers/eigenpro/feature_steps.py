@@ -2,7 +2,7 @@
 
     r = (1/m) Phi_B^T g + alpha w ,      w <- w - eta (r - E diag(1 - (tau l_{k+1} / l_i)^rho) E^T r)
 
-Every rank has its features' rows of w, r and E: beside the scores one allreduce of (k, c) numbers a step.
+Every rank has its features' rows of w, r and E: in addition to the scores, one allreduce of (k, c) numbers a step.
 
 References
 ----------
@@ -22,7 +22,7 @@ from daskkern.solvers.setup import RankSetup
 
 @dataclass(frozen=True)
 class FeatureSetup(RankSetup):
-    """What a rank needs beside its features: the state, and its rows of the preconditioner."""
+    """The set-up of a rank in addition to its features: the state, and its rows of the preconditioner."""
 
     state: CovarianceState
     part: CovariancePart

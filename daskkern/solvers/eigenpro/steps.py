@@ -37,7 +37,7 @@ class Projector(Protocol):
 
 @dataclass(frozen=True)
 class EigenProSetup(RankSetup):
-    """What a rank needs beside its columns.
+    """The set-up of a rank in addition to its columns.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ class FactorCosts(MethodCosts):
     factors : int
         Triangular factors that each rank has whole: T, and A.
     newton : bool
-        A is made anew in each epoch, and scores of the rank's rows are kept.
+        A is made in each epoch, and scores of the rank's rows are kept.
     """
 
     by_rows: ClassVar[bool] = True
@@ -55,7 +55,7 @@ class FactorCosts(MethodCosts):
         ]
 
     def epoch_seconds(self, z: FitSizes, rates: ComputeRates) -> Seconds:
-        """Return the inner factor of another loss than the squared one, made anew."""
+        """Return the inner factor of another loss than the squared one, which is made in each epoch."""
         return [("factors", _factor_seconds(z, rates, 2))] if self.newton else []
 
     def _factors(self, z: FitSizes) -> int:

@@ -205,8 +205,8 @@ def _check_basis(now: HostArray, saved: Snapshot) -> None:
     if before is None or before.shape != now.shape or np.abs(before - now).max() > _SAME_BASIS * np.abs(now).max():
         raise DataError(
             "the saved weights of this Nystrom-SGD belong to other eigenfeatures than those that were found now: "
-            "another device or library finds others. Go on where the run began, begin anew, or take mode='streamed', "
-            "which goes on anywhere"
+            "another device or library finds others. Continue where the run began, start again, or take "
+            "mode='streamed', which continues anywhere"
         )
 
 

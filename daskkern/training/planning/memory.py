@@ -21,7 +21,7 @@ KEEP_LIMIT = 3_000_000_000
 LIMIT_SHARE = 0.8
 """Share of a worker's memory limit that is planned with: Dask pauses a worker there."""
 IN_TRANSIT = 3
-"""Blocks that are in memory while blocks are kept on disk, beside the one in use: being written, or read ahead."""
+"""Blocks in memory besides the one in use while blocks are kept on disk: being written, or read ahead."""
 
 ALL_ROWS = "all rows"
 """Name of the item of kept rows."""
@@ -146,7 +146,7 @@ def plan_memory(
 ) -> MemoryPlan:
     """Return the plan for one rank. `device_budget` counts with ``sizes.device`` "gpu" only.
 
-    Without `same_batches` rows are drawn for every epoch, so that nothing is kept; where they are dealt anew, blocks
+    Without `same_batches` rows are drawn for every epoch, so that nothing is kept; where they are reshuffled, blocks
     are not, and rows in host memory. With several `epochs`, rows may take more memory where kernel blocks leave it.
     """
     items, device_items = items_of(sizes)
@@ -171,7 +171,7 @@ def plan_memory(
 def row_bytes(sizes: FitSizes) -> int:
     """Return the bytes of all rows, or of a rank's own, as they are kept: features, targets, weight and position.
 
-    Rows that are dealt to batches anew are kept with targets in float64, and sparse ones are put in order once more.
+    Reshuffled rows are kept with targets in float64, and sparse ones are put in order once more.
     """
     if sizes.reshuffle:
         return sizes.n * (sizes.d * (2 if sizes.entries else 1) * sizes.itemsize + 8 * (sizes.c + 2))

@@ -216,7 +216,7 @@ def numbers_per_row(source: RowSource) -> int:
 
 
 def _choosing_bytes(source: RowSource, settings: FitSettings, summary: PreparedSummary) -> int:
-    """Return the bytes that the choice of landmarks takes beside them."""
+    """Return the bytes that the choice of landmarks takes in addition to them."""
     selector, itemsize = settings.basis.selection, np.dtype(settings.dtype).itemsize
     if selector is None:
         return 0

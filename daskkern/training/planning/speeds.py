@@ -61,7 +61,7 @@ def speeds(
     """Return the speeds of this process's device, which is the host where `xp` is NumPy.
 
     Those of a GPU hold for a while in a process, so that the next fits on the same worker have them at once. Those of a
-    host are measured anew, because others use it.
+    host are measured again, because others use it.
 
     Parameters
     ----------

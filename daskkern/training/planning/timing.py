@@ -19,7 +19,7 @@ _READERS = 2
 
 @dataclass(frozen=True)
 class Stage:
-    """Seconds of a stage, and what they are made of. Reading runs beside the rest where threads are free."""
+    """Seconds of a stage, and what they are made of. Reading runs in parallel with the rest where threads are free."""
 
     name: str
     seconds: float
@@ -61,7 +61,7 @@ def estimate(
 
 
 def _by_rows(plan: MemoryPlan, z: FitSizes, rates: Rates, epochs: int, sweeps: tuple[int, int]) -> TimePlan:
-    """Return the time of a fit whose rows are dealt."""
+    """Return the time of a fit whose rows are distributed."""
     keeps = bool(plan.kept or plan.disk)
     write = z.blocks_bytes / rates.disk.write if plan.disk and rates.disk is not None else 0.0
     read_back = z.blocks_bytes / rates.disk.read if plan.disk and rates.disk is not None else 0.0
@@ -133,7 +133,7 @@ def _with_new_memory(stage: Stage, seconds: float) -> Stage:
 
 
 def _stage(name: str, parts: list[tuple[str, float]], rows: float = 0.0, disk: float = 0.0, threads: int = 1) -> Stage:
-    """Return the stage; `rows` seconds of reading share the threads, `disk` seconds run beside everything."""
+    """Return the stage; `rows` seconds of reading share the threads, `disk` seconds run in parallel with everything."""
     computing = sum(seconds for _, seconds in parts)
     together = max(computing + rows / threads, rows / _READERS, disk)
     if rows:

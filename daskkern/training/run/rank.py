@@ -94,7 +94,7 @@ class FitRankResult:
 
 
 def run_rank(comm: Communicator, task: RankTask, context: RankContext) -> FitRankResult | Regroup:
-    """Run one rank to the end, or to where the gang is formed anew. Every rank calls it with the same task."""
+    """Run one rank to the end, or to where the gang is formed again. Every rank calls it with the same task."""
     xp = namespace_for(task.settings.device)
     with gpu_collectives(comm, xp) as (exchange, note):
         if note:
@@ -255,11 +255,11 @@ def _shared(prepared: Prepared, settings: FitSettings, memory: MemoryPlan, comm:
     virtual = "" if settings.virtual_shards is None else "virtual "
     ranks = f"{comm.size} {virtual}rank{'s' * (comm.size > 1)}"
     if settings.solver.parallelism == "rows":
-        return f"rows dealt to {ranks}, all columns on each"
+        return f"rows distributed to {ranks}, all columns on each"
     if settings.solver.is_serial:
         return "serial: all rows and columns on 1 rank"
     projections = in_words(prepared, settings, memory) if settings.basis.needs_projection else ""
-    return f"columns dealt to {ranks}{projections}"
+    return f"columns distributed to {ranks}{projections}"
 
 
 def _announce(task: RankTask, prepared: Prepared, rows: Rows, comm: Communicator, context: RankContext) -> None:

@@ -1,4 +1,4 @@
-"""Before the first pass of solvers that pass over the rows in order: what they need beside landmarks, ranks make."""
+"""Preparation for solvers that pass over the rows in order: all but the landmarks is made by the ranks."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _PASS_BATCH = 4096
 def prepare_rows(
     rows: Rows, settings: FitSettings, targets: Targets, chosen: LandmarkSet, validation: IntArray | None, clock: Clock
 ) -> Prepared:
-    """Solvers that pass over the rows in order: what they need beside landmarks is made by the ranks."""
+    """Preparation for solvers that pass over the rows in order: all but the landmarks is made by the ranks."""
     p = rows.n_rows if is_all(settings) else chosen.points.shape[0]
     Z = some_rows(rows, settings) if is_all(settings) else chosen.points
     if not settings.basis.is_explicit:
