@@ -268,7 +268,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         X, y, sample_weight
             As in :meth:`fit`.
         classes : array-like (n_classes,), optional
-            All labels that will occur; required in the first call if its rows do not contain them all.
+            All labels that will occur; required in the first call if its rows do not contain them all. They must contain
+            two.
 
         Raises
         ------

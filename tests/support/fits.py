@@ -94,7 +94,7 @@ class Fit:
 
 @dataclass
 class Runs:
-    """A fit whose gang is formed anew as often as asked, with the commits that its ranks keep."""
+    """A fit whose gang is formed again as often as requested, with the commits that its ranks keep."""
 
     fit: Fit
     policy: CheckpointPolicy = IN_MEMORY

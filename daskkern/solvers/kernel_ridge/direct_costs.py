@@ -6,7 +6,7 @@ from typing import ClassVar
 from daskkern.solvers.costs.primitives import PIECES
 from daskkern.solvers.costs.sizes import ComputeRates, FitSizes, MethodCosts, MethodMemory, Seconds
 
-_BESIDE = 2048  # columns of a dense matrix that its factorization holds beside it
+_PANEL = 2048  # columns of a dense matrix that its factorization copies
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class DirectCosts(MethodCosts):
 
     def memory(self, z: FitSizes) -> MethodMemory:
         dense = _matrices(z)
-        matrix = z.p * z.p * (8 * dense + z.itemsize * (dense - 1)) + 8 * _BESIDE * z.p
+        matrix = z.p * z.p * (8 * dense + z.itemsize * (dense - 1)) + 8 * _PANEL * z.p
         own = -(-min(z.m, z.n) // z.ranks)
         piece = -(-own * z.ranks // PIECES)
         return MethodMemory(host=(("matrix", matrix),), batch=piece * z.p * (z.itemsize + 16))  # in three forms

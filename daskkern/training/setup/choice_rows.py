@@ -14,7 +14,7 @@ import numpy as np
 from daskkern.arrays import FloatArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.backend.tiles import slices
-from daskkern.data.rows.rows import Fields, Rows, take
+from daskkern.data.rows.rows import Fields, RowBlock, Rows, take
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.setup.row_sizes import HEAVY
 from daskkern.training.setup.shared import TARGETS, flat
@@ -35,16 +35,18 @@ class ChoiceRows:
         """The numbers of the rows of far more than the mean weight, from a pass over the weights of all rows."""
         return np.concatenate([np.zeros(0, np.int64), *_heavy(self.rows, self.targets)])
 
-    def drawn(self, s: int, stream: int) -> tuple[IntArray, FloatArray | None]:
-        """Return the numbers of s rows, ascending, and what each counts (s,) in a mean over all rows.
+    def drawn(self, s: int, stream: int, fields: Fields = TARGETS) -> tuple[IntArray, RowBlock, FloatArray | None]:
+        """Return the numbers of s rows, ascending, their `fields`, and what each counts (s,) in a mean over all rows.
 
-        None stands for rows that count the same. `stream` keeps apart the draws of one seed.
+        None stands for rows that count the same. `fields` are those of targets and weights, or more. `stream` keeps
+        apart the draws of one seed.
         """
         rng, n = generator(self.seed, stream), self.rows.n_rows
         drawn = np.sort(rng.permutation(n)[:s]).astype(np.int64)
-        weight = self._weight(drawn)
+        block = take(self.rows, drawn, fields)
+        weight = flat(self.targets.weight(block))
         if weight is None or s >= n or not self.heavy.size:
-            return drawn, weight
+            return drawn, block, weight
         light = drawn[~np.isin(drawn, self.heavy)]
         some = rng.permutation(self.heavy)[: s // 2]
         light = light[np.sort(rng.permutation(light.size)[: s - some.size])]
@@ -52,18 +54,16 @@ class ChoiceRows:
         each = np.array([self.heavy.size / max(some.size, 1), (n - self.heavy.size) / max(light.size, 1)])
         order = np.argsort(chosen)
         chosen, each = chosen[order], np.repeat(each, [some.size, light.size])[order]
-        weight = self._weight(chosen)
+        block = take(self.rows, chosen, fields)
+        weight = flat(self.targets.weight(block))
         assert weight is not None
         counts = weight * each
-        return chosen, counts / counts.mean()
-
-    def _weight(self, chosen: IntArray) -> FloatArray | None:
-        return flat(self.targets.weight(take(self.rows, chosen, TARGETS)))
+        return chosen, block, counts / counts.mean()
 
 
 def _heavy(rows: Rows, targets: Targets) -> Iterator[IntArray]:
     """Yield the numbers of the rows of far more than the mean weight, which is 1."""
     for part in slices(rows.n_rows, _CHUNKS * rows.chunk_rows):
-        weight = flat(targets.weight(rows.read(part.start, part.stop, Fields.y | Fields.weight)))
+        weight = flat(targets.weight(rows.read(part.start, part.stop, TARGETS)))
         if weight is not None:
             yield part.start + np.flatnonzero(weight > HEAVY)

@@ -15,7 +15,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.basis import uses_kernel
-from daskkern.data.rows.rows import Fields, take
+from daskkern.data.rows.rows import Fields
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel, Kernel
 from daskkern.training.feeding.sources import SourceInfo
@@ -23,6 +23,7 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.penalty import encoded, least_error, row_width, sample_rows
 from daskkern.training.setup.prepared import Clock
+from daskkern.training.setup.shared import TARGETS
 
 _MOST_ROWS = 1000
 _BETTER, _CHANCE = 0.03, 0.5  # of the error, and of its standard deviation for one row
@@ -68,8 +69,7 @@ def kernel_rows(info: SourceInfo, n: int, c: int, n_candidates: int, settings: F
 
 def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int) -> tuple[Kernel, str]:
     """Return the candidate of the least error on `s` rows, and how it was found."""
-    chosen, weight = choice.drawn(s, _DRAW)
-    block = take(choice.rows, chosen, Fields.X | Fields.y)
+    _, block, weight = choice.drawn(s, _DRAW, Fields.X | TARGETS)
     assert block.X is not None
     assert block.y is not None
     X, y = block.X.astype(np.float64), encoded(choice.targets, block.y)

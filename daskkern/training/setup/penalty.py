@@ -18,7 +18,6 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import namespace_of, namespace_with, to_device
-from daskkern.data.rows.rows import take
 from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel
@@ -32,7 +31,6 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.feature_blocks import blocks_of
 from daskkern.training.setup.prepared import Clock, Prepared
-from daskkern.training.setup.shared import TARGETS
 
 SAMPLES, SMALL_SAMPLES = (2000, 1400), (1000, 700, 500, 300, 200)
 """Rows that errors are measured on; never more than there are."""
@@ -117,8 +115,7 @@ def choose_penalty(prepared: Prepared, choice: ChoiceRows, settings: FitSettings
     rows, targets, n = choice.rows, prepared.targets, choice.rows.n_rows
     if not s:
         return Penalty(0.0, "choosing one would take more than a fifth of the fit")
-    chosen, weight = choice.drawn(s, _SAMPLE)
-    block = take(rows, chosen, TARGETS)
+    chosen, block, weight = choice.drawn(s, _SAMPLE)
     assert block.y is not None
     gram = _gram(prepared, features_at(rows, chosen), settings)
     if not bool(namespace_of(gram).isfinite(gram).all()):

@@ -38,12 +38,12 @@ def _labels(n_rare: int) -> HostArray:
 
 def test_equal_rows_are_drawn_at_random_and_count_the_same() -> None:
     rows, targets = _rows(_labels(2500))
-    chosen, counts = ChoiceRows(rows, targets, 7).drawn(400, 3)
+    chosen, _, counts = ChoiceRows(rows, targets, 7).drawn(400, 3)
     assert counts is None
     assert (np.diff(chosen) > 0).all()
     assert len(chosen) == 400
-    again, _ = ChoiceRows(rows, targets, 7).drawn(400, 3)
-    other, _ = ChoiceRows(rows, targets, 7).drawn(400, 4)
+    again, _, _ = ChoiceRows(rows, targets, 7).drawn(400, 3)
+    other, _, _ = ChoiceRows(rows, targets, 7).drawn(400, 4)
     np.testing.assert_array_equal(chosen, again)
     assert (chosen != other).any()
 
@@ -52,7 +52,7 @@ def test_equal_rows_are_drawn_at_random_and_count_the_same() -> None:
 def test_all_rows_of_a_rare_class_are_there_and_count_their_balanced_weight(n_rare: int) -> None:
     y = _labels(n_rare)
     rows, targets = _rows(y, class_weight="balanced")
-    chosen, counts = ChoiceRows(rows, targets, 0).drawn(400, 3)
+    chosen, _, counts = ChoiceRows(rows, targets, 0).drawn(400, 3)
     assert len(chosen) == 400
     assert (np.diff(chosen) > 0).all()
     assert y[chosen].sum() == n_rare
@@ -66,7 +66,7 @@ def test_many_heavy_rows_are_at_most_half_of_the_sample_and_count_for_the_others
     heavy = RNG(2).choice(N, 280, replace=False)
     weight[heavy] = 1e4
     rows, targets = _rows(_labels(2500), weight)
-    chosen, counts = ChoiceRows(rows, targets, 0).drawn(400, 3)
+    chosen, _, counts = ChoiceRows(rows, targets, 0).drawn(400, 3)
     assert counts is not None
     there = np.isin(chosen, heavy)
     assert there.sum() == 200
@@ -79,7 +79,7 @@ def test_weighted_means_over_the_sample_are_those_of_all_rows() -> None:
     value = np.sin(np.arange(N) / 500)
     found = []
     for seed in range(40):
-        chosen, counts = ChoiceRows(rows, targets, seed).drawn(600, 3)
+        chosen, _, counts = ChoiceRows(rows, targets, seed).drawn(600, 3)
         assert counts is not None
         found.append(np.average(value[chosen], weights=counts))
     assert abs(np.mean(found) - np.average(value, weights=weight)) < 4 * np.std(found) / 40**0.5 + 1e-3
@@ -87,7 +87,7 @@ def test_weighted_means_over_the_sample_are_those_of_all_rows() -> None:
 
 def test_a_sample_of_all_rows_is_all_rows() -> None:
     rows, targets = _rows(_labels(4), class_weight="balanced")
-    chosen, counts = ChoiceRows(rows, targets, 0).drawn(N, 3)
+    chosen, _, counts = ChoiceRows(rows, targets, 0).drawn(N, 3)
     np.testing.assert_array_equal(chosen, np.arange(N))
     assert counts is not None
 
