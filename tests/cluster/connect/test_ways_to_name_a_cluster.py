@@ -81,7 +81,7 @@ def test_an_asynchronous_client_serves_in_its_loop_and_from_a_thread(
 
 def test_a_loop_that_must_serve_the_scheduler_is_not_kept_waiting(rows: tuple[HostArray, HostArray]) -> None:
     async def fits() -> HostArray:
-        settings = {"dashboard_address": None, "silence_logs": 50, "threads_per_worker": 1}
+        settings = {"dashboard_address": "127.0.0.1:0", "silence_logs": 50, "threads_per_worker": 1}
         async with (
             LocalCluster(n_workers=1, asynchronous=True, processes=False, **settings) as cluster,
             Client(cluster, asynchronous=True, set_as_default=False) as client,
