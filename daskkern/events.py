@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, TypeAlias, get_type_hints
+from typing import Any, TypeAlias, get_args, get_type_hints
 
 _LARGEST = 2**63
 """Numbers beyond are no counts, and no float can be made of some of them."""
-
 
 PARTS_OF_TIME = ("computing", "reading", "checkpointing", "waiting", "exchanging")
 """Fields of :class:`EpochTimed` that add up to its seconds."""
@@ -210,27 +209,7 @@ Event: TypeAlias = (
 )
 Listener: TypeAlias = Callable[[Event], None]
 
-_KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind
-    for kind in (
-        FitQueued,
-        FitStarted,
-        StageFinished,
-        BatchFinished,
-        EpochFinished,
-        OptimalityMeasured,
-        EpochTimed,
-        FitFinished,
-        FitResumed,
-        WorkersLost,
-        WorkersJoined,
-        StopRequested,
-        SpectrumFound,
-        RankReported,
-        CheckpointWritten,
-    )
-}
-
+_KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
 INTERRUPTED = StopRequested(
     "stopping within a few steps, with the model so far; another Ctrl-C ends at once, without a model"
