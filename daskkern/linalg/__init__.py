@@ -4,7 +4,8 @@ from daskkern.linalg.block_cyclic import BlockCyclicLayout, block_width, column_
 from daskkern.linalg.dense import factor_lower, solve_lower, solve_positive_definite
 from daskkern.linalg.eigen import Eigenpairs, top_eigenpairs
 from daskkern.linalg.lazy import lazy_gram_sum, lazy_kernel_matrix
-from daskkern.linalg.projection import BlockCyclicFactor, NotPositiveDefiniteError, distributed_factor
+from daskkern.linalg.panels import NotPositiveDefiniteError
+from daskkern.linalg.projection import BlockCyclicFactor, distributed_factor
 from daskkern.linalg.symmetric import symmetric_eigen
 from daskkern.linalg.triangular import LowerFactor, cholesky
 

@@ -11,7 +11,7 @@ import scipy.linalg
 from daskkern.arrays import FloatArray
 from daskkern.backend.concurrency import library_threads
 from daskkern.backend.tiles import slices
-from daskkern.linalg.projection import NotPositiveDefiniteError
+from daskkern.linalg.panels import NotPositiveDefiniteError
 
 _ATTEMPTS = 8
 _BLOCK = 1024

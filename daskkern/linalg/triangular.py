@@ -16,7 +16,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.kernels.engines.block_products import multiply, multiply_transposed
 from daskkern.linalg.block_cyclic import BlockCyclicLayout
-from daskkern.linalg.projection import (
+from daskkern.linalg.panels import (
     FactoredPanels,
     downdate,
     each_panel,

@@ -1,22 +1,18 @@
 """The length scale and penalty of a system, searched over a grid in two passes over the rows."""
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from distributed import Client
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.concurrency import cpu_count, library_threads
-from daskkern.backend.task_names import task_name
 from daskkern.backend.tiles import slices, tile_pool
 from daskkern.cluster.connect.clients import ClusterLike, client_of
-from daskkern.cluster.connect.membership import live_workers
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.rows import Rows, take
 from daskkern.errors import SpecError
@@ -24,7 +20,8 @@ from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.kernels import AutoKernel, Gaussian
 from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.landmarks import parse_selector
-from daskkern.systems.grid import Errors, Grid, Sums, with_length_scales
+from daskkern.systems.grid import Errors, Grid, with_length_scales
+from daskkern.systems.grid_sums import training_sums
 from daskkern.systems.named import System
 from daskkern.systems.table import SYSTEMS
 from daskkern.systems.table import system as named
@@ -40,7 +37,6 @@ from daskkern.training.setup.shared import some_rows
 _FACTORS = tuple(2.0 ** (k / 2) for k in range(-4, 5))
 _ALPHAS = tuple(10.0**k for k in range(-9, -1))
 _BLOCK = 2048
-_SHARE = 16 * _BLOCK
 
 
 @dataclass(frozen=True)
@@ -170,7 +166,7 @@ def sweep(
     Z = parse_selector("uniform").select(rows, kernels[0], landmarks, seed).points
     grid = Grid(kernels, Z)
     with client_of(client) as connected, _all_cores():
-        sums = _sums(grid, source, rows, held, settings.dtype, targets, connected)
+        sums = training_sums(grid, source, rows, held, settings.dtype, targets, connected)
         coef = [grid.solutions(k, each, rows.n_rows, penalties) for k, each in enumerate(sums)]
         errors = _errors(grid, coef, watched, targets, len(penalties))
     points = _ranked(scales, penalties, errors)
@@ -231,59 +227,6 @@ def _watched(source: RowSource, test: str | None, held: IntArray | None, dtype: 
     block = take(every, held, row_fields(every))
     assert block.X is not None
     return ArrayRows(block.X, block.y, weight=block.weight, classes=every.classes, dtype=dtype, chunk_rows=_BLOCK)
-
-
-def _sums(
-    grid: Grid,
-    source: RowSource,
-    rows: Rows,
-    held: IntArray | None,
-    dtype: str,
-    targets: Targets,
-    client: Client | None,
-) -> list[Sums]:
-    """Return the sums over all training rows: shares of whole blocks, added in their order."""
-    shares = slices(rows.n_rows, _SHARE)
-    parts: Iterator[list[Sums]]
-    if client is None:
-        parts = (grid.sums(rows, targets, share) for share in shares)
-    else:
-        name = task_name("sweep_grid")
-        sent = client.scatter({name: grid}, broadcast=True, hash=False)[name]
-
-        def submit(share: slice) -> Any:
-            key = task_name("sweep_rows")
-            return client.submit(_share, sent, source, held, dtype, targets, share, key=key, pure=False, retries=2)
-
-        parts = _in_order(submit, shares, 2 * max(1, len(live_workers(client))))
-    total = next(parts)
-    for part in parts:
-        total = [a + b for a, b in zip(total, part, strict=True)]
-    return total
-
-
-def _in_order(submit: Callable[[slice], Any], shares: Sequence[slice], most: int) -> Iterator[list[Sums]]:
-    """Yield the results of the shares; at most `most` are on the workers at once, because each is large."""
-    waiting: deque[Any] = deque()
-    try:
-        for share in shares:
-            waiting.append(submit(share))
-            if len(waiting) >= most:
-                future = waiting.popleft()
-                yield future.result()
-                future.release()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
-
-
-def _share(
-    grid: Grid, source: RowSource, held: IntArray | None, dtype: str, targets: Targets, share: slice
-) -> list[Sums]:
-    """The body of a task: the sums over a share of the rows."""
-    return grid.sums(training_rows(source.open(dtype), held), targets, share)
 
 
 def _errors(grid: Grid, coef: Sequence[FloatArray], rows: Rows, targets: Targets, n_alphas: int) -> FloatArray:

@@ -99,7 +99,7 @@ def test_the_winner_fitted_again_is_as_good_as_it_was(name: str, tmp_path: Path)
 def test_workers_share_the_rows(
     client2: Client, stores: dict[str, tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daskkern.systems.sweeping._SHARE", 128)
+    monkeypatch.setattr("daskkern.systems.grid_sums._SHARE", 128)
     store = stores["digits"][0]
     here = sweep(store, length_scales=SCALES, alphas=ALPHAS, landmarks=50)
     there = sweep(store, length_scales=SCALES, alphas=ALPHAS, landmarks=50, client=client2)

@@ -17,7 +17,7 @@ from daskkern.kernels import Kernel
 from daskkern.kernels.engines.block_products import multiply_blocks, multiply_transposed
 from daskkern.kernels.rows import module_of
 from daskkern.linalg.blas import subtract_product
-from daskkern.linalg.projection import each_panel
+from daskkern.linalg.panels import each_panel
 from daskkern.training.feeding.block_cache import new_memory
 
 _ENTRIES = 1 << 22
