@@ -6,7 +6,6 @@ Handlers answer at once; nothing here waits for a worker or a client. The plugin
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +15,8 @@ from tornado.ioloop import PeriodicCallback
 
 from daskkern.cluster.connect.protocol import PROTOCOL
 from daskkern.cluster.scheduler.admission import Place
-from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, FitRecord, checked
+from daskkern.cluster.scheduler.conductors import Conductors
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, checked
 from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.silent_workers import TICK_MS, SilentWorkers
 from daskkern.errors import ClusterError
@@ -24,16 +24,11 @@ from daskkern.errors import ClusterError
 PLUGIN_NAME = f"daskkern_fits_{PROTOCOL}"
 TOPIC = "daskkern-"
 
-_HOLDER = "daskkern-fits"
-"""The client name under which the scheduler holds detached fits, as it holds published data."""
-
 _SWEEP_MS = 5_000
 _ABSENT_S = 60.0
 """A client that has been silent for this long no longer holds or waits for anything."""
 _HUNG_S = 60.0
 """A worker that conducts a detached fit is given up after this long without a heartbeat."""
-_HOLD_S = 10.0
-_LOSSES = 20
 _ERROR = 20_000
 """Characters kept of the reason why a fit failed."""
 
@@ -68,7 +63,7 @@ class FitsPlugin(SchedulerPlugin):
         self._scheduler = scheduler
         self._registry = FitRegistry()
         self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
-        self._conductors: dict[str, str] = {}
+        self._conductors = Conductors(scheduler, self._registry)
         self._silent = SilentWorkers(scheduler)
         self._names = {address: str(worker.name) for address, worker in scheduler.workers.items()}
         handlers: dict[str, Callable[..., Any]] = {
@@ -107,23 +102,13 @@ class FitsPlugin(SchedulerPlugin):
         self._names[worker] = str(scheduler.workers[worker].name)
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
-        """Count the loss of a worker for the fit that holds it, but not for Dask. See :meth:`_forgive`."""
-        del kwargs
+        """Count the loss of a worker for the fit that holds it, but not for Dask. See :meth:`Conductors.forgive`."""
+        del scheduler, kwargs
         name = self._names.pop(worker, "")
         for fit, held in self._registry.admission.held.items():
             if name in held:
                 self._registry.records[fit].history.losses[name] += 1
-        self._forgive(scheduler)
-
-    def _forgive(self, scheduler: Any) -> None:
-        """Reset Dask's count of workers lost under a conductor, of which it allows three: most conductors wait, or
-        hold a fit that continues. `_LOSSES` without a batch between them are too many."""
-        for key, fit in self._conductors.items():
-            task, record = scheduler.tasks.get(key), self._registry.records[fit]
-            if task is not None and task.suspicious:
-                record.losses += task.suspicious
-                if record.losses <= _LOSSES:
-                    task.suspicious = 0
+        self._conductors.forgive()
 
     def remove_client(self, scheduler: Any, client: str) -> None:
         del scheduler
@@ -133,15 +118,10 @@ class FitsPlugin(SchedulerPlugin):
         del start, args, kwargs
         if key in self._supervisors and finish == "forgotten":  # its client has the result, or is gone
             fit = self._supervisors.pop(key)
-            if not self._registry.records[
-                fit
-            ].metadata.detached:  # a detached fit keeps its place until its conductor ends
+            if not self._registry.records[fit].metadata.detached:  # its conductor has the place
                 self._registry.admission.release(fit)
-        elif key in self._conductors and finish in ("memory", "erred", "forgotten"):
-            fit = self._conductors.pop(key)
-            self._registry.admission.release(fit)
-            self._settle(self._registry.records[fit], finish)
-            asyncio.get_running_loop().call_soon(self._release, key)
+        else:
+            self._conductors.changed(key, finish)
 
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
         """Exclude the workers of running fits when a cluster scales down adaptively."""
@@ -153,10 +133,7 @@ class FitsPlugin(SchedulerPlugin):
 
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
         metadata = FitMetadata(**card)
-        if self._registry.holder(metadata.fit) not in (
-            "",
-            asker,
-        ):  # a new conductor: the previous one's supervisors end
+        if self._registry.holder(metadata.fit) not in ("", asker):  # supervisors of an earlier conductor end
             self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != metadata.fit}
         answer = self._registry.ask(metadata, wish, str(asker), self._places())
         known, names = self._addresses(), answer.get("members", ())
@@ -203,7 +180,7 @@ class FitsPlugin(SchedulerPlugin):
             record.end(
                 CANCELLED, "it was cancelled while no process conducted it; --resume continues from its checkpoint"
             )
-            self._release(record.task)
+            self._conductors.release(record.task)
         return True
 
     def fits(self) -> list[dict[str, Any]]:
@@ -232,23 +209,7 @@ class FitsPlugin(SchedulerPlugin):
         }
 
     async def _hold(self, card: dict[str, Any], task: str) -> str:
-        """Hold the task of a detached fit, so that its submitter may leave. Return why not, or ""."""
-        metadata = FitMetadata(**card)
-        rival = self._registry.rival(metadata)
-        if rival:
-            return f"fit {rival} is active and writes to {metadata.out}; wait for it, cancel it, or write elsewhere"
-        deadline = time.monotonic() + _HOLD_S
-        while task not in self._scheduler.tasks:  # it arrives over another connection
-            if time.monotonic() > deadline:
-                return f"the scheduler did not take the fit in {_HOLD_S:g} s; see its log, and fit again"
-            await asyncio.sleep(0.01)
-        record = self._registry.record(metadata)
-        record.task = task
-        self._conductors[task] = record.metadata.fit
-        self._scheduler.client_desires_keys([task], _HOLDER)
-        if self._scheduler.tasks[task].state in ("memory", "erred"):
-            self.transition(task, "processing", self._scheduler.tasks[task].state)
-        return ""
+        return await self._conductors.hold(FitMetadata(**card), task)
 
     async def _drop(self, address: str, silence_s: float, unused: bool = False) -> bool:
         """Remove a worker that hangs, see :meth:`SilentWorkers.drop`; with `unused`, only if no fit holds it: that fit
@@ -259,22 +220,6 @@ class FitsPlugin(SchedulerPlugin):
         return await self._silent.drop(address, silence_s)
 
     # -- the rest
-
-    def _settle(self, record: FitRecord, finish: str) -> None:
-        """Record the end of a detached fit that did not report it."""
-        task = self._scheduler.tasks.get(record.task)
-        if finish == "erred":
-            text = "" if task is None else str(task.exception_text or "")
-            text = text or "workers were lost under it again and again"
-            record.end(FAILED, f"its task failed: {text}; see its worker's log, and fit again with resume")
-        elif finish == "forgotten":
-            record.end(CANCELLED)
-        else:
-            record.end(FAILED, "it ended without reporting how; see the worker's log, and fit again with resume")
-
-    def _release(self, key: str) -> None:
-        if _HOLDER in self._scheduler.clients:
-            self._scheduler.client_releases_keys([key], _HOLDER)
 
     def _places(self) -> list[Place]:
         return [Place(str(worker.name), int(worker.memory_limit or 0)) for worker in self._alive()]
@@ -299,7 +244,7 @@ class FitsPlugin(SchedulerPlugin):
             silent = client is None or now - client.last_seen > _ABSENT_S
             if record.active and record.client and silent and not self._is_supervised(fit):
                 self._registry.admission.release(fit)
-        for key in [*self._conductors, *self._supervisors]:
+        for key in [*self._conductors.fits, *self._supervisors]:
             task = self._scheduler.tasks.get(key)
             worker = None if task is None else task.processing_on
             if worker is not None:

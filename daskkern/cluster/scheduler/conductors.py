@@ -1,0 +1,82 @@
+"""Tasks that conduct detached fits: held by the scheduler for submitters that have left, and settled when they end."""
+
+# mypy: allow-untyped-calls
+# distributed is annotated in part.
+
+import asyncio
+import time
+from typing import Any
+
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FitMetadata, FitRecord
+from daskkern.cluster.scheduler.registry import FitRegistry
+
+_HOLDER = "daskkern-fits"
+"""The client name under which the scheduler holds detached fits, as it holds published data."""
+_HOLD_S = 10.0
+_LOSSES = 20
+
+
+class Conductors:
+    """The tasks on `scheduler` that conduct detached fits of `registry`.
+
+    Attributes
+    ----------
+    fits : dict
+        Maps the key of a task to its fit.
+    """
+
+    def __init__(self, scheduler: Any, registry: FitRegistry) -> None:
+        self._scheduler, self._registry = scheduler, registry
+        self.fits: dict[str, str] = {}
+
+    async def hold(self, metadata: FitMetadata, task: str) -> str:
+        """Hold the task of a detached fit, so that its submitter may leave. Return why not, or ""."""
+        rival = self._registry.rival(metadata)
+        if rival:
+            return f"fit {rival} is active and writes to {metadata.out}; wait for it, cancel it, or write elsewhere"
+        deadline = time.monotonic() + _HOLD_S
+        while task not in self._scheduler.tasks:  # it arrives over another connection
+            if time.monotonic() > deadline:
+                return f"the scheduler did not take the fit in {_HOLD_S:g} s; see its log, and fit again"
+            await asyncio.sleep(0.01)
+        record = self._registry.record(metadata)
+        record.task = task
+        self.fits[task] = record.metadata.fit
+        self._scheduler.client_desires_keys([task], _HOLDER)
+        self.changed(task, self._scheduler.tasks[task].state)
+        return ""
+
+    def changed(self, task: str, state: str) -> None:
+        """Free the workers of the fit of `task`, and record its end, if the new `state` of the task is an end."""
+        if task in self.fits and state in ("memory", "erred", "forgotten"):
+            fit = self.fits.pop(task)
+            self._registry.admission.release(fit)
+            self._settle(self._registry.records[fit], state)
+            asyncio.get_running_loop().call_soon(self.release, task)
+
+    def release(self, task: str) -> None:
+        """Let Dask forget `task`."""
+        if _HOLDER in self._scheduler.clients:
+            self._scheduler.client_releases_keys([task], _HOLDER)
+
+    def forgive(self) -> None:
+        """Reset Dask's count of workers lost under a conductor, of which it allows three: most conductors wait, or
+        hold a fit that continues. `_LOSSES` without a batch between them are too many."""
+        for key, fit in self.fits.items():
+            task, record = self._scheduler.tasks.get(key), self._registry.records[fit]
+            if task is not None and task.suspicious:
+                record.losses += task.suspicious
+                if record.losses <= _LOSSES:
+                    task.suspicious = 0
+
+    def _settle(self, record: FitRecord, finish: str) -> None:
+        """Record the end of a detached fit that did not report it."""
+        task = self._scheduler.tasks.get(record.task)
+        if finish == "erred":
+            text = "" if task is None else str(task.exception_text or "")
+            text = text or "workers were lost under it again and again"
+            record.end(FAILED, f"its task failed: {text}; see its worker's log, and fit again with resume")
+        elif finish == "forgotten":
+            record.end(CANCELLED)
+        else:
+            record.end(FAILED, "it ended without reporting how; see the worker's log, and fit again with resume")
