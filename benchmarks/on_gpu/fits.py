@@ -11,7 +11,8 @@ from daskkern.events import EpochFinished, Event, StageFinished
 from daskkern.kernels import Gaussian, Laplacian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import EigenPro
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from on_gpu.sizes import TINY, Sizes

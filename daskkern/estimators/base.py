@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec
 from daskkern.cluster.connect.clients import client_of
+from daskkern.data.rows.finite import check_finite
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.frames import check_raw
@@ -33,7 +34,8 @@ from daskkern.monitor.progress import progress
 from daskkern.solvers import parse_solver
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.partial_fit import PartialFitState, why_not
-from daskkern.training.feeding.sources import RowSource, StoreSource, check_finite
+from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.run.fit import FitResult, fit

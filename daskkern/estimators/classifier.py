@@ -30,7 +30,7 @@ from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss, Probabilistic, decode, parse_loss
 from daskkern.solvers import Solver
-from daskkern.training.feeding.sources import RowSource
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
 
 

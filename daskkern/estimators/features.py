@@ -16,6 +16,7 @@ from daskkern.backend.tiles import slices
 from daskkern.basis import BasisSpec, RandomFeatures, is_basis
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.csr import as_csr
+from daskkern.data.rows.finite import check_finite
 from daskkern.data.rows.rows import Rows
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
@@ -24,7 +25,7 @@ from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.kernels import Kernel
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.training.feeding.sources import StoreSource, check_finite
+from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.explicit_columns import column_functions
 from daskkern.training.setup.shared import some_rows

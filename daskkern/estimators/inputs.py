@@ -10,17 +10,12 @@ import zarr
 
 from daskkern.arrays import HostArray, IntArray
 from daskkern.data.rows.csr import as_csr, is_sparse
+from daskkern.data.rows.finite import check_finite
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import DataError
-from daskkern.training.feeding.sources import (
-    ArraySource,
-    BlockSource,
-    LazyBlock,
-    RowSource,
-    SourceInfo,
-    StoreSource,
-    check_finite,
-)
+from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock
+from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource, StoreSource
 
 
 def is_store(X: Any) -> bool:

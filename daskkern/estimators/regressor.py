@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from daskkern.basis import BasisSpec
+from daskkern.data.rows.finite import check_finite
 from daskkern.data.storage.store import open_store
 from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
 from daskkern.estimators.frames import check_raw
@@ -19,7 +20,7 @@ from daskkern.events import Listener
 from daskkern.kernels import Kernel
 from daskkern.losses import Loss
 from daskkern.solvers import Solver
-from daskkern.training.feeding.sources import RowSource, check_finite
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
 
 

@@ -12,7 +12,7 @@ from daskkern.arrays import Array, HostArray
 from daskkern.backend.concurrency import product_threads
 from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_host
 from daskkern.backend.tiles import slices
-from daskkern.data.rows.csr import first_not_finite
+from daskkern.data.rows.finite import check_finite
 from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
@@ -247,14 +247,7 @@ class KernelModel:
                 f"the model was trained on {self.n_features} features, but X has {array.shape[1]}; "
                 "give the same columns in the same order"
             )
-        if is_sparse(array):
-            check_entries(array)
-        elif array.dtype.kind == "f":
-            for rows in slices(array.shape[0], _BLOCK_ROWS):
-                bad = ~np.isfinite(array[rows])
-                if bad.any():
-                    row, column = np.argwhere(bad)[0]
-                    raise DataError(f"X has {array[rows][row, column]} in row {rows.start + row}, column {column}")
+        check_finite(array)
         return array
 
 
@@ -264,11 +257,3 @@ def _mixed(classes: tuple[ClassLabel, ...]) -> bool:
 
 def _describe(array: HostArray) -> str:
     return f"{array.dtype} of shape {array.shape}"
-
-
-def check_entries(X: Any) -> None:
-    """Raise DataError naming row and column of the first NaN or infinity of CSR rows."""
-    bad = first_not_finite(X)
-    if bad is not None:
-        row, column, value = bad
-        raise DataError(f"X has {value} in row {row}, column {column}")

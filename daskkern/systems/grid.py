@@ -13,14 +13,13 @@ import scipy.linalg
 
 from daskkern.arrays import FloatArray, HostArray
 from daskkern.backend.tiles import for_each, slices
-from daskkern.data.rows.rows import Rows
+from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.errors import DataError
 from daskkern.kernels import Kernel, diagnose
 from daskkern.kernels.formula import Expression, Pair, evaluate
 from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.kernels.rows import as_rows, rows_dtype
 from daskkern.losses import decode
-from daskkern.training.feeding.sources import row_fields
 from daskkern.training.feeding.targets import Targets
 
 _ROWS = 2048

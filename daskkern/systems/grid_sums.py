@@ -12,7 +12,7 @@ from daskkern.backend.tiles import slices
 from daskkern.cluster.connect.membership import live_workers
 from daskkern.data.rows.rows import Rows
 from daskkern.systems.grid import Grid, Sums
-from daskkern.training.feeding.sources import RowSource
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.setup.prepared import training_rows
 

@@ -14,7 +14,7 @@ from daskkern.backend.concurrency import cpu_count, library_threads
 from daskkern.backend.tiles import slices, tile_pool
 from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.data.rows.array_rows import ArrayRows
-from daskkern.data.rows.rows import Rows, take
+from daskkern.data.rows.rows import Rows, row_fields, take
 from daskkern.errors import SpecError
 from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.kernels import AutoKernel, Gaussian
@@ -25,7 +25,8 @@ from daskkern.systems.grid_sums import training_sums
 from daskkern.systems.named import System
 from daskkern.systems.table import SYSTEMS
 from daskkern.systems.table import system as named
-from daskkern.training.feeding.sources import RowSource, StoreSource, row_fields
+from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.feeding.targets import Targets, learn_targets
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.run.settings import EarlyStopping

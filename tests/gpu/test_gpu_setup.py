@@ -20,7 +20,8 @@ from daskkern.linalg import eigen, lazy, lazy_kernel_matrix, symmetric_eigen, to
 from daskkern.losses import Squared
 from daskkern.preconditioners import CovarianceState, NystromState, SpectrumSettings, eigenpro_state, nystrom
 from daskkern.solvers import SGD, EigenPro, NystromSGD
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning import speeds
 from daskkern.training.planning.calibration import Rates, calibrate
 from daskkern.training.planning.planner import upper_bound_plan

@@ -21,7 +21,8 @@ from daskkern.training.feeding import block_cache as kept
 from daskkern.training.feeding import block_files
 from daskkern.training.feeding.block_cache import DiskBlocks
 from daskkern.training.feeding.block_files import DirectFile, HostFile, block_file, kvikio_module
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.memory import FitSizes, plan_memory
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings

@@ -15,7 +15,8 @@ from daskkern.kernels.engines import block_products as products
 from daskkern.linalg import block_cyclic
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro, NystromSGD, Solver
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.gpu.fake_arrays import launches_counted

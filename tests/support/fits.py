@@ -17,7 +17,8 @@ from daskkern.losses import Logistic, Loss
 from daskkern.solvers import Solver
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings

@@ -8,7 +8,8 @@ from daskkern.kernels import Laplacian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import Solver
 from daskkern.solvers.costs.columns import ColumnCosts
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.memory import FitSizes
 from daskkern.training.run.settings import FitSettings
 

@@ -18,7 +18,6 @@ __all__ = [
     "as_csr",
     "csr_rows",
     "divide_columns",
-    "first_not_finite",
     "gather",
     "gather_rows",
     "is_sparse",
@@ -60,15 +59,6 @@ def csr_rows(data: HostArray, indices: HostArray, indptr: HostArray, n_features:
     index = np.int32 if max(len(data), n_features) < 2**31 else np.int64
     parts = (data, indices.astype(index, copy=False), indptr.astype(index, copy=False))
     return _scipy().csr_array(parts, shape=shape)
-
-
-def first_not_finite(X: CsrRows) -> tuple[int, int, Any] | None:
-    """Return row, column and value of the first NaN or infinity among the entries of CSR rows; None without one."""
-    bad = np.flatnonzero(~np.isfinite(X.data)) if X.dtype.kind == "f" else np.empty(0, np.int64)
-    if not bad.size:
-        return None
-    at = int(bad[0])
-    return int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at]), X.data[at]
 
 
 def gather_rows(parts: Sequence[CsrRows], order: IntArray, n_features: int, dtype: npt.DTypeLike) -> CsrRows:

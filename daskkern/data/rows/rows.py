@@ -118,6 +118,11 @@ class Rows(ABC):
     def _read_weight(self, start: int, stop: int) -> HostArray: ...
 
 
+def row_fields(rows: Rows) -> Fields:
+    """Return the fields that a training step reads: all that the rows have."""
+    return ALL if rows.has_weight else Fields.X | Fields.y
+
+
 def mean_row_bytes(n_rows: int, n_features: int, n_stored: int | None) -> int:
     """Return the bytes of a row of `n_features` float32 features, or of its share of `n_stored` sparse entries."""
     return 4 * n_features if n_stored is None else 8 * (n_stored // max(1, n_rows) + 1)

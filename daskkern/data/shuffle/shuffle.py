@@ -10,7 +10,7 @@ from daskkern.data.schema.provenance import Provenance, recorded
 from daskkern.data.schema.schema import FORMAT
 from daskkern.data.shuffle.buckets import DEFAULT_MEMORY, Buckets
 from daskkern.data.storage.raw_rows import StoredRows
-from daskkern.data.storage.store import Store, StoreSource, open_store
+from daskkern.data.storage.store import Store, StoreLocation, open_store
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.data.transactions.atomic import check_destination
 from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
@@ -22,7 +22,7 @@ _LEAST_CHUNKS = 4  # read, sorted, gathered for writing, and inside Zarr
 
 
 def shuffle_store(
-    source: StoreSource,
+    source: StoreLocation,
     out: str | os.PathLike[str],
     *,
     seed: int = 0,

@@ -15,7 +15,7 @@ from daskkern.arrays import HostArray
 from daskkern.data.storage.check_contents import StoreFinding, contradictions
 from daskkern.data.storage.checksums import combine
 from daskkern.data.storage.records import RECORDS, Records, attribute_sum, metadata_sum, read_records, records_sum
-from daskkern.data.storage.store import Store, StoreSource, ZarrArray, open_store
+from daskkern.data.storage.store import Store, StoreLocation, ZarrArray, open_store
 from daskkern.errors import StoreError
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -37,7 +37,7 @@ class CheckReport:
         return not self.findings
 
 
-def check_store(source: StoreSource, *, progress: Progress | None = None) -> CheckReport:
+def check_store(source: StoreLocation, *, progress: Progress | None = None) -> CheckReport:
     """Read everything in a store and report all errors.
 
     Attributes and array metadata are compared with the checksums recorded on writing. Every chunk must be there,

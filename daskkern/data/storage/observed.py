@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.data.rows.csr import CsrRows, first_not_finite
+from daskkern.data.rows.csr import CsrRows
+from daskkern.data.rows.finite import first_not_finite
 from daskkern.data.schema.column_statistics import Moments
 from daskkern.data.storage.csr_store import State
 from daskkern.errors import DataError

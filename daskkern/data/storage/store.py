@@ -23,7 +23,7 @@ from daskkern.data.schema.schema import STATISTICS, StoreInfo
 from daskkern.data.storage.csr_store import PARTS
 from daskkern.errors import StoreError
 
-StoreSource: TypeAlias = str | os.PathLike[str] | zarr.Group
+StoreLocation: TypeAlias = str | os.PathLike[str] | zarr.Group
 ZarrArray: TypeAlias = "zarr.Array[Any]"
 
 _CONCURRENT_REQUESTS = 32  # to a web server
@@ -75,7 +75,7 @@ class Store:
                 )
 
 
-def open_store(source: StoreSource, *, chunks_present: bool = True) -> Store:
+def open_store(source: StoreLocation, *, chunks_present: bool = True) -> Store:
     """Open a store for reading and check that it is complete.
 
     Parameters
@@ -131,7 +131,7 @@ def read_array(array: ZarrArray, start: int, stop: int) -> HostArray:
         ) from error
 
 
-def _open_group(source: StoreSource) -> tuple[zarr.Group, str]:
+def _open_group(source: StoreLocation) -> tuple[zarr.Group, str]:
     if isinstance(source, zarr.Group):
         return source, str(source.store_path)
     text = os.fspath(source)

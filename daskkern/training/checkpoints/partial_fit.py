@@ -13,7 +13,7 @@ from daskkern.solvers import Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Saved
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.checkpoints.resuming import basis_summary
-from daskkern.training.feeding.sources import RowSource, SourceInfo
+from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.targets import check_targets
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.settings import FitSettings

@@ -10,12 +10,11 @@ from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows import batches as data_batches
 from daskkern.data.rows.batch_plan import BatchPlan
-from daskkern.data.rows.rows import Rows
+from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.events import Listener, StageFinished
 from daskkern.solvers import AnyProblem, Batch
 from daskkern.training.feeding.block_cache import keep_blocks
 from daskkern.training.feeding.row_cache import RowCache
-from daskkern.training.feeding.sources import row_fields
 from daskkern.training.feeding.stored_features import FeatureRows
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.run.settings import FitSettings

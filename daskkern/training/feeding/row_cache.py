@@ -2,8 +2,7 @@
 
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batches import RowBatch
-from daskkern.data.rows.rows import Gathering, Rows
-from daskkern.training.feeding.sources import row_fields
+from daskkern.data.rows.rows import Gathering, Rows, row_fields
 
 
 class RowCache:

@@ -15,12 +15,11 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.uploads import Arrived, Uploads, begun_ahead
 from daskkern.basis import KernelPart
 from daskkern.cluster.collectives.timed import TimedCommunicator
-from daskkern.data.rows.rows import Fields, RowBlock, Rows
+from daskkern.data.rows.rows import Fields, RowBlock, Rows, row_fields
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.events import Listener, StageFinished
 from daskkern.solvers import Batch
 from daskkern.training.feeding.block_cache import keep_blocks
-from daskkern.training.feeding.sources import row_fields
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.run.settings import FitSettings

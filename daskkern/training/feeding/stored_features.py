@@ -18,7 +18,7 @@ from daskkern.basis import KernelBasis
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.errors import DataError, SpecError, StoreError
-from daskkern.training.feeding.sources import RowSource
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared, training_rows
 

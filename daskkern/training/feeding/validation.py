@@ -10,11 +10,11 @@ from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows.array_rows import ArrayRows
-from daskkern.data.rows.rows import Rows, take
+from daskkern.data.rows.rows import Rows, row_fields, take
 from daskkern.errors import DataError
 from daskkern.losses import best_of, decode
 from daskkern.solvers import AnyProblem
-from daskkern.training.feeding.sources import RowSource, row_fields
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.best_epoch import BestEpoch
 from daskkern.training.run.settings import FitSettings

@@ -27,7 +27,8 @@ from daskkern.models import load_model, save_model
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.resuming import check_model_place, named
-from daskkern.training.feeding.sources import ArraySource, RowSource, describe
+from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sources import ArraySource, describe
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.jobs.monitoring import show_fits

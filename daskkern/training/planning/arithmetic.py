@@ -1,7 +1,7 @@
 """In which arithmetic the kernel values of a fit will be made, before it runs."""
 
 from daskkern.kernels import arithmetic_note, length_scale_note
-from daskkern.training.feeding.sources import RowSource
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.scaling import scales_features
 from daskkern.training.setup.shared import some_rows

@@ -18,8 +18,8 @@ from daskkern.linalg import block_width
 from daskkern.preconditioners import column_statistics, usable
 from daskkern.solvers.costs.sizes import ComputeRates, FitSizes
 from daskkern.solvers.preparation import SPECTRAL
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.scratch import scratch_folder
-from daskkern.training.feeding.sources import RowSource
 from daskkern.training.planning.disk_rates import DiskRates, measure_disk
 from daskkern.training.planning.speeds import fresh_memory, speeds
 from daskkern.training.run.settings import FitSettings, batch_limit

@@ -13,7 +13,7 @@ from daskkern.errors import SpecError
 from daskkern.solvers import check_fit
 from daskkern.training.feeding.batch_composition import reshuffles_batches
 from daskkern.training.feeding.block_cache_policy import unkept
-from daskkern.training.feeding.sources import RowSource
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import is_stored
 from daskkern.training.feeding.targets import check_loss
 from daskkern.training.planning.memory import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory

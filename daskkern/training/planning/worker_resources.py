@@ -9,7 +9,8 @@ from daskkern.backend.namespace import namespace_for
 from daskkern.cluster.connect.membership import live_workers, run_on
 from daskkern.errors import ClusterError
 from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates, with_blocks
-from daskkern.training.feeding.sources import RowSource, StoreSource
+from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.planning.calibration import calibrate_workers
 from daskkern.training.planning.memory import LIMIT_SHARE, MemoryPlan, available_memory, device_memory
 from daskkern.training.planning.planner import PreparedSummary, check_before, plan_for

@@ -31,7 +31,8 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, Saved
 from daskkern.training.checkpoints.partial_fit import PartialFitState, can_go_on, next_run
 from daskkern.training.checkpoints.resuming import named
 from daskkern.training.feeding.block_cache_policy import can_keep, disk_room, needs_rates, with_blocks
-from daskkern.training.feeding.sources import RowSource, data_description, describe
+from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sources import data_description, describe
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.planning.calibration import calibrate

@@ -27,7 +27,8 @@ from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, Spec
 from daskkern.events import Listener
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.block_cache_policy import can_keep, with_blocks
-from daskkern.training.feeding.sources import RemoteValue, RowSource
+from daskkern.training.feeding.cluster_blocks import RemoteValue
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.jobs.monitoring import show_fits
 from daskkern.training.planning.memory import MemoryPlan

@@ -23,9 +23,10 @@ from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinishe
 from daskkern.solvers import AnyProblem, Problem
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, open_checkpointing
 from daskkern.training.checkpoints.commits import Commit, latest_of_all
+from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.feed import Feed
 from daskkern.training.feeding.row_feed import RowFeed
-from daskkern.training.feeding.sources import RemoteValue, RowSource
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.validation import Validation
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.planning.planner import PreparedSummary

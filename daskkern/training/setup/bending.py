@@ -13,7 +13,7 @@ from daskkern.data.schema.column_statistics import Scaling
 from daskkern.errors import DataError
 from daskkern.kernels import Laplacian
 from daskkern.losses import Squared, encode
-from daskkern.training.feeding.sources import RowSource
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.setup.penalty import least_error
 
 _SAMPLE = 400  # two eigendecompositions of as many rows: about 0.1 s

@@ -18,7 +18,7 @@ from daskkern.basis import uses_kernel
 from daskkern.data.rows.rows import Fields
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel, Kernel
-from daskkern.training.feeding.sources import SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.penalty import encoded, least_error, row_width, sample_rows

@@ -14,8 +14,8 @@ from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel
 from daskkern.landmarks import LandmarkSet
 from daskkern.preconditioners import nystrom_state
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sampling import Sampling
-from daskkern.training.feeding.sources import RowSource
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Clock, Prepared, training_rows

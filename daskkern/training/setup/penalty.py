@@ -25,7 +25,7 @@ from daskkern.linalg.symmetric import symmetric_eigen
 from daskkern.losses import Squared, encode
 from daskkern.preconditioners import gram_of
 from daskkern.solvers.base import smoothness_of
-from daskkern.training.feeding.sources import RowSource, SourceInfo
+from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows

@@ -12,8 +12,8 @@ from daskkern.data.rows.samples import some_positions
 from daskkern.errors import DataError, SpecError
 from daskkern.solvers.preparation import PREPARATIONS
 from daskkern.training.checkpoints.partial_fit import prepare_next
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sampling import learn_sampling
-from daskkern.training.feeding.sources import RowSource
 from daskkern.training.feeding.targets import Targets, learn_targets
 from daskkern.training.run.held_sample import HeldSample
 from daskkern.training.run.settings import FitSettings

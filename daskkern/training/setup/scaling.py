@@ -15,7 +15,8 @@ from daskkern.data.schema.learned_scaling import LEARNED_KINDS, learned_scaling
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel, LinearKernel
-from daskkern.training.feeding.sources import RowSource, StoreSource
+from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.bending import fits_as_well
 

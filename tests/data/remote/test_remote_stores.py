@@ -35,7 +35,8 @@ from daskkern.data.storage.writer import StoreWriter
 from daskkern.errors import StoreError
 from daskkern.kernels import Gaussian
 from daskkern.models import KernelModel, load_model, save_model
-from daskkern.training.feeding.sources import SourceInfo, StoreSource, data_description, describe
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import StoreSource, data_description, describe
 from tests.support.object_server import ObjectServer
 
 Make = Callable[..., Store]

@@ -14,7 +14,8 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from daskkern.arrays import HostArray
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batches import BatchPlan, iter_batches
-from daskkern.data.rows.csr import as_csr, csr_rows, first_not_finite
+from daskkern.data.rows.csr import as_csr, csr_rows
+from daskkern.data.rows.finite import first_not_finite
 from daskkern.data.rows.rows import Fields, take
 from daskkern.data.rows.subset import RowsWithout
 from daskkern.data.schema.column_statistics import Moments

@@ -14,7 +14,8 @@ from daskkern.events import EpochFinished, Event
 from daskkern.kernels import ArcCosine, Gaussian, InversePolynomial, Kernel
 from daskkern.losses import Hinge, Loss, Squared, SquaredHinge
 from daskkern.solvers import SGD, EigenPro, Solver
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.settings import FitSettings
 from tests.support import naive
 from tests.support.fits import Fit, Runs

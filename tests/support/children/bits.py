@@ -10,7 +10,8 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared, SquaredHinge
 from daskkern.solvers import EigenPro, Falkon, Solver
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.settings import FitSettings
 from tests.support.fits import Fit
 

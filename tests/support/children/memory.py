@@ -19,7 +19,8 @@ from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.preconditioners import SpectrumSettings, eigenpro_state
 from daskkern.solvers import PCG, SGD, BlockCD, Direct, DoublySGD, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.solvers.costs import primitives
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.planner import numbers_per_row
 from daskkern.training.run import fit as fitting
 from daskkern.training.run.settings import FitSettings

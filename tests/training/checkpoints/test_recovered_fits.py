@@ -20,7 +20,8 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import Loss, Squared, SquaredHinge
 from daskkern.solvers import PCG, EigenPro, Falkon, NystromSGD
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
-from daskkern.training.feeding.sources import RowSource, StoreSource
+from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import local_cluster, worker_pids

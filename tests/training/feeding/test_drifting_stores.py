@@ -19,7 +19,8 @@ from daskkern.data.storage.writer import StoreWriter
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import SGD, SVRG, EigenPro, NystromSGD, Solver
-from daskkern.training.feeding.sources import ArraySource, SourceInfo, StoreSource
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource, StoreSource
 from daskkern.training.feeding.targets import learn_targets
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings

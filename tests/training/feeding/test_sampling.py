@@ -16,8 +16,9 @@ from daskkern.errors import SpecError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Logistic, Squared
 from daskkern.solvers import EigenPro, NystromSGD
+from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sampling import learn_sampling
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.feeding.targets import learn_targets
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.settings import FitSettings

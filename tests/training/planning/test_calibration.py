@@ -12,7 +12,8 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Gaussian, Kernel, Laplacian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro, NystromSGD, Solver
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.calibration import Rates, calibrate, expected_batch, worst
 from daskkern.training.planning.disk_rates import DiskRates, measure_disk
 from daskkern.training.planning.memory import MemoryPlan, plan_memory

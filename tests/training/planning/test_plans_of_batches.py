@@ -13,7 +13,8 @@ from daskkern.errors import MemoryBudgetError
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning import worker_resources
 from daskkern.training.planning.memory import MemoryPlan
 from daskkern.training.planning.planner import check_before, upper_bound_plan

@@ -31,7 +31,8 @@ from daskkern.solvers import (
     Snapshot,
     Solver,
 )
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.best_epoch import LeastLoss
 from daskkern.training.run.settings import FitSettings
 from tests.support.fits import Fit, Runs

@@ -15,7 +15,8 @@ from daskkern.events import Event, FitFinished, StageFinished
 from daskkern.kernels import Laplacian
 from daskkern.losses import Squared
 from daskkern.solvers import SGD, EigenPro, NystromSGD, Solver
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.settings import FitSettings
 from tests.support.fits import Fit
 

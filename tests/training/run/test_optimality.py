@@ -16,7 +16,8 @@ from daskkern.errors import DataError
 from daskkern.kernels import Laplacian, Polynomial
 from daskkern.losses import Squared
 from daskkern.solvers import SGD, EigenPro, Falkon, Solver
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.run.optimality import Optimality, measure_optimality
 from daskkern.training.run.optimality_notes import is_far, is_near, optimality_note
 from daskkern.training.run.settings import FitSettings

@@ -13,7 +13,8 @@ from daskkern.data.schema.schema import Scaling
 from daskkern.kernels import Laplacian
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.training.feeding.sources import ArraySource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.feeding.targets import Targets, learn_targets
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows

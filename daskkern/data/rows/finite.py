@@ -1,0 +1,43 @@
+"""Checks that tables of numbers, dense or sparse, hold neither NaN nor infinity."""
+
+from typing import Any
+
+import numpy as np
+
+from daskkern.backend.namespace import is_sparse
+from daskkern.backend.tiles import slices
+from daskkern.data.rows.csr import FeatureRows
+from daskkern.errors import DataError
+
+_BLOCK_ROWS = 8192
+"""Rows checked at once, which bounds the memory of a check."""
+
+
+def first_not_finite(X: FeatureRows) -> tuple[int, int, Any] | None:
+    """Return row, column and value of the first NaN or infinity of dense (n,) or (n, d) or CSR rows; None without
+    one."""
+    if X.dtype.kind != "f":
+        return None
+    if is_sparse(X):
+        bad = np.flatnonzero(~np.isfinite(X.data))
+        if not bad.size:
+            return None
+        at = int(bad[0])
+        return int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at]), X.data[at]
+    for rows in slices(X.shape[0], _BLOCK_ROWS):
+        block = X[rows].reshape(rows.stop - rows.start, -1)
+        if not bool(np.isfinite(block).all()):
+            row, column = np.argwhere(~np.isfinite(block))[0]
+            return rows.start + int(row), int(column), block[row, column]
+    return None
+
+
+def check_finite(X: FeatureRows, first_row: int = 0, name: str = "X") -> None:
+    """Raise DataError with row and column of the first NaN or infinity of a table whose row 0 is `first_row`."""
+    bad = first_not_finite(X)
+    if bad is not None:
+        row, column, value = bad
+        raise DataError(
+            f"{name} has {'NaN' if np.isnan(value) else 'infinity'} ({value}) in row {first_row + row}, column "
+            f"{column}; remove or fill such rows first"
+        )
