@@ -11,10 +11,8 @@ from typing import Any
 import dask.array as da
 import numpy as np
 from dask.delayed import delayed
-from distributed import Client, default_client
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskkern.arrays import HostArray
@@ -25,9 +23,9 @@ from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.frames import check_raw
 from daskkern.estimators.inputs import is_lazy, is_store
+from daskkern.estimators.parameters import active_client, as_kernel, as_seed
 from daskkern.evaluation.score import check_store, raw_blocks
 from daskkern.events import Listener, all_of, silent
-from daskkern.kernels import CallableKernel, Kernel, parse_kernel
 from daskkern.losses import parse_loss
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.progress import progress
@@ -35,7 +33,6 @@ from daskkern.solvers import parse_solver
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.partial_fit import PartialFitState, why_not
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.run.fit import FitResult, fit
@@ -135,7 +132,7 @@ class KernelEstimator(BaseEstimator):
     def _submit(self, source: RowSource, validation: RowSource | None, out: Any) -> FitHandle:
         """Submit a detached fit to `source`."""
         settings = self.fit_settings(source.info.n_rows)
-        client = self.client if self.client is not None else _active_client()
+        client = active_client(self.client)
         if out is None or client is None:
             what = "out=, where a worker writes the model" if out is None else "a client of a cluster to run on"
             raise SpecError(f"got detach=True without {what}; give it")
@@ -156,7 +153,7 @@ class KernelEstimator(BaseEstimator):
         if out is not None:
             raise SpecError(f"got out={out!r} without detach=True; call save() after the fit instead")
         settings = self.fit_settings(source.info.n_rows)
-        client = self.client if self.client is not None else _active_client()
+        client = active_client(self.client)
         with self._listening(settings.max_epochs) as listener:
             result = fit(
                 source,
@@ -196,7 +193,7 @@ class KernelEstimator(BaseEstimator):
                 "memory; to continue on the same rows, call fit with warm_start=True"
             )
         settings, policy = replace(self.fit_settings(), max_epochs=1), CheckpointPolicy(carry=True)
-        client = self.client if self.client is not None else _active_client()
+        client = active_client(self.client)
         with self._listening(1) as listener:
             result = fit(source, settings, client=client, listener=listener, policy=policy, earlier=earlier)
         self._take(replace(result, saved=None))  # warm_start must not resume from one epoch on other rows
@@ -273,48 +270,3 @@ def goes_on(estimator: KernelEstimator) -> bool:
     if reason:
         raise AttributeError(f"partial_fit is not available: {reason}")
     return True
-
-
-def only_store(y: Any, sample_weight: Any) -> None:
-    """Raise DataError for targets or weights passed with a store, which brings its own."""
-    if y is not None or sample_weight is not None:
-        raise DataError("a store brings its own targets and weights; pass y and sample_weight with arrays only")
-
-
-def validation_source(validation: Any, make: Callable[[Any, Any], RowSource]) -> RowSource | None:
-    """Return the source for ``validation=``: None, a store, or a pair (X, y)."""
-    if validation is None:
-        return None
-    if is_store(validation):
-        return StoreSource.at(validation)
-    if isinstance(validation, tuple) and len(validation) == 2:
-        return make(*validation)
-    raise DataError(f"got validation of type {type(validation).__name__}; give a store, or a pair (X, y) of arrays")
-
-
-def as_kernel(kernel: Any) -> Kernel:
-    """Return a kernel from a kernel, its specification as a string, or a function of two tables of rows."""
-    if isinstance(kernel, str):
-        return parse_kernel(kernel)
-    if callable(kernel) and not isinstance(kernel, type):
-        return CallableKernel(kernel, getattr(kernel, "__name__", "callable"))
-    if not isinstance(kernel, Kernel):
-        raise SpecError(
-            f"got kernel={kernel!r}; give a kernel such as Gaussian(5.0), a string such as 'gaussian:5', or a function "
-            "of two tables of rows"
-        )
-    return kernel
-
-
-def as_seed(random_state: Any) -> int:
-    """Return an integer seed for scikit-learn's `random_state`."""
-    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _active_client() -> Client | None:
-    try:
-        return default_client()
-    except ValueError:
-        return None

@@ -7,28 +7,20 @@ import dask.array as da
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, assert_all_finite, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError
-from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
-from daskkern.estimators.frames import check_raw
-from daskkern.estimators.inputs import (
-    array_source,
-    codes_of,
-    is_lazy,
-    is_store,
-    lazy_source,
-    store_source,
-    table,
-)
+from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows
+from daskkern.estimators.base import KernelEstimator, goes_on
+from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
+from daskkern.estimators.labels import Labels
 from daskkern.evaluation.score import score_store
 from daskkern.events import Listener
 from daskkern.kernels import Kernel
-from daskkern.losses import Loss, Probabilistic, decode, parse_loss
+from daskkern.losses import Loss, Probabilistic, parse_loss
 from daskkern.solvers import Solver
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.jobs.handle import FitHandle
@@ -173,35 +165,16 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         scale: str | None = "auto",
         fit_intercept: bool = True,
     ) -> None:
-        self.kernel = kernel
-        self.loss = loss
-        self.basis = basis
-        self.solver = solver
-        self.alpha = alpha
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.early_stopping = early_stopping
-        self.random_state = random_state
-        self.client = client
-        self.class_weight = class_weight
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.verbose = verbose
-        self.keep_blocks = keep_blocks
-        self.precision = precision
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.sampling = sampling
-        self.max_seconds = max_seconds
-        self.virtual_shards = virtual_shards
-        self.callbacks = callbacks
-        self.monitor = monitor
-        self.scale = scale
-        self.fit_intercept = fit_intercept
+        self.kernel, self.loss, self.basis, self.solver, self.alpha = kernel, loss, basis, solver, alpha
+        self.max_epochs, self.max_seconds, self.batch_size = max_epochs, max_seconds, batch_size
+        self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
+        self.n_iter_no_change, self.tol, self.monitor = n_iter_no_change, tol, monitor
+        self.random_state, self.sampling, self.class_weight = random_state, sampling, class_weight
+        self.scale, self.fit_intercept, self.dtype, self.precision = scale, fit_intercept, dtype, precision
+        self.client, self.device, self.virtual_shards = client, device, virtual_shards
+        self.memory_budget, self.keep_blocks = memory_budget, keep_blocks
+        self.warm_start, self.checkpoint = warm_start, checkpoint
+        self.verbose, self.callbacks = verbose, callbacks
 
     def fit(
         self,
@@ -235,19 +208,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         daskkern.errors.DaskkernError
             With one sentence: what was given, what was expected, what to do.
         """
-        if is_store(X):
-            source: RowSource = store_source(X, y, sample_weight, "classification")
-            classes = None
-        elif is_lazy(X):
-            source, classes = lazy_source(X, y, sample_weight, "classification")
-        else:
-            source, classes = self._arrays(X, y, sample_weight)
-        known = np.array(source.info.classes) if classes is None else classes
-
-        def make(X_val: Any, y_val: Any) -> RowSource:
-            return _coded(X_val, y_val, known)
-
-        watched = validation_source(validation, make)
+        source, known = self._source(X, y, sample_weight)
+        watched = validation_source(validation, lambda X, y: labelled_rows(X, y, known))
         if detach:
             return self._submit(source, watched, out)
         self._fit_source(source, watched, out)
@@ -276,22 +238,27 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         daskkern.errors.DaskkernError
             For rows of another kind than before, labels outside the classes, or changed settings.
         """
-        known: HostArray | None = self._known(classes)
-        if is_store(X):
-            source: RowSource = store_source(X, y, sample_weight, "classification")
-            labels = np.array(source.info.classes)
-            if known is not None and set(labels.tolist()) != set(known.tolist()):
-                raise DataError(f"the store {X} has the classes {labels.tolist()}, the model {known.tolist()}")
-            known = labels
-        elif is_lazy(X):
-            source, known = lazy_source(X, y, sample_weight, "classification", known)
-        else:
-            begun = getattr(self, "_carried", None) is not None
-            source, known = self._arrays(X, y, sample_weight, known, reset=not begun)
+        begun = getattr(self, "_carried", None) is not None
+        source, known = self._source(X, y, sample_weight, self._known(classes), reset=not begun)
         self._go_on(source)
-        assert known is not None
         self.classes_ = known
         return self
+
+    def _source(
+        self, X: Any, y: Any, sample_weight: Any, known: HostArray | None = None, *, reset: bool = True
+    ) -> tuple[RowSource, HostArray]:
+        """Return the rows as a source, and the classes. DataError for classes other than `known`."""
+        if is_lazy(X):
+            blocks, classes = lazy_source(X, y, sample_weight, "classification", known)
+            assert classes is not None
+            return blocks, classes
+        if not is_store(X):
+            return labelled_arrays(self, X, y, sample_weight, known, reset=reset)
+        source = store_source(X, y, sample_weight, "classification")
+        labels = np.array(source.info.classes)
+        if known is not None and set(labels.tolist()) != set(known.tolist()):
+            raise DataError(f"the store {X} has the classes {labels.tolist()}, the model {known.tolist()}")
+        return source, labels
 
     def _known(self, classes: Any) -> HostArray | None:
         """Return the classes of the model, or the given ones for a new model, ascending."""
@@ -312,7 +279,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     def predict(self, X: Any) -> Any:
         """Return class labels (n,): NumPy in, NumPy out; dask in, lazy dask out; a store is streamed."""
         check_is_fitted(self, "model_")
-        return self._apply(X, _Labels(self.classes_), self.classes_[:0])
+        return self._apply(X, Labels(self.classes_), self.classes_[:0])
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Any:
@@ -328,49 +295,6 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
             return float(score_store(self.model_, open_store(X)).accuracy or 0.0)
         if is_lazy(X):
             right = self.predict(X) == (y if is_lazy(y) else da.from_array(np.asarray(y), chunks=X.chunks[0]))
-            return (
-                float(right.mean().compute())
-                if sample_weight is None
-                else float(da.average(right, weights=da.asarray(sample_weight)).compute())
-            )
+            weight = None if sample_weight is None else da.asarray(sample_weight)
+            return float(da.average(right, weights=weight).compute())
         return float(super().score(X, y, sample_weight))
-
-    def _arrays(
-        self, X: Any, y: Any, sample_weight: Any, known: HostArray | None = None, *, reset: bool = True
-    ) -> tuple[RowSource, HostArray]:
-        check_raw(X, y)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            dtype="numeric",
-            order="C",
-            ensure_min_samples=2,
-            ensure_all_finite=False,
-            accept_sparse="csr",
-        )
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True) if known is None else (known, codes_of(y, known))
-        if classes.size < 2:
-            raise DataError(f"a classifier needs at least 2 classes, but y holds only one class: {classes.tolist()}")
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return array_source(X, codes.astype(np.int64), weight, classes), classes
-
-
-class _Labels:
-    """Maps scores to labels, in the dtype of the user's labels."""
-
-    def __init__(self, classes: HostArray) -> None:
-        self._classes = classes
-
-    def __call__(self, scores: HostArray) -> HostArray:
-        return self._classes[decode(scores)]
-
-
-def _coded(X: Any, y: Any, classes: HostArray) -> RowSource:
-    """Return validation arrays as a source, with labels encoded by the training classes."""
-    return array_source(table(X), codes_of(y, classes, "the validation labels"), None, classes)

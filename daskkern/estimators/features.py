@@ -20,8 +20,8 @@ from daskkern.data.rows.finite import check_finite
 from daskkern.data.rows.rows import Rows
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError, SpecError
-from daskkern.estimators.base import as_kernel, as_seed
 from daskkern.estimators.inputs import is_lazy, is_store
+from daskkern.estimators.parameters import as_kernel, as_seed
 from daskkern.kernels import Kernel
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro

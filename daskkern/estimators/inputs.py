@@ -1,6 +1,7 @@
 """Conversion of a user's input - a path, a Zarr group, dask or NumPy arrays - to a source of rows."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,14 +9,13 @@ import dask.array as da
 import numpy as np
 import zarr
 
-from daskkern.arrays import HostArray, IntArray
-from daskkern.data.rows.csr import as_csr, is_sparse
-from daskkern.data.rows.finite import check_finite
-from daskkern.data.schema.schema import ClassLabel, Scaling
+from daskkern.arrays import HostArray
+from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
+from daskkern.estimators.labels import codes_of, plain_labels
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
-from daskkern.training.feeding.sources import ArraySource, StoreSource
+from daskkern.training.feeding.sources import StoreSource
 
 
 def is_store(X: Any) -> bool:
@@ -28,10 +28,15 @@ def is_lazy(X: Any) -> bool:
     return isinstance(X, da.Array)
 
 
-def store_source(X: Any, y: Any, sample_weight: Any, task: str) -> StoreSource:
-    """Return the source for a store, which brings its own targets and weights."""
+def only_store(y: Any, sample_weight: Any) -> None:
+    """Raise DataError for targets or weights passed with a store, which brings its own."""
     if y is not None or sample_weight is not None:
         raise DataError("a store brings its own targets and weights; pass y and sample_weight with arrays only")
+
+
+def store_source(X: Any, y: Any, sample_weight: Any, task: str) -> StoreSource:
+    """Return the source for a store, which brings its own targets and weights."""
+    only_store(y, sample_weight)
     source = StoreSource.at(X)
     if source.info.task is None:
         raise DataError(f"the store {X} has no targets; ingest it again with --target")
@@ -44,23 +49,15 @@ def store_source(X: Any, y: Any, sample_weight: Any, task: str) -> StoreSource:
     return source
 
 
-def array_source(X: Any, y: HostArray, weight: HostArray | None, classes: HostArray | None) -> ArraySource:
-    """Return the source for checked NumPy arrays; `y` holds codes when `classes` is given, else (n, t) values."""
-    check_finite(X)
-    labels = None if classes is None else plain_labels(classes)
-    single = y.ndim == 1
-    info = SourceInfo(
-        X.shape[0],
-        X.shape[1],
-        "classification" if labels is not None else "regression",
-        labels,
-        Scaling(),
-        None,
-        1 if single else y.shape[1],
-        single,
-        int(X.nnz) if is_sparse(X) else None,
-    )
-    return ArraySource(as_csr(X) if is_sparse(X) else X, y, weight, info)
+def validation_source(validation: Any, make: Callable[[Any, Any], RowSource]) -> RowSource | None:
+    """Return the source for ``validation=``: None, a store, or a pair (X, y)."""
+    if validation is None:
+        return None
+    if is_store(validation):
+        return StoreSource.at(validation)
+    if isinstance(validation, tuple) and len(validation) == 2:
+        return make(*validation)
+    raise DataError(f"got validation of type {type(validation).__name__}; give a store, or a pair (X, y) of arrays")
 
 
 def lazy_source(
@@ -121,37 +118,10 @@ class _Encode:
         return rows, targets, weights
 
 
-def table(X: Any) -> HostArray:
-    """Return validation rows as a 2-d array of numbers, or raise DataError."""
-    array = as_csr(X) if is_sparse(X) else np.asarray(X)
-    if array.ndim != 2 or array.dtype.kind not in "fiub":
-        raise DataError(f"got validation rows of shape {array.shape} and {array.dtype}; expected a table of numbers")
-    return array
-
-
 def check_weight(weight: HostArray) -> None:
     """Raise DataError for weights that are negative or not finite."""
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise DataError("sample_weight must be finite and not negative")
-
-
-def codes_of(y: Any, classes: HostArray, what: str = "y") -> IntArray:
-    """Return the codes (n,) int64 of labels. DataError names labels that are not among the classes."""
-    y = np.asarray(y)
-    unknown = np.setdiff1d(y, classes)
-    if unknown.size:
-        raise DataError(f"{what} holds {unknown[:5].tolist()}, not among the classes {classes[:20].tolist()}")
-    return np.searchsorted(classes, y).astype(np.int64)
-
-
-def plain_labels(classes: HostArray) -> tuple[ClassLabel, ...]:
-    """Return class labels as Python strings, integers, floats or booleans, which a saved model can store."""
-    labels = tuple(classes.tolist())
-    kinds = {type(label) for label in labels}
-    if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
-        names = sorted(kind.__name__ for kind in kinds)
-        raise DataError(f"got class labels of type {names}; use strings, integers, floats or booleans")
-    return labels
 
 
 def _known(array: da.Array, name: str) -> da.Array:
@@ -165,6 +135,3 @@ def _aligned(other: Any, X: da.Array, name: str) -> da.Array:
     if array.shape[0] != X.shape[0]:
         raise DataError(f"{name} has {array.shape[0]} rows, but X has {X.shape[0]}")
     return array.rechunk({0: X.chunks[0], **({1: -1} if array.ndim == 2 else {})})
-
-
-__all__ = ["RowSource", "array_source", "is_lazy", "is_store", "lazy_source", "store_source"]

@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import dask.array as da
-import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from daskkern.basis import BasisSpec
-from daskkern.data.rows.finite import check_finite
 from daskkern.data.storage.store import open_store
-from daskkern.estimators.base import KernelEstimator, goes_on, only_store, validation_source
-from daskkern.estimators.frames import check_raw
-from daskkern.estimators.inputs import array_source, is_lazy, is_store, lazy_source, store_source, table
+from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
+from daskkern.estimators.base import KernelEstimator, goes_on
+from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
 from daskkern.evaluation.score import score_store
 from daskkern.events import Listener
 from daskkern.kernels import Kernel
@@ -99,34 +97,16 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         monitor: str = "auto",
         scale: str | None = "auto",
     ) -> None:
-        self.kernel = kernel
-        self.loss = loss
-        self.basis = basis
-        self.solver = solver
-        self.alpha = alpha
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.early_stopping = early_stopping
-        self.random_state = random_state
-        self.client = client
-        self.fit_intercept = fit_intercept
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.verbose = verbose
-        self.keep_blocks = keep_blocks
-        self.precision = precision
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.sampling = sampling
-        self.max_seconds = max_seconds
-        self.virtual_shards = virtual_shards
-        self.callbacks = callbacks
-        self.monitor = monitor
-        self.scale = scale
+        self.kernel, self.loss, self.basis, self.solver, self.alpha = kernel, loss, basis, solver, alpha
+        self.max_epochs, self.max_seconds, self.batch_size = max_epochs, max_seconds, batch_size
+        self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
+        self.n_iter_no_change, self.tol, self.monitor = n_iter_no_change, tol, monitor
+        self.random_state, self.sampling = random_state, sampling
+        self.scale, self.fit_intercept, self.dtype, self.precision = scale, fit_intercept, dtype, precision
+        self.client, self.device, self.virtual_shards = client, device, virtual_shards
+        self.memory_budget, self.keep_blocks = memory_budget, keep_blocks
+        self.warm_start, self.checkpoint = warm_start, checkpoint
+        self.verbose, self.callbacks = verbose, callbacks
 
     def fit(
         self,
@@ -157,13 +137,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         daskkern.errors.DaskkernError
             With one sentence: what was given, what was expected, what to do.
         """
-        if is_store(X):
-            source: RowSource = store_source(X, y, sample_weight, "regression")
-        elif is_lazy(X):
-            source, _ = lazy_source(X, y, sample_weight, "regression")
-        else:
-            source = self._arrays(X, y, sample_weight)
-        watched = validation_source(validation, _numbers)
+        source = self._source(X, y, sample_weight)
+        watched = validation_source(validation, numeric_rows)
         if detach:
             return self._submit(source, watched, out)
         self._fit_source(source, watched, out)
@@ -175,14 +150,16 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
         The targets are centred and scaled by the mean and spread of the first call's rows.
         """
-        if is_store(X):
-            source: RowSource = store_source(X, y, sample_weight, "regression")
-        elif is_lazy(X):
-            source, _ = lazy_source(X, y, sample_weight, "regression")
-        else:
-            source = self._arrays(X, y, sample_weight, reset=getattr(self, "_carried", None) is None)
+        source = self._source(X, y, sample_weight, reset=getattr(self, "_carried", None) is None)
         self._go_on(source)
         return self
+
+    def _source(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> RowSource:
+        if is_store(X):
+            return store_source(X, y, sample_weight, "regression")
+        if is_lazy(X):
+            return lazy_source(X, y, sample_weight, "regression")[0]
+        return numeric_arrays(self, X, y, sample_weight, reset=reset)
 
     def predict(self, X: Any) -> Any:
         """Return predictions (n,) or (n, t), float64: NumPy in, NumPy out; dask in, lazy dask out."""
@@ -206,30 +183,3 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         residual = (weight * (y - self.predict(X)) ** 2).sum(axis=0)
         spread = (weight * (y - mean) ** 2).sum(axis=0)
         return float((1 - residual / spread).mean().compute())
-
-    def _arrays(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> RowSource:
-        check_raw(X, y)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            dtype="numeric",
-            order="C",
-            multi_output=True,
-            y_numeric=True,
-            ensure_min_samples=2,
-            ensure_all_finite=False,
-            accept_sparse="csr",
-        )
-        check_finite(np.asarray(y), name="y")
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return array_source(X, np.asarray(y, np.float64), weight, None)
-
-
-def _numbers(X: Any, y: Any) -> RowSource:
-    rows, y = table(X), np.asarray(y, np.float64)
-    check_finite(y, name="the validation targets")
-    return array_source(rows, y, None, None)

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from daskkern import AllRows, KernelClassifier, KernelRegressor, Landmarks, ingest
 from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeatures
 from daskkern.errors import DataError, SpecError
-from daskkern.estimators.inputs import array_source
+from daskkern.estimators.array_inputs import array_source
 from daskkern.events import BatchFinished
 from daskkern.kernels import Gaussian
 from daskkern.solvers import BSGD, SGD, AdaGrad, EigenPro, NystromSGD, Pegasos

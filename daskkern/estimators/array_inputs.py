@@ -1,0 +1,101 @@
+"""NumPy arrays and sparse matrices of a user, checked as estimators of scikit-learn check them, as sources of rows."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, assert_all_finite, validate_data
+
+from daskkern.arrays import HostArray
+from daskkern.data.rows.csr import as_csr, is_sparse
+from daskkern.data.rows.finite import check_finite
+from daskkern.data.schema.schema import Scaling
+from daskkern.errors import DataError
+from daskkern.estimators.frames import check_raw
+from daskkern.estimators.labels import codes_of, plain_labels
+from daskkern.training.feeding.row_source import SourceInfo
+from daskkern.training.feeding.sources import ArraySource
+
+
+def labelled_arrays(
+    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, known: HostArray | None = None, *, reset: bool = True
+) -> tuple[ArraySource, HostArray]:
+    """Return rows with class labels as a source, and the classes: `known`, or those of `y`, ascending.
+
+    The estimator's ``n_features_in_`` is set, or, without `reset`, compared.
+    """
+    X, y, weight = _checked(estimator, X, y, sample_weight, reset)
+    assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True) if known is None else (known, codes_of(y, known))
+    if classes.size < 2:
+        raise DataError(f"a classifier needs at least 2 classes, but y holds only one class: {classes.tolist()}")
+    return array_source(X, codes.astype(np.int64), weight, classes), classes
+
+
+def numeric_arrays(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool = True) -> ArraySource:
+    """Return rows with numbers as targets as a source; see :func:`labelled_arrays`."""
+    X, y, weight = _checked(estimator, X, y, sample_weight, reset, multi_output=True, y_numeric=True)
+    check_finite(np.asarray(y), name="y")
+    return array_source(X, np.asarray(y, np.float64), weight, None)
+
+
+def _checked(
+    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, reset: bool, **targets: bool
+) -> tuple[Any, Any, HostArray | None]:
+    check_raw(X, y)
+    X, y = validate_data(
+        estimator,
+        X,
+        y,
+        reset=reset,
+        dtype="numeric",
+        order="C",
+        ensure_min_samples=2,
+        ensure_all_finite=False,
+        accept_sparse="csr",
+        **targets,
+    )
+    if sample_weight is None:
+        return X, y, None
+    return X, y, _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+
+def labelled_rows(X: Any, y: Any, classes: HostArray) -> ArraySource:
+    """Return validation rows as a source, with labels encoded by the classes of the training rows."""
+    return array_source(table(X), codes_of(y, classes, "the validation labels"), None, classes)
+
+
+def numeric_rows(X: Any, y: Any) -> ArraySource:
+    """Return validation rows with numbers as targets as a source."""
+    rows, y = table(X), np.asarray(y, np.float64)
+    check_finite(y, name="the validation targets")
+    return array_source(rows, y, None, None)
+
+
+def array_source(X: Any, y: HostArray, weight: HostArray | None, classes: HostArray | None) -> ArraySource:
+    """Return the source for checked NumPy arrays; `y` holds codes when `classes` is given, else (n, t) values."""
+    check_finite(X)
+    labels = None if classes is None else plain_labels(classes)
+    single = y.ndim == 1
+    info = SourceInfo(
+        X.shape[0],
+        X.shape[1],
+        "classification" if labels is not None else "regression",
+        labels,
+        Scaling(),
+        None,
+        1 if single else y.shape[1],
+        single,
+        int(X.nnz) if is_sparse(X) else None,
+    )
+    return ArraySource(as_csr(X) if is_sparse(X) else X, y, weight, info)
+
+
+def table(X: Any) -> HostArray:
+    """Return validation rows as a 2-d array of numbers, or raise DataError."""
+    array = as_csr(X) if is_sparse(X) else np.asarray(X)
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise DataError(f"got validation rows of shape {array.shape} and {array.dtype}; expected a table of numbers")
+    return array

@@ -1,0 +1,39 @@
+"""Class labels, and the codes from 0 that models are trained on in their place."""
+
+from typing import Any
+
+import numpy as np
+
+from daskkern.arrays import HostArray, IntArray
+from daskkern.data.schema.schema import ClassLabel
+from daskkern.errors import DataError
+from daskkern.losses import decode
+
+
+def codes_of(y: Any, classes: HostArray, what: str = "y") -> IntArray:
+    """Return the codes (n,) int64 of labels. DataError names labels that are not among the classes."""
+    y = np.asarray(y)
+    unknown = np.setdiff1d(y, classes)
+    if unknown.size:
+        raise DataError(f"{what} holds {unknown[:5].tolist()}, not among the classes {classes[:20].tolist()}")
+    return np.searchsorted(classes, y).astype(np.int64)
+
+
+def plain_labels(classes: HostArray) -> tuple[ClassLabel, ...]:
+    """Return class labels as Python strings, integers, floats or booleans, which a saved model can store."""
+    labels = tuple(classes.tolist())
+    kinds = {type(label) for label in labels}
+    if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
+        names = sorted(kind.__name__ for kind in kinds)
+        raise DataError(f"got class labels of type {names}; use strings, integers, floats or booleans")
+    return labels
+
+
+class Labels:
+    """Maps scores to labels, in the dtype of the user's labels."""
+
+    def __init__(self, classes: HostArray) -> None:
+        self._classes = classes
+
+    def __call__(self, scores: HostArray) -> HostArray:
+        return self._classes[decode(scores)]
