@@ -1,12 +1,10 @@
-"""The base class of kernels: one formula of a pair of rows; blocks and products for every kernel and device.
+"""The base class of kernels: blocks and products of one formula of a pair of rows, for every kernel and device.
 
 A new kernel is one class with one formula, in a file of its own, and one row in ``registry``.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -14,43 +12,27 @@ import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.backend.concurrency import product_threads
-from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.backend.namespace import namespace_of
 from daskkern.errors import DataError
-from daskkern.kernels.engines import cuda, native, tiled
+from daskkern.kernels.engines import tiled
 from daskkern.kernels.engines.dispatch import (
     Engine,
     Widened,
     engine_for,
     fill_for,
-    is_compiled,
-    is_plain,
     plain_products,
     widened_fill,
 )
-from daskkern.kernels.formula import PAIR, Expression, Pair, Program, evaluate, program
-from daskkern.kernels.points import (
-    PLAIN,
-    Left,
-    Placement,
-    Points,
-    cut_blocks,
-    make_side,
-    native_rows,
-    pick_shift,
-    product_size,
-    squared_norms,
-)
-from daskkern.kernels.precision import Precision, agreed_dtype, rounded
-from daskkern.kernels.rounding import Rounding, rounding_of
+from daskkern.kernels.formula import evaluate
+from daskkern.kernels.points import Left, Points, product_size, squared_norms
 from daskkern.kernels.rows import as_rows, module_of, rows_dtype
+from daskkern.kernels.sides import PairFunction, Spec
 
-__all__ = ["Kernel", "Points", "plain_products"]
-
-Spec = Mapping[str, object]
+__all__ = ["Kernel", "Points", "Spec", "plain_products"]
 
 
 @dataclass(frozen=True)
-class Kernel(ABC):
+class Kernel(PairFunction):
     """A positive definite function of two rows.
 
     Subclasses are frozen dataclasses that give :attr:`name`, :meth:`formula` and :meth:`spec`. Rows are float32 or
@@ -58,7 +40,6 @@ class Kernel(ABC):
     converted (:func:`daskkern.kernels.rows.as_rows`). Neither side of a product is ever made dense as a whole.
     """
 
-    name: ClassVar[str]
     algebra: ClassVar[dict[str, Callable[[Any, Any], "Kernel"]]] = {}
     """The classes that "+" and "*" construct; filled by ``algebra``, which imports this file."""
     __array_ufunc__ = None  # NumPy scalars defer to the kernel in ``np.float64(2) * kernel``
@@ -72,113 +53,10 @@ class Kernel(ABC):
     def __rmul__(self, other: float) -> "Kernel":
         return self.algebra["product"](self, other)
 
-    @abstractmethod
-    def formula(self, pair: Pair) -> Expression:
-        """Return the kernel's value in terms of `pair`; SpecError while a parameter still depends on data."""
-
-    @abstractmethod
-    def spec(self) -> Spec:
-        """Return name and parameters as JSON values; ``registry.from_spec`` is the inverse."""
-
-    def features_of(self, points: Array) -> int:
-        """Return the number of features d of the rows that are combined with `points` (p, d)."""
-        return int(points.shape[1])
-
     def resolve(self, sample: Array) -> "Kernel":
         """Return the kernel with every data-dependent parameter computed from the rows of `sample`."""
         del sample
         return self
-
-    def transform(self, rows: Array) -> Array:
-        """Return the input of the formula for `rows` (m, d): the rows themselves, or a linear map of them (m, k)."""
-        return rows
-
-    @property
-    def coordinates(self) -> Hashable:
-        """A key that determines :meth:`transform`; None when no single formula gives the kernel."""
-        return ()
-
-    @property
-    def has_units(self) -> bool:
-        """Whether a parameter is in the units of the features, so that rows in other units need another value."""
-        return False
-
-    @property
-    def is_shift_invariant(self) -> bool:
-        """Whether the kernel depends on ``x - z`` only."""
-        return self.program.symbols <= {"squared_distance", "distance"}
-
-    @cached_property
-    def program(self) -> Program:
-        """The formula as instructions."""
-        return program(self.formula(PAIR))
-
-    def shift_for(self, Z: Array) -> Array | None:
-        """Return the point to subtract from all rows before products with `Z`, or None. See :func:`pick_shift`."""
-        return pick_shift(as_rows(Z), self.transform) if self.is_shift_invariant else None
-
-    def placement_for(self, Z: Array) -> Placement:
-        """Return how rows are prepared for points like `Z`: decided once for a whole fit, or a model."""
-        Z = as_rows(Z)
-        return Placement(self.shift_for(Z), Z.dtype == np.float32 and not self.rounding(Z).is_passable)
-
-    def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
-        """Return the error that values of rows like `Z` (p, d) have when distances are computed in `dtype`."""
-        Z = as_rows(Z)
-        return rounding_of(self.program, Z, self.shift_for(Z), self.transform, dtype)
-
-    def points(
-        self,
-        Z: Array,
-        placement: Placement = PLAIN,
-        blocks: Sequence[slice] | None = None,
-        *,
-        dtype: object = None,
-        precision: Precision | None = None,
-    ) -> Points:
-        """Prepare rows `Z` (p, d) for repeated use as the right side of blocks. Copies `Z` once.
-
-        Parameters
-        ----------
-        placement : Placement, optional
-            From :meth:`placement_for`; the same for all points for the same rows. None by default.
-        blocks : sequence of slices, optional
-            Pieces of the columns: products are summed in the working dtype within a piece and in float64 over
-            the pieces. Pieces that do not depend on how columns are distributed over ranks make sums
-            over ranks the same for every number of ranks.
-        dtype : numpy dtype, optional
-            Type of the products; that of `Z` by default.
-        precision : "float64", "float32", "tf32" or "float16", optional
-            Exact in the dtype by default. The last two round the features of both sides, which a GPU's tensor
-            cores multiply faster; sums and products with coefficients stay float32. See docs/precision-gpu.md.
-        """
-        Z = as_rows(Z, agreed_dtype(precision, dtype))
-        made = partial(Points, Z.shape[0], Z.shape[1], Z.dtype, placement, precision=precision)
-        if placement.widens(Z.dtype, precision):
-            wider = self.points(Z.astype(np.float64), Placement(placement.shift), blocks)
-            return made(wider.blocks, wider=wider)
-        cuts = cut_blocks(Z.shape[0], blocks)
-        side = make_side(rounded(self._placed(Z, placement.shift), precision), self.program, left=False)
-        if is_compiled(self.program, Z):
-            return made(cuts, packed=native.prepare(side.rows, side.stats, cuts))
-        xp = module_of(Z)
-        table = None if xp is np or is_plain() else cuda.block_table(cuda.device_of(xp), cuts)
-        return made(cuts, side=side, table=table)
-
-    def left(self, X: Array, right: Points) -> Left:
-        """Prepare rows `X` (m, d) for products with `right` and points of the same placement, dtype and precision."""
-        if right.wider is not None:
-            wider = self.left(X, right.wider)
-            return Left(wider.shape, right.dtype, wider=wider)
-        X = as_rows(X, right.dtype)
-        if X.shape[1] != right.n_features:
-            raise DataError(
-                f"got X of shape {tuple(X.shape)}; expected rows of {right.n_features} features; "
-                "give the same features as in training"
-            )
-        side = make_side(rounded(self._placed(X, right.placement.shift), right.precision), self.program, left=True)
-        rows = native_rows(side) if right.packed is not None else None
-        return Left(X.shape, X.dtype, None if rows is not None else side, rows)
 
     def block(self, X: Array | Left, Z: Array | Points, out: Array | None = None) -> Array:
         """Return ``k(x_i, z_j)`` for all pairs.
@@ -294,13 +172,6 @@ class Kernel(ABC):
             common = None if isinstance(X, Left) else np.promote_types(rows_dtype(X), rows_dtype(Z))
             right = self.points(Z, self.placement_for(Z), dtype=common)
         return X if isinstance(X, Left) else self.left(X, right), right
-
-    def _placed(self, rows: Array, shift: Array | None) -> Array:
-        if shift is None:
-            return self.transform(rows)
-        if is_sparse(rows):
-            raise DataError("got sparse rows and dense points far from the origin; give both dense or both sparse")
-        return self.transform(rows - shift)  # in this order: rows far from the origin lose digits when they are scaled
 
     def _namespace(self, left: Left) -> ModuleType:
         if left.wider is not None:

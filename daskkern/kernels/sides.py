@@ -1,0 +1,151 @@
+"""What a kernel says of a pair of rows, and the preparation of rows for its products."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import ClassVar
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import is_sparse
+from daskkern.errors import DataError
+from daskkern.kernels.engines import cuda, native
+from daskkern.kernels.engines.dispatch import is_compiled, is_plain
+from daskkern.kernels.formula import PAIR, Expression, Pair, Program, program
+from daskkern.kernels.points import (
+    PLAIN,
+    Left,
+    Placement,
+    Points,
+    cut_blocks,
+    make_side,
+    native_rows,
+    pick_shift,
+)
+from daskkern.kernels.precision import Precision, agreed_dtype, rounded
+from daskkern.kernels.rounding import Rounding, rounding_of
+from daskkern.kernels.rows import as_rows, module_of
+
+Spec = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class PairFunction(ABC):
+    """A function of two rows, given by a formula, and its two sides made ready for an engine.
+
+    The base of :class:`daskkern.kernels.Kernel`, which has the products.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def formula(self, pair: Pair) -> Expression:
+        """Return the kernel's value in terms of `pair`; SpecError while a parameter still depends on data."""
+
+    @abstractmethod
+    def spec(self) -> Spec:
+        """Return name and parameters as JSON values; ``registry.from_spec`` is the inverse."""
+
+    def features_of(self, points: Array) -> int:
+        """Return the number of features d of the rows that are combined with `points` (p, d)."""
+        return int(points.shape[1])
+
+    def transform(self, rows: Array) -> Array:
+        """Return the input of the formula for `rows` (m, d): the rows themselves, or a linear map of them (m, k)."""
+        return rows
+
+    @property
+    def coordinates(self) -> Hashable:
+        """A key that determines :meth:`transform`; None when no single formula gives the kernel."""
+        return ()
+
+    @property
+    def has_units(self) -> bool:
+        """Whether a parameter is in the units of the features, so that rows in other units need another value."""
+        return False
+
+    @property
+    def is_shift_invariant(self) -> bool:
+        """Whether the kernel depends on ``x - z`` only."""
+        return self.program.symbols <= {"squared_distance", "distance"}
+
+    @cached_property
+    def program(self) -> Program:
+        """The formula as instructions."""
+        return program(self.formula(PAIR))
+
+    def shift_for(self, Z: Array) -> Array | None:
+        """Return the point to subtract from all rows before products with `Z`, or None. See :func:`pick_shift`."""
+        return pick_shift(as_rows(Z), self.transform) if self.is_shift_invariant else None
+
+    def placement_for(self, Z: Array) -> Placement:
+        """Return how rows are prepared for points like `Z`: decided once for a whole fit, or a model."""
+        Z = as_rows(Z)
+        return Placement(self.shift_for(Z), Z.dtype == np.float32 and not self.rounding(Z).is_passable)
+
+    def rounding(self, Z: Array, dtype: object = np.float32) -> Rounding:
+        """Return the error that values of rows like `Z` (p, d) have when distances are computed in `dtype`."""
+        Z = as_rows(Z)
+        return rounding_of(self.program, Z, self.shift_for(Z), self.transform, dtype)
+
+    def points(
+        self,
+        Z: Array,
+        placement: Placement = PLAIN,
+        blocks: Sequence[slice] | None = None,
+        *,
+        dtype: object = None,
+        precision: Precision | None = None,
+    ) -> Points:
+        """Prepare rows `Z` (p, d) for repeated use as the right side of blocks. Copies `Z` once.
+
+        Parameters
+        ----------
+        placement : Placement, optional
+            From :meth:`placement_for`; the same for all points for the same rows. None by default.
+        blocks : sequence of slices, optional
+            Pieces of the columns: products are summed in the working dtype within a piece and in float64 over
+            the pieces. Pieces that do not depend on how columns are distributed over ranks make sums
+            over ranks the same for every number of ranks.
+        dtype : numpy dtype, optional
+            Type of the products; that of `Z` by default.
+        precision : "float64", "float32", "tf32" or "float16", optional
+            Exact in the dtype by default. The last two round the features of both sides, which a GPU's tensor
+            cores multiply faster; sums and products with coefficients stay float32. See docs/precision-gpu.md.
+        """
+        Z = as_rows(Z, agreed_dtype(precision, dtype))
+        made = partial(Points, Z.shape[0], Z.shape[1], Z.dtype, placement, precision=precision)
+        if placement.widens(Z.dtype, precision):
+            wider = self.points(Z.astype(np.float64), Placement(placement.shift), blocks)
+            return made(wider.blocks, wider=wider)
+        cuts = cut_blocks(Z.shape[0], blocks)
+        side = make_side(rounded(self._placed(Z, placement.shift), precision), self.program, left=False)
+        if is_compiled(self.program, Z):
+            return made(cuts, packed=native.prepare(side.rows, side.stats, cuts))
+        xp = module_of(Z)
+        table = None if xp is np or is_plain() else cuda.block_table(cuda.device_of(xp), cuts)
+        return made(cuts, side=side, table=table)
+
+    def left(self, X: Array, right: Points) -> Left:
+        """Prepare rows `X` (m, d) for products with `right` and points of the same placement, dtype and precision."""
+        if right.wider is not None:
+            wider = self.left(X, right.wider)
+            return Left(wider.shape, right.dtype, wider=wider)
+        X = as_rows(X, right.dtype)
+        if X.shape[1] != right.n_features:
+            raise DataError(
+                f"got X of shape {tuple(X.shape)}; expected rows of {right.n_features} features; "
+                "give the same features as in training"
+            )
+        side = make_side(rounded(self._placed(X, right.placement.shift), right.precision), self.program, left=True)
+        rows = native_rows(side) if right.packed is not None else None
+        return Left(X.shape, X.dtype, None if rows is not None else side, rows)
+
+    def _placed(self, rows: Array, shift: Array | None) -> Array:
+        if shift is None:
+            return self.transform(rows)
+        if is_sparse(rows):
+            raise DataError("got sparse rows and dense points far from the origin; give both dense or both sparse")
+        return self.transform(rows - shift)  # in this order: rows far from the origin lose digits when they are scaled
