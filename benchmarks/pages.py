@@ -32,6 +32,7 @@ TITLES = {
     "results-tables": "Defaults on raw tables, compared with scikit-learn's",
     "results-recovery": "Recovery from faults",
     "results-collectives": "Allreduce",
+    "results-threads": "Predictions with all threads relative to one",
     "results-overhead": "Two ranks compared with one process",
     "results-monitoring": "Cost of monitoring",
     "results-soak": "Fits while workers die",

@@ -50,6 +50,7 @@ BENCHMARKS = (
     Benchmark("stages", "rows per second of ingest, shuffle, fit, score and predict", "5 min", "NPZ"),
     Benchmark("choices", "one choice of kernel, landmarks, solver at a time, by the error", "15 min", "NPZ..."),
     Benchmark("tables", "errors of the defaults on raw tables, and of scikit-learn's", "5 min", "FOLDER"),
+    Benchmark("threads", "predictions and kernel products with all threads relative to one", "4 min"),
     Benchmark("overhead", "two ranks against one process with two threads", "10 min", "NPZ"),
     Benchmark("monitoring", "a fit unmonitored, with the dashboard's page, and with open pages", "10 min"),
     Benchmark("collectives", "an allreduce, by ranks, size and algorithm", "3 min"),

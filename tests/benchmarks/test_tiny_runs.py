@@ -25,7 +25,7 @@ LONGER = (
     "collectives",
     "recovery",
 )
-HERE = ("time_to_error", "reproduce", "scaling", "regressions", "choices", "tables", "precision")
+HERE = ("time_to_error", "reproduce", "scaling", "regressions", "choices", "tables", "threads", "precision")
 
 
 @pytest.fixture(autouse=True)
