@@ -192,8 +192,8 @@ class KernelEstimator(BaseEstimator):
                 f"got partial_fit on a model of {self.model_.nbytes:,} bytes, whose state is too large for a rank's "
                 "memory; to continue on the same rows, call fit with warm_start=True"
             )
-        settings, policy = replace(self.fit_settings(), max_epochs=1), CheckpointPolicy(carry=True)
-        client = active_client(self.client)
+        settings = replace(self.fit_settings(), max_epochs=1, rows_follow=True)
+        policy, client = CheckpointPolicy(carry=True), active_client(self.client)
         with self._listening(1) as listener:
             result = fit(source, settings, client=client, listener=listener, policy=policy, earlier=earlier)
         self._take(replace(result, saved=None))  # warm_start must not resume from one epoch on other rows

@@ -230,8 +230,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         X, y, sample_weight
             As in :meth:`fit`.
         classes : array-like (n_classes,), optional
-            All labels that will occur; required in the first call if its rows, of two classes at least, do not contain
-            them all.
+            All labels that will occur, two at least; required in the first call if its rows do not contain them all.
+            Rows of one class then have an intercept of equal class frequencies.
 
         Raises
         ------

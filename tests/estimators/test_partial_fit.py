@@ -16,7 +16,7 @@ from daskkern.basis import DoublyStochastic, Linear, NystromFeatures, RandomFeat
 from daskkern.errors import DataError, SpecError
 from daskkern.estimators.array_inputs import array_source
 from daskkern.events import BatchFinished
-from daskkern.kernels import Gaussian
+from daskkern.kernels import Gaussian, Laplacian
 from daskkern.solvers import BSGD, SGD, AdaGrad, EigenPro, NystromSGD, Pegasos
 from daskkern.training.checkpoints.commits import Commit
 from daskkern.training.run.fit import fit
@@ -73,6 +73,48 @@ def test_a_stream_of_rows_trains_as_well_as_all_of_them() -> None:
             stream.partial_fit(X[start : start + 300], Y[start : start + 300], classes=np.arange(10))
     assert stream.score(X[TEST], Y[TEST]) > 0.93
     assert stream.score(X[TEST], Y[TEST]) > whole.score(X[TEST], Y[TEST]) - 0.02
+
+
+ONE_CLASS: dict[str, tuple[Any, Any, str]] = {
+    "eigenpro": (None, "auto", "squared_hinge"),
+    "logistic": (None, "auto", "logistic"),
+    "joint": (None, "auto", "multinomial_logistic"),
+    "nystrom_sgd": (Landmarks(100), NystromSGD(mode="streamed"), "squared"),
+    "linear": (Linear(), SGD(averaging=0.0), "logistic"),
+    "pegasos": (NystromFeatures(80), Pegasos(averaging=0.0), "hinge"),
+}
+
+
+@pytest.mark.parametrize(("basis", "solver", "loss"), ONE_CLASS.values(), ids=ONE_CLASS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_stream_may_begin_with_rows_of_one_class(basis: Any, solver: Any, loss: str, n_classes: int) -> None:
+    kept = n_classes > Y
+    rows, labels = X[kept], Y[kept]
+    basis = basis or Landmarks(points=rows[:150])
+    model = _classifier(basis, solver, 1e-4, loss=loss)
+    model.partial_fit(rows[labels == 1][:80], labels[labels == 1][:80], classes=np.arange(n_classes))
+    assert (model.predict(rows[labels == 1]) == 1).mean() > 0.95
+    for _ in range(5):
+        model.partial_fit(rows, labels)
+    assert model.score(rows, labels) > 0.95
+
+
+def test_rows_of_one_class_choose_no_kernel_and_no_intercept() -> None:
+    first = KernelClassifier(basis=Landmarks(30), device="cpu")
+    first.partial_fit(X[Y == 3], Y[Y == 3], classes=[1, 3])
+    assert isinstance(first.model_.kernel, Laplacian)
+    assert first.model_.target_shift is not None
+    np.testing.assert_allclose(first.model_.target_shift, [0.0], atol=1e-9)
+    assert first.alpha_ == np.finfo(np.float32).eps
+
+
+@pytest.mark.parametrize("classes", [None, [3], [3, 3]])
+def test_a_stream_of_one_class_in_all_is_refused(classes: Any) -> None:
+    for rows, labels in ((X[Y == 3], Y[Y == 3]), (da.from_array(X[Y == 3]), da.from_array(Y[Y == 3]))):
+        with pytest.raises(DataError, match="at least 2 classes"):
+            _classifier().partial_fit(rows, labels, classes=classes)
+    with pytest.raises(DataError, match="at least 2 classes"):
+        _classifier().fit(X[Y == 3], Y[Y == 3])
 
 
 def test_it_goes_on_after_a_fit_and_after_a_journey() -> None:

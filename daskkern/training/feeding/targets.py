@@ -95,7 +95,8 @@ def learn_targets(rows: Rows, settings: FitSettings) -> Targets:
     Raises
     ------
     DataError
-        Fewer than two classes among the rows, weights that are all zero, targets that are not finite.
+        Fewer than two classes among the rows, unless other rows follow; weights that are all zero; targets that are
+        not finite.
     SpecError
         A loss that does not support the task, a class weight for an unknown class.
     """
@@ -147,8 +148,9 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
         codes: IntArray = np.asarray(block.y)
         counts += np.bincount(codes, minlength=len(classes))
         weights += np.bincount(codes, block.weight, minlength=len(classes))
-    if (counts > 0).sum() < 2:
-        found = [classes[code] for code in np.flatnonzero(counts)]
+    present = counts > 0
+    if present.sum() < 2 and not (settings.rows_follow and len(classes) > 1):
+        found = [classes[code] for code in np.flatnonzero(present)]
         raise DataError(
             f"a classifier needs at least 2 classes, but all {rows.n_rows} training rows are of class {found}"
         )
@@ -158,7 +160,8 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
     scale = _weight_scale(rows.n_rows, total)
     constant = None
     if settings.class_intercept:
-        shares = np.maximum(weights / total, 0.5 / rows.n_rows)  # a class without rows here may have some later
+        # A class without rows here may have some later; rows of one class say nothing of the shares.
+        shares = np.maximum(weights / total, 0.5 / rows.n_rows) if present.sum() > 1 else np.ones(len(classes))
         constant = best_constant(settings.loss, shares / shares.sum(), n_outputs(settings.loss, len(classes)))
     return Targets(settings.loss, len(classes), None, None, class_weight, scale, 1, settings.dtype, constant)
 

@@ -117,6 +117,8 @@ class FitSettings:
         of ranks then round differently. With all rows as centres, kernel blocks are not cached.
     behind : int
         Number of the `max_epochs` epochs that were run before, on other rows.
+    rows_follow : bool
+        Whether the fit continues with other rows: those at hand may then all be of one class.
     max_seconds : float or None
         Time from the start of the set-up after which the fit ends with the model so far, at the end of a batch.
     """
@@ -143,6 +145,7 @@ class FitSettings:
     max_seconds: float | None = None
     virtual_shards: int | None = None
     behind: int = 0
+    rows_follow: bool = False
     scale: str | None = None
     class_intercept: bool = False
 

@@ -209,9 +209,13 @@ def _lowest(at: FloatArray, errors: FloatArray) -> float:
 
 
 def encoded(targets: Targets, y: HostArray) -> FloatArray:
-    """Return targets (s, c) of ridge regression: of classes -1 and 1, one class against the rest, whatever the loss."""
+    """Return targets (s, c) of ridge regression: of classes -1 and 1, one class against the rest, whatever the loss.
+
+    They are 0 where all rows are of one class, and say nothing.
+    """
     if targets.n_classes:
-        return np.asarray(encode(Squared(), y, targets.n_classes, "float64"))
+        signs = np.asarray(encode(Squared(), y, targets.n_classes, "float64"))
+        return signs * (y != y[0]).any()
     return targets.encode(y).astype(np.float64)
 
 
