@@ -79,6 +79,9 @@ def run(command: Callable[[], object], debug: bool) -> int:
         return OK
     except click.exceptions.Exit as end:
         return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.message, file=sys.stderr)
+        return WRONG_USE
     except click.ClickException as error:
         return _fail(error.format_message(), WRONG_USE, debug)
     except (KeyboardInterrupt, click.Abort):

@@ -156,6 +156,3 @@ def _known(text: str) -> str:
 
 def _clock(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-COMMANDS = (status_command, watch_command, logs_command, cancel_command)

@@ -1,12 +1,15 @@
 """Named systems: a solver, a function space and a loss that belong together, ready to be fitted."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import daskkern  # its estimators need scikit-learn, which takes longer to import than all else: they wait for their use
 from daskkern.basis import BasisSpec, Landmarks
 from daskkern.errors import SpecError
-from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.solvers import Direct, Solver
+
+if TYPE_CHECKING:
+    from daskkern.estimators import KernelClassifier, KernelRegressor
 
 GROUPS = ("linear", "random features", "online and budgeted", "Nystrom and full kernel")
 
@@ -57,11 +60,11 @@ class System:
         return tuple(task for task in ("classification", "regression") if getattr(self, task) is not None)
 
     @property
-    def estimator(self) -> KernelClassifier | KernelRegressor:
+    def estimator(self) -> "KernelClassifier | KernelRegressor":
         """The configured estimator for the first of its tasks; see :meth:`for_task`."""
         return self.for_task(self.tasks[0])
 
-    def for_task(self, task: str, n: int | None = None) -> KernelClassifier | KernelRegressor:
+    def for_task(self, task: str, n: int | None = None) -> "KernelClassifier | KernelRegressor":
         """Return a new estimator for "classification" or "regression"; change what you like with ``set_params``.
 
         Parameters
@@ -74,9 +77,9 @@ class System:
         SpecError
             When the system is not for the task.
         """
-        make: Any = {"classification": KernelClassifier, "regression": KernelRegressor}.get(task)
-        if make is None:
+        if task not in ("classification", "regression"):
             raise SpecError(f"got task {task!r} for system {self.name}; give 'classification' or 'regression'")
+        make: Any = daskkern.KernelClassifier if task == "classification" else daskkern.KernelRegressor
         own = {"fit_intercept": False} if task == "classification" else {}  # the papers have none
         estimator: KernelClassifier | KernelRegressor = make(
             kernel="gaussian:median",
@@ -90,7 +93,7 @@ class System:
         )
         return estimator
 
-    def least_squares(self, task: str, landmarks: int, seed: int) -> KernelClassifier | KernelRegressor:
+    def least_squares(self, task: str, landmarks: int, seed: int) -> "KernelClassifier | KernelRegressor":
         """Return a new estimator of the system's loss that finds the exact minimiser over landmarks, in float64."""
         made = self.for_task(task)
         made.set_params(basis=Landmarks(landmarks), solver=Direct(), max_epochs=1, dtype="float64", random_state=seed)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.rows import Rows, row_fields, take
 from daskkern.errors import SpecError
-from daskkern.estimators import KernelClassifier, KernelRegressor
 from daskkern.kernels import AutoKernel, Gaussian
 from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.landmarks import parse_selector
@@ -34,6 +33,9 @@ from daskkern.training.setup.prepare import validation_rows
 from daskkern.training.setup.prepared import training_rows
 from daskkern.training.setup.scaling import learn_scaling, with_scaling
 from daskkern.training.setup.shared import some_rows
+
+if TYPE_CHECKING:
+    from daskkern.estimators import KernelClassifier, KernelRegressor
 
 _FACTORS = tuple(2.0 ** (k / 2) for k in range(-4, 5))
 _ALPHAS = tuple(10.0**k for k in range(-9, -1))
@@ -86,7 +88,7 @@ class Sweep:
         return self.points[0]
 
     @property
-    def estimator(self) -> KernelClassifier | KernelRegressor:
+    def estimator(self) -> "KernelClassifier | KernelRegressor":
         """The best model of the grid, to be fitted: the same landmarks and the same equations, solved in float64.
 
         A system's own iteration may not reach it: at a small penalty it stops short of the minimum, or float32 cannot

@@ -16,7 +16,6 @@ W. L. Hays, "Statistics for psychologists", 1963 (epsilon squared, its correctio
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.random import generator
@@ -46,8 +45,15 @@ def target_order(rows: Rows) -> TargetOrder:
     values, blocks = _sample(rows)
     if rows.classes is not None:
         return _between(_indicator_sums(values, blocks, len(rows.classes)), blocks)
-    columns = [rankdata(column)[:, None] for column in values.reshape(len(values), -1).T]
+    columns = [_ranks(column)[:, None] for column in values.reshape(len(values), -1).T]
     return max((_between(_rank_sums(column, blocks), blocks) for column in columns), key=lambda order: order.share)
+
+
+def _ranks(values: HostArray) -> FloatArray:
+    """Return the rank of each value, from 1; equal values have their mean rank."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: FloatArray = (np.cumsum(counts) - (counts - 1) / 2)[which]
+    return ranks
 
 
 def order_note(rows: Rows) -> str | None:
