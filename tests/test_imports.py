@@ -56,6 +56,7 @@ def _name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+FILES = [str(path.relative_to(ROOT)) for path in sorted(ROOT.rglob("*.py"))]
 MODULES = {_name(path): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
 
 
@@ -102,6 +103,11 @@ def test_modules_import_from_lower_floors_only() -> None:
 def test_no_folder_has_more_than_twenty_modules() -> None:
     counts = Counter(path.parent for path in ROOT.rglob("*.py") if path.name != "__init__.py")
     assert {str(folder): count for folder, count in counts.items() if count > 20} == {}
+
+
+def test_no_file_has_more_than_three_hundred_lines() -> None:
+    lengths = {name: len((ROOT / name).read_text().splitlines()) for name in FILES}
+    assert {name: length for name, length in lengths.items() if length > 300} == {}
 
 
 def test_no_two_classes_share_a_name() -> None:
