@@ -33,7 +33,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sources import StoreSource
-from daskkern.training.planning.memory import available_memory
+from daskkern.training.planning.memory_plan import available_memory
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings

@@ -25,7 +25,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.resuming import check_model_place
 from daskkern.training.feeding.sources import StoreSource, describe
 from daskkern.training.jobs.detached import submit
-from daskkern.training.planning.memory import format_bytes
+from daskkern.training.planning.memory_plan import format_bytes
 from daskkern.training.planning.planner import device_pool
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings

@@ -15,7 +15,7 @@ from daskkern.monitor.shares import PARTS
 from daskkern.plot.given import COLORS
 from daskkern.report import facts
 from daskkern.report.pictures import Picture, as_svg
-from daskkern.training.planning.memory import format_bytes
+from daskkern.training.planning.memory_plan import format_bytes
 
 _ROWS = 200
 _COLUMNS = {

@@ -45,7 +45,7 @@ from daskkern.solvers import (
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping, FitSettings

@@ -23,7 +23,7 @@ from daskkern.training.feeding.block_cache import DiskBlocks
 from daskkern.training.feeding.block_files import DirectFile, HostFile, block_file, kvikio_module
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning.memory import FitSizes, plan_memory
+from daskkern.training.planning.memory_plan import FitSizes, plan_memory
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.gpu.fake_gpu import FakeGpu

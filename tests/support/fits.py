@@ -19,7 +19,7 @@ from daskkern.training.checkpoints.checkpoint import begin_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import Prepared, prepare

@@ -10,7 +10,7 @@ from daskkern.solvers import Solver
 from daskkern.solvers.costs.columns import ColumnCosts
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning.memory import FitSizes
+from daskkern.training.planning.memory_plan import FitSizes
 from daskkern.training.run.settings import FitSettings
 
 CENTRES = FitSizes(

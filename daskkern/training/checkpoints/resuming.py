@@ -24,7 +24,7 @@ from daskkern.kernels import Kernel
 from daskkern.models.store import FORMAT
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
-from daskkern.training.feeding.batch_composition import reshuffles_batches
+from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.cluster_blocks import BlockSource
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
 from daskkern.training.feeding.sources import ArraySource, StoreSource

@@ -14,7 +14,7 @@ from daskkern.arrays import Array, HostArray
 from daskkern.backend.namespace import to_host
 from daskkern.training.feeding.block_files import BlockFile, Fence, block_file
 from daskkern.training.feeding.scratch import scratch_folder
-from daskkern.training.planning.memory import IN_TRANSIT, MemoryPlan
+from daskkern.training.planning.memory_plan import IN_TRANSIT, MemoryPlan
 from daskkern.training.run.settings import FitSettings
 
 _AHEAD = IN_TRANSIT - 1

@@ -16,7 +16,7 @@ from daskkern.solvers import AnyProblem, Batch
 from daskkern.training.feeding.block_cache import keep_blocks
 from daskkern.training.feeding.row_cache import RowCache
 from daskkern.training.feeding.stored_features import FeatureRows
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
 from daskkern.training.setup.row_sizes import Extremes

@@ -21,7 +21,7 @@ from daskkern.events import Listener, StageFinished
 from daskkern.solvers import Batch
 from daskkern.training.feeding.block_cache import keep_blocks
 from daskkern.training.feeding.targets import Targets
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.settings import FitSettings
 
 AHEAD = 2

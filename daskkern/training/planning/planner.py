@@ -11,12 +11,12 @@ from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.errors import SpecError
 from daskkern.solvers import check_fit
-from daskkern.training.feeding.batch_composition import reshuffles_batches
+from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.block_cache_policy import unkept
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import is_stored
 from daskkern.training.feeding.targets import check_loss
-from daskkern.training.planning.memory import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory
+from daskkern.training.planning.memory_plan import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.penalty import penalty_bytes
 from daskkern.training.setup.prepare import most_validation_rows

@@ -7,7 +7,7 @@ from daskkern.solvers.costs.columns import entry_ns
 from daskkern.solvers.costs.sizes import FitSizes
 from daskkern.training.planning.calibration import Rates
 from daskkern.training.planning.disk_rates import DiskRates
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 
 Parts = tuple[tuple[str, float], ...]
 

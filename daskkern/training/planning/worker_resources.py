@@ -12,7 +12,7 @@ from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates,
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.planning.calibration import calibrate_workers
-from daskkern.training.planning.memory import LIMIT_SHARE, MemoryPlan, available_memory, device_memory
+from daskkern.training.planning.memory_plan import LIMIT_SHARE, MemoryPlan, available_memory, device_memory
 from daskkern.training.planning.planner import PreparedSummary, check_before, plan_for
 from daskkern.training.run.settings import FitSettings
 

@@ -36,7 +36,7 @@ from daskkern.training.feeding.sources import data_description, describe
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.planning.calibration import calibrate
-from daskkern.training.planning.memory import available_memory, device_memory
+from daskkern.training.planning.memory_plan import available_memory, device_memory
 from daskkern.training.planning.planner import check, check_before, holds_out, plan_for, summarise
 from daskkern.training.run.on_cluster import fit_on
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank

@@ -31,7 +31,7 @@ from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.jobs.monitoring import show_fits
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import holds_out, summarise
 from daskkern.training.planning.worker_resources import (
     WorkerResources,

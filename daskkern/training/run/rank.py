@@ -28,7 +28,7 @@ from daskkern.training.feeding.feed import Feed
 from daskkern.training.feeding.row_feed import RowFeed
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.validation import Validation
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import PreparedSummary
 from daskkern.training.run.divergence import judge, reference_of
 from daskkern.training.run.epochs import REGROUPING, Epochs

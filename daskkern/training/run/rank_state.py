@@ -9,7 +9,7 @@ import psutil
 from daskkern.cluster.collectives.gpus import device_name, gpu_use
 from daskkern.cluster.gang.rank_context import RankContext
 from daskkern.events import RankReported
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 
 _INTERVAL_S = 5.0
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from daskkern.solvers import Solver
 from daskkern.solvers.costs.sizes import FitSizes
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.suggestions import fits
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared

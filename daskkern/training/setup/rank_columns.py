@@ -9,7 +9,7 @@ from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.rows.samples import features_at
 from daskkern.solvers import RankInputs
 from daskkern.training.feeding.targets import Targets
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
 

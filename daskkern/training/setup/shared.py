@@ -11,7 +11,7 @@ from daskkern.data.rows.samples import sampled_rows
 from daskkern.kernels import Kernel, Placement, arithmetic_note, length_scale_note
 from daskkern.preconditioners import SpectrumSettings
 from daskkern.solvers.preparation import SpectrumRequest
-from daskkern.training.feeding.batch_composition import reshuffles_batches
+from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.sampling import Sampling
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings

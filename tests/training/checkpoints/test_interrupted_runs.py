@@ -27,7 +27,7 @@ from daskkern.training.checkpoints.checkpointing import Checkpointing, Checkpoin
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.checkpoints.resuming import fingerprint, named
 from daskkern.training.feeding.stored_features import stored_features
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.rank import RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping
 from tests.support.fits import EVERY_BATCH, D, Fit, Runs, toy_settings, toy_source

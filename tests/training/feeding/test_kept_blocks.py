@@ -28,7 +28,7 @@ from daskkern.training.feeding.scratch import is_in_memory, scratch_folder
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.calibration import Rates
 from daskkern.training.planning.disk_rates import DiskRates
-from daskkern.training.planning.memory import IN_TRANSIT, FitSizes, MemoryPlan, plan_memory
+from daskkern.training.planning.memory_plan import IN_TRANSIT, FitSizes, MemoryPlan, plan_memory
 from daskkern.training.run import fit as fitting
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import FitSettings
@@ -240,7 +240,7 @@ def test_an_automatic_fit_measures_before_it_takes_the_disk(tmp_path: Path, monk
         return replace(RATES, block_ns=100.0)
 
     monkeypatch.setattr(fitting, "calibrate", measured)
-    monkeypatch.setattr("daskkern.training.planning.memory.KEEP_LIMIT", 0)
+    monkeypatch.setattr("daskkern.training.planning.memory_plan.KEEP_LIMIT", 0)
     _, said = _fit(replace(SETTINGS, max_epochs=3, scratch=str(tmp_path)))
     assert "kept on disk: the disk costs 3 ns an entry and epoch (2 GB/s in /x), computing 1e+02 ns" in said[0]
     assert len(requested) == 1

@@ -21,7 +21,7 @@ from daskkern.training.feeding import feed as feeding
 from daskkern.training.feeding.block_cache_policy import with_blocks
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.planning.calibration import Rates
-from daskkern.training.planning.memory import ALL_ROWS, ROWS_SHARE, MemoryPlan, plan_memory, row_bytes
+from daskkern.training.planning.memory_plan import ALL_ROWS, ROWS_SHARE, MemoryPlan, plan_memory, row_bytes
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.plans import CENTRES
@@ -101,7 +101,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("on_host", [False, True])
 def test_the_second_epoch_reads_nothing(store: Path, on_host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.training.planning.memory.KEEP_SHARE", 0.0)  # not by the rule for what is small
+    monkeypatch.setattr("daskkern.training.planning.memory_plan.KEEP_SHARE", 0.0)  # not by the rule for what is small
     reads: list[int] = [0]
     read = StoreRows.read
 
@@ -115,7 +115,7 @@ def test_the_second_epoch_reads_nothing(store: Path, on_host: bool, monkeypatch:
         monkeypatch.setattr("daskkern.training.run.rank.Feed", feeding.Feed)
     found = {}
     for share in (0.0, 0.5):
-        monkeypatch.setattr("daskkern.training.planning.memory.ROWS_SHARE", share)
+        monkeypatch.setattr("daskkern.training.planning.memory_plan.ROWS_SHARE", share)
         after: list[int] = []
 
         def listen(event: Event, after: list[int] = after) -> None:
@@ -149,7 +149,7 @@ def test_batches_go_to_the_device_each_time(store: Path, monkeypatch: pytest.Mon
             copied.append(arrays[0].shape[0])
             return super().begin(*arrays)
 
-    monkeypatch.setattr("daskkern.training.planning.memory.KEEP_SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.planning.memory_plan.KEEP_SHARE", 0.0)
     monkeypatch.setattr(feeding, "Uploads", Counting)
     monkeypatch.setattr("daskkern.training.run.rank.Feed", _host_feed())
     KernelClassifier(kernel=Gaussian(2.0), basis=Landmarks(50), max_epochs=3, keep_blocks="never").fit(str(store))

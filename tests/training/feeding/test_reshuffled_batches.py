@@ -16,10 +16,10 @@ from daskkern.events import EpochFinished, Event
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
 from daskkern.solvers import SAG, SDCA, SGD, DoublySGD, EigenPro, NystromSGD, Solver
-from daskkern.training.feeding import batch_composition as compositions
-from daskkern.training.feeding.batch_composition import reshuffles_batches
+from daskkern.training.feeding import batch_reshuffling
+from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.sources import StoreSource
-from daskkern.training.planning.memory import ALL_ROWS, plan_memory, row_bytes
+from daskkern.training.planning.memory_plan import ALL_ROWS, plan_memory, row_bytes
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from tests.support.fits import Fit, Runs, toy_settings, toy_source
@@ -102,7 +102,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("basis", [Landmarks(50), DoublyStochastic()], ids=["landmarks", "doubly stochastic"])
 def test_rows_that_fit_are_read_once(store: Path, basis: BasisSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compositions, "CACHED_BYTES", 0)
+    monkeypatch.setattr(batch_reshuffling, "CACHED_BYTES", 0)
     monkeypatch.setattr("daskkern.training.setup.shared.DEFAULT_WINDOW_BYTES", 1 << 12)
     reads = [0]
     parts_at, read = StoreRows.parts_at, StoreRows.read
@@ -121,7 +121,7 @@ def test_rows_that_fit_are_read_once(store: Path, basis: BasisSpec, monkeypatch:
     settings = FitSettings(Gaussian(2.0), Squared(), basis, solver, 1e-3, max_epochs=3, batch_size=40)
     found = {}
     for share in (0.0, 0.5):
-        monkeypatch.setattr("daskkern.training.planning.memory.ROWS_SHARE", share)
+        monkeypatch.setattr("daskkern.training.planning.memory_plan.ROWS_SHARE", share)
         after: list[int] = []
 
         def listen(event: Event, after: list[int] = after) -> None:

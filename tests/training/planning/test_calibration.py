@@ -16,7 +16,7 @@ from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.calibration import Rates, calibrate, expected_batch, worst
 from daskkern.training.planning.disk_rates import DiskRates, measure_disk
-from daskkern.training.planning.memory import MemoryPlan, plan_memory
+from daskkern.training.planning.memory_plan import MemoryPlan, plan_memory
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.planning.timing import disk_pays, estimate
 from daskkern.training.run.settings import FitSettings

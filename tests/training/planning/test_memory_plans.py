@@ -11,7 +11,7 @@ from daskkern.errors import MemoryBudgetError
 from daskkern.solvers.costs.columns import ColumnCosts
 from daskkern.solvers.falkon.costs import FactorCosts
 from daskkern.solvers.nystrom_sgd.costs import EigenbasisCosts
-from daskkern.training.planning.memory import FitSizes, MemoryPlan, available_memory, format_bytes, plan_memory
+from daskkern.training.planning.memory_plan import FitSizes, MemoryPlan, available_memory, format_bytes, plan_memory
 from daskkern.training.planning.suggestions import fits, remedies, with_batch, with_landmarks, with_subsample
 from tests.support.plans import CENTRES
 

@@ -16,7 +16,7 @@ from daskkern.solvers import EigenPro
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning import worker_resources
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import check_before, upper_bound_plan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings

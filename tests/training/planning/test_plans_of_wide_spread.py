@@ -15,7 +15,7 @@ from daskkern.losses import Squared
 from daskkern.solvers import SGD, Direct, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning.arithmetic import expected_arithmetic
+from daskkern.training.planning.kernel_precision import expected_arithmetic
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 

@@ -54,8 +54,8 @@ def test_slow_rows_are_seen(solver: Solver, store: str, monkeypatch: pytest.Monk
         return read(self, *arguments)  # type: ignore[arg-type]
 
     quick = sum(epoch.reading for epoch in _fitted(store, solver)[1])
-    monkeypatch.setattr("daskkern.training.planning.memory.KEEP_SHARE", 0.0)
-    monkeypatch.setattr("daskkern.training.planning.memory.ROWS_SHARE", 0.0)  # so that each epoch reads
+    monkeypatch.setattr("daskkern.training.planning.memory_plan.KEEP_SHARE", 0.0)
+    monkeypatch.setattr("daskkern.training.planning.memory_plan.ROWS_SHARE", 0.0)  # so that each epoch reads
     monkeypatch.setattr(StoreRows, "read", slowly)
     result, times = _fitted(store, solver)
     assert [epoch.epoch for epoch in times] == list(range(1, len(times) + 1))

@@ -18,7 +18,7 @@ from daskkern.losses import Squared
 from daskkern.solvers import PCG, SGD, BlockCD, Direct, EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning.memory import MemoryPlan
+from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare

@@ -27,7 +27,7 @@ from daskkern.losses import Logistic, Squared, SquaredHinge, parse_loss
 from daskkern.solvers import SOLVERS, Direct, EigenPro
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
-from daskkern.training.planning.memory import available_memory
+from daskkern.training.planning.memory_plan import available_memory
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings

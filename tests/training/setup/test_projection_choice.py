@@ -10,7 +10,7 @@ from daskkern.errors import SpecError
 from daskkern.events import Event, OptimalityMeasured, StageFinished
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro
-from daskkern.training.planning.memory import plan_memory
+from daskkern.training.planning.memory_plan import plan_memory
 from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.setup.projections import with_factor
 from tests.support.fits import Fit, toy_settings, toy_source

@@ -7,7 +7,7 @@ import psutil
 from daskkern.backend.namespace import free_on_device, namespace_for
 from daskkern.errors import MemoryBudgetError
 from daskkern.solvers.costs.sizes import FitSizes, Items
-from daskkern.training.planning.row_footprint import items_of
+from daskkern.training.planning.memory_by_rows import items_of
 from daskkern.training.planning.suggestions import remedies, total
 
 __all__ = ["FitSizes", "MemoryPlan", "available_memory", "device_memory", "format_bytes", "plan_memory"]

@@ -1,8 +1,8 @@
-"""The bytes of a rank that has all columns and a share of the rows, item by item; see :mod:`.footprint`."""
+"""The bytes of a rank that has all columns and a share of the rows, item by item; see :mod:`.memory_by_columns`."""
 
 from daskkern.solvers.costs.primitives import PIECES, left_bytes, padded, points_bytes, read_bytes, workspace_bytes
 from daskkern.solvers.costs.sizes import FitSizes, Items
-from daskkern.training.planning.footprint import INTERPRETER, KEPT_MODELS, THREAD, rank_items
+from daskkern.training.planning.memory_by_columns import INTERPRETER, KEPT_MODELS, THREAD, rank_items
 
 _STRIPE = 8 << 20  # a stripe of K that a thread holds
 _VECTORS = 20  # (p, c) arrays of a run in float64, those on their way included
