@@ -112,6 +112,10 @@ class _Unprepared(SGD):
     preparation = "prayer"
 
 
+class _WithoutSize(SGD):
+    preparation = "spectrum"
+
+
 @pytest.mark.parametrize(
     ("solver", "said"),
     [
@@ -119,6 +123,7 @@ class _Unprepared(SGD):
             _OfRows(),
             r"got parallelism='rows' of solver sgd, and ColumnCosts with by_rows=False for its costs; make them agree",
         ),
+        (_WithoutSize(), r"got preparation='spectrum' of solver sgd, which has no method spectrum\(\)"),
         (_Unprepared(), r"got preparation='prayer' of solver sgd; expected one of statistics, spectrum, "),
     ],
 )

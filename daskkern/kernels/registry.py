@@ -163,7 +163,8 @@ def _is_number(text: str) -> bool:
 
 def _parse_word(text: str) -> Kernel:
     name, colon, value = text.partition(":")
-    name = name.strip().lower()
+    name = name.strip()
+    name = name if name in KERNELS else name.lower()
     entry = _entry(name)
     if not colon:
         return entry.kernel()

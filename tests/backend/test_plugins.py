@@ -9,7 +9,7 @@ import pytest
 from daskkern.backend import plugins
 from daskkern.backend.plugins import Registry
 from daskkern.errors import SpecError
-from daskkern.kernels import KERNELS, parse_kernel
+from daskkern.kernels import KERNELS, Gaussian, parse_kernel
 from daskkern.landmarks import SELECTORS, parse_selector
 from daskkern.losses import LOSSES, Squared, parse_loss
 from daskkern.solvers import SOLVERS, EigenPro, check_fit, parse_solver
@@ -32,6 +32,9 @@ class Doubled(Squared):
 @dataclass(frozen=True, eq=False)
 class Narrow(Gaussian):
     name = "narrow"
+
+class Capital(Gaussian):
+    name = "MyKernel"
 
 class Plain(Uniform):
     name = "plain"
@@ -92,6 +95,15 @@ def test_names_are_listed_without_an_import_and_loaded_on_demand(install: Instal
     assert parse_loss("doubled") == offers.Doubled()
     assert parse_kernel("narrow:3.0") == offers.Narrow(3.0)
     assert isinstance(parse_selector("plain"), offers.Plain)
+
+
+def test_words_name_a_kernel_with_capitals(install: Install) -> None:
+    install({"daskkern.kernels": {"MyKernel": "offers:Capital"}})
+    assert parse_kernel("2*MyKernel:3.0 + Gaussian:1") == 2.0 * KERNELS["MyKernel"].kernel(length_scale=3.0) + Gaussian(
+        1.0
+    )
+    with pytest.raises(SpecError, match=r"kernel 'mykernel' is unknown; did you mean 'MyKernel'\?"):
+        parse_kernel("mykernel")
 
 
 def test_names_of_the_package_are_its_own(install: Install) -> None:

@@ -11,6 +11,7 @@ from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.errors import SpecError
 from daskkern.solvers import check_fit
+from daskkern.solvers.declarations import check_declarations
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.block_cache_policy import unkept
 from daskkern.training.feeding.row_source import RowSource
@@ -56,12 +57,7 @@ def check(settings: FitSettings, source: RowSource) -> None:
     scales_features(settings, source)
     check_fit(settings.solver, settings.loss, settings.basis.name)
     settings.solver.check_sampling(settings.sampling)
-    solver, costs = settings.solver, settings.solver.costs(source.info.n_rows, settings.loss)
-    if costs.by_rows is (solver.parallelism == "columns"):
-        raise SpecError(
-            f"got parallelism={solver.parallelism!r} of solver {solver.name}, and {type(costs).__name__} with "
-            f"by_rows={costs.by_rows} for its costs; make them agree"
-        )
+    check_declarations(settings.solver, settings.solver.costs(source.info.n_rows, settings.loss))
     if settings.solver.learns_centres and settings.keep_blocks not in ("auto", "never"):
         raise SpecError(
             f"solver {settings.solver.name} got keep_blocks={settings.keep_blocks!r}, but its points "

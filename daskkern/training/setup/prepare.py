@@ -10,7 +10,6 @@ from daskkern.backend.random import generator
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import some_positions
 from daskkern.errors import DataError, SpecError
-from daskkern.solvers.preparation import PREPARATIONS
 from daskkern.training.checkpoints.partial_fit import prepare_next
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sampling import learn_sampling
@@ -69,10 +68,6 @@ def _set_up(
 ) -> Prepared:
     """Return the columns, and what the solver declares that it needs once for all ranks."""
     needed = settings.solver.preparation
-    if needed not in PREPARATIONS:
-        raise SpecError(
-            f"got preparation={needed!r} of solver {settings.solver.name}; expected one of {', '.join(PREPARATIONS)}"
-        )
     if needed == "statistics" or (needed == "spectrum" and settings.basis.is_explicit):
         return prepare_columns(rows, settings, targets, learn_sampling(rows, settings, targets), validation, clock)
     found = settings.basis.columns(rows, request_of(settings))
