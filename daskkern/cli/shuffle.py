@@ -1,9 +1,13 @@
 """``daskkern shuffle``: rewrite a store with its rows in random order."""
 
+from contextlib import nullcontext
+
 import click
 
+from daskkern.cli.cluster_options import ClusterRequest, scheduler_options
 from daskkern.cli.console import progress_bar, say
 from daskkern.cli.values import parse_bytes
+from daskkern.data.shuffle.parallel import shuffle_store_on
 from daskkern.data.shuffle.shuffle import shuffle_store
 
 
@@ -13,16 +17,22 @@ from daskkern.data.shuffle.shuffle import shuffle_store
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order.")
 @click.option("--memory", default="256MB", show_default=True, metavar="BYTES", help="Memory that the shuffle may use.")
 @click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
-def command(store: str, out: str, seed: int, memory: str, overwrite: bool) -> None:
-    """Write the rows of STORE in random order, in bounded memory. Temporary files take as much disk as the rows."""
-    with progress_bar() as bar:
+@scheduler_options
+def command(store: str, out: str, seed: int, memory: str, overwrite: bool, running: ClusterRequest) -> None:
+    """Write the rows of STORE in random order, in bounded memory. Temporary files take as much disk as the rows.
+
+    With a running cluster, its workers share the work, and each may use the memory. The order is the same.
+    """
+    budget = parse_bytes(memory)
+    cluster = running.attached() if running.named else nullcontext()
+    with cluster as client, progress_bar() as bar:
         line = bar.add_task("shuffling", total=None)
-        shuffled = shuffle_store(
-            store,
-            out,
-            seed=seed,
-            memory=parse_bytes(memory),
-            overwrite=overwrite,
-            progress=lambda done, total: bar.update(line, completed=done, total=total),
-        )
+
+        def show(done: int, total: int) -> None:
+            bar.update(line, completed=done, total=total)
+
+        if client is None:
+            shuffled = shuffle_store(store, out, seed=seed, memory=budget, overwrite=overwrite, progress=show)
+        else:
+            shuffled = shuffle_store_on(client, store, out, seed=seed, memory=budget, overwrite=overwrite)
     say(f"{shuffled.path}: {shuffled.info.n_rows:,} rows in a random order (seed {seed})")

@@ -120,6 +120,16 @@ def test_shuffle_writes_another_order(run: Run, store: Path, tmp_path: Path) -> 
     assert run("shuffle", store, "--out", tmp_path / "u", "--memory", "much")[0] == 2
 
 
+@pytest.mark.cluster
+def test_workers_of_a_cluster_shuffle_in_the_same_order(run: Run, store: Path, tmp_path: Path, cluster2: str) -> None:
+    assert run("shuffle", store, "--out", tmp_path / "alone")[0] == 0
+    code, out, err = run("shuffle", store, "--out", tmp_path / "together", "--scheduler", cluster2)
+    assert code == 0, err
+    assert "1,000 rows in a random order (seed 0)" in out
+    alone, together = (open_store(tmp_path / name).info.checksums for name in ("alone", "together"))
+    assert alone == together
+
+
 @pytest.mark.parametrize("command", ["info", "check"])
 def test_what_is_no_store_is_one_line(run: Run, tmp_path: Path, command: str) -> None:
     code, _, err = run(command, tmp_path / "none")

@@ -29,7 +29,7 @@ from daskkern.data.storage.records import write_records
 from daskkern.data.storage.store import Store, open_store
 from daskkern.data.transactions.atomic import check_destination
 from daskkern.data.transactions.work_folder import check_room, put_in_place, work_folder
-from daskkern.errors import SpecError
+from daskkern.errors import SpecError, StoreError
 
 _TASKS_PER_WORKER = 2
 
@@ -94,15 +94,18 @@ def shuffle_store_on(
     Raises
     ------
     SpecError
-        For sparse rows, whose chunks do not hold whole rows: shuffle them in one process.
+        For sparse rows, whose chunks do not hold whole rows, and for an `out` that is a URL, to which workers cannot
+        write parts: shuffle in one process.
     StoreError, MemoryBudgetError
-        As for one process. The disk needs space for the rows twice.
+        As for one process, and when a worker cannot reach the folder of `out`. The disk needs space for the rows twice.
     """
     location = os.path.abspath(source) if not is_url(source) else os.fspath(source)
     store = open_store(location)
     rows, n = StoredRows(store), store.info.n_rows
     if store.info.is_sparse:
-        raise SpecError(f"got sparse rows at {location}, which workers cannot shuffle; use shuffle_store")
+        raise SpecError(f"got sparse rows at {location}, which workers cannot shuffle; leave out the cluster")
+    if is_url(out):
+        raise SpecError(f"got {out} to shuffle to with a cluster; give a folder that its workers share")
     check_destination(os.fspath(out), kind=FORMAT, overwrite=overwrite)
     check_budget(rows, memory)
     with work_folder(out) as work:
@@ -128,6 +131,8 @@ def _chunk_ranges(info: StoreInfo, n_tasks: int) -> list[tuple[int, int]]:
 def _scatter(part: _Part) -> _Scattered:
     """Pass one: append a range of rows to new buckets."""
     job, limits, folder = part.job, part.limits, part.job.folder(part.number)
+    if not job.work.exists():
+        raise StoreError(f"a worker cannot reach {job.work}; write to a folder that all workers share")
     check_wanted(job.work)
     shutil.rmtree(folder, ignore_errors=True)  # left by a lost worker
     rows = StoredRows(open_store(job.source))

@@ -9,6 +9,7 @@ import scipy.sparse
 from distributed import Client
 
 from daskkern.arrays import HostArray
+from daskkern.data.shuffle import parallel
 from daskkern.data.shuffle.parallel import shuffle_store_on
 from daskkern.data.shuffle.shuffle import shuffle_store
 from daskkern.data.storage.check import check_store
@@ -59,6 +60,15 @@ def test_what_fails_on_a_worker_leaves_nothing(
 def test_sparse_rows_are_refused(tmp_path: Path, client2: Client) -> None:
     with StoreWriter(tmp_path / "s", n_features=4, sparse=True) as writer:
         writer.append(scipy.sparse.eye_array(4, format="csr", dtype=np.float32))
-    with pytest.raises(SpecError, match="use shuffle_store"):
+    with pytest.raises(SpecError, match="leave out the cluster"):
         shuffle_store_on(client2, tmp_path / "s", tmp_path / "t")
     assert open_store(tmp_path / "s").info.n_rows == 4
+
+
+def test_places_that_workers_cannot_write_to_are_refused(make_store: Make, X: HostArray, tmp_path: Path) -> None:
+    store = make_store(X)
+    with pytest.raises(SpecError, match="give a folder that its workers share"):
+        shuffle_store_on(None, store.path, "s3://bucket/out")  # type: ignore[arg-type]
+    part = parallel._Part(parallel._Shuffle(store.path, tmp_path / "elsewhere", 0, 1 << 20), 0, (0, 10))
+    with pytest.raises(StoreError, match=r"a worker cannot reach .*elsewhere; write to a folder that all workers share"):
+        parallel._scatter(part)
