@@ -35,8 +35,6 @@ class LandmarkSelector(ABC):
     """A rule that chooses landmarks from rows that may not fit in memory."""
 
     name: ClassVar[str]
-    chooses_rows: ClassVar[bool] = True
-    """Whether landmarks are rows, whose numbers are known."""
 
     @abstractmethod
     def select(self, rows: Rows, kernel: Kernel, n: int, seed: int) -> LandmarkSet:

@@ -37,7 +37,6 @@ class KMeans(LandmarkSelector):
     """
 
     name: ClassVar[str] = "k_means"
-    chooses_rows: ClassVar[bool] = False
 
     rows_each: int = 20
 

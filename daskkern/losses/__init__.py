@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from daskkern.backend.plugins import Registry, checked_class
 from daskkern.errors import SpecError
 from daskkern.losses.absolute import Absolute
-from daskkern.losses.base import Curved, Dual, Loss, Probabilistic, Smooth, require
+from daskkern.losses.base import Curved, Dual, Loss, Probabilistic, Smooth
 from daskkern.losses.constant import best_constant, with_constant
 from daskkern.losses.epsilon_insensitive import EpsilonInsensitive
 from daskkern.losses.hinge import Hinge
@@ -98,6 +98,5 @@ __all__ = [
     "encode",
     "n_outputs",
     "parse_loss",
-    "require",
     "with_constant",
 ]

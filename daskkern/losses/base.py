@@ -1,20 +1,18 @@
 """The base class of losses: value and gradient per sample, for scores and targets of shape (m, c).
 
-Optional abilities are small protocols in addition to it (:class:`Smooth`, :class:`Probabilistic`); a solver that
-needs one calls :func:`require`, whose error names the solver and the loss.
+Optional abilities are small protocols in addition to it (:class:`Smooth`, :class:`Probabilistic`); a solver names
+the one that it needs in :attr:`daskkern.solvers.Solver.ability`.
 """
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import fields, is_dataclass
-from typing import ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from daskkern.arrays import Array
 from daskkern.errors import SpecError
-
-Ability = TypeVar("Ability")
 
 
 class Loss(ABC):
@@ -112,10 +110,3 @@ def check_parameter(loss: str, name: str, value: object, most: float = math.inf)
     if not (known and 0 < float(value) < most):  # type: ignore[arg-type]
         wanted = "a positive number" if most == math.inf else f"a number between 0 and {most:g}"
         raise SpecError(f"got {name}={value!r} for the {loss} loss; give {wanted}")
-
-
-def require(loss: Loss, ability: type[Ability], asker: str, what: str) -> Ability:
-    """Return `loss` as one that has `ability`, or raise a SpecError naming `asker`, the loss and `what` it lacks."""
-    if not isinstance(loss, ability):
-        raise SpecError(f"{asker} needs a loss with {what}, and the {loss.name} loss has none; choose another loss")
-    return loss

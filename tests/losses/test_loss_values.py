@@ -13,7 +13,6 @@ from daskkern.losses import (
     LOSSES,
     Curved,
     EpsilonInsensitive,
-    Hinge,
     Huber,
     Logistic,
     Loss,
@@ -29,7 +28,6 @@ from daskkern.losses import (
     encode,
     n_outputs,
     parse_loss,
-    require,
 )
 from tests.support import naive
 
@@ -238,11 +236,3 @@ def test_an_unknown_loss_is_refused_with_the_nearest_name() -> None:
 def test_parameters_without_a_meaning_are_refused(text: str, sentence: str) -> None:
     with pytest.raises(SpecError, match=sentence):
         parse_loss(text)
-
-
-def test_a_missing_ability_is_refused_naming_both_parties() -> None:
-    assert require(Logistic(), Smooth, "SVRG", "a smooth gradient").smoothness == 0.25
-    with pytest.raises(SpecError, match="SVRG needs a loss with a smooth gradient, and the hinge loss has none"):
-        require(Hinge(), Smooth, "SVRG", "a smooth gradient")
-    with pytest.raises(SpecError, match="predict_proba needs a loss with probabilities, and the squared loss"):
-        require(Squared(), Probabilistic, "predict_proba", "probabilities")

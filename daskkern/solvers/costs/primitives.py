@@ -52,11 +52,6 @@ def matvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int, *,
     return sums + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize) + p * padded(c) * itemsize
 
 
-def rmatvec_bytes(m: int, p: int, d: int, c: int, itemsize: int, threads: int) -> int:
-    """Return the bytes of ``K(X, Z)^T G``."""
-    return (p + m) * padded(c) * itemsize + left_bytes(m, d, itemsize) + workspace_bytes(threads, d, itemsize)
-
-
 def spectrum_bytes(s: int, q: int, h: int, d: int, itemsize: int, threads: int, within: int = 0) -> int:
     """Return the bytes of the spectrum of `s` rows and of `h` rows held out: dense, in float64."""
     inside = s * s * (2 * itemsize + 3 * 8) + 4 * s * q * 8

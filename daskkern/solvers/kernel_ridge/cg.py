@@ -49,10 +49,6 @@ class LinearSystem:
         r = self.r - length * Hd
         return LinearSystem(self.b, self.x + length * self.d, r, r + ratio(dot(r, r), square) * self.d)
 
-    def decrease(self) -> float:
-        """Return ``x^T H x / 2 - b^T x``, the change of the quadratic from 0 to x."""
-        return -0.5 * float((self.x * (self.b + self.r)).sum())
-
     def arrays(self) -> dict[str, Array]:
         """Return the arrays by name, for a snapshot."""
         return {f"{_PREFIX}{name}": getattr(self, name) for name in ("b", "x", "r", "d")}

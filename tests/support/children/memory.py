@@ -86,12 +86,6 @@ def matvec_wide() -> tuple[int, int]:
     return grown, primitives.matvec_bytes(P, 2000, D, 200, 4, THREADS)
 
 
-def rmatvec() -> tuple[int, int]:
-    X, points, G = _rows(M), KERNEL.points(_rows(P)), np.ones((M, C), np.float32)
-    grown = _growth(lambda: KERNEL.rmatvec(X, points, G), lambda: KERNEL.rmatvec(X[:99], points, G[:99]))
-    return grown, primitives.rmatvec_bytes(M, P, D, C, 4, THREADS)
-
-
 def points() -> tuple[int, int]:
     Z = _rows(40_000)
     moved = Placement(Z.mean(axis=0))
@@ -203,7 +197,6 @@ CHILDREN: dict[str, Callable[[], tuple[int, int]]] = {
     "fit_widened": lambda: _fit(Landmarks(4000), EigenPro(), X=_rows(12_000) * np.float32(1e3)),
     "matvec": matvec,
     "matvec_wide": matvec_wide,
-    "rmatvec": rmatvec,
     "points": points,
     "left_dense_csr": left_dense_csr,
     "spectrum": spectrum,

@@ -16,7 +16,6 @@ NAMES = [
     "fit_widened",
     "matvec",
     "matvec_wide",
-    "rmatvec",
     "points",
     "left_dense_csr",
     "spectrum",
