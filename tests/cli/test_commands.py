@@ -43,5 +43,6 @@ def test_without_a_command_the_help_is_shown() -> None:
 
 
 def test_a_command_is_not_kept_waiting_by_what_others_need() -> None:
-    check = "from daskkern.cli.main import cli; import sys; print([m for m in ('dask', 'daskkern.cli.fit') if m in sys.modules])"
+    loaded = "[name for name in ('dask', 'daskkern.cli.fit') if name in sys.modules]"
+    check = f"import sys; from daskkern.cli.main import cli; print({loaded})"
     assert subprocess.check_output([sys.executable, "-c", check], text=True, timeout=60) == "[]\n"

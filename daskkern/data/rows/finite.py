@@ -19,11 +19,12 @@ def first_not_finite(X: FeatureRows) -> tuple[int, int, Any] | None:
     if X.dtype.kind != "f":
         return None
     if is_sparse(X):
-        bad = np.flatnonzero(~np.isfinite(X.data))
+        csr: Any = X
+        bad = np.flatnonzero(~np.isfinite(csr.data))
         if not bad.size:
             return None
         at = int(bad[0])
-        return int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at]), X.data[at]
+        return int(np.searchsorted(csr.indptr, at, side="right")) - 1, int(csr.indices[at]), csr.data[at]
     for rows in slices(X.shape[0], _BLOCK_ROWS):
         block = X[rows].reshape(rows.stop - rows.start, -1)
         if not bool(np.isfinite(block).all()):
