@@ -39,6 +39,7 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.repeated
 @pytest.mark.timeout(120)
 def test_all_sections_in_small_without_peers(tmp_path: Path) -> None:
     out = tmp_path / "results.json"

@@ -273,6 +273,7 @@ def test_debug_shows_the_traceback(capfd, tmp_path):
     assert "Traceback" in err
 
 
+@pytest.mark.one_in(2, 1)
 @pytest.mark.cluster
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.timeout(180)

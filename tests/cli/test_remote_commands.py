@@ -95,6 +95,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told(
     assert "Traceback" not in err
 
 
+@pytest.mark.repeated
 @pytest.mark.cluster
 def test_workers_read_from_a_bucket(objects: ObjectServer, table: Path, tmp_path: Path, client2: Client) -> None:
     url, environment = objects.url("workers"), objects.environment()

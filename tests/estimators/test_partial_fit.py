@@ -162,6 +162,7 @@ def test_stores_dask_arrays_and_a_cluster_are_the_same_as_arrays(client2: Client
     np.testing.assert_allclose(found, scores, rtol=0, atol=1e-4 * np.abs(scores).max())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("basis", "solver", "alpha"),
     [

@@ -141,6 +141,7 @@ def test_the_drawings_are_those_that_the_script_makes() -> None:
     assert design == drawings.with_floors(design), "run: python docs/drawings.py"
 
 
+@pytest.mark.repeated
 @pytest.mark.timeout(120)
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     for module in ("mkdocs", "material", "mkdocstrings"):

@@ -55,6 +55,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(folder, os.environ | {"PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])})
 
 
+@pytest.mark.repeated
 @pytest.mark.timeout(240)
 def test_its_plan_has_its_bytes_and_its_seconds(environment: Environment) -> None:
     said = environment.run("plan", "d.zarr", *COLUMNS, "--workers", "2")
@@ -62,6 +63,7 @@ def test_its_plan_has_its_bytes_and_its_seconds(environment: Environment) -> Non
     assert "solves" in said
 
 
+@pytest.mark.repeated
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 def test_a_fit_on_a_cluster_is_resumed_to_the_same_bits(environment: Environment) -> None:

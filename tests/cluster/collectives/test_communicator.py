@@ -22,6 +22,7 @@ def client(request: pytest.FixtureRequest) -> Client:
     return fixture
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_collectives_equal_numpy_in_rank_order(client: Client, dtype: str) -> None:
     results = run_gang(client, ranks.all_collectives, dtype, name="collectives")

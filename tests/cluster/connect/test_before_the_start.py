@@ -109,6 +109,7 @@ def test_handlers_of_another_version_are_refused_and_do_no_harm(client2: Client)
     client2.unregister_worker_plugin("daskkern_collectives_3")
 
 
+@pytest.mark.repeated
 def test_workers_that_hang_and_that_no_fit_uses_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     settings, events = GangSettings(n_ranks=2, silence_s=2.0, rejoin_s=20.0), list[Event]()
     with local_cluster(3) as client:

@@ -92,6 +92,7 @@ def test_a_cluster_object_brings_its_certificates(encrypted: Client, store: str)
     assert model.score(store) > 0.9
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("form", ["address", "file"])
 def test_the_command_line_fits_on_an_encrypted_cluster(
     form: str, address: str, files: Certificates, store: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -125,6 +126,7 @@ def test_a_detached_fit_on_an_encrypted_cluster_is_followed(
     assert daskkern.load(out).predict(np.zeros((1, 64))).shape == (1,)
 
 
+@pytest.mark.repeated
 def test_the_handle_of_a_fit_connects_anew_with_the_certificates(encrypted: Client, store: str, tmp_path: Path) -> None:
     estimator = KernelClassifier(Gaussian(1.5), basis=Landmarks(100), max_epochs=1, client=encrypted.cluster)
     handle = estimator.fit(store, detach=True, out=tmp_path / "m.zarr")

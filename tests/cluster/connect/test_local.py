@@ -46,6 +46,7 @@ def test_the_cluster_is_closed_when_the_command_fails() -> None:
     wait_until(lambda: {process.pid for process in child_processes()} <= before, what="the end of the workers")
 
 
+@pytest.mark.repeated
 def test_a_worker_that_is_lost_twice_comes_back_twice() -> None:
     with connect(workers=1) as connection:
         workers = connection.client.cluster.workers

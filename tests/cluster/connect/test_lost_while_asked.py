@@ -17,6 +17,7 @@ from tests.support.cluster import local_cluster
 pytestmark = [pytest.mark.timeout(60)]
 
 
+@pytest.mark.repeated
 @pytest.mark.cluster
 def test_a_worker_that_dies_while_it_is_asked_is_told_from_one_that_cannot() -> None:
     with local_cluster(2) as client:

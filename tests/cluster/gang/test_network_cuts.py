@@ -135,6 +135,7 @@ def check_that_all_is_well(client: Client, hosts: Network) -> None:
     assert set(run_gang(client, ranks.many_steps, 3, name="again")) == {1000.0}
 
 
+@pytest.mark.repeated
 def test_a_silent_link_costs_the_fit_a_worker_and_no_accuracy(hosts: Network, tmp_path: Path) -> None:
     X, y = load_digits(return_X_y=True)
     np.savez(tmp_path / "d.npz", X=X.astype(np.uint8), y=y)
@@ -166,6 +167,7 @@ def test_a_supervisor_that_is_cut_off_is_replaced_and_does_no_harm_later(hosts: 
         check_that_all_is_well(client, hosts)
 
 
+@pytest.mark.repeated
 def test_without_a_scheduler_the_client_is_told_and_the_ranks_end(
     hosts: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_killed_workers_come_back_and_the_count_goes_on(victims: tuple[int, ...]
         assert_nothing_left(client)
 
 
+@pytest.mark.repeated
 def test_all_workers_killed_at_once_begin_anew() -> None:
     with local_cluster(2) as client:
         pids = list(worker_pids(client).values())
@@ -90,6 +91,7 @@ def test_fewer_workers_go_on_when_none_comes_back() -> None:
         check_story(story, 2, found)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_worker_that_hangs_is_left_behind(victim: int) -> None:
     """With victim 0 it is the supervisor's own worker, so that another supervisor must take over."""
@@ -107,6 +109,7 @@ def test_a_worker_that_hangs_is_left_behind(victim: int) -> None:
         assert story.kinds(FitResumed)[-1].batch >= 25
 
 
+@pytest.mark.repeated
 def test_a_worker_that_hangs_before_its_supervisor_begins_is_left_behind(tmp_path: Path) -> None:
     with local_cluster(2) as client:
         pids = tuple(worker_pids(client).values())
@@ -130,6 +133,7 @@ def test_workers_that_join_are_used() -> None:
         assert not story.kinds(WorkersLost)
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("settings", [replace(QUICK, elastic=False), replace(QUICK, n_ranks=1)], ids=["rigid", "one"])
 def test_a_gang_that_has_what_it_asked_for_stays_as_it_is(settings: GangSettings) -> None:
@@ -140,6 +144,7 @@ def test_a_gang_that_has_what_it_asked_for_stays_as_it_is(settings: GangSettings
         assert len(addresses(client)) == 2
 
 
+@pytest.mark.repeated
 def test_attempts_without_progress_are_bounded() -> None:
     with local_cluster(2) as client:
         story = Story(0, lambda: None)
@@ -150,6 +155,7 @@ def test_attempts_without_progress_are_bounded() -> None:
         assert [event.attempt for event in story.kinds(WorkersLost)] == [1, 2]
 
 
+@pytest.mark.repeated
 def test_a_cluster_that_lost_all_workers_for_good_ends_the_fit() -> None:
     with local_cluster(2) as client:
         story = Story(30, lambda: client.cluster.scale(0))
@@ -159,6 +165,7 @@ def test_a_cluster_that_lost_all_workers_for_good_ends_the_fit() -> None:
         assert time.monotonic() - started < 30
 
 
+@pytest.mark.repeated
 def test_named_workers_keep_their_name_when_they_are_restarted() -> None:
     with local_cluster(3) as client:
         before = worker_pids(client)

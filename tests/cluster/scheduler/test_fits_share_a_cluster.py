@@ -162,6 +162,7 @@ def test_ordinary_work_goes_on_beside_fits(client2: Client, start: Callable[...,
     fit.future.result(timeout=20)
 
 
+@pytest.mark.repeated
 def test_many_fits_of_many_clients_all_end() -> None:
     """25 gangs of any size, submitted at once by 5 clients to 4 workers."""
 

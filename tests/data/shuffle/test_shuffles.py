@@ -49,6 +49,7 @@ def test_keys_do_not_depend_on_how_they_are_asked_for() -> None:
     assert not np.array_equal(keys, row_keys(2, 0, 10_000))
 
 
+@pytest.mark.repeated
 def test_every_order_is_equally_likely(tmp_path: Path) -> None:
     rows = StoredBlock(np.arange(4)[:, None], None, None)
     seen = dict.fromkeys(range(256), 0)

@@ -23,6 +23,7 @@ Make = Callable[..., Store]
 Left = Callable[[], list[str]]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("memory", [4000, 9000, 1 << 28])
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_workers_write_what_one_process_writes(

@@ -412,6 +412,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads the peak memory from Linux's /proc")
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_large_npz_is_never_in_memory(tmp_path: Path, order: str) -> None:

@@ -225,6 +225,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.one_in(2, 1)
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads the peak memory from Linux's /proc")
 @pytest.mark.parametrize("kind", ["h5", "zarr3"])
 def test_a_large_file_is_never_in_memory(tmp_path: Path, kind: str) -> None:

@@ -109,6 +109,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.repeated
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads the peak memory from Linux's /proc")
 def test_a_large_file_is_never_in_memory(tmp_path: Path, rng: np.random.Generator) -> None:
     lines = [
