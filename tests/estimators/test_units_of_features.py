@@ -35,11 +35,13 @@ def _scores(rows: Any, **settings: Any) -> np.ndarray:
     return model.fit(rows[TRAIN], Y[TRAIN]).decision_function(rows[TEST])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("scale", ["auto", "standard", "robust", "minmax", "maxabs", "unit_variance"])
 def test_other_units_of_each_feature_give_the_same_predictions(scale: str) -> None:
     np.testing.assert_allclose(_scores(X * FACTORS, scale=scale), _scores(X, scale=scale), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("kernel", "basis"),
     [

@@ -161,6 +161,7 @@ def test_quickstart_and_serving_its_model_with_numpy(tmp_path: Path, capsys: pyt
     assert re.search(r"first five points: \[\d, \d, \d, \d, \d\]", out)
 
 
+@pytest.mark.repeated
 @pytest.mark.cluster
 @pytest.mark.timeout(90)
 def test_out_of_core_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

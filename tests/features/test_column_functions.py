@@ -62,6 +62,7 @@ def test_the_map_does_not_depend_on_the_signs_that_a_library_gives_eigenvectors(
     np.testing.assert_allclose(expected @ K @ expected.T, np.eye(len(expected)), atol=1e-9)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
 def test_products_are_those_of_the_block(name: str, sparse: bool) -> None:

@@ -26,6 +26,7 @@ def gpu_benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         del sys.modules[name]
 
 
+@pytest.mark.repeated
 def test_all_parts_with_numpy(gpu_benchmark: ModuleType, tmp_path: Path) -> None:
     out = tmp_path / "results.json"
     gpu_benchmark.main(["--tiny", "--device", "cpu", "--parts", "streaming", "--out", str(out)])
@@ -46,6 +47,7 @@ def test_all_parts_with_numpy(gpu_benchmark: ModuleType, tmp_path: Path) -> None
     assert "tf32_tflops" not in tables["ceilings"][0]
 
 
+@pytest.mark.repeated
 def test_parts_on_the_stand_in(gpu_benchmark: ModuleType, stand_in: FakeGpu, tmp_path: Path) -> None:
     out = tmp_path / "results.json"
     with stand_in.installed():

@@ -125,7 +125,7 @@ def _scores(model: KernelModel, far: bool) -> HostArray:
     return model.scores(np.asarray(_source(far).X))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_trained_on_the_gpu_is_that_of_the_cpu(xp: ModuleType, name: str) -> None:
     case = CASES[name]
@@ -137,6 +137,7 @@ def test_a_model_trained_on_the_gpu_is_that_of_the_cpu(xp: ModuleType, name: str
     np.testing.assert_allclose(*losses, rtol=1e-7)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["eigenpro, all rows", "eigenpro 4, exact"])
 def test_float32_fits_agree_as_far_as_float32_can(xp: ModuleType, name: str) -> None:
     case = replace(CASES[name], far=False, kernel=Laplacian(3.0))
@@ -146,6 +147,7 @@ def test_float32_fits_agree_as_far_as_float32_can(xp: ModuleType, name: str) -> 
     _agree(_scores(found, far=False), _scores(expected, far=False), 1e-3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["eigenpro 4, exact", "eigenpro, all rows"])
 def test_validation_and_early_stopping_take_place_on_the_gpu(xp: ModuleType, name: str) -> None:
     case = CASES[name]
@@ -195,6 +197,7 @@ def _coef(results: list[FitRankResult]) -> HostArray:
     return coef
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", DISTRIBUTED)
 def test_two_ranks_on_one_gpu_make_the_model_of_one(xp: ModuleType, name: str) -> None:
     case = CASES[name]
@@ -207,6 +210,7 @@ def test_two_ranks_on_one_gpu_make_the_model_of_one(xp: ModuleType, name: str) -
     assert notes == ["sums go through the host: ranks 0 and 1 share a GPU, which NCCL does not allow"]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("first", "name"), [*(("gpu", name) for name in DISTRIBUTED), ("cpu", DISTRIBUTED[0]), ("cpu", DISTRIBUTED[1])]
 )

@@ -138,6 +138,7 @@ def test_kvikio_that_does_not_do_leaves_the_host(
     on_host.close()
 
 
+@pytest.mark.repeated
 def test_a_fit_is_the_same_wherever_its_blocks_are(
     cupy_here: ModuleType, kvikio: FakeKvikio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

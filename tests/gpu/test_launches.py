@@ -58,6 +58,7 @@ SOLVERS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_step_takes_few_launches_however_many_blocks_there_are(
     cupy_here: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
@@ -71,6 +72,7 @@ def test_a_step_takes_few_launches_however_many_blocks_there_are(
     assert apart.total() >= joined.total() + 3 * BLOCKS, apart
 
 
+@pytest.mark.repeated
 def test_the_model_is_the_same_in_one_launch_and_in_many(
     cupy_here: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def _kernel(name: str) -> Kernel:
 
 
 # Each case compiles its own code; test_native_products.py has all dtypes, sorts of rows and products of one formula.
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("name", "dtype", "sort", "product"), pairwise(KERNELS, _EPS, _ROWS, PRODUCTS))
 def test_both_engines_give_the_product_of_the_formula(name: str, dtype: str, sort: str, product: str) -> None:
     kernel, rows = _kernel(name), _ROWS[sort]

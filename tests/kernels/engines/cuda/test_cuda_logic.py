@@ -63,6 +63,7 @@ def _margin_is_untouched(whole: HostArray) -> None:
     assert (whole[~inside] == 12345.0).all()
 
 
+@pytest.mark.one_in(5)
 @each_kernel
 @each_dtype
 def test_kernels_equal_their_twins(device: HostDevice, kernel: Kernel, dtype: str) -> None:
@@ -93,6 +94,7 @@ def test_kernels_equal_the_formulas_of_the_papers(device: HostDevice, kernel: Ke
     np.testing.assert_allclose(out, naive.kernel_matrix(kernel.spec(), X, Z), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("m", "p", "d", "c", "step"), [
     (1, 1, 1, 1, 1), (257, 3, 1, 4, 3), (130, 129, 17, 17, 64), (256, 70, 33, 2, 65), (3, 700, 64, 16, 7),
     (512, 64, 8, 32, 64), (600, 65, 2, 5, 512),
@@ -116,6 +118,7 @@ def test_products_at_every_seam(device: HostDevice, m: int, p: int, d: int, c: i
     _close(out, K, dtype)
 
 
+@pytest.mark.one_in(5)
 @each_dtype
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(
@@ -163,6 +166,7 @@ def test_sums_do_not_depend_on_how_columns_are_dealt(device: HostDevice) -> None
     np.testing.assert_allclose(parts[0] + parts[1], whole, rtol=1e-15, atol=1e-13)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("budget", [1, 4000, 60_000, 256 << 20])
 @pytest.mark.parametrize("sort", ["wide", "sparse rows", "sparse points", "sparse"])
 @each_dtype

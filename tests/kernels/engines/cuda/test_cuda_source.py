@@ -42,6 +42,7 @@ def _compile(text: str, folder: Path, *options: str) -> str:
     return run.stdout + run.stderr
 
 
+@pytest.mark.one_in(7)
 @needs_nvcc
 @pytest.mark.parametrize("itemsize", [4, 8])
 @pytest.mark.parametrize("name", KERNELS)
@@ -56,6 +57,7 @@ def test_every_kernel_of_the_table_compiles(name: str, itemsize: int, tmp_path: 
     assert "warning" not in _compile("\n".join(texts), tmp_path)
 
 
+@pytest.mark.one_in(5)
 @needs_nvcc
 @pytest.mark.parametrize("kernel", [Gaussian(2.0), Laplacian(2.0)], ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize(("itemsize", "d", "c"), [(4, 18, 10), (4, 64, 16), (8, 18, 10), (8, 64, 16)])
@@ -65,6 +67,7 @@ def test_sums_and_features_stay_in_registers(kernel: Kernel, itemsize: int, d: i
     assert "0 bytes spill stores, 0 bytes spill loads" in report, report
 
 
+@pytest.mark.one_in(5)
 @needs_nvcc
 @pytest.mark.parametrize("itemsize", [4, 8])
 @pytest.mark.parametrize("c", [1, 10, 32])

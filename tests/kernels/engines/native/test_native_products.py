@@ -51,6 +51,7 @@ def _plain(kernel: Kernel, X: Array, Z: Array) -> HostArray:
     return block
 
 
+@pytest.mark.one_in(5)
 @each_width
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("m", "p", "d", "c"), [(1, 1, 1, 1), (13, 31, 3, 2), (51, 700, 300, 7), (250, 90, 17, 11)])
@@ -92,6 +93,7 @@ def test_processors_without_avx512_give_the_same_values(
         np.testing.assert_array_equal(found[:5, :5].diagonal(), np.ones(5))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("n", [1, 300, 513, 1100])
 @pytest.mark.parametrize("c", [1, 9, 40])
 @pytest.mark.parametrize("sparse", [False, True])
