@@ -18,6 +18,7 @@ from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.neural_tangent import NeuralTangent
 from daskkern.kernels.functions.neuron import Neuron
 from daskkern.kernels.functions.polynomial import Polynomial
+from daskkern.kernels.functions.power_laplacian import L1Laplacian, PowerLaplacian
 from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.kernels.functions.rational_quadratic import RationalQuadratic
 from daskkern.kernels.points import PLAIN, Placement
@@ -40,6 +41,7 @@ __all__ = [
     "Gaussian",
     "InversePolynomial",
     "Kernel",
+    "L1Laplacian",
     "Laplacian",
     "Linear",
     "LinearKernel",
@@ -50,6 +52,7 @@ __all__ = [
     "Placement",
     "Points",
     "Polynomial",
+    "PowerLaplacian",
     "Precision",
     "Product",
     "RadialKernel",

@@ -23,7 +23,7 @@ from daskkern.kernels.engines.dispatch import (
     plain_products,
     widened_fill,
 )
-from daskkern.kernels.formula import evaluate
+from daskkern.kernels.formula import DIFFERENCES, evaluate
 from daskkern.kernels.points import Left, Points, product_size, squared_norms
 from daskkern.kernels.rows import as_rows, module_of, rows_dtype
 from daskkern.kernels.sides import PairFunction, Spec
@@ -96,6 +96,7 @@ class Kernel(PairFunction):
             "cosine": (squared > 0).astype(X.dtype),
             "inner": squared,
             "norms": squared.copy(),
+            **{name: zero.copy() for name in DIFFERENCES},
         }
         result = xp.empty_like(squared)
         result[...] = evaluate(self.program, values, xp)

@@ -9,7 +9,8 @@ from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, to_host
 from daskkern.kernels.base import Kernel
 from daskkern.kernels.columns.mapped import Mapped
-from daskkern.kernels.functions.radial import RadialKernel
+from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
+from daskkern.kernels.points import power_norms
 from daskkern.kernels.precision import Precision
 from daskkern.kernels.rounding import values_at
 from daskkern.kernels.rows import as_rows
@@ -99,7 +100,9 @@ def length_scale_note(kernel: Kernel, Z: Array) -> str:
         return ""
     placed = kernel.transform(sample - sample.mean(axis=0))
     gaps = placed - np.roll(placed, len(placed) // 2, axis=0)
-    values = values_at(kernel.program, np.concatenate([[0.0], (gaps * gaps).sum(axis=1)]))
+    power = kernel.program.power
+    sizes = power_norms(gaps, 2.0 if power is None else power)
+    values = values_at(kernel.program, np.concatenate([[0.0], sizes]))
     median = float(np.median(np.abs(values[1:]))) / (abs(float(values[0])) or 1.0)
     found = f"the median kernel value of two rows is {median:.2g}{_scales(kernel, sample)}"
     if median < _FAINT:
@@ -179,8 +182,8 @@ def _median(kernel: Kernel, sample: FloatArray) -> float:
 
 def _scales(kernel: Kernel, sample: FloatArray) -> str:
     """Return the length scale and the median distance, where the kernel has a single length scale."""
-    if not isinstance(kernel, RadialKernel) or isinstance(kernel.length_scale, tuple | str):
+    if not isinstance(kernel, ScaledDistanceKernel) or isinstance(kernel.length_scale, tuple | str):
         return ""
     gaps = kernel.transform(sample) - kernel.transform(np.roll(sample, 1, axis=0))
-    distance = float(np.median(np.sqrt((gaps * gaps).sum(axis=1))))
+    distance = float(np.median(kernel.distances(gaps)))
     return f" (length scale {kernel.length_scale:.3g}, median distance {distance:.3g})"

@@ -3,11 +3,11 @@
 A kernel writes ``exp(pair.squared_distance * (-0.5 / s**2))`` once. The expression becomes a :class:`Program`, a
 straight list of instructions, and that list is what the engines read: NumPy and CuPy evaluate it on whole tiles
 (:func:`evaluate`), the compiled engines turn each instruction into machine code or CUDA. The derivative of a
-formula (:func:`differentiate`) is a formula again.
+formula (:mod:`daskkern.kernels.derivative`) is a formula again.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import ClassVar, Union
@@ -16,7 +16,6 @@ from daskkern.arrays import Array
 from daskkern.errors import SpecError
 
 Number = int | float
-Derive = Callable[["Expression"], "Expression"]
 Operand = Union["Expression", int, float]
 
 
@@ -110,6 +109,9 @@ class Pair:
         ``x . z / (|x| |z|)`` in [-1, 1]; 0 when a row is zero.
     norms : Expression
         ``|x| |z|``
+    absolute_sum : Expression
+        ``sum_j |x_j - z_j|``. A formula of this sum, or of :meth:`power_sum`, reads nothing else of a pair: engines sum
+        differences for it, in place of products.
     """
 
     inner: ClassVar[Expression] = Expression("inner")
@@ -117,10 +119,17 @@ class Pair:
     distance: ClassVar[Expression] = Expression("distance")
     cosine: ClassVar[Expression] = Expression("cosine")
     norms: ClassVar[Expression] = Expression("norms")
+    absolute_sum: ClassVar[Expression] = Expression("absolute_sum")
+
+    def power_sum(self, p: float) -> Expression:
+        """Return ``sum_j |x_j - z_j|^p`` for a positive `p`, which is a constant of the formula."""
+        return self.absolute_sum if p == 1 else Expression("power_sum", (constant(p),))
 
 
 PAIR = Pair()
-SYMBOLS = ("inner", "squared_distance", "distance", "cosine", "norms")
+DIFFERENCES = ("absolute_sum", "power_sum")
+"""Sums of differences, in place of which the other symbols have the inner product."""
+SYMBOLS = ("inner", "squared_distance", "distance", "cosine", "norms", *DIFFERENCES)
 
 
 @dataclass(frozen=True)
@@ -148,6 +157,15 @@ class Program:
         return frozenset(step.op for step in self.instructions if step.op in SYMBOLS)
 
     @property
+    def power(self) -> float | None:
+        """The p of the ``sum_j |x_j - z_j|^p`` that it reads; None where it reads inner products."""
+        if "absolute_sum" in self.symbols:
+            return 1.0
+        numbers = iter(self.constants)
+        values = [next(numbers) if step.op == "constant" else 0.0 for step in self.instructions]
+        return next((values[step.args[0]] for step in self.instructions if step.op == "power_sum"), None)
+
+    @property
     def cuts_off(self) -> bool:
         """Whether squared distances within rounding of 0 must be cut to 0."""
         return "distance" in self.symbols
@@ -159,7 +177,13 @@ class Program:
 
 
 def program(formula: Expression) -> Program:
-    """Return the instructions of `formula`, each common part once."""
+    """Return the instructions of `formula`, each common part once.
+
+    Raises
+    ------
+    SpecError
+        When it reads a sum of differences and anything else of a pair: no engine computes both in one pass.
+    """
     steps: list[Instruction] = []
     constants: list[float] = []
     known: dict[Expression, int] = {}
@@ -175,6 +199,9 @@ def program(formula: Expression) -> Program:
         return known[node]
 
     visit(formula)
+    read = [step.op for step in steps if step.op in SYMBOLS]
+    if len(read) > 1 and set(read) & set(DIFFERENCES):
+        raise SpecError(f"got a formula of {' and '.join(read)}; expected one sum of differences and nothing else")
     return Program(tuple(steps), tuple(constants))
 
 
@@ -203,22 +230,6 @@ def evaluate(what: Program, values: Mapping[str, Array], xp: ModuleType) -> Arra
     return results[-1]
 
 
-def differentiate(formula: Expression, symbol: str) -> Expression:
-    """Return the derivative by the symbol named.
-
-    ``distance`` counts as the root of ``squared_distance``, with derivative 0 where it is 0.
-    """
-    known: dict[Expression, Expression] = {}
-
-    def of(node: Expression) -> Expression:
-        if node not in known:
-            known[node] = _derivative(node, symbol, of)
-        return known[node]
-
-    return of(formula)
-
-
-_TINY = 1e-36
 _NUMPY_NAMES = {"add": "add", "sub": "subtract", "mul": "multiply", "div": "divide"}
 
 
@@ -260,29 +271,3 @@ def _power(base: Expression, exponent: Number) -> Expression:
     if float(2 * exponent).is_integer():
         return _power(base, int(exponent)) * sqrt(base)
     return exp(log(base) * float(exponent))
-
-
-def _derivative(node: Expression, symbol: str, of: Derive) -> Expression:
-    if node.op == symbol:
-        return constant(1)
-    if node.op == "distance" and symbol == "squared_distance":
-        return 0.5 * node / maximum(Expression(symbol), _TINY)  # 1 / (2 r), and 0 where r is
-    if node.op == "constant" or node.op in SYMBOLS:
-        return constant(0)
-    x = node.args[0]
-    if node.op in ("add", "sub"):
-        return of(x) + of(node.args[1]) if node.op == "add" else of(x) - of(node.args[1])
-    if node.op == "mul":
-        return of(x) * node.args[1] + x * of(node.args[1])
-    if node.op == "div":
-        y = node.args[1]
-        return (of(x) - node * of(y)) / y
-    outer = {
-        "exp": lambda: node,
-        "log": lambda: 1 / x,
-        "sqrt": lambda: 0.5 / node,
-        "arccos": lambda: -1 / sqrt(maximum(1 - x * x, 0)),
-    }
-    if node.op not in outer:
-        raise SpecError(f"a formula with {node.op} has no derivative; write it without {node.op}")
-    return outer[node.op]() * of(x)

@@ -29,7 +29,10 @@ _NORM_ELEMENTS = 1 << 18  # squares in memory at once for each host thread: they
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """The rows of one side of a block, with ``|x|^2``, ``|x|`` and ``1 / |x|`` (0 for zero rows) where needed."""
+    """The rows of one side of a block, with ``|x|^2``, ``|x|`` and ``1 / |x|`` (0 for zero rows) where needed.
+
+    For formulas of differences, `squared` of the right side is ``sum_j |z_j|^p``, what sparse rows leave out.
+    """
 
     rows: Array
     squared: Array | None
@@ -174,7 +177,9 @@ def make_side(rows: Array, what: Program, *, left: bool) -> Side:
     Rows whose squared norm exceeds a quarter of the dtype's largest number cannot be compared. They are refused on
     the right (DataError); on the left their squared norm is NaN, and so are all values computed from it.
     """
-    wanted = what.symbols
+    wanted, power = what.symbols, what.power
+    if power is not None:
+        return Side(rows, None if left else power_norms(rows, power), None, None)
     squared = norm = inverse = None
     if wanted & {"squared_distance", "distance", "cosine", "norms"}:
         sums = _in_range(squared_norms(rows), left)
@@ -219,8 +224,14 @@ def native_rows(side: Side) -> NativeRows:
 
 def squared_norms(X: Array) -> Array:
     """Return ``|x_i|^2``, shape (m,), by pairwise sums, whose error in float32 is a fifth of einsum's."""
+    return power_norms(X, 2.0)
+
+
+def power_norms(X: Array, p: float) -> Array:
+    """Return ``sum_j |x_ij|^p``, shape (m,), by pairwise sums."""
     if is_sparse(X):
-        return module_of(X).asarray(X.multiply(X).sum(axis=1)).reshape(-1).astype(X.dtype)
+        powers = X.multiply(X) if p == 2 else type(X)((_powers(X.data, p), X.indices, X.indptr), shape=X.shape)
+        return module_of(X).asarray(powers.sum(axis=1)).reshape(-1).astype(X.dtype)
     xp = namespace_of(X)
     norms, d = xp.empty(X.shape[0], X.dtype), max(1, X.shape[1])
     step = max(1, (_NORM_ELEMENTS if xp is np else _NORM_ELEMENTS_GPU) // d)
@@ -228,10 +239,15 @@ def squared_norms(X: Array) -> Array:
     def one(group: slice) -> None:
         with np.errstate(over="ignore"):
             for rows in within(group, step):
-                norms[rows] = (X[rows] * X[rows]).sum(axis=1)
+                norms[rows] = _powers(X[rows], p).sum(axis=1)
 
     for_each(balanced(X.shape[0], max(1, _NORM_GROUP // d)) if xp is np else [slice(0, X.shape[0])], one, 8.0 * X.size)
     return norms
+
+
+def _powers(x: Array, p: float) -> Array:
+    size = x if p == 2 else abs(x)
+    return size * size if p == 2 else size if p == 1 else size**p
 
 
 def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:

@@ -1,5 +1,6 @@
 """The table of kernels, and their notation in one word: ``gaussian:5``, ``laplacian:median``.
 
+Further parameters follow by name: ``laplacian_pq:median,p=1.5,q=1``.
 Words make sums and products: ``gaussian:5+linear``, ``2*gaussian:5 + 0.5*laplacian:1``.
 """
 
@@ -27,12 +28,13 @@ from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.neural_tangent import NeuralTangent
 from daskkern.kernels.functions.neuron import Neuron
 from daskkern.kernels.functions.polynomial import Polynomial
+from daskkern.kernels.functions.power_laplacian import L1Laplacian, PowerLaplacian
 from daskkern.kernels.functions.rational_quadratic import RationalQuadratic
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel, the one parameter that may follow its name after a colon, and parameters that the name decides."""
+    """A kernel, the parameter that follows its name after a colon without a name, and those that the name decides."""
 
     kernel_class: type[Kernel]
     parameter: str | None
@@ -45,12 +47,14 @@ class Entry:
     @property
     def parameters(self) -> frozenset[str]:
         """Names of the parameters that are left to choose."""
-        return frozenset(item.name for item in fields(self.kernel_class)) - set(self.decided)
+        return frozenset(item.name for item in fields(self.kernel_class) if item.init) - set(self.decided)
 
 
 _OWN: dict[str, Entry] = {
     "gaussian": Entry(Gaussian, "length_scale"),
     "laplacian": Entry(Laplacian, "length_scale"),
+    "laplacian_l1": Entry(L1Laplacian, "length_scale"),
+    "laplacian_pq": Entry(PowerLaplacian, "length_scale"),
     "cauchy": Entry(Cauchy, "length_scale"),
     "matern12": Entry(Matern, "length_scale", {"nu": 0.5}),
     "matern32": Entry(Matern, "length_scale", {"nu": 1.5}),
@@ -83,6 +87,8 @@ _PLUS = re.compile(r"(?<![0-9.][eE])\+")  # but not the one in 1e+5
 
 def parse_kernel(text: str) -> Kernel:
     """Return the kernel that words such as ``"gaussian:5"``, ``"laplacian:median"`` or ``"2*cauchy:3+linear"`` mean.
+
+    Other parameters follow the first one, or the colon, by their names: ``"rational_quadratic:median,alpha=0.5"``.
 
     ``"auto"``, alone, is the one that the rows of a fit choose.
 
@@ -170,7 +176,16 @@ def _parse_word(text: str) -> Kernel:
         return entry.kernel()
     if entry.parameter is None:
         raise SpecError(f"got kernel {text!r}, but {name} takes no parameter; write {name!r}")
-    return from_spec({"name": name, entry.parameter: _number(text, value.strip())})
+    parameters: dict[str, float | str] = {}
+    for at, part in enumerate(value.split(",")):
+        key, equals, number = part.rpartition("=")
+        if not equals and at:
+            raise SpecError(f"got kernel {text!r}, but {part!r} has no name; write NAME=NUMBER, such as q=0.5")
+        key = key.strip() if equals else entry.parameter
+        if key in parameters:
+            raise SpecError(f"got kernel {text!r}, which gives {key} twice; give it once")
+        parameters[key] = _number(text, number.strip())
+    return from_spec({"name": name, **parameters})
 
 
 def _entry(name: str) -> Entry:

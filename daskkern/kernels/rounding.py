@@ -2,6 +2,9 @@
 
 ``|x|^2 + |z|^2 - 2 x.z`` has an error e of some eps times the squared norms, whatever the distance is. A kernel of rows
 that spread widely against its length scale then differs by up to ``max_s |k(s + e) - k(s)|``, s squared distances.
+Sums of differences ``|x_j - z_j|^p`` of dense rows need no such care, and never float64: each difference is rounded
+once, so that their error is some eps of the sum itself. Of sparse rows, the features that only one row has are those of
+``sum_j |z_j|^p`` without the others, and e is some eps of that.
 """
 
 from collections.abc import Callable
@@ -13,8 +16,8 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import is_sparse, to_host
-from daskkern.kernels.formula import Program, evaluate
-from daskkern.kernels.points import slack_of, squared_norms
+from daskkern.kernels.formula import DIFFERENCES, Program, evaluate
+from daskkern.kernels.points import power_norms, slack_of
 
 TOLERANCE = 1e-3
 """Largest error of a kernel's values, in units of k(x, x), that is accepted."""
@@ -39,7 +42,7 @@ class Rounding:
     tolerance : float
         The largest accepted error.
     spread : float
-        Root of the squared norm of the rows, in the coordinates of the kernel's formula.
+        Norm of the rows, in the coordinates of the kernel's formula.
     """
 
     error: float
@@ -57,20 +60,22 @@ def rounding_of(
 ) -> Rounding:
     """Return the error of values of the formula `what` for rows like `Z` (p, d) in `dtype`.
 
-    The size of rows is the squared norm that 99 % of (at most 1,024 of) `Z` stay below, or a hundredth of the largest
-    where that is more: rows beyond it are few, and have larger errors among themselves only.
+    The size of rows is the squared norm, or sum of powers, that 99 % of (at most 1,024 of) `Z` stay below, or a
+    hundredth of the largest where that is more: rows beyond it are few, and have larger errors among themselves only.
     """
-    size, d = _size(Z, shift, transform)
-    error, tolerance = _errors(what, slack_of(d, dtype) * size)
-    return Rounding(error, tolerance, size**0.5)
+    power = what.power
+    size, d = _size(Z, shift, transform, 2.0 if power is None else power)
+    is_exact = power is not None and not is_sparse(Z)
+    error, tolerance = _errors(what, 0.0 if is_exact else slack_of(d, dtype) * size)
+    return Rounding(error, tolerance, size ** (0.5 if power is None else 1 / power))
 
 
-def _size(Z: Array, shift: Array | None, transform: Callable[[Array], Array]) -> tuple[float, int]:
+def _size(Z: Array, shift: Array | None, transform: Callable[[Array], Array], power: float) -> tuple[float, int]:
     sample = Z[:: max(1, -(-Z.shape[0] // _SAMPLE))].astype(np.float64)
     if not sample.shape[0]:
         return 0.0, int(Z.shape[1])
     placed = transform(sample if shift is None or is_sparse(sample) else sample - shift)
-    squared = to_host(squared_norms(placed))
+    squared = to_host(power_norms(placed, power))
     size = max(float(np.quantile(squared, _WITHIN)), _OUTLIER * float(squared.max()))
     return (size if np.isfinite(size) else 0.0), int(placed.shape[1])
 
@@ -78,7 +83,7 @@ def _size(Z: Array, shift: Array | None, transform: Callable[[Array], Array]) ->
 @lru_cache(256)
 def _errors(what: Program, e: float) -> tuple[float, float]:
     """Return the largest change of the formula when squared distances change by `e`, and the tolerance."""
-    if not e > 0 or not what.symbols & {"squared_distance", "distance"}:
+    if not e > 0 or not what.symbols & {"squared_distance", "distance", *DIFFERENCES}:
         return 0.0, TOLERANCE
     s = np.concatenate([[0.0], e * _GRID])
     values = values_at(what, s)
@@ -89,9 +94,9 @@ def _errors(what: Program, e: float) -> tuple[float, float]:
 
 
 def values_at(what: Program, s: FloatArray) -> FloatArray:
-    """Return the formula at squared distances `s` of rows whose inner product is 0."""
+    """Return the formula at squared distances, or sums of differences, `s` of rows whose inner product is 0."""
     zero = np.zeros_like(s)
-    symbols = {"squared_distance": s.copy(), "distance": np.sqrt(s)}
+    symbols = {"squared_distance": s.copy(), "distance": np.sqrt(s), **{name: s.copy() for name in DIFFERENCES}}
     symbols |= {name: zero.copy() for name in ("inner", "cosine", "norms")}
     with np.errstate(all="ignore"):
         values = np.broadcast_to(evaluate(what, symbols, np), s.shape)

@@ -13,7 +13,7 @@ from daskkern.backend.namespace import is_sparse
 from daskkern.errors import DataError
 from daskkern.kernels.engines import cuda, native
 from daskkern.kernels.engines.dispatch import is_compiled, is_plain
-from daskkern.kernels.formula import PAIR, Expression, Pair, Program, program
+from daskkern.kernels.formula import DIFFERENCES, PAIR, Expression, Pair, Program, program
 from daskkern.kernels.points import (
     PLAIN,
     Left,
@@ -69,7 +69,7 @@ class PairFunction(ABC):
     @property
     def is_shift_invariant(self) -> bool:
         """Whether the kernel depends on ``x - z`` only."""
-        return self.program.symbols <= {"squared_distance", "distance"}
+        return self.program.symbols <= {"squared_distance", "distance", *DIFFERENCES}
 
     @cached_property
     def program(self) -> Program:

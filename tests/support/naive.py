@@ -28,9 +28,17 @@ def _kernel(spec: Mapping[str, Any], x: FloatArray, z: FloatArray) -> float:
         return math.fsum(values) if name == "sum" else math.prod(values)
     if name == "scaled":
         return float(spec["factor"]) * _kernel(spec["kernel"], x, z)
+    if name in ("laplacian_l1", "laplacian_pq"):
+        return _power_laplacian(spec, x - z)
     if "length_scale" in spec:
         return _radial(spec, _radius(spec, x - z))
     return _dot_product(spec, x, z)
+
+
+def _power_laplacian(spec: Mapping[str, Any], gap: FloatArray) -> float:
+    p, q, scale = float(spec.get("p", 1)), float(spec.get("q", 1)), np.asarray(spec["length_scale"], np.float64)
+    scaled = np.linalg.solve(scale, gap) if scale.ndim == 2 else gap / scale
+    return math.exp(-(math.fsum(abs(float(one)) ** p for one in scaled) ** (q / p)))
 
 
 def _radius(spec: Mapping[str, Any], gap: FloatArray) -> float:

@@ -5,28 +5,34 @@ columns. The compiled engine fills tiles here too where it has no fused product 
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 
 import numpy as np
 
-from daskkern.arrays import Array
-from daskkern.backend.namespace import is_sparse, namespace_of
-from daskkern.backend.tiles import TILE_ROWS, balanced, for_each, multiply, multiply_transposed
-from daskkern.kernels.formula import Program, evaluate
+from daskkern.arrays import Array, IntArray
+from daskkern.backend.namespace import is_sparse, namespace_of, to_host
+from daskkern.backend.tiles import TILE_ROWS, balanced, for_each, multiply, multiply_transposed, slices
+from daskkern.kernels.formula import DIFFERENCES, Program, evaluate
 from daskkern.kernels.points import Side
 
 Fill = Callable[[slice, int, Array], None]
 _GROUPS = 16
 _STRIPE_BYTES = 4 << 20
+_DEPTH = 256  # features whose differences are summed before their sum is added to the others'
 
 
 def formula_fill(what: Program, left: Side, right: Side, blocks: Sequence[slice]) -> Fill:
-    """Return the fill of a formula: one matrix product, then the formula on the whole tile."""
+    """Return the fill of a formula: one matrix product, or a sum of differences, then the formula on the whole tile."""
+
+    p = what.power
 
     def fill(rows: slice, k: int, out: Array) -> None:
         cols = blocks[k]
-        inner_products(left.rows[rows], right.rows[cols], out)
+        if p is None:
+            inner_products(left.rows[rows], right.rows[cols], out)
+        else:
+            difference_sums(left.rows[rows], right.rows[cols], p, out)
         xp = namespace_of(out)
         with np.errstate(over="ignore"):  # exp(-inf) is 0; infinite values show in the result
             out[...] = evaluate(what, _symbols(what, out, left, right, rows, cols, xp), xp)
@@ -43,10 +49,50 @@ def inner_products(X: Array, Z: Array, out: Array) -> None:
     out[...] = product.toarray() if is_sparse(product) else product
 
 
+def difference_sums(X: Array, Z: Array, p: float, out: Array) -> None:
+    """Write ``sum_k |x_ik - z_jk|^p`` to `out`, feature by feature: one more tile is held, whatever their number.
+
+    Of sparse rows, only the features that occur in the tile are made dense, a few at a time.
+    """
+    xp = namespace_of(out)
+    gaps, part = xp.empty(out.shape, out.dtype), xp.empty(out.shape, out.dtype)
+    out[...] = 0
+    for x, z in _features_of(X, Z):
+        part[...] = 0
+        for k in range(x.shape[1]):
+            xp.subtract(x[:, k, None], z[None, :, k], out=gaps)
+            xp.absolute(gaps, out=gaps)
+            if p != 1:
+                xp.power(gaps, p, out=gaps)
+            part += gaps
+        out += part
+
+
+def _features_of(X: Array, Z: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield dense columns (m, w) and (p, w) of a few features at a time: those in which some row is not 0."""
+    if not is_sparse(X) and not is_sparse(Z):
+        for cut in slices(X.shape[1], _DEPTH):
+            yield X[:, cut], Z[:, cut]
+        return
+    occurring = np.zeros(X.shape[1], bool)
+    for rows in (X, Z):
+        occurring[to_host(rows.indices) if is_sparse(rows) else slice(None)] = True
+    features = np.flatnonzero(occurring)
+    for cut in slices(features.size, _DEPTH):
+        yield _dense_columns(X, features[cut]), _dense_columns(Z, features[cut])
+
+
+def _dense_columns(rows: Array, features: IntArray) -> Array:
+    some = rows[:, features]
+    return some.toarray() if is_sparse(some) else some
+
+
 def _symbols(
     what: Program, inner: Array, left: Side, right: Side, rows: slice, cols: slice, xp: ModuleType
 ) -> dict[str, Array]:
     """Return a tile for each symbol; only the inner product's own tile is shared with `inner`."""
+    if what.symbols <= set(DIFFERENCES):
+        return dict.fromkeys(DIFFERENCES, inner)
     values: dict[str, Array] = {}
     if left.squared is not None and right.squared is not None:
         squared = inner * -2

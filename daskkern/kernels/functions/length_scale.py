@@ -90,13 +90,21 @@ def median_distance(sample: Array) -> float:
         With fewer than two rows, or when all rows are equal.
     """
     squared, norms = _squared_distances(sample[:MEDIAN_ROWS].astype(np.float64))
-    xp = namespace_of(squared)
-    first, second = xp.triu_indices(squared.shape[0], 1)
-    pairs = squared[first, second]
-    apart = pairs > _EQUAL * (norms[first] + norms[second])
+    return median_of_pairs(squared, _EQUAL, norms) ** 0.5
+
+
+def median_of_pairs(table: Array, rounding: float, sizes: Array) -> float:
+    """Return the median of a symmetric `table` (m, m) of distances of rows over distinct rows.
+
+    Distances of equal rows are within `rounding` of the `sizes` (m,) of both. Errors as :func:`median_distance`.
+    """
+    xp = namespace_of(table)
+    first, second = xp.triu_indices(table.shape[0], 1)
+    pairs = table[first, second]
+    apart = pairs > rounding * (sizes[first] + sizes[second])
     if 2 * int(apart.sum()) < pairs.size:
         pairs = pairs[apart]
-    median = float(xp.sqrt(xp.median(pairs))) if pairs.size else 0.0
+    median = float(xp.median(pairs)) if pairs.size else 0.0
     if not median > 0:
         raise DataError(
             "the median distance between rows is 0, because most of the sampled rows are equal, so it cannot be a "

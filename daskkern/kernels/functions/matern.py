@@ -56,7 +56,7 @@ class Matern(RadialKernel):
             return super().derivative(pair)
         minus_t = self._minus_t(self._radius(pair)[0])
         lower = exp(minus_t) if self.nu == 1.5 else (1 - minus_t) * exp(minus_t)  # finite where rows are equal
-        return lower * (-self.nu / (2 * self.nu - 2) * self._unit**-2)
+        return lower * (-self.nu / (2 * self.nu - 2) * self.unit**-2)
 
     def _minus_t(self, r: Expression) -> Expression:
         return maximum(r * -sqrt(2 * self.nu), -_FAR)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -14,24 +14,15 @@ from daskkern.backend.namespace import is_sparse, namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.coordinates import Coordinates
-from daskkern.kernels.formula import PAIR, Expression, Pair, differentiate
-from daskkern.kernels.functions.length_scale import (
-    MEDIAN_ROWS,
-    LengthScale,
-    Matrix,
-    check_length_scale,
-    check_metric,
-    median_distance,
-    metric_factor,
-    plain,
-)
+from daskkern.kernels.derivative import differentiate
+from daskkern.kernels.formula import PAIR, Expression, Pair
+from daskkern.kernels.functions.length_scale import Matrix, check_metric, median_distance, metric_factor, plain
+from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.kernels.rows import as_rows, rows_dtype
-
-_SMALLEST, _LARGEST = 1e-12, 1e12  # scales whose squares stay in the range of float32, with room
 
 
 @dataclass(frozen=True)
-class RadialKernel(Kernel):
+class RadialKernel(ScaledDistanceKernel):
     """``k(x, z) = profile(r)`` with ``r = |x - z| / length_scale``.
 
     Parameters
@@ -49,11 +40,10 @@ class RadialKernel(Kernel):
     or metric makes them dense, (m, k) for a metric of rank k, a batch at a time.
     """
 
-    length_scale: LengthScale = 1.0
     metric: Matrix | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "length_scale", check_length_scale(self.name, self.length_scale))
+        super().__post_init__()
         if self.metric is None:
             return
         object.__setattr__(self, "metric", check_metric(self.name, self.metric))
@@ -82,24 +72,22 @@ class RadialKernel(Kernel):
         return differentiate(self.formula(pair), "squared_distance")
 
     def spec(self) -> Spec:
-        written: dict[str, object] = {"name": self.name, "length_scale": plain(self.length_scale)}
-        return written if self.metric is None else {**written, "metric": plain(self.metric)}
+        return super().spec() if self.metric is None else {**super().spec(), "metric": plain(self.metric)}
 
-    def resolve(self, sample: Array) -> Self:
-        if not isinstance(self.length_scale, str):
-            return self
-        return replace(self, length_scale=median_distance(self.transform(sample[:MEDIAN_ROWS].astype(np.float64))))
+    def median(self, rows: Array) -> float:
+        return median_distance(rows)
+
+    def distances(self, gaps: Array) -> Array:
+        found: Array = np.sqrt((gaps * gaps).sum(axis=1))
+        return found
 
     @property
     def has_units(self) -> bool:
-        return self.metric is not None or not isinstance(self.length_scale, str)
+        return self.metric is not None or super().has_units
 
     @property
     def coordinates(self) -> Hashable:
         return (self._applied, self.metric) if self._map is not None else ()
-
-    def transform(self, rows: Array) -> Array:
-        return rows if self._map is None else self._map.forward(rows)
 
     def gradient_matvec(self, X: Array, Z: Array, A: Array) -> Array:
         """Return the gradients of ``sum_j k(x_i, z_j) A_jc`` by x_i.
@@ -135,40 +123,14 @@ class RadialKernel(Kernel):
             out[:, c] = gradient if self._map is None else self._map.backward(gradient)
         return out
 
-    @property
-    def unit(self) -> float:
-        """The length scale after :meth:`transform`: ``r = |transform(x) - transform(z)| / unit``."""
-        return self._unit
-
-    @property
-    def _unit(self) -> float:
-        """The length scale that the formula divides by; 1 when rows were divided before."""
-        if isinstance(self.length_scale, str):
-            raise SpecError(
-                f"the {self.name} kernel's length scale is {self.length_scale!r}: call kernel.resolve(rows) first, or "
-                "give a number"
-            )
-        return self.length_scale if self._applied is None and not isinstance(self.length_scale, tuple) else 1.0
-
-    @property
-    def _applied(self) -> LengthScale | None:
-        """The length scale that is applied to rows: not a number, or one whose square is out of range."""
-        scale = self.length_scale
-        if isinstance(scale, str) or (not isinstance(scale, tuple) and _SMALLEST <= scale <= _LARGEST):
-            return None
-        return scale
-
     def _radius(self, pair: Pair) -> tuple[Expression, Expression]:
-        return pair.distance * (1 / self._unit), pair.squared_distance * self._unit**-2
+        return pair.distance * (1 / self.unit), pair.squared_distance * self.unit**-2
 
     @cached_property
     def _map(self) -> Coordinates | None:
-        applied = np.asarray(1.0 if self._applied is None else self._applied)
-        if self.metric is not None:
-            return Coordinates(self.name, metric_factor(self.metric) / applied)
-        if self._applied is None:
-            return None
-        return Coordinates(self.name, np.linalg.inv(applied).T if applied.ndim == 2 else applied)
+        if self.metric is None:
+            return super()._map
+        return Coordinates(self.name, metric_factor(self.metric) / np.asarray(self._applied or 1.0))
 
 
 @dataclass(frozen=True)

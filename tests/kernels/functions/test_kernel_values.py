@@ -21,11 +21,13 @@ from daskkern.kernels import (
     Gaussian,
     InversePolynomial,
     Kernel,
+    L1Laplacian,
     Laplacian,
     LinearKernel,
     Matern,
     NeuralTangent,
     Polynomial,
+    PowerLaplacian,
     RationalQuadratic,
 )
 from tests.support import naive
@@ -38,8 +40,9 @@ DISTANCE_KERNELS = [
     Matern(2.0, 2.5),
     RationalQuadratic(2.0, alpha=1.5),
 ]
+DIFFERENCE_KERNELS = [L1Laplacian(3.0), PowerLaplacian(2.0, 1.5, 1.0)]
 COSINE_KERNELS = [InversePolynomial(), ArcCosine(0), ArcCosine(1), ArcCosine(2), NeuralTangent(2)]
-KERNELS = [*DISTANCE_KERNELS, *COSINE_KERNELS, Polynomial(3, gamma=0.2, coef0=0.5), LinearKernel()]
+KERNELS = [*DISTANCE_KERNELS, *DIFFERENCE_KERNELS, *COSINE_KERNELS, Polynomial(3, gamma=0.2, coef0=0.5), LinearKernel()]
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 each_distance_kernel = pytest.mark.parametrize("kernel", DISTANCE_KERNELS, ids=lambda kernel: kernel.name)
 

@@ -37,7 +37,7 @@ class Epilogue(Frame):
         column = e.b.add(e.times(chunk.panel, self.shape.panel), at)
         columns = [
             ColumnStats(*(
-                e.load(self.p[f"z_{name}"], column, v * lanes) if self._needs(name) else None
+                e.load(self.p[f"z_{name}"], column, v * lanes) if self._needs(name) or self._completes(name) else None
                 for name in ("squared", "norm", "inverse")
             ))
             for v in range(2)
@@ -68,6 +68,10 @@ class Epilogue(Frame):
             "inverse": {"cosine"},
         }
         return bool(users[stat] & self.used)
+
+    def _completes(self, stat: str) -> bool:
+        """Return whether sums of CSR rows lack this statistic of the columns."""
+        return stat == "squared" and self.sums_differences and self.kind.sparse_rows
 
     def _copy(self, first: Value, rows: Value, chunk: Chunk, width: Value, out: Value, stride: Value) -> None:
         e, lanes = self.e, self.shape.lanes

@@ -1,10 +1,15 @@
-"""Raw inner products of a tile of rows and a chunk of columns: dense rows are packed, CSR rows read as they are."""
+"""Raw inner products of a tile of rows and a chunk of columns: dense rows are packed, CSR rows read as they are.
+
+For formulas of differences, sums of ``|x_j - z_j|^p`` take their place. A CSR row sums ``|x_j - z_j|^p - |z_j|^p`` over
+its entries, to which the formula adds ``sum_j |z_j|^p``: what lies in features that the row lacks.
+"""
 
 from collections.abc import Callable
 from functools import partial
 
 from daskkern.kernels.engines.native.emitter import I64, Value
 from daskkern.kernels.engines.native.frame import Chunk, Frame
+from daskkern.kernels.engines.native.profiles import power
 from daskkern.kernels.engines.native.shape import LINE, WIDE
 
 DEPTH = 256
@@ -79,7 +84,7 @@ class InnerProducts(Frame):
             out = []
             for i in range(size):
                 x = e.splat(e.scalar(packed, e.times(k, size), i))
-                out += [e.fma(x, columns[v], sums[2 * i + v]) for v in range(2)]
+                out += [self._with_term(x, columns[v], sums[2 * i + v]) for v in range(2)]
             return out
 
         sums = e.accumulate(k0, k1, [e.const(0)] * (2 * size), step)
@@ -93,6 +98,23 @@ class InnerProducts(Frame):
                     for v in range(2):
                         place = i * self.width + v * lanes
                         e.store(e.b.fadd(sums[2 * i + v], e.load(target, place)), target, place)
+
+    def _with_term(self, x: Value, z: Value, total: Value) -> Value:
+        """Return `total` with the term of one feature."""
+        if not self.sums_differences:
+            return self.e.fma(x, z, total)
+        return self.e.b.fadd(total, self._size_of(self.e.b.fsub(x, z)))
+
+    def _with_entry(self, x: Value, z: Value, total: Value) -> Value:
+        """Return `total` with the term of one entry of a CSR row."""
+        if not self.sums_differences:
+            return self.e.fma(x, z, total)
+        e = self.e
+        return e.b.fadd(total, e.b.fsub(self._size_of(e.b.fsub(x, z)), self._size_of(z)))
+
+    def _size_of(self, gap: Value) -> Value:
+        size = self.e.call("fabs", gap)
+        return size if self.exponent is None else power(self.e, size, self.exponent)
 
     def _multiply_sparse(
         self, first: Value, rows: Value, chunk: Chunk, source: Value, finish: Callable[[Value], None]
@@ -128,7 +150,8 @@ class InnerProducts(Frame):
                 apart = e.times(self.n["n_features"], self.shape.panel)
             x = e.splat(e.scalar(self.p["x"], at))
             return [
-                e.fma(x, e.load(source, place, e.times(apart, v // 2), v % 2 * lanes), sums[v]) for v in range(vectors)
+                self._with_entry(x, e.load(source, place, e.times(apart, v // 2), v % 2 * lanes), sums[v])
+                for v in range(vectors)
             ]
 
         with e.b.if_then(e.b.icmp_signed("<", start, stop)):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from daskkern.kernels.engines.native.emitter import Emitter, Value
 from daskkern.kernels.engines.native.exponential import distance, exp2, exp2_falling
-from daskkern.kernels.formula import Instruction, Program
+from daskkern.kernels.formula import DIFFERENCES, SYMBOLS, Instruction, Program
 
 LOG2_E = 1.4426950408889634
 # asin(x) = x + x**3 P(x**2) on [0, 1/2] (Cephes asinf), ascending powers.
@@ -14,14 +14,16 @@ _ARCSIN = (1.6666752422e-1, 7.4953002686e-2, 4.5470025998e-2, 2.4181311049e-2, 4
 _LOG = (3.3333331174e-1, -2.4999993993e-1, 2.0000714765e-1, -1.6668057665e-1, 1.4249322787e-1,
         -1.2420140846e-1, 1.1676998740e-1, -1.1514610310e-1, 7.0376836292e-2)  # fmt: skip
 _STEEPEST = 1e30  # exponents fall by factors of at most this size, and at least its inverse: bounds are in range
-_ONLY_SINGLE = frozenset({"arccos", "log"})
+_ONLY_SINGLE = frozenset({"arccos", "log", "power_sum"})
+_TINY = 1e-36  # below, a power is linear
 _KNOWN = frozenset({"constant", "add", "sub", "mul", "div", "exp", "sqrt", "maximum"}) | _ONLY_SINGLE
 
 
 def is_expressible(what: Program, itemsize: int, symbols: frozenset[str]) -> bool:
     """Return whether every instruction has a vector form for elements of this size."""
-    known = _KNOWN if itemsize == 4 else _KNOWN - _ONLY_SINGLE
-    return all(step.op in known or step.op in symbols for step in what.instructions)
+    missing = frozenset() if itemsize == 4 else _ONLY_SINGLE
+    known = (_KNOWN | symbols) - missing
+    return all(step.op in known for step in what.instructions)
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def _positive(what: Program) -> set[int]:
         elif step.op in ("add", "mul", "div"):
             always = all(arg in found for arg in step.args)
         else:
-            always = step.op in ("squared_distance", "distance", "norms", "exp", "sqrt") or (
+            always = step.op in ("squared_distance", "distance", "norms", *DIFFERENCES, "exp", "sqrt") or (
                 step.op == "maximum" and any(arg in found for arg in step.args)
             )
         if always:
@@ -121,7 +123,7 @@ def emit_profile(
         args = [results[arg] for arg in step.args]
         if step.op == "constant":
             results.append([next(constants)] * len(raw))
-        elif not step.args:
+        elif step.op in SYMBOLS:
             results.append([_symbol(e, step.op, *stats) for stats in zip(raw, rows, columns, strict=True)])
         elif step.op == "exp2":
             results.append(exp2(e, args[0]))
@@ -135,6 +137,9 @@ def emit_profile(
 def _symbol(e: Emitter, name: str, inner: Value, row: RowStats, column: ColumnStats) -> Value:
     if name == "inner":
         return inner
+    if name in DIFFERENCES:
+        # CSR rows have summed what their entries change of the sum over the column's.
+        return inner if column.squared is None else e.larger(e.b.fadd(inner, column.squared), e.const(0))
     if name in ("squared_distance", "distance"):
         if name == "distance":
             return distance(e, inner, row.squared, column.squared)
@@ -155,6 +160,13 @@ def _operation(e: Emitter, op: str, *args: Value) -> Value:
     if op == "sqrt":
         return e.call("sqrt", *args)
     return {"arccos": _arccos, "log": _log}[op](e, *args)
+
+
+def power(e: Emitter, x: Value, exponent: Value) -> Value:
+    """Return ``x**exponent`` for x at least 0 in float32, and a positive exponent: ``x 2**((exponent - 1) log2 x)``."""
+    logarithm = _log(e, e.larger(x, e.const(_TINY)))
+    factor = e.b.fmul(e.b.fsub(exponent, e.const(1)), e.const(LOG2_E))
+    return e.b.fmul(x, exp2(e, [e.b.fmul(logarithm, factor)])[0])
 
 
 def _polynomial(e: Emitter, x: Value, ascending: Sequence[float]) -> Value:
