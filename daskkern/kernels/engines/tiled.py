@@ -15,6 +15,7 @@ from daskkern.backend.namespace import is_sparse, namespace_of, to_host
 from daskkern.backend.tiles import TILE_ROWS, balanced, for_each, multiply, multiply_transposed, slices
 from daskkern.kernels.formula import DIFFERENCES, Program, evaluate
 from daskkern.kernels.points import Side
+from daskkern.kernels.rows import module_of
 
 Fill = Callable[[slice, int, Array], None]
 _GROUPS = 16
@@ -83,7 +84,7 @@ def _features_of(X: Array, Z: Array) -> Iterator[tuple[Array, Array]]:
 
 
 def _dense_columns(rows: Array, features: IntArray) -> Array:
-    some = rows[:, features]
+    some = rows[:, module_of(rows).asarray(features)]
     return some.toarray() if is_sparse(some) else some
 
 

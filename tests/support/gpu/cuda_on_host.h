@@ -18,8 +18,10 @@
 
 using std::acos;
 using std::exp;
+using std::fabs;
 using std::fma;
 using std::log;
+using std::pow;
 using std::sqrt;
 
 struct Index {

@@ -13,7 +13,7 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import slices
 from daskkern.kernels.engines.cuda.launch import blocks_per_group
 from daskkern.kernels.engines.cuda.source import BLOCK_TILE, SCORE_THREADS, SUM_LINES, KernelSizes
-from daskkern.kernels.formula import Program, evaluate
+from daskkern.kernels.formula import DIFFERENCES, Program, evaluate
 from daskkern.kernels.points import Side
 
 _CHUNK_COLUMNS = 64
@@ -34,7 +34,7 @@ def scores(what: Program, rows: Side, columns: Side, blocks: Sequence[slice], fa
             sums = xp.zeros(total.shape, factor.dtype)
             for start in range(cut.start, cut.stop, _CHUNK_COLUMNS):
                 chunk = slice(start, min(start + _CHUNK_COLUMNS, cut.stop))
-                values = _values(what, _inner(rows.rows, columns.rows[chunk]), rows.stats, _cut(columns, chunk))
+                values = _values(what, pair_sums(what, rows.rows, columns.rows[chunk]), rows.stats, _cut(columns, chunk))
                 for j in range(values.shape[1]):
                     sums += values[:, j, None] * factor[chunk.start + j]
             partial += sums
@@ -48,7 +48,7 @@ def write_block(what: Program, rows: Side, columns: Side) -> Array:
     out = xp.empty((rows.rows.shape[0], columns.rows.shape[0]), rows.rows.dtype)
     for part in slices(out.shape[0], BLOCK_TILE):
         for chunk in slices(out.shape[1], BLOCK_TILE):
-            inner = _inner(rows.rows[part], columns.rows[chunk])
+            inner = pair_sums(what, rows.rows[part], columns.rows[chunk])
             out[part, chunk] = _values(what, inner, _cut(rows, part), _cut(columns, chunk))
     return out
 
@@ -75,11 +75,12 @@ def profile(what: Program, rows: Side, columns: Side, inner: Array) -> Array:
 Stats = tuple[Array | None, Array | None, Array | None]
 
 
-def _inner(X: Array, Z: Array) -> Array:
-    """Return inner products (m, p), summed feature by feature."""
+def pair_sums(what: Program, X: Array, Z: Array) -> Array:
+    """Return inner products (m, p), or sums of differences, summed feature by feature."""
     out = namespace_of(X).zeros((X.shape[0], Z.shape[0]), X.dtype)
     for k in range(X.shape[1]):
-        out += X[:, k, None] * Z[None, :, k]
+        x, z = X[:, k, None], Z[None, :, k]
+        out += x * z if what.power is None else abs(x - z) ** what.power
     return out
 
 
@@ -94,7 +95,7 @@ def _values(what: Program, inner: Array, row: Stats, column: Stats) -> Array:
     squared, norm, inverse = (
         (None, None) if a is None or b is None else (a[:, None], b[None, :]) for a, b in zip(row, column, strict=True)
     )
-    symbols = {"inner": inner.copy()}
+    symbols = {"inner": inner.copy(), **{name: inner.copy() for name in DIFFERENCES}}
     if squared[0] is not None:
         symbols["squared_distance"] = xp.maximum((squared[0] + squared[1]) - 2 * inner, 0)
         symbols["distance"] = xp.sqrt(symbols["squared_distance"])

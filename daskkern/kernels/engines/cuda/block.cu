@@ -1,4 +1,4 @@
-// K(X, Z) for few features, written once: inner products and formula in registers.
+// K(X, Z) for few features, or for sums of differences of any number, written once: sums and formula in registers.
 //
 // A block of threads makes a square of TILE x TILE values, each thread 4 x 4 of them; features pass through shared
 // memory in chunks. Every inner product is summed in the features' order, as in `scores`.
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(SIDE * SIDE) write_block(
 #pragma unroll
                 for (int i = 0; i < EACH; ++i)
 #pragma unroll
-                    for (int j = 0; j < EACH; ++j) values[i][j] = fma(left[i], right[j], values[i][j]);
+                    for (int j = 0; j < EACH; ++j) values[i][j] = with_term(left[i], right[j], values[i][j] NUMBERS_ARGUMENTS);
             }
         }
 

@@ -49,4 +49,7 @@ __device__ __forceinline__ real kernel_value(real inner, Stats row, Stats column
     const real squared_distance = larger(fma(inner, real(-2), row.squared + column.squared), real(0));
     return exp(squared_distance * n0);
 }
+
+// The term of one feature: of an inner product here; a formula of differences sums powers of |x - z|.
+__device__ __forceinline__ real with_term(real x, real z, real sum NUMBERS_PARAMETERS) { return fma(x, z, sum); }
 #endif

@@ -72,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) scores(
                         if (4 * q + u < N_FEATURES)
 #pragma unroll
                             for (int r = 0; r < ROWS_PER_THREAD; ++r)
-                                values[r] = fma(mine[r][4 * q + u], four.of[u], values[r]);
+                                values[r] = with_term(mine[r][4 * q + u], four.of[u], values[r] NUMBERS_ARGUMENTS);
                 }
                 const Stats stats = column_stats[j];
 #pragma unroll

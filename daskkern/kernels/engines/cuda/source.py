@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from daskkern.kernels.formula import Instruction, Program
+from daskkern.kernels.formula import DIFFERENCES, Instruction, Program
 
 Name = Literal["scores", "block", "profile"]
 FUNCTIONS: dict[Name, str] = {"scores": "scores", "block": "write_block", "profile": "profile"}
@@ -39,7 +39,10 @@ _SYMBOLS = {
     "distance": "sqrt(squared)",
     "cosine": "smaller(larger(inner * (row.inverse * column.inverse), real(-1)), real(1))",
     "norms": "row.norm * column.norm",
+    "absolute_sum": "inner",
+    "power_sum": "inner",
 }
+_SIZE = "real(fabs(x - z))"
 _SQUARED = "larger(fma(inner, real(-2), row.squared + column.squared), real(0))"
 
 
@@ -69,7 +72,15 @@ def source(name: Name, instructions: tuple[Instruction, ...], sizes: KernelSizes
         Of the formula's program.
     sizes : KernelSizes
     """
-    return "\n".join([_prologue(instructions, sizes), _read("common.cuh"), value_function(instructions), _body(name)])
+    return "\n".join(
+        [
+            _prologue(instructions, sizes),
+            _read("common.cuh"),
+            term_function(instructions),
+            value_function(instructions),
+            _body(name),
+        ]
+    )
 
 
 @cache
@@ -101,6 +112,20 @@ def value_function(instructions: tuple[Instruction, ...]) -> str:
     lines.append(f"return v{len(instructions) - 1};")
     head = "__device__ __forceinline__ real kernel_value(real inner, Stats row, Stats column NUMBERS_PARAMETERS)"
     return "\n".join([head, "{", *(f"    {line}" for line in lines), "}"])
+
+
+def term_function(instructions: tuple[Instruction, ...]) -> str:
+    """Return ``with_term``, which adds one feature's term of an inner product, or of a sum of differences."""
+    what = next((step for step in instructions if step.op in DIFFERENCES), None)
+    if what is None:
+        text = "fma(x, z, sum)"
+    elif what.op == "absolute_sum":
+        text = f"sum + {_SIZE}"
+    else:
+        constants = [at for at, step in enumerate(instructions) if step.op == "constant"]
+        text = f"sum + pow({_SIZE}, n{constants.index(what.args[0])})"
+    head = "__device__ __forceinline__ real with_term(real x, real z, real sum NUMBERS_PARAMETERS)"
+    return f"{head} {{ return {text}; }}"
 
 
 def _prologue(instructions: tuple[Instruction, ...], sizes: KernelSizes) -> str:

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from daskkern.arrays import Array, HostArray
 from daskkern.backend.tiles import multiply_blocks
-from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian, Points, plain_products
+from daskkern.kernels import KERNELS, Gaussian, Kernel, Laplacian, Points, PowerLaplacian, plain_products
 from daskkern.kernels.engines import cuda as cuda_engine
 from daskkern.kernels.engines.cuda import Operands, block_table, engine
 from daskkern.kernels.points import make_side
@@ -22,6 +22,7 @@ from tests.support.gpu.cuda_on_host import HostDevice
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH; install a C++ compiler")
 RESOLVED = [KERNELS[name].kernel().resolve(np.random.default_rng(9).standard_normal((40, 5))) for name in KERNELS]
+RESOLVED.append(PowerLaplacian(2.0, 1.5, 1.0))
 each_kernel = pytest.mark.parametrize("kernel", RESOLVED, ids=lambda kernel: kernel.name)
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
@@ -78,7 +79,7 @@ def test_kernels_equal_their_twins(device: HostDevice, kernel: Kernel, dtype: st
     _close(cuda_engine.rmatvec(of, _rows(70, 3, dtype, 3)),
            twins.scores(what, right, left, [slice(0, 70)], _rows(70, 3, dtype, 3)), dtype)  # fmt: skip
     whole, tile = _guarded((70, 150), dtype)
-    tile[...] = X @ Z.T
+    tile[...] = twins.pair_sums(what, X, Z)
     expected = twins.profile(what, left, right, tile)
     engine.launch.apply_profile(device, what, left, right, tile)
     _margin_is_untouched(whole)
