@@ -10,7 +10,7 @@ from daskkern.cli.console import InterruptedJobError, listing, say
 from daskkern.data.transactions.own_files import FileKind, check_file
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event, StopRequested
-from daskkern.kernels import RadialKernel, parse_kernel
+from daskkern.kernels import ScaledDistanceKernel, parse_kernel
 from daskkern.systems import GROUPS, SYSTEMS, Comparison, Curve, System, compare, sweep, system
 from daskkern.systems.plot import plot_comparison
 
@@ -104,7 +104,9 @@ def compare_command(
 @click.command("sweep")
 @click.argument("store")
 @click.option("--system", "name", default="falkon", show_default=True, help="A least-squares system.")
-@click.option("--kernel", default="gaussian", show_default=True, help="A radial kernel; its length scale is searched.")
+@click.option(
+    "--kernel", default="gaussian", show_default=True, help="A kernel of distances; its length scale is searched."
+)
 @click.option("--length-scales", metavar="A,B,C", help="[default: nine around the median distance of rows]")
 @click.option("--alphas", metavar="A,B,C", help="[default: 1e-9 to 1e-2]")
 @click.option("--landmarks", type=int, default=1000, show_default=True)
@@ -123,16 +125,16 @@ def sweep_command(
     where: ClusterRequest,
 ) -> None:
     """Search length scale and penalty for STORE; rows are read, and distances computed, once for the whole grid."""
-    radial = parse_kernel(kernel)
-    if not isinstance(radial, RadialKernel):
+    scaled = parse_kernel(kernel)
+    if not isinstance(scaled, ScaledDistanceKernel):
         raise SpecError(
-            f"got --kernel {kernel}, which has no length scale to search; give a radial kernel, such as gaussian"
+            f"got --kernel {kernel}, which has no length scale to search; give a kernel of distances, such as gaussian"
         )
     with where.client() as client:
         found = sweep(
             store,
             name,
-            kernel=radial,
+            kernel=scaled,
             length_scales=_numbers("--length-scales", length_scales),
             alphas=_numbers("--alphas", alphas),
             landmarks=landmarks,

@@ -21,6 +21,7 @@ from daskkern.kernels.functions.polynomial import Polynomial
 from daskkern.kernels.functions.power_laplacian import L1Laplacian, PowerLaplacian
 from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.kernels.functions.rational_quadratic import RationalQuadratic
+from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.kernels.points import PLAIN, Placement
 from daskkern.kernels.precision import Precision, agreed_dtype, check_precision
 from daskkern.kernels.registry import KERNELS, from_spec, parse_kernel, spec_or_name
@@ -58,6 +59,7 @@ __all__ = [
     "RadialKernel",
     "RationalQuadratic",
     "Scaled",
+    "ScaledDistanceKernel",
     "Sum",
     "agreed_dtype",
     "arithmetic_note",

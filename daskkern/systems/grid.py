@@ -16,8 +16,8 @@ from daskkern.backend.tiles import for_each, slices
 from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.errors import DataError
 from daskkern.kernels import Kernel, diagnose
-from daskkern.kernels.formula import Expression, Pair, evaluate
-from daskkern.kernels.functions.radial import RadialKernel
+from daskkern.kernels.formula import DIFFERENCES, Expression, Pair, evaluate
+from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.kernels.rows import as_rows, rows_dtype
 from daskkern.losses import decode
 from daskkern.training.feeding.targets import Targets
@@ -29,10 +29,12 @@ _JITTERS = 6
 
 @dataclass(frozen=True)
 class _Distance(Kernel):
-    """``|x - z|``, in place of a kernel: the part that all length scales share."""
+    """``|x - z|``, or a sum of differences, in place of a kernel: the part that all length scales share."""
+
+    kernel: ScaledDistanceKernel
 
     def formula(self, pair: Pair) -> Expression:
-        return pair.distance
+        return self.kernel.shared(pair)
 
     def spec(self) -> dict[str, object]:
         return {}
@@ -53,7 +55,7 @@ class Sums:
 class Grid:
     """Kernels that differ only in a scalar length scale, and landmarks Z (p, d) for all of them."""
 
-    kernels: tuple[RadialKernel, ...]
+    kernels: tuple[ScaledDistanceKernel, ...]
     Z: HostArray
 
     def sums(self, rows: Rows, targets: Targets, part: slice) -> list[Sums]:
@@ -103,7 +105,7 @@ class Grid:
         """Return the blocks (m, p) of all kernels, float64, from one block of distances."""
         assert X is not None
         like = self.kernels[0]
-        distance = _Distance()
+        distance = _Distance(like)
         placements = [kernel.placement_for(self.Z) for kernel in self.kernels]
         wide = any(placement.wide for placement in placements)
         dtype = np.dtype(np.float64) if wide else np.promote_types(rows_dtype(X), rows_dtype(self.Z))
@@ -114,10 +116,17 @@ class Grid:
         def one(strip: slice) -> None:
             for kernel, block in zip(self.kernels, blocks, strict=True):
                 r = R[strip].astype(np.float64)
-                block[strip] = evaluate(kernel.program, {"distance": r, "squared_distance": r * r}, np)
+                block[strip] = evaluate(kernel.program, _symbols(kernel, r), np)
 
         for_each(slices(R.shape[0], _STRIP), one)
         return blocks
+
+
+def _symbols(kernel: Kernel, shared: FloatArray) -> dict[str, FloatArray]:
+    """Return what the formula of `kernel` may read, which may be overwritten, for what all length scales share."""
+    if kernel.program.power is not None:
+        return {name: shared.copy() for name in DIFFERENCES}
+    return {"distance": shared, "squared_distance": shared * shared}
 
 
 def _lower(kernel: Kernel, Z: HostArray) -> FloatArray:
@@ -168,6 +177,6 @@ class Errors:
         return mean if self.targets.n_classes else np.sqrt(mean)
 
 
-def with_length_scales(kernel: RadialKernel, scales: Sequence[float]) -> tuple[RadialKernel, ...]:
+def with_length_scales(kernel: ScaledDistanceKernel, scales: Sequence[float]) -> tuple[ScaledDistanceKernel, ...]:
     """Return `kernel` with each of the length scales."""
     return tuple(replace(kernel, length_scale=float(scale)) for scale in scales)

@@ -18,6 +18,7 @@ from daskkern.data.rows.rows import Rows, row_fields, take
 from daskkern.errors import SpecError
 from daskkern.kernels import AutoKernel, Gaussian
 from daskkern.kernels.functions.radial import RadialKernel
+from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.landmarks import parse_selector
 from daskkern.systems.grid import Errors, Grid, with_length_scales
 from daskkern.systems.grid_sums import training_sums
@@ -58,7 +59,7 @@ class Sweep:
     Attributes
     ----------
     system : System
-    kernel : RadialKernel
+    kernel : ScaledDistanceKernel
         With the best length scale.
     task : str
     points : tuple of SweepPoint
@@ -73,7 +74,7 @@ class Sweep:
     """
 
     system: System
-    kernel: RadialKernel
+    kernel: ScaledDistanceKernel
     task: str
     points: tuple[SweepPoint, ...]
     n_landmarks: int
@@ -103,7 +104,7 @@ def sweep(
     store: str,
     system: str | System = "falkon",
     *,
-    kernel: RadialKernel | None = None,
+    kernel: ScaledDistanceKernel | None = None,
     length_scales: Sequence[float] | None = None,
     alphas: Sequence[float] | None = None,
     landmarks: int = 1000,
@@ -124,7 +125,7 @@ def sweep(
         Path or URL of the training rows.
     system : str or System
         One with the squared loss and the columns of a kernel, such as "falkon", "krls" or "eigenpro4".
-    kernel : RadialKernel, optional
+    kernel : ScaledDistanceKernel, optional
         Whose length scale is searched; Gaussian by default.
     length_scales : sequence of float, optional
         By default nine around the median distance of rows, from a quarter to four times.
@@ -179,7 +180,7 @@ def sweep(
     return Sweep(chosen, best, task, points, len(Z), seconds, landmarks, seed, settings.scale)
 
 
-def _around_median(kernel: RadialKernel, sample: HostArray) -> list[float]:
+def _around_median(kernel: ScaledDistanceKernel, sample: HostArray) -> list[float]:
     """Return length scales around the median distance of sampled rows."""
     middle: Any = replace(kernel, length_scale="median").resolve(sample).length_scale
     return [float(middle) * factor for factor in _FACTORS]
@@ -204,11 +205,14 @@ def _check(chosen: System, source: StoreSource) -> None:
         )
 
 
-def _checked_kernel(kernel: RadialKernel) -> RadialKernel:
+def _checked_kernel(kernel: ScaledDistanceKernel) -> ScaledDistanceKernel:
     if isinstance(kernel, AutoKernel):
         raise SpecError("a sweep got the kernel 'auto', which chooses its length scale; name one, such as 'gaussian'")
-    if not isinstance(kernel, RadialKernel) or isinstance(kernel.length_scale, tuple) or kernel.metric is not None:
-        raise SpecError(f"got {kernel!r:.80} for a sweep; give a radial kernel with one length scale for all features")
+    single = isinstance(kernel, ScaledDistanceKernel) and not isinstance(kernel.length_scale, tuple)
+    if not single or (isinstance(kernel, RadialKernel) and kernel.metric is not None):
+        raise SpecError(
+            f"got {kernel!r:.80} for a sweep; give a kernel of distances with one length scale for all features"
+        )
     return kernel
 
 

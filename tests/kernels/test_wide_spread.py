@@ -11,11 +11,13 @@ from daskkern.kernels import (
     Cauchy,
     Gaussian,
     Kernel,
+    L1Laplacian,
     Laplacian,
     LinearKernel,
     Matern,
     Placement,
     Polynomial,
+    PowerLaplacian,
     RationalQuadratic,
     plain_products,
 )
@@ -31,6 +33,9 @@ KERNELS: list[Kernel] = [
     0.5 * Gaussian(10.0) + Laplacian([10.0] * 8),
     Gaussian(10.0) * Laplacian(10.0),
     Gaussian.from_metric(np.diag(np.full(8, 0.01))),
+    L1Laplacian(10.0),
+    PowerLaplacian([10.0] * 7 + [1.0], 1.5, 1.0),
+    0.5 * L1Laplacian(10.0) + Laplacian(10.0),
 ]
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: repr(kernel)[:40])
 TOLERANCE = 1e-3

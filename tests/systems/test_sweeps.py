@@ -10,7 +10,15 @@ from sklearn.datasets import load_diabetes, load_digits
 import daskkern
 from daskkern import KernelClassifier, KernelRegressor, Landmarks, sweep
 from daskkern.errors import SpecError
-from daskkern.kernels import ArcCosine, AutoKernel, Gaussian, Laplacian, Matern
+from daskkern.kernels import (
+    ArcCosine,
+    AutoKernel,
+    Gaussian,
+    Laplacian,
+    Matern,
+    PowerLaplacian,
+    ScaledDistanceKernel,
+)
 from daskkern.systems import grid
 
 SCALES, ALPHAS = (1.0, 3.0, 9.0), (1e-6, 1e-3, 1e-1)
@@ -32,9 +40,11 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str
 
 
 @pytest.mark.parametrize("data", ["digits", "diabetes"])
-@pytest.mark.parametrize("kernel", [Gaussian("median"), Laplacian(1.0), Matern(1.0, nu=1.5)], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [Gaussian("median"), Laplacian(1.0), Matern(1.0, nu=1.5), PowerLaplacian("median", 1.0, 0.7)], ids=repr
+)
 def test_each_point_is_the_error_of_the_exact_model(
-    data: str, kernel: Gaussian, stores: dict[str, tuple[str, str]]
+    data: str, kernel: ScaledDistanceKernel, stores: dict[str, tuple[str, str]]
 ) -> None:
     store, test = stores[data]
     found = sweep(store, kernel=kernel, length_scales=SCALES, alphas=ALPHAS, landmarks=60, test=test)
@@ -44,7 +54,7 @@ def test_each_point_is_the_error_of_the_exact_model(
     make = KernelClassifier if data == "digits" else KernelRegressor
     for point in found.points[::4]:
         scaled = type(kernel)(
-            **{**{k: v for k, v in vars(kernel).items() if k == "nu"}, "length_scale": point.length_scale}
+            **{**{k: v for k, v in vars(kernel).items() if k in ("nu", "p", "q")}, "length_scale": point.length_scale}
         )
         model = make(
             scaled, "squared", Landmarks(60), "direct", point.alpha, dtype="float64", device="cpu",
@@ -126,7 +136,7 @@ def test_what_is_refused(stores: dict[str, tuple[str, str]], tmp_path: Path) -> 
         sweep(store, "nystrom_sgd")
     with pytest.raises(SpecError, match="got system elm for a sweep, but it is not least squares"):
         sweep(store, "elm")
-    with pytest.raises(SpecError, match="give a radial kernel with one length scale"):
+    with pytest.raises(SpecError, match="give a kernel of distances with one length scale"):
         sweep(store, kernel=ArcCosine(1))  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="chooses its length scale; name one"):
         sweep(store, kernel=AutoKernel())

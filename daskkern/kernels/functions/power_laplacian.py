@@ -71,6 +71,9 @@ class PowerLaplacian(ScaledDistanceKernel):
             return exp((pair.squared_distance if self.q == 2 else _power(pair.distance, self.q)) * scale)
         return exp(_power(pair.power_sum(self.p), self.q / self.p) * scale)
 
+    def shared(self, pair: Pair) -> Expression:
+        return super().shared(pair) if self.p == 2 else pair.power_sum(self.p)
+
     def spec(self) -> Spec:
         return {**super().spec(), "p": self.p, "q": self.q}
 

@@ -12,6 +12,7 @@ from daskkern.arrays import Array
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.coordinates import Coordinates
+from daskkern.kernels.formula import Expression, Pair
 from daskkern.kernels.functions.length_scale import MEDIAN_ROWS, LengthScale, check_length_scale, plain
 
 _SMALLEST, _LARGEST = 1e-12, 1e12  # scales whose squares stay in the range of float32, with room
@@ -46,6 +47,10 @@ class ScaledDistanceKernel(Kernel):
     @abstractmethod
     def distances(self, gaps: Array) -> Array:
         """Return the distances (m,) of pairs of rows that differ by `gaps` (m, d)."""
+
+    def shared(self, pair: Pair) -> Expression:
+        """Return what kernels read of a pair that differ in the length scale only."""
+        return pair.distance
 
     def spec(self) -> Spec:
         return {"name": self.name, "length_scale": plain(self.length_scale)}
