@@ -21,11 +21,13 @@ from daskkern.kernels import (
     Gaussian,
     InversePolynomial,
     Kernel,
+    L1Laplacian,
     Laplacian,
     LinearKernel,
     Matern,
     NeuralTangent,
     Polynomial,
+    PowerLaplacian,
     RationalQuadratic,
     plain_products,
 )
@@ -37,6 +39,8 @@ Factory = Callable[[float, int], Kernel]
 KERNELS: dict[str, Factory] = {
     "Gaussian": lambda s, d: Gaussian(s),
     "Laplacian, Matern 1/2": lambda s, d: Laplacian(s),
+    "L1 Laplacian": lambda s, d: L1Laplacian(s * d**0.5),
+    "L_pq Laplacian, p 1.5, q 1": lambda s, d: PowerLaplacian(s * d ** (1 / 6), 1.5, 1.0),
     "Cauchy": lambda s, d: Cauchy(s),
     "Matern 3/2": lambda s, d: Matern(s, 1.5),
     "Matern 5/2": lambda s, d: Matern(s, 2.5),

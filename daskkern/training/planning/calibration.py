@@ -13,7 +13,7 @@ from daskkern.backend.random import generator
 from daskkern.backend.task_names import task_name
 from daskkern.data.rows.rows import Fields, Rows
 from daskkern.data.storage.random_access import GAP
-from daskkern.kernels import Kernel
+from daskkern.kernels import AutoKernel, Kernel
 from daskkern.linalg import block_width
 from daskkern.preconditioners import column_statistics, usable
 from daskkern.solvers.costs.sizes import ComputeRates, FitSizes
@@ -71,13 +71,17 @@ def calibrate(source: RowSource, settings: FitSettings, sizes: FitSizes, ranks_h
     begun = time.perf_counter()
     rows = source.open(settings.dtype)
     X, row_s = _read(rows)
-    settings = replace(settings, kernel=settings.kernel.resolve(X[:512]))
+    given = settings.kernel
+    settings = replace(settings, kernel=given.resolve(X[:512]))
     kernel, points = _columns(rows, settings, X)
+    timed = kernel
+    if isinstance(given, AutoKernel) and settings.solver.suits_smooth_kernels and kernel is settings.kernel:
+        timed = given.slowest(X[:512])
     xp = namespace_for(settings.device)
     m, p = min(_ROWS, sizes.m, X.shape[0]), min(_COLUMNS, sizes.own, points.shape[0])
     left, Z = _some(X, m), points[:p]
     threads = sizes.threads * ranks_here
-    found = speeds(kernel, left, Z, sizes.c, min(block_width(sizes.p, sizes.ranks), 512), threads, xp)
+    found = speeds(timed, left, Z, sizes.c, min(block_width(sizes.p, sizes.ranks), 512), threads, xp)
     disk = measure_disk(scratch_folder(settings)) if with_disk else None
     each = 1e9 * ranks_here / (m * p)
     return Rates(
