@@ -13,6 +13,7 @@ import numpy as np
 from dask.delayed import delayed
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskkern.arrays import HostArray
@@ -21,7 +22,7 @@ from daskkern.cluster.connect.clients import client_of
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
-from daskkern.estimators.frames import check_raw
+from daskkern.estimators.frames import check_raw, named
 from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.estimators.parameters import active_client, as_kernel, as_seed
 from daskkern.evaluation.score import check_store, raw_blocks
@@ -33,11 +34,14 @@ from daskkern.solvers import parse_solver
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.partial_fit import PartialFitState, why_not
 from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.settings import EarlyStopping, FitSettings
 from daskkern.training.setup.default_basis import usual_basis
+
+_ROWS: dict[str, Any] = {"dtype": "numeric", "order": "C", "ensure_all_finite": False, "accept_sparse": "csr"}
 
 
 class KernelEstimator(BaseEstimator):
@@ -131,7 +135,7 @@ class KernelEstimator(BaseEstimator):
 
     def _submit(self, source: RowSource, validation: RowSource | None, out: Any) -> FitHandle:
         """Submit a detached fit to `source`."""
-        settings = self.fit_settings(source.info.n_rows)
+        source, settings = self._named(source), self.fit_settings(source.info.n_rows)
         client = active_client(self.client)
         if out is None or client is None:
             what = "out=, where a worker writes the model" if out is None else "a client of a cluster to run on"
@@ -152,7 +156,7 @@ class KernelEstimator(BaseEstimator):
         """Fit to `source` and set the attributes that classifier and regressor share."""
         if out is not None:
             raise SpecError(f"got out={out!r} without detach=True; call save() after the fit instead")
-        settings = self.fit_settings(source.info.n_rows)
+        source, settings = self._named(source), self.fit_settings(source.info.n_rows)
         client = active_client(self.client)
         with self._listening(settings.max_epochs) as listener:
             result = fit(
@@ -195,8 +199,16 @@ class KernelEstimator(BaseEstimator):
         settings = replace(self.fit_settings(), max_epochs=1, rows_follow=True)
         policy, client = CheckpointPolicy(carry=True), active_client(self.client)
         with self._listening(1) as listener:
-            result = fit(source, settings, client=client, listener=listener, policy=policy, earlier=earlier)
+            result = fit(
+                self._named(source), settings, client=client, listener=listener, policy=policy, earlier=earlier
+            )
         self._take(replace(result, saved=None))  # warm_start must not resume from one epoch on other rows
+
+    def _named(self, source: RowSource) -> RowSource:
+        """Return `source` with the names of the columns of a data frame; those of an earlier fit are forgotten."""
+        if not isinstance(source, ArraySource):
+            self.__dict__.pop("feature_names_in_", None)
+        return named(source, getattr(self, "feature_names_in_", None))
 
     def _take(self, result: FitResult) -> None:
         """Set the attributes that classifier and regressor share."""
@@ -228,10 +240,12 @@ class KernelEstimator(BaseEstimator):
                 parts = [method(self.model_.scores(self.model_.check(block))) for block in raw_blocks(store)]
             return np.concatenate(parts)
         check_raw(X)
-        X = validate_data(
-            self, X, reset=False, dtype="numeric", order="C", ensure_all_finite=False, accept_sparse="csr"
-        )
-        check_finite(X)
+        if self.model_.feature_names is None or hasattr(self, "feature_names_in_"):
+            X = validate_data(self, X, reset=False, **_ROWS)
+            check_finite(X)
+        else:  # scikit-learn would warn of names that it does not know
+            self.model_.check_names(X)
+            X = self.model_.check(check_array(X, estimator=self, **_ROWS))
         return method(self.model_.scores(X))
 
     def _apply_lazily(self, X: da.Array, method: Callable[[HostArray], HostArray], like: HostArray) -> da.Array:

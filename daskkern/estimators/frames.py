@@ -1,11 +1,15 @@
 """Checks of arrays and data frames before scikit-learn converts them, where its errors would not name the cause."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.errors import DataError
+from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sources import ArraySource
 
 
 def check_raw(X: Any, y: Any = None) -> None:
@@ -29,6 +33,13 @@ def check_raw(X: Any, y: Any = None) -> None:
         _check_frame(X)
     if y is not None:
         _check_labels(y)
+
+
+def named(source: RowSource, names: Sequence[str] | None) -> RowSource:
+    """Return the source with these names of its features, where it is of arrays, which do not know them."""
+    if names is None or not isinstance(source, ArraySource):
+        return source
+    return replace(source, info=replace(source.info, feature_names=tuple(names)))
 
 
 def _check_frame(frame: Any) -> None:

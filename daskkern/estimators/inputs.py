@@ -10,8 +10,10 @@ import numpy as np
 import zarr
 
 from daskkern.arrays import HostArray
+from daskkern.data.schema.same_columns import column_names
 from daskkern.data.schema.schema import Scaling
 from daskkern.errors import DataError
+from daskkern.estimators.frames import named
 from daskkern.estimators.labels import codes_of, plain_labels
 from daskkern.training.feeding.cluster_blocks import BlockSource, LazyBlock
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
@@ -56,7 +58,7 @@ def validation_source(validation: Any, make: Callable[[Any, Any], RowSource]) ->
     if is_store(validation):
         return StoreSource.at(validation)
     if isinstance(validation, tuple) and len(validation) == 2:
-        return make(*validation)
+        return named(make(*validation), column_names(validation[0]))
     raise DataError(f"got validation of type {type(validation).__name__}; give a store, or a pair (X, y) of arrays")
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from daskkern.arrays import HostArray
 from daskkern.data.rows.csr import FeatureRows
+from daskkern.data.schema.same_columns import other_codes, other_name
 from daskkern.data.storage.csr_store import CsrReader
 from daskkern.data.storage.store import Store
 from daskkern.errors import DataError, ModelError
@@ -25,12 +26,17 @@ def check_store(model: KernelModel, store: Store, *, targets: bool) -> None:
             f"the model was trained on {model.n_features} features, but the store {store.path} has {info.n_features}; "
             "ingest the same columns as for training"
         )
-    if model.feature_names and info.feature_names and info.feature_names != model.feature_names:
-        pairs = zip(model.feature_names, info.feature_names, strict=True)
-        ours, theirs = next(pair for pair in pairs if pair[0] != pair[1])
+    other = other_name(model.feature_names, info.feature_names)
+    if other is not None:
         raise DataError(
-            f"the model was trained on feature {ours!r} where the store {store.path} has {theirs!r}; "
+            f"the model was trained on feature {other[0]!r} where the store {store.path} has {other[1]!r}; "
             "ingest the same columns in the same order"
+        )
+    coded = other_codes(model.encoding, info.encoding)
+    if coded is not None:
+        raise DataError(
+            f"the categories of column {coded!r} have other numbers in the store {store.path} than in the training "
+            "data; ingest it with --like and the training store"
         )
     if targets and info.task == model.task == "regression" and info.n_targets != model.coef.shape[1]:
         raise DataError(

@@ -14,6 +14,7 @@ from daskkern.backend.namespace import is_sparse, namespace_for, to_device, to_h
 from daskkern.backend.tiles import slices
 from daskkern.data.rows.finite import check_finite
 from daskkern.data.schema.encoding import Encoding
+from daskkern.data.schema.same_columns import column_names, other_name
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
 from daskkern.kernels import Kernel, Points
@@ -237,8 +238,18 @@ class KernelModel:
             raise ModelError("the model predicts numbers, so it has no classes")
         return np.array(self.classes, dtype=object if _mixed(self.classes) else None)
 
+    def check_names(self, X: Any) -> None:
+        """Raise DataError for a data frame whose columns have other names than the model's features."""
+        other = other_name(self.feature_names, column_names(X))
+        if other is not None:
+            raise DataError(
+                f"the model was trained on feature {other[0]!r} where X has {other[1]!r}; give the same columns in the "
+                "same order"
+            )
+
     def check(self, X: Any) -> Any:
         """Return `X` as a 2-d array of finite numbers, dense or CSR, with the model's features, or raise DataError."""
+        self.check_names(X)
         array = X.tocsr() if is_sparse(X) else np.asarray(X)
         if array.ndim != 2 or array.dtype.kind not in "fiub":
             raise DataError(f"got {_describe(array)}; expected a table (rows, {self.n_features} features) of numbers")

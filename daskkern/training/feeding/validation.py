@@ -11,6 +11,7 @@ from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.timed import TimedCommunicator
 from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.rows import Rows, row_fields, take
+from daskkern.data.schema.same_columns import other_codes, other_name
 from daskkern.errors import DataError
 from daskkern.losses import best_of, decode
 from daskkern.solvers import AnyProblem
@@ -89,6 +90,18 @@ def check_comparable(validation: RowSource, source: RowSource) -> None:
     theirs, ours = validation.info, source.info
     if theirs.n_features != ours.n_features:
         raise DataError(f"the validation rows have {theirs.n_features} features, the training rows {ours.n_features}")
+    other = other_name(ours.feature_names, theirs.feature_names)
+    if other is not None:
+        raise DataError(
+            f"the training rows have feature {other[0]!r} where the validation rows have {other[1]!r}; give the same "
+            "columns in the same order"
+        )
+    coded = other_codes(ours.encoding, theirs.encoding)
+    if coded is not None:
+        raise DataError(
+            f"the categories of column {coded!r} have other numbers in the validation rows than in the training rows; "
+            "make both with one ingestion, or with --like"
+        )
     if theirs.task == ours.task == "regression" and theirs.n_targets != ours.n_targets:
         raise DataError(f"the validation rows have {theirs.n_targets} targets, the training rows {ours.n_targets}")
     if theirs.task != ours.task or theirs.classes != ours.classes:

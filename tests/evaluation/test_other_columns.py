@@ -1,0 +1,54 @@
+"""Rows whose columns, or the numbers of whose categories, are not those of the training rows are refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import daskkern
+from daskkern import KernelRegressor
+from daskkern.data.schema.encoding import ColumnEncoding
+from daskkern.data.schema.same_columns import other_codes
+from daskkern.data.storage.store import open_store
+from daskkern.errors import DataError
+from daskkern.evaluation.score import score_store
+
+
+def _store(folder: Path, name: str, words: str, like: Path | None = None) -> Path:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.standard_normal(60), "grade": rng.permutation(list(words) * (60 // len(words)))})
+    frame.assign(y=frame["size"]).to_csv(folder / f"{name}.csv", index=False)
+    choice = {"like": like} if like else {"categorical": "ordinal"}
+    daskkern.ingest([str(folder / f"{name}.csv")], folder / name, target="y", shuffle=False, **choice)
+    return folder / name
+
+
+def test_other_numbers_of_categories_are_refused(tmp_path: Path) -> None:
+    train, other = _store(tmp_path, "train", "abc"), _store(tmp_path, "other", "bc")
+    model = KernelRegressor("gaussian:2", max_epochs=2, device="cpu").fit(train)
+    with pytest.raises(DataError, match="the categories of column 'grade' have other numbers in the store"):
+        score_store(model.model_, open_store(other))
+    with pytest.raises(DataError, match="the categories of column 'grade' have other numbers in the store"):
+        model.predict(other)
+    with pytest.raises(DataError, match="the categories of column 'grade' have other numbers in the validation rows"):
+        model.fit(train, validation=other)
+    alike = _store(tmp_path, "alike", "bc", like=train)
+    assert model.fit(train, validation=alike).score(alike) > 0
+
+
+@pytest.mark.parametrize(
+    ("theirs", "column"),
+    [
+        (None, None),
+        ((), None),
+        ((ColumnEncoding("k", "ordinal", ("a", "b")), ColumnEncoding("x", fill=2.0)), None),
+        ((ColumnEncoding("k", "ordinal", ("b", "a")),), "k"),
+        ((ColumnEncoding("k"), ColumnEncoding("x")), "k"),
+        ((ColumnEncoding("x", "ordinal", ("1",)),), "x"),
+    ],
+)
+def test_columns_are_compared_by_their_categories(theirs: tuple[ColumnEncoding, ...] | None, column: str) -> None:
+    ours = (ColumnEncoding("x", fill=1.0), ColumnEncoding("k", "ordinal", ("a", "b")))
+    assert other_codes(ours, theirs) == column
+    assert other_codes(theirs, ours) == column
