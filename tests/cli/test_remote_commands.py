@@ -35,6 +35,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "d.npz"
 
 
+@pytest.mark.repeated
 def test_everything_in_a_bucket_is_as_on_disk(
     objects: ObjectServer, table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,7 @@ def of_csr_arrays() -> KernelClassifier:
     return _model(kernel=InversePolynomial()).fit(*_data())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_array])
 def test_every_format_of_scipy_is_taken(kind: Any, of_csr_arrays: KernelClassifier) -> None:
     X, y = _data()

@@ -88,6 +88,7 @@ def test_stores_are_predicted_and_scored_by_the_threads_asked_for(
     assert scores[0] == scores[1]
 
 
+@pytest.mark.repeated
 def test_a_lazy_prediction_has_one_thread_a_block(rows: HostArray, monkeypatch: pytest.MonkeyPatch) -> None:
     model = KernelRegressor(Gaussian(10.0), basis=Landmarks(1500), max_epochs=1).fit(rows[:1500], rows[:1500, 0])
     begun = _begun_threads(monkeypatch)

@@ -53,7 +53,7 @@ SMALL = {  # what its main is given, and what it must say
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", SMALL)
 def test_in_small(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +79,7 @@ def test_every_example_is_in_the_index_and_has_a_test() -> None:
         assert f'"{path.stem}"' in tests
 
 
+@pytest.mark.repeated
 @pytest.mark.cluster
 @pytest.mark.timeout(60)
 def test_submitting_and_watching_in_small(cluster2: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

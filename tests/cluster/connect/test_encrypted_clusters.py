@@ -108,6 +108,7 @@ def test_the_command_line_fits_on_an_encrypted_cluster(
     assert f"cluster {address}" in out + err
 
 
+@pytest.mark.repeated
 def test_a_detached_fit_on_an_encrypted_cluster_is_followed(
     address: str, files: Certificates, store: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

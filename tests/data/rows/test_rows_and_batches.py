@@ -263,6 +263,7 @@ def test_a_reading_error_surfaces_and_threads_end() -> None:
     assert _readers() == 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("how", ["close", "drop", "raise", "exhaust"])
 def test_threads_end_with_the_iterator(how: str) -> None:
     batches = iter_batches(_rows(100, 10), BatchPlan(100, 10, 10, seed=3, window_rows=10), 0)

@@ -86,6 +86,7 @@ def test_kernels_equal_their_twins(device: HostDevice, kernel: Kernel, dtype: st
     _close(tile, expected, dtype)
 
 
+@pytest.mark.one_in(5)
 @each_kernel
 def test_kernels_equal_the_formulas_of_the_papers(device: HostDevice, kernel: Kernel) -> None:
     X, Z = _rows(9, 5, "float64"), _rows(13, 5, "float64", 1)
