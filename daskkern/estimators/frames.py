@@ -1,6 +1,6 @@
 """Checks of arrays and data frames before scikit-learn converts them, where its errors would not name the cause."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +11,14 @@ from daskkern.errors import DataError
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import ArraySource
 
+_GAPS = ("NAType", "NaTType")
+
 
 def check_raw(X: Any, y: Any = None) -> None:
     """Raise DataError for rows and targets that have no numbers, naming the column or row.
 
     Refused are masked entries, whose values would be used otherwise, columns of dates and of texts, column names that
-    occur twice, and missing labels.
+    occur twice, missing values among objects, missing labels, and labels that are partly text and partly numbers.
 
     Parameters
     ----------
@@ -31,6 +33,9 @@ def check_raw(X: Any, y: Any = None) -> None:
             )
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         _check_frame(X)
+    elif getattr(getattr(X, "dtype", None), "kind", "") == "O" and X.ndim == 2:
+        for number, column in enumerate(np.asarray(X).T):
+            _check_gaps(column, number)
     if y is not None:
         _check_labels(y)
 
@@ -60,6 +65,14 @@ def _check_frame(frame: Any) -> None:
                     f"column {name!r} of X holds text such as {text!r:.40}; encode it as numbers, such as with "
                     "scikit-learn's OneHotEncoder, or drop it"
                 )
+            _check_gaps(frame.iloc[:, i], name)
+
+
+def _check_gaps(column: Iterable[object], name: object) -> None:
+    """Raise DataError for a missing value that is no number, such as that of pandas: it cannot become NaN."""
+    row = next((row for row, value in enumerate(column) if type(value).__name__ in _GAPS), None)
+    if row is not None:
+        raise DataError(f"X has no value in row {row}, column {name!r}; remove or fill such rows first")
 
 
 def _check_labels(y: Any) -> None:
@@ -72,12 +85,14 @@ def _check_labels(y: Any) -> None:
             f"y has no value in {len(gaps):,} of {len(labels):,} rows, the first of which is row {gaps[0]} (counted "
             "from 0); remove such rows"
         )
+    text = next((label for label in labels if isinstance(label, str)), None)
+    other = next((label for label in labels if not isinstance(label, str)), None)
+    if text is not None and other is not None:
+        raise DataError(f"y holds text such as {text!r:.40} and {other!r:.40}; make all of them text, or all numbers")
 
 
 def _is_missing(label: object) -> bool:
-    return (
-        label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label)
-    )
+    return label is None or type(label).__name__ in _GAPS or (isinstance(label, float) and label != label)
 
 
 def _is_number(text: str) -> bool:

@@ -1,5 +1,7 @@
 """Arrays as users have them: few rows that weigh something, masks, repeated sparse entries, extreme targets."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -106,4 +108,20 @@ def test_a_column_name_that_occurs_twice_is_refused() -> None:
 def test_missing_labels_are_counted(gap: object) -> None:
     y = [gap if i % 9 == 3 else "a" if i % 2 else "b" for i in range(40)]
     with pytest.raises(DataError, match=r"y has no value in 5 of 40 rows, the first of which is row 3"):
+        KernelClassifier(device="cpu").fit(_frame(), y)
+
+
+@pytest.mark.parametrize("gap", [pd.NA, pd.NaT])
+def test_missing_values_among_objects_are_named(gap: object) -> None:
+    frame = _frame().astype(object)
+    frame.iloc[5, 1] = gap
+    for rows, name in ((frame, "'b'"), (frame.to_numpy(), "1")):
+        with pytest.raises(DataError, match=f"X has no value in row 5, column {name}; remove or fill such rows"):
+            KernelRegressor(device="cpu").fit(rows, np.arange(40.0))
+
+
+@pytest.mark.parametrize("kind", [list, lambda y: np.array(y, dtype=object), lambda y: pd.Series(y, dtype=object)])
+def test_labels_that_are_partly_text_are_refused(kind: Callable[[list[object]], object]) -> None:
+    y = kind(["b" if i % 2 else 1 for i in range(40)])
+    with pytest.raises(DataError, match="y holds text such as 'b' and 1; make all of them text, or all numbers"):
         KernelClassifier(device="cpu").fit(_frame(), y)

@@ -148,16 +148,15 @@ def _classification(rows: Rows, settings: FitSettings) -> Targets:
         codes: IntArray = np.asarray(block.y)
         counts += np.bincount(codes, minlength=len(classes))
         weights += np.bincount(codes, block.weight, minlength=len(classes))
-    present = counts > 0
-    if present.sum() < 2 and not (settings.rows_follow and len(classes) > 1):
-        found = [classes[code] for code in np.flatnonzero(present)]
-        raise DataError(
-            f"a classifier needs at least 2 classes, but all {rows.n_rows} training rows are of class {found}"
-        )
     class_weight = _class_weight(settings.class_weight, classes, counts, weights)
     weights = weights * (1.0 if class_weight is None else class_weight)
     total = float(weights.sum())
     scale = _weight_scale(rows.n_rows, total)
+    present = weights > 0
+    if present.sum() < 2 and not (settings.rows_follow and len(classes) > 1):
+        found = [classes[code] for code in np.flatnonzero(present)]
+        which = f"{rows.n_rows} training rows" if (counts > 0).sum() < 2 else "training rows of positive weight"
+        raise DataError(f"a classifier needs at least 2 classes, but all {which} are of class {found}")
     constant = None
     if settings.class_intercept:
         # A class without rows here may have some later; rows of one class say nothing of the shares.

@@ -110,6 +110,10 @@ def test_class_weights_without_meaning_are_refused(weights: dict[str, float], se
 def test_what_cannot_be_learnt_is_refused_in_a_sentence() -> None:
     with pytest.raises(DataError, match=r"at least 2 classes, but all 4 training rows are of class .*'dog'"):
         learn_targets(_rows(np.ones(4, np.int64)), _settings(Logistic()))
+    with pytest.raises(DataError, match=r"all training rows of positive weight are of class \['cat'\]"):
+        learn_targets(_rows(CODES, (CODES == 0) * 1.0), _settings(Logistic()))
+    with pytest.raises(DataError, match="all training rows of positive weight are of class"):
+        learn_targets(_rows(CODES), _settings(Logistic(), class_weight={"dog": 0.0, "eel": 0.0}))
     with pytest.raises(DataError, match=r"sample weights add up to 0\.0"):
         learn_targets(_rows(CODES, np.zeros(100)), _settings(Logistic()))
     with pytest.raises(DataError, match="the rows have no targets"):
