@@ -26,38 +26,12 @@ _KERNEL_DEFAULT = "[default: auto]"
 _BASIS_DEFAULT = f"[default: all up to {MOST_CENTRES} rows, else landmarks]"
 _LOSS_DEFAULT = "[default: squared_hinge; squared for regression]"
 
-
-@dataclass(frozen=True)
-class FitOptions:
-    """The options as given by the user; None where an option was not given."""
-
-    system: str | None = None
-    kernel: str | None = None
-    loss: str | None = None
-    basis: str | None = None
-    landmarks: str | None = None
-    features: int | None = None
-    feature_kind: str | None = None
-    selector: str | None = None
-    solver: str | None = None
-    epochs: int | None = None
-    alpha: str | None = None
-    batch_size: str | None = None
-    seed: int | None = None
-    dtype: str | None = None
-    precision: str | None = None
-    device: str | None = None
-    class_weight: str | None = None
-    early_stopping: bool | None = None
-    monitor: str | None = None
-    memory: str | None = None
-    keep_blocks: str | None = None
-    disk: str | None = None
-    scratch: str | None = None
-    sampling: str | None = None
-    max_seconds: float | None = None
-    virtual_shards: int | None = None
-    scale: str | None = None
+OPTIONS = (
+    *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "solver", "alpha"),
+    *("epochs", "max_seconds", "batch_size", "sampling", "class_weight", "early_stopping", "monitor", "scale", "seed"),
+    *("dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch", "virtual_shards"),
+)
+"""Names of the options of a fit."""
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,8 +93,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def wrapped(*args: Any, config: str | None, assignments: tuple[str, ...], **others: Any) -> Any:
-        names = {field.name for field in fields(FitOptions)}
-        given = {name: others.pop(name) for name in list(others) if name in names}
+        given = {name: others.pop(name) for name in OPTIONS if name in others}
         merged = {**_from_file(config), **_from_assignments(assignments)}
         merged.update({name: value for name, value in given.items() if value is not None})
         return command(*args, request=FitRequest(merged), **others)
@@ -186,7 +159,7 @@ class FitRequest:
         left = {key: value for key, value in self.values.items() if named or not key.startswith("solver.")}
         given = replace(self, values={key: value for key, value in left.items() if key != "system"})._plain(task)
         names = {"epochs": "max_epochs", "memory": "memory_budget", "disk": "disk_budget", "monitor": "early_stopping"}
-        changed = {names.get(key, key) for key in self.values if key in FitOptions.__dataclass_fields__}
+        changed = {names.get(key, key) for key in self.values if key in OPTIONS}
         takes = {item.name for item in fields(FitSettings)} - {"basis", "solver"}
         settings = replace(own, **{name: getattr(given, name) for name in changed & takes})
         if changed & {"basis", "landmarks", "features", "feature_kind", "selector"}:
@@ -234,11 +207,10 @@ def _from_assignments(assignments: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _known(values: dict[str, Any], where: str) -> dict[str, Any]:
-    names = {field.name for field in fields(FitOptions)}
     for key in values:
-        if key not in names and not key.startswith("solver."):
+        if key not in OPTIONS and not key.startswith("solver."):
             raise SpecError(
-                f"{where} names {key!r}, which is not an option of a fit; known are {', '.join(sorted(names))}"
+                f"{where} names {key!r}, which is not an option of a fit; known are {', '.join(sorted(OPTIONS))}"
             )
     return values
 

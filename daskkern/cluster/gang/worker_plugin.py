@@ -46,13 +46,13 @@ class CollectivesPlugin(WorkerPlugin):
         _keep_less_profile(worker)
         answers: dict[str, Callable[..., Any]] = {
             "open": self._open,
-            "put": self._put,
-            "abort": self._abort,
-            "stop": self._stop,
-            "close": self._close,
-            "regroup": self._regroup,
-            "standing": self._standing,
-            "forget": self._forget,
+            "put": self.registry.deliver,
+            "abort": self.registry.abort,
+            "stop": self.registry.stop,
+            "close": self.registry.close,
+            "regroup": self.registry.regroup,
+            "standing": self.registry.standing,
+            "forget": self.registry.forget,
         }
         worker.handlers.update({handler(verb): answer for verb, answer in answers.items()})
 
@@ -73,27 +73,6 @@ class CollectivesPlugin(WorkerPlugin):
 
     def _open(self, fit: str, epoch: int, rank: int, addresses: tuple[str, ...], task: str) -> bool:
         return self.registry.open(Membership(fit, epoch, rank, tuple(addresses), task))
-
-    def _put(self, **message: Any) -> None:
-        self.registry.deliver(**message)
-
-    def _abort(self, fit: str, epoch: int | None, reason: str) -> None:
-        self.registry.abort(fit, epoch, reason)
-
-    def _stop(self, fit: str) -> None:
-        self.registry.stop(fit)
-
-    def _close(self, fit: str, epoch: int | None = None) -> None:
-        self.registry.close(fit, epoch)
-
-    def _regroup(self, fit: str, epoch: int) -> None:
-        self.registry.regroup(fit, epoch)
-
-    def _standing(self, fit: str) -> tuple[int, int]:
-        return self.registry.standing(fit)
-
-    def _forget(self, fit: str, epoch: int) -> None:
-        self.registry.forget(fit, epoch)
 
 
 def _let_tasks_connect(worker: Worker) -> None:

@@ -75,7 +75,7 @@ class FitsPlugin(SchedulerPlugin):
             "asked_to_stop": self._stop_request,
             "cancel": self.cancel,
             "fits": self.fits,
-            "fit_events": self._events,
+            "fit_events": self._registry.events,
             "fit_history": self.history,
             "hold": self._hold,
             "drop": self._drop,
@@ -186,9 +186,6 @@ class FitsPlugin(SchedulerPlugin):
     def fits(self) -> list[dict[str, Any]]:
         """Return the status of every fit, as :class:`daskkern.cluster.scheduler.fits.FitStatus` writes it."""
         return self._registry.messages(self._places())
-
-    def _events(self, fit: str, since: int = 0) -> dict[str, Any]:
-        return self._registry.events(fit, since)
 
     def history(self, fit: str) -> dict[str, Any]:
         """Return the FitHistory of `fit`, and the time of each worker's last heartbeat; {} for an unknown fit."""

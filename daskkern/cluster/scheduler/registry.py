@@ -102,7 +102,7 @@ class FitRegistry:
             record.status(held.get(fit, ()), ahead.get(fit, ())).to_message() for fit, record in self.records.items()
         ]
 
-    def events(self, fit: str, since: int) -> dict[str, Any]:
+    def events(self, fit: str, since: int = 0) -> dict[str, Any]:
         """Return the events of `fit` from number `since` on, the number to request next, and its last batch."""
         record = self.records.get(fit)
         if record is None:
