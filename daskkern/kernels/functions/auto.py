@@ -21,9 +21,10 @@ _SHARE = 0.7  # of the median distance: the Gaussian kernel that most libraries 
 
 @dataclass(frozen=True)
 class AutoKernel(Laplacian):
-    """The Laplacian kernel with the median distance, unless rows that are left out are better predicted by another one.
+    """A Laplacian kernel with the median distance, unless rows that are left out are better predicted by another one.
 
-    A fit chooses among :meth:`candidates`. Without targets, as in a plan or in features, it is the Laplacian.
+    A fit chooses among :meth:`candidates`. Where nothing can be measured, as in features, which have no targets, it is
+    the Laplacian of the Euclidean distance.
     """
 
     name: ClassVar[str] = "auto"
@@ -43,14 +44,15 @@ class AutoKernel(Laplacian):
         return Laplacian("median").resolve(sample)
 
     def candidates(self, sample: Array) -> tuple[Kernel, ...]:
-        """Return the kernels to choose from for rows like `sample`: the usual one, then the others.
+        """Return the kernels to choose from for rows like `sample`, the one that others must clearly surpass first.
 
-        The L1 Laplacian is among them for dense rows of at most :data:`MOST_FEATURES` features.
+        That is the L1 Laplacian for dense rows of at most :data:`MOST_FEATURES` features, which mostly differ in kind:
+        it treats each by itself. Others have the Laplacian first.
         """
-        usual = self.resolve(sample)
-        assert isinstance(usual.length_scale, float)
-        median = usual.length_scale
-        return usual, *self._single(sample), Matern(median, nu=1.5), Gaussian(_SHARE * median)
+        euclidean = self.resolve(sample)
+        assert isinstance(euclidean.length_scale, float)
+        median = euclidean.length_scale
+        return *self._single(sample), euclidean, Matern(median, nu=1.5), Gaussian(_SHARE * median)
 
     def slowest(self, sample: Array) -> Kernel:
         """Return the candidate for rows like `sample` whose values take longest: a plan's time is that of its fit."""

@@ -5,8 +5,8 @@ fit gets there: t epochs over n rows leave what belongs to eigenvalues of K belo
 penalty of k(x, x)/t would (Yao, Rosasco and Caponnetto, "On early stopping in gradient descent learning", 2007).
 Smooth kernels have many such eigenvalues. A tenth, for the usual ten epochs, is therefore added to the diagonal; it
 depends on no setting, because a run may go on for longer than it was meant to. Few rows favour smooth kernels more than
-many rows do, and errors differ by chance: another kernel than the usual one is taken where its error is lower by 3%, of
-s rows by ``0.5 s^(-1/2)`` where that is more.
+many rows do, and errors differ by chance: another kernel than the first candidate is taken where its error is lower by
+3%, of s rows by ``0.5 s^(-1/2)`` where that is more.
 """
 
 from dataclasses import replace
@@ -51,14 +51,15 @@ def with_kernel(
     kernel = settings.kernel
     if not isinstance(kernel, AutoKernel) or not uses_kernel(settings.basis):
         return replace(settings, kernel=kernel.resolve(sample))
-    candidates = kernel.candidates(sample)
     if not settings.solver.suits_smooth_kernels:
-        clock.stage("kernel", f"{candidates[0]!r} (solver {settings.solver.name})")
-        return replace(settings, kernel=candidates[0])
-    s = kernel_rows(info, choice.rows.n_rows, choice.targets.n_outputs, len(candidates), settings)
-    found, how = _least(candidates, choice, s) if s else (candidates[0], "few rows, or a short fit")
-    clock.stage("kernel", f"{found!r} ({how})")
-    return replace(settings, kernel=found)
+        found, how = None, f"solver {settings.solver.name}"
+    else:
+        candidates = kernel.candidates(sample)
+        s = kernel_rows(info, choice.rows.n_rows, choice.targets.n_outputs, len(candidates), settings)
+        found, how = _least(candidates, choice, s) if s else (None, "few rows, or a short fit")
+    chosen = kernel.resolve(sample) if found is None else found
+    clock.stage("kernel", f"{chosen!r} ({how})")
+    return replace(settings, kernel=chosen)
 
 
 def kernel_rows(info: SourceInfo, n: int, c: int, n_candidates: int, settings: FitSettings) -> int:
@@ -67,8 +68,8 @@ def kernel_rows(info: SourceInfo, n: int, c: int, n_candidates: int, settings: F
     return min(_MOST_ROWS, sample_rows(n, p, row_width(info), c, settings, n_candidates))
 
 
-def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int) -> tuple[Kernel, str]:
-    """Return the candidate of the least error on `s` rows, and how it was found."""
+def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int) -> tuple[Kernel | None, str]:
+    """Return the candidate of the least error on `s` rows, None where they say nothing of it, and how it was found."""
     _, block, weight = choice.drawn(s, _DRAW, Fields.X | TARGETS)
     assert block.X is not None
     assert block.y is not None
@@ -76,7 +77,7 @@ def _least(candidates: tuple[Kernel, ...], choice: ChoiceRows, s: int) -> tuple[
     errors = [least_error(_gram(kernel, X), y, weight, _FLOOR) for kernel in candidates]
     known = [error for error in errors if error is not None]
     if len(known) < len(candidates):
-        return candidates[0], f"{s} row{'s' * (s != 1)} say nothing of it"
+        return None, f"{s} row{'s' * (s != 1)} say nothing of it"
     best = int(np.argmin([known[0] * (1 - max(_BETTER, _CHANCE * s**-0.5)), *known[1:]]))
     return candidates[best], f"leave-one-out on {s:,} rows"
 

@@ -1,5 +1,6 @@
 """What the rows of a fit choose - the kernel, and whether features are bent - is good for them, and scale-free."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from daskkern.arrays import HostArray
 from daskkern.basis import AllRows, Landmarks, Linear
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
-from daskkern.kernels import AutoKernel, Gaussian, Laplacian, LinearKernel, Matern, from_spec, parse_kernel
+from daskkern.kernels import AutoKernel, Gaussian, L1Laplacian, Laplacian, LinearKernel, Matern, from_spec, parse_kernel
+from daskkern.kernels.functions.auto import MOST_FEATURES
 
 RNG = np.random.default_rng
 FIT: dict[str, Any] = {"max_epochs": 1, "device": "cpu"}
@@ -55,7 +57,7 @@ def test_solvers_that_leave_small_eigenvalues_as_they_were_have_the_laplacian() 
         assert isinstance(model.kernel, Laplacian), solver
 
 
-@pytest.mark.parametrize("n", [2, 9, 300])
+@pytest.mark.parametrize("n", [2, 9])
 def test_where_rows_say_nothing_it_is_the_laplacian_with_the_median_distance(n: int) -> None:
     X, y = RNG(0).standard_normal((n, 4)), RNG(1).standard_normal(n)
     model = KernelRegressor(**FIT).fit(X, y).model_
@@ -63,6 +65,35 @@ def test_where_rows_say_nothing_it_is_the_laplacian_with_the_median_distance(n: 
     assert model.kernel == named.kernel
     assert isinstance(model.kernel, Laplacian)
     np.testing.assert_array_equal(model.coef, named.coef)
+
+
+def _rules(n: int, seed: int = 0) -> tuple[HostArray, HostArray]:
+    """Return classes that bounds of two of twelve features tell apart, as in a tree."""
+    X = RNG(seed).standard_normal((n, 12))
+    return X, (X[:, 0] > 0.3).astype(int) + 2 * (X[:, 1] > -0.2)
+
+
+def test_rules_about_single_features_get_the_l1_laplacian_and_less_error() -> None:
+    X, y = _rules(800)
+    X_new, y_new = _rules(1000, seed=1)
+    models = [KernelClassifier(kernel, random_state=0).fit(X, y) for kernel in ("auto", "laplacian:median")]
+    assert isinstance(models[0].model_.kernel, L1Laplacian)
+    wrong = [1 - model.score(X_new, y_new) for model in models]
+    assert wrong[0] < 0.9 * wrong[1]
+
+
+def test_other_kernels_must_clearly_surpass_the_l1_laplacian() -> None:
+    X, noise = RNG(0).standard_normal((300, 4)), RNG(1).standard_normal(300)
+    assert isinstance(KernelRegressor(**FIT).fit(X, noise).model_.kernel, L1Laplacian)
+
+
+@pytest.mark.parametrize("make", [scipy.sparse.csr_array, lambda X: np.tile(X, (1, 1 + MOST_FEATURES // 12))])
+def test_sparse_and_wide_rows_have_kernels_of_matrix_products(make: Callable[[HostArray], Any]) -> None:
+    X, y = _rules(300)
+    rows = make(X)
+    assert not any(isinstance(kernel, L1Laplacian) for kernel in AutoKernel().candidates(rows))
+    assert AutoKernel().slowest(rows) == Laplacian("median").resolve(rows)
+    assert not isinstance(KernelClassifier(**FIT).fit(rows, y).model_.kernel, L1Laplacian)
 
 
 def test_it_is_told_and_the_same_for_the_same_seed() -> None:
