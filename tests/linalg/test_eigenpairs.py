@@ -52,6 +52,7 @@ def test_auto_is_dense_for_small_matrices(decaying: HostArray) -> None:
     np.testing.assert_array_equal(auto.vectors, dense.vectors)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("method", "accuracy"), [("krylov", 1e-3), ("rsvd", 0.3)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_randomized_pairs_are_near_the_dense_ones(

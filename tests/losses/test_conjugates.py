@@ -54,6 +54,7 @@ def test_every_loss_has_a_dual() -> None:
     assert all(isinstance(loss, Dual) for loss in EVERY)
 
 
+@pytest.mark.one_in(2)
 @each_of_one_output
 @laws
 @given(seed=seeds)

@@ -122,6 +122,7 @@ def test_a_classifier_is_reported_in_one_file(folder: Path, capfd: pytest.Captur
     assert [path.name for path in folder.iterdir() if "partial" in path.name] == []
 
 
+@pytest.mark.repeated
 def test_a_regressor_and_a_model_without_a_history(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["--kernel", "gaussian:1", "--landmarks", 60, "--epochs", 2, "--workers", 0]
     assert _run(capfd, "fit", "r.zarr", "--out", "m.zarr", *words)[0] == 0

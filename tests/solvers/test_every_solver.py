@@ -65,7 +65,7 @@ def _least(name: str) -> float:
     return float(found.fun)
 
 
-@pytest.mark.one_in(2, 1)
+@pytest.mark.one_in(5)
 @rows
 def test_it_reaches_the_optimum(name: str) -> None:
     row = TABLE[name]
@@ -102,6 +102,7 @@ def test_a_run_in_parts_has_the_same_bits(name: str) -> None:
     assert epochs == list(range(1, fit.settings.max_epochs + 1))
 
 
+@pytest.mark.one_in(5)
 @exact
 def test_the_loss_of_an_epoch_is_that_of_a_model(name: str) -> None:
     row = TABLE[name]

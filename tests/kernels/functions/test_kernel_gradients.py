@@ -44,6 +44,7 @@ def _differences(kernel: RadialKernel, X: FloatArray, Z: FloatArray, step: float
     return gradient
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kernel", KERNELS, ids=_names)
 def test_gradient_is_the_limit_of_differences(kernel: RadialKernel) -> None:
     unit = kernel.length_scale if kernel.length_scale == 1e-13 else 1.0
@@ -65,6 +66,7 @@ SLOPES: dict[str, Callable[[FloatArray], FloatArray]] = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 2e-5)])
 @pytest.mark.parametrize("far", [0.0, 4096.0])

@@ -74,6 +74,7 @@ def test_block_of_several_tiles_equals_the_formula_at_every_seam(kernel: Kernel)
     )
 
 
+@pytest.mark.one_in(3)
 @each_kernel
 def test_products_equal_the_block_times_the_matrix(kernel: Kernel) -> None:
     m, p = TILE_ROWS + 9, 4 * TILE_COLUMNS + 5
@@ -114,6 +115,7 @@ def test_blocks_do_not_depend_on_how_rows_are_cut(kernel: Kernel, cuts: list[int
     np.testing.assert_allclose(np.concatenate(parts), kernel.block(X, points), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.one_in(5)
 @each_kernel
 def test_any_number_of_threads_gives_the_same_bits(kernel: Kernel) -> None:
     X, Z = _rows(TILE_ROWS + 40, 5, "float32"), _rows(4 * TILE_COLUMNS + 70, 5, "float32", seed=1)

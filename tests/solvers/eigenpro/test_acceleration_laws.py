@@ -73,6 +73,7 @@ def _table_two(kernel: str, loss: str, *, conditioned: bool) -> float:
     return _losses(_fit(solver, AllRows(), 10, loss=losses[loss], kernel=chosen, source=source))[-1]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kernel", ["gaussian", "arc", "inverse"])
 @pytest.mark.parametrize("loss", ["squared", "hinge", "squared_hinge"])
 def test_conditioning_beats_none_for_every_loss_and_kernel(kernel: str, loss: str) -> None:
@@ -107,6 +108,7 @@ def test_eigenpro_with_rho_one_half_is_conditioned_sgd() -> None:
     np.testing.assert_allclose(found, a, atol=1e-9 * np.abs(a).max())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("basis", [AllRows(), RandomFeatures(200)], ids=["all_rows", "random_features"])
 def test_momentum_halves_the_epochs_of_small_batches(basis: BasisSpec) -> None:
     steep = _losses(_fit(STEEP, basis, 24, 32))
@@ -130,6 +132,7 @@ PUSHED = {
 pushed = pytest.mark.parametrize("name", PUSHED)
 
 
+@pytest.mark.one_in(2)
 @pushed
 def test_momentum_ends_at_the_optimum(name: str) -> None:
     solver, basis = PUSHED[name]

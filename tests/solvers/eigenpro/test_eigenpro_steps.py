@@ -58,6 +58,7 @@ def _trajectory(setup: bench.Setup, steps: int, project_every: int | None = None
     return f
 
 
+@pytest.mark.one_in(5)
 @each_loss
 @pytest.mark.parametrize(("alpha", "weighted"), [(0.0, False), (0.05, False), (0.0, True), (0.05, True)])
 def test_steps_with_all_rows_as_centres_are_the_formula_in_function_space(
@@ -78,6 +79,7 @@ def test_any_damping_is_the_formula_in_function_space(rho: float, tau: float, q:
     np.testing.assert_allclose(scores(setup, train(setup, steps=5)), _trajectory(setup, 5), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.one_in(5)
 @each_loss
 @pytest.mark.parametrize("window", [1, 3])
 @pytest.mark.parametrize(("alpha", "weighted"), [(0.0, False), (0.05, True)])
@@ -164,6 +166,7 @@ def test_the_fixed_point_of_any_smooth_loss_satisfies_its_optimality_condition(l
     assert np.abs(condition).max() < 1e-5 * np.abs(a).max()
 
 
+@pytest.mark.one_in(5)
 @each_loss
 @pytest.mark.parametrize("centres", [None, 35])
 @pytest.mark.parametrize("alpha", [0.0, 1e-3])

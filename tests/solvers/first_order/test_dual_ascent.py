@@ -107,6 +107,7 @@ def test_losses_with_kinks_are_averaged() -> None:
     assert SDCA().averaged_share(Squared()) == 0
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("loss", [Hinge(), Logistic(), MulticlassHinge()], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("basis", [AllRows(), RandomFeatures(30), Linear()], ids=lambda basis: basis.name)
 def test_the_iterates_are_those_of_the_sequential_method(loss: Loss, basis: BasisSpec) -> None:

@@ -55,6 +55,7 @@ def test_the_first_change_is_as_long_as_that_of_plain_steps() -> None:
     assert lengths[0] == pytest.approx(lengths[1], rel=1e-9)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("batch_size", [400, 50])
 def test_it_finds_the_lasso(batch_size: int) -> None:
     X, y = _regression()
