@@ -37,13 +37,13 @@ from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.planning.calibration import calibrate
 from daskkern.training.planning.memory_plan import available_memory, device_memory
-from daskkern.training.planning.planner import check, check_before, holds_out, plan_for, summarise
+from daskkern.training.planning.planner import check, check_before, plan_for, summarise
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.on_cluster import fit_on
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
 from daskkern.training.setup.prepared import Prepared
-from daskkern.training.setup.scaling import with_scaling
 
 _NOTIFY_S = 5.0
 
@@ -121,14 +121,15 @@ def fit(
         if earlier is None:
             policy = named(policy, source, settings, validation)
         history = Recorder(listener, policy.saved_epochs())
+        job = FitJob(source, settings, validation, policy, before)
         if connected is None:
-            results, prepared = _local(source, settings, validation, history, policy, before)
+            results, prepared = _local(job, history)
         else:
             metadata = metadata or replace(
                 new_metadata(settings.solver.name), source=describe(source), max_epochs=settings.max_epochs
             )
             gang = gang or GangSettings()
-            results, prepared = fit_on(connected, source, settings, validation, history, gang, policy, metadata, before)
+            results, prepared = fit_on(connected, job, history, gang, metadata)
     first = results[0]
     history.complete(first.history, first.reason, first.epochs, first.best_epoch, first.note)
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
@@ -147,41 +148,34 @@ def fit(
     return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept)
 
 
-def _local(
-    source: RowSource,
-    settings: FitSettings,
-    validation: RowSource | None,
-    listener: Listener,
-    policy: CheckpointPolicy,
-    before: Prepared | None,
-) -> tuple[list[FitRankResult], Prepared]:
+def _local(job: FitJob, listener: Listener) -> tuple[list[FitRankResult], Prepared]:
+    settings = job.settings
     namespace_for(settings.device)  # a missing device is refused before any work
     shards = settings.shards(1)
     threads, budget = cpu_count(), (settings.memory_budget or available_memory()) // shards
     if namespace_for(settings.device) is np:
-        check_before(source, settings, holds_out(settings, validation), shards, max(1, threads // shards), budget)
-    prepared = prepare(source, settings, holds_out(settings, validation), before)
-    source = with_scaling(source, prepared.scaling)
-    validation = None if validation is None else with_scaling(validation, prepared.scaling)
+        check_before(job.source, settings, job.holds_out, shards, max(1, threads // shards), budget)
+    prepared = prepare(job.source, settings, job.holds_out, job.before)
+    job = job.scaled(prepared.scaling)
     summary = summarise(prepared, settings)
     device = device_memory(settings.device)
     device = None if device is None else device // shards
-    plan = plan_for(summary, source, settings, shards, max(1, threads // shards), budget, device)
+    plan = plan_for(summary, job.source, settings, shards, max(1, threads // shards), budget, device)
     plan.check()
-    policy = replace(policy, carry=policy.carry and can_keep(plan, settings, summary.p, summary.n_outputs))
+    policy = replace(job.policy, carry=job.policy.carry and can_keep(plan, settings, summary.p, summary.n_outputs))
     room = disk_room(settings) // shards
     rates = None
     if plan.sizes is not None and needs_rates(plan, settings, room):
-        rates = calibrate(source, settings, plan.sizes, shards, not plan.kept)
+        rates = calibrate(job.source, settings, plan.sizes, shards, not plan.kept)
     plan = with_blocks(plan, settings, room, rates)
     plan.check()
     listener = one_at_a_time(listener)
     with (
         compute_threads(threads),
-        features_for(source, settings, prepared) as features,
+        features_for(job.source, settings, prepared) as features,
         _interrupts(listener) as pressed,
     ):
-        task = RankTask(source, settings, prepared, validation, plan, threads, features, policy)
+        task = RankTask(job.source, settings, prepared, job.validation, plan, threads, features, policy)
         result = run_rank(SerialCommunicator(), task, RankContext(listener, pressed, report=listener))
     assert isinstance(result, FitRankResult)  # without a cluster nothing requests regrouping
     return [result], prepared

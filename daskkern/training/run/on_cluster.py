@@ -25,14 +25,13 @@ from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.lease import Lease, admitted, narrowed, renewed
 from daskkern.errors import ClusterError, DaskkernError, FitCancelledError, SpecError
 from daskkern.events import Listener
-from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.block_cache_policy import can_keep, with_blocks
 from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.jobs.monitoring import show_fits
 from daskkern.training.planning.memory_plan import MemoryPlan
-from daskkern.training.planning.planner import holds_out, summarise
+from daskkern.training.planning.planner import summarise
 from daskkern.training.planning.worker_resources import (
     WorkerResources,
     check_reach,
@@ -41,11 +40,11 @@ from daskkern.training.planning.worker_resources import (
     resources_of,
     tightest_plan,
 )
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
 from daskkern.training.setup.prepared import Prepared
-from daskkern.training.setup.scaling import with_scaling
 
 _T = TypeVar("_T")
 _LOOK_S = 0.5
@@ -55,26 +54,18 @@ _AGAIN_S = 3600.0
 
 
 def fit_on(
-    client: Client,
-    source: RowSource,
-    settings: FitSettings,
-    validation: RowSource | None,
-    listener: Listener,
-    gang: GangSettings,
-    policy: CheckpointPolicy,
-    metadata: FitMetadata,
-    before: Prepared | None = None,
+    client: Client, job: FitJob, listener: Listener, gang: GangSettings, metadata: FitMetadata
 ) -> tuple[list[FitRankResult], Prepared]:
     """Fit on the workers of a cluster, one rank each, once the fit is admitted. See
     :func:`daskkern.training.run.fit.fit`."""
-    if settings.solver.is_serial:
+    if job.settings.solver.is_serial:
         gang = replace(gang, n_ranks=1)
     usable = usable_workers(client, gang, rank_main, listener)
-    gang = within_shards(gang, settings, len(usable))
+    gang = within_shards(gang, job.settings, len(usable))
     show_fits(client)
     with _spanned(metadata), admitted(client, metadata, gang, listener) as lease:
-        lease = narrowed(client, lease, settings.virtual_shards)  # workers may have joined since they were counted
-        return _fit_admitted(client, source, settings, validation, listener, gang, policy, lease, before)
+        lease = narrowed(client, lease, job.settings.virtual_shards)  # workers may have joined since they were counted
+        return _fit_admitted(client, job, listener, gang, lease)
 
 
 def within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> GangSettings:
@@ -121,33 +112,24 @@ def _steadily(client: Client, gang: GangSettings, lease: Lease, stage: Callable[
 
 
 def _fit_admitted(
-    client: Client,
-    source: RowSource,
-    settings: FitSettings,
-    validation: RowSource | None,
-    listener: Listener,
-    gang: GangSettings,
-    policy: CheckpointPolicy,
-    lease: Lease,
-    before: Prepared | None,
+    client: Client, job: FitJob, listener: Listener, gang: GangSettings, lease: Lease
 ) -> tuple[list[FitRankResult], Prepared]:
-    source, keep = source.for_cluster(client)
-    validation, keep_too = (None, ()) if validation is None else validation.for_cluster(client)
+    job, keep = job.for_cluster(client)
+    settings = job.settings
 
     def look(lease: Lease) -> list[WorkerResources]:
-        sources = [source, *([] if validation is None else [validation])]
-        check_reach(client, sources, settings, lease.addresses)
+        check_reach(client, job.sources, settings, lease.addresses)
         resources = resources_of(client, settings, lease.addresses, gang.share_memory)
-        check_resources(source, settings, holds_out(settings, validation), resources)
+        check_resources(job.source, settings, job.holds_out, resources)
         return resources
 
     lease, resources = _steadily(client, gang, lease, look)
-    known_before = None if before is None else client.scatter(before, hash=False)
+    known_before = None if job.before is None else client.scatter(job.before, hash=False)
     ticket = client.submit(
         _prepare_on_cluster,
-        source,
+        job.source,
         settings,
-        holds_out(settings, validation),
+        job.holds_out,
         known_before,
         key=task_name("prepare"),
         pure=False,
@@ -157,21 +139,20 @@ def _fit_admitted(
         prepared: Prepared = _outcome(
             client, client.submit(_unwrap, ticket, key=task_name("prepared"), pure=False), lease.metadata, gang.idle_s
         )
-        source = with_scaling(source, prepared.scaling)
-        validation = None if validation is None else with_scaling(validation, prepared.scaling)
+        scaled = job.scaled(prepared.scaling)
         summary = summarise(prepared, settings)
 
         def decide(lease: Lease) -> MemoryPlan:
             found = resources if lease is known else look(lease)
-            return cluster_plan(client, summary, source, settings, lease.addresses, found)
+            return cluster_plan(client, summary, scaled.source, settings, lease.addresses, found)
 
         known = lease
         lease, plan = _steadily(client, gang, lease, decide)
-        with current(client), features_for(source, settings, prepared) as features:
+        with current(client), features_for(scaled.source, settings, prepared) as features:
             whole = RemoteValue(str(ticket.key))
             keeps = can_keep(plan, settings, summary.p, summary.n_outputs)
-            policy = replace(policy, in_memory=gang.retries > 0 and keeps, carry=policy.carry and keeps)
-            task = RankTask(source, settings, whole, validation, plan, 0, features, policy, summary)
+            policy = replace(job.policy, in_memory=gang.retries > 0 and keeps, carry=job.policy.carry and keeps)
+            task = RankTask(scaled.source, settings, whole, scaled.validation, plan, 0, features, policy, summary)
             results = run_gang(
                 client,
                 rank_main,
@@ -183,7 +164,7 @@ def _fit_admitted(
                 lease=lease,
             )
     finally:
-        for future in (ticket, *keep, *keep_too, *(() if known_before is None else (known_before,))):
+        for future in (ticket, *keep, *(() if known_before is None else (known_before,))):
             future.release()
     return results, prepared
 
