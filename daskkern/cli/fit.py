@@ -1,7 +1,6 @@
 """``daskkern fit``: train a model on a store, here, on a cluster, or detached from this process."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import click
@@ -11,7 +10,6 @@ from daskkern.cli.console import InterruptedJobError, say
 from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.cli.watching import LogRequest, dask_report, listening, log_options
 from daskkern.cluster.gang.gang import GangSettings
-from daskkern.cluster.scheduler.fits import new_metadata
 from daskkern.cluster.scheduler.lease import concluded
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
@@ -23,11 +21,12 @@ from daskkern.monitor.shares import in_words, shares_of
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.resuming import check_model_place
-from daskkern.training.feeding.sources import StoreSource, describe
+from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.planning.memory_plan import format_bytes
 from daskkern.training.planning.planner import device_pool
 from daskkern.training.run.fit import FitResult, fit
+from daskkern.training.run.job import metadata_of
 from daskkern.training.run.settings import FitSettings
 
 
@@ -99,8 +98,7 @@ def fit_command(
     if detach:
         _detach(source, settings, watched, out, gang, policy, name, where)
         return
-    label = name or settings.solver.name
-    metadata = replace(new_metadata(label), source=describe(source), out=whole_out, max_epochs=settings.max_epochs)
+    metadata = metadata_of(source, settings, name, whole_out)
     with (
         where.client(partial(device_pool, source, settings)) as client,
         dask_report(client, report),

@@ -20,7 +20,7 @@ from daskkern.cluster.connect.membership import NOTICE_S, BrokenOffError, has_le
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.gang.hanging_workers import equip, usable_workers
 from daskkern.cluster.scheduler.client import ask_fits
-from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, new_metadata
+from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata
 from daskkern.cluster.scheduler.lease import check_alone
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
@@ -28,12 +28,13 @@ from daskkern.training.checkpoints.checkpoint import remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.resuming import check_model_place, named
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.feeding.sources import ArraySource, describe
+from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.jobs.monitoring import show_fits
 from daskkern.training.planning.planner import check
 from daskkern.training.run.fit import fit
+from daskkern.training.run.job import metadata_of
 from daskkern.training.run.on_cluster import within_shards
 from daskkern.training.run.settings import FitSettings
 
@@ -97,13 +98,7 @@ def submit(
     place = _absolute(policy.checkpoint or f"{out}.checkpoint")
     check_model_place(out, place, overwrite=policy.overwrite)
     policy = replace(policy, checkpoint=place, hand_back=False)
-    metadata = replace(
-        new_metadata(name or settings.solver.name),
-        source=describe(source),
-        out=out,
-        max_epochs=settings.max_epochs,
-        detached=True,
-    )
+    metadata = metadata_of(source, settings, name, out, detached=True)
     usable_workers(client, gang, conduct)
     _check_place(client, "model", out)
     if keeps:

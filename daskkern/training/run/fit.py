@@ -18,7 +18,7 @@ from daskkern.backend.namespace import namespace_for
 from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.gang.rank_context import RankContext
-from daskkern.cluster.scheduler.fits import FitMetadata, new_metadata
+from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.lease import check_alone
 from daskkern.data.rows.csr import gather
 from daskkern.events import INTERRUPTED, EpochFinished, EpochTimed, FitFinished, Listener, one_at_a_time, silent
@@ -32,13 +32,13 @@ from daskkern.training.checkpoints.partial_fit import PartialFitState, can_go_on
 from daskkern.training.checkpoints.resuming import named
 from daskkern.training.feeding.block_cache_policy import can_keep, disk_room, needs_rates, with_blocks
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.feeding.sources import data_description, describe
+from daskkern.training.feeding.sources import data_description
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.planning.calibration import calibrate
 from daskkern.training.planning.memory_plan import available_memory, device_memory
 from daskkern.training.planning.planner import check, check_before, plan_for, summarise
-from daskkern.training.run.job import FitJob
+from daskkern.training.run.job import FitJob, metadata_of
 from daskkern.training.run.on_cluster import fit_on
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
@@ -125,9 +125,7 @@ def fit(
         if connected is None:
             results, prepared = _local(job, history)
         else:
-            metadata = metadata or replace(
-                new_metadata(settings.solver.name), source=describe(source), max_epochs=settings.max_epochs
-            )
+            metadata = metadata or metadata_of(source, settings)
             gang = gang or GangSettings()
             results, prepared = fit_on(connected, job, history, gang, metadata)
     first = results[0]

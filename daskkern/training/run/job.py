@@ -5,9 +5,11 @@ from typing import Any
 
 from distributed import Client, Future
 
+from daskkern.cluster.scheduler.fits import FitMetadata, new_metadata
 from daskkern.data.schema.schema import Scaling
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import RowSource
+from daskkern.training.feeding.sources import describe
 from daskkern.training.planning.planner import holds_out
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
@@ -56,3 +58,11 @@ class FitJob:
         source, keep = self.source.for_cluster(client)
         watched, keep_too = (None, ()) if self.validation is None else self.validation.for_cluster(client)
         return replace(self, source=source, validation=watched), (*keep, *keep_too)
+
+
+def metadata_of(
+    source: RowSource, settings: FitSettings, name: str | None = None, out: str = "", *, detached: bool = False
+) -> FitMetadata:
+    """Return the entry of a new fit in the registry of fits; without a `name` that of its solver."""
+    new = new_metadata(name or settings.solver.name)
+    return replace(new, source=describe(source), out=out, max_epochs=settings.max_epochs, detached=detached)
