@@ -86,10 +86,9 @@ def _solve(L: FloatArray, b: FloatArray) -> FloatArray:
     return x
 
 
-def _restore(A: FloatArray, step: int = 1024) -> None:
+def _restore(A: FloatArray) -> None:
     """Copy the upper half of `A` over the lower one, in strips."""
-    for start in range(0, A.shape[0], step):
-        part = slice(start, start + step)
-        A[part, :start] = A[:start, part].T
+    for part in slices(A.shape[0], _BLOCK):
+        A[part, : part.start] = A[: part.start, part].T
         square = A[part, part]
         np.copyto(square, square.T.copy(), where=np.tri(len(square), k=-1, dtype=bool))

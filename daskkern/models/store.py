@@ -28,12 +28,12 @@ _PARTS = ("data", "indices", "indptr")
 _KINDS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
-def save_model(model: KernelModel, path: str | Path, *, overwrite: bool = True) -> None:
+def save_model(model: KernelModel, path: str | Path) -> None:
     """Write `model` to a new Zarr group at `path`, a folder or URL, that appears only when complete.
 
-    An older model at `path` is replaced when `overwrite` is true; anything else there is never touched.
+    An older model at `path` is replaced; anything else there is never touched.
     """
-    with atomic_group(path, kind=FORMAT, overwrite=overwrite) as group:
+    with atomic_group(path, kind=FORMAT, overwrite=True) as group:
         _write_points(group, model.points)
         _write(group, "coef", model.coef)
         group.update_attributes(_attributes(model))

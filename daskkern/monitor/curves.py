@@ -12,6 +12,7 @@ Columns: TypeAlias = dict[str, FloatArray]
 History: TypeAlias = Mapping[str, Any]
 
 _RATE_S = 5.0
+_MOST_SHARES = 60
 _UNITS = ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h"))
 
 
@@ -74,9 +75,9 @@ def epoch_columns(history: History) -> Columns:
     }
 
 
-def share_columns(history: History, most: int = 60) -> Columns:
-    """Return ``epoch`` and the shares of its time in percent, of the last `most` epochs."""
-    timed = history["timed"][-most:]
+def share_columns(history: History) -> Columns:
+    """Return ``epoch`` and the shares of its time in percent, of the last 60 epochs."""
+    timed = history["timed"][-_MOST_SHARES:]
     seconds = np.maximum(_column(timed, "seconds"), 1e-12)
     return {"epoch": _column(timed, "epoch"), **{name: 100 * _column(timed, name) / seconds for name in PARTS}}
 

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import dask
 
@@ -45,38 +45,29 @@ _BY_PART = "fit_time_share"
 _ENDED = frozenset(_STATES[5:])
 
 
-class MetricRegistry(Protocol):
-    """The used part of a Prometheus registry."""
-
-    def register(self, collector: Any) -> None: ...
-
-    def unregister(self, collector: Any) -> None: ...
-
-
 class Metrics:
-    """The metrics of fits, registered with `registry` until closed. They replace earlier ones: a process has one set.
+    """The metrics of fits in this process's Prometheus registry until closed. They replace earlier ones.
 
     Raises ImportError without prometheus_client.
     """
 
-    _registered: ClassVar[dict[int, tuple[MetricRegistry, "FitMetrics"]]] = {}
+    _registered: ClassVar["FitMetrics | None"] = None
 
-    def __init__(self, view: FitsView, registry: MetricRegistry | None = None) -> None:
+    def __init__(self, view: FitsView) -> None:
         from prometheus_client import REGISTRY
 
+        self._registry: Any = REGISTRY
         self._collector = FitMetrics(view)
-        self._registry: MetricRegistry = registry or REGISTRY
-        before = self._registered.pop(id(self._registry), None)
+        before, Metrics._registered = Metrics._registered, None
         if before is not None:
-            self._registry.unregister(before[1])
+            self._registry.unregister(before)
         self._registry.register(self._collector)
-        self._registered[id(self._registry)] = self._registry, self._collector
+        Metrics._registered = self._collector
 
     def close(self) -> None:
         """Unregister the metrics, if they are still registered."""
-        key = id(self._registry)
-        if key in self._registered and self._registered[key][1] is self._collector:
-            del self._registered[key]
+        if Metrics._registered is self._collector:
+            Metrics._registered = None
             self._registry.unregister(self._collector)
 
 

@@ -81,10 +81,8 @@ def tell_workers(client: Client, addresses: Sequence[str], verb: str, **message:
     ask_scheduler(client, "broadcast", msg={"op": handler(verb), **message}, workers=reachable, on_error="ignore")
 
 
-def run_on(
-    client: Client, workers: Sequence[str], function: Callable[..., Any], *arguments: Any, timeout_s: float = _RUN_S
-) -> dict[str, Any]:
-    """Return ``function(*arguments)`` of each worker, run in its event loop; each has `timeout_s` to answer.
+def run_on(client: Client, workers: Sequence[str], function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """Return ``function(*arguments)`` of each worker, run in its event loop; each has two minutes to answer.
 
     ``Client.run`` has no deadline: one worker that hangs would block the caller for ever.
 
@@ -95,10 +93,10 @@ def run_on(
     Exception
         What the function raised on a worker.
     """
-    answers = answers_of(client, workers, timeout_s, function, *arguments)
+    answers = answers_of(client, workers, _RUN_S, function, *arguments)
     for worker, answer in answers.items():
         if isinstance(answer, TimeoutError):
-            raise ClusterError(f"worker {worker} does not answer in {timeout_s:g} s; restart it, and fit again")
+            raise ClusterError(f"worker {worker} does not answer in {_RUN_S:g} s; restart it, and fit again")
         if isinstance(answer, CommClosedError):
             raise BrokenOffError(f"worker {worker} was lost during a call ({answer}); fit again") from answer
         if isinstance(answer, BaseException):
