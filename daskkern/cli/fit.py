@@ -18,12 +18,12 @@ from daskkern.errors import DataError, ModelError, SpecError
 from daskkern.events import EpochTimed
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.shares import in_words, shares_of
+from daskkern.monitor.words import format_bytes
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.resuming import check_model_place
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
-from daskkern.training.planning.memory_plan import format_bytes
 from daskkern.training.planning.planner import device_pool
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.job import metadata_of

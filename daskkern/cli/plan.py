@@ -11,11 +11,12 @@ from daskkern.cli.console import say, table
 from daskkern.cli.fit import open_source
 from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.cluster.connect.membership import check_any, live_workers
+from daskkern.monitor.words import format_bytes
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate, calibrate_workers
 from daskkern.training.planning.kernel_precision import expected_arithmetic
-from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory, format_bytes
+from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory
 from daskkern.training.planning.planner import check_before, holds_out, upper_bound_plan
 from daskkern.training.planning.suggestions import fits, largest_batch
 from daskkern.training.planning.timing import Stage, TimePlan, estimate

@@ -26,6 +26,7 @@ from daskkern.events import (
     WorkersLost,
 )
 from daskkern.monitor.lines import line_of
+from daskkern.monitor.words import format_bytes
 
 
 @contextmanager
@@ -120,7 +121,7 @@ class _Line:
             parts.append(f"{_clock((now - self._begun[0]) / (done - self._begun[1]) * (total - done))} left")
         parts.append(f"{event.rows_per_second:,.0f} rows/s")
         if self._memory:
-            parts.append(f"{_size(max(self._memory.values()))}{' a rank' if len(self._memory) > 1 else ''}")
+            parts.append(f"{format_bytes(max(self._memory.values()))}{' a rank' if len(self._memory) > 1 else ''}")
         return "  ".join(parts)
 
 
@@ -129,7 +130,3 @@ def _clock(seconds: float) -> str:
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"

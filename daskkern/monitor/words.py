@@ -22,10 +22,10 @@ def ran(started: float, ended: float, now: float) -> float:
     return (ended or now) - started if started else math.nan
 
 
-def memory(n_bytes: float) -> str:
+def format_bytes(n_bytes: float) -> str:
     """Return ``"1.5 GB"`` and the like, in powers of 1000."""
     for unit in ("B", "kB", "MB", "GB"):
-        if n_bytes < 1000:
+        if abs(n_bytes) < 1000:
             return f"{n_bytes:.3g} {unit}"
         n_bytes /= 1000
     return f"{n_bytes:.3g} TB"

@@ -13,7 +13,7 @@ from daskkern.models import KernelModel
 from daskkern.monitor.history import History
 from daskkern.monitor.lines import line_of
 from daskkern.monitor.shares import PARTS
-from daskkern.training.planning.memory_plan import format_bytes
+from daskkern.monitor.words import format_bytes
 
 Facts: TypeAlias = list[tuple[str, str]]
 """Names and values, one line each."""

@@ -12,10 +12,10 @@ from daskkern.evaluation.observe import Observation
 from daskkern.models import KernelModel
 from daskkern.monitor.history import History
 from daskkern.monitor.shares import PARTS
+from daskkern.monitor.words import format_bytes
 from daskkern.plot.given import COLORS
 from daskkern.report import facts
 from daskkern.report.pictures import Picture, as_svg
-from daskkern.training.planning.memory_plan import format_bytes
 
 _ROWS = 200
 _COLUMNS = {

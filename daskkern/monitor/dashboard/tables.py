@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from daskkern.monitor.words import clock, memory, number, ran, seconds
+from daskkern.monitor.words import clock, format_bytes, number, ran, seconds
 
 _ACTIVE = ("submitted", "queued", "preparing", "running", "recovering")
 _SHOWN = 30
@@ -151,8 +151,8 @@ def _rank(rank: Mapping[str, Any], history: Mapping[str, Any], active: bool, now
         str(int(rank["rank"])),
         f"{name}<small>{escape(str(rank['worker']))}</small>",
         escape(str(rank["device"])),
-        memory(used),
-        f"{_bar(min(1.0, share))} <small>{100 * share:.0f}% of {memory(planned)}</small>" if planned else "-",
+        format_bytes(used),
+        f"{_bar(min(1.0, share))} <small>{100 * share:.0f}% of {format_bytes(planned)}</small>" if planned else "-",
         "-" if math.isnan(busy) else f"{100 * busy:.0f}%",
         f"{seconds(max(0.0, now - rank['time']))} ago",
         f"<span{late}>{heard}</span>",

@@ -6,11 +6,12 @@ import psutil
 
 from daskkern.backend.namespace import free_on_device, namespace_for
 from daskkern.errors import MemoryBudgetError
+from daskkern.monitor.words import format_bytes
 from daskkern.solvers.costs.sizes import FitSizes, Items
 from daskkern.training.planning.memory_by_rows import items_of
 from daskkern.training.planning.suggestions import remedies, total
 
-__all__ = ["FitSizes", "MemoryPlan", "available_memory", "device_memory", "format_bytes", "plan_memory"]
+__all__ = ["FitSizes", "MemoryPlan", "available_memory", "device_memory", "plan_memory"]
 
 KEEP_SHARE = 0.5
 """Share of the budget that kept rows and kernel blocks may take together."""
@@ -200,12 +201,3 @@ def format_bytes_up(n: float) -> str:
     """Return the bytes, rounded up to three digits: what is enough stays enough."""
     step = 10.0 ** max(0, len(str(int(n))) - 3)
     return format_bytes(-(-n // step) * step)
-
-
-def format_bytes(n: float) -> str:
-    """Return ``"1.5 GB"`` and the like, in powers of 1000."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(n) < 1000:
-            return f"{n:.3g} {unit}"
-        n /= 1000
-    return f"{n:.3g} TB"

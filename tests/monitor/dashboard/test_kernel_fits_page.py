@@ -279,7 +279,7 @@ def test_columns_against_a_plain_reference(view: View) -> None:
 
 def test_numbers_have_units() -> None:
     assert [words.seconds(value) for value in (0.42, 75, 4000, math.nan)] == ["0.4 s", "1 min 15 s", "1 h 6 min", "-"]
-    assert [words.memory(value) for value in (12, 1.5e6, 2.25e12)] == ["12 B", "1.5 MB", "2.25 TB"]
+    assert [words.format_bytes(value) for value in (12, 1.5e6, 2.25e12)] == ["12 B", "1.5 MB", "2.25 TB"]
 
 
 def test_the_progress_of_a_fit(view: View) -> None:

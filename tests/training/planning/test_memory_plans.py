@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.errors import MemoryBudgetError
+from daskkern.monitor.words import format_bytes
 from daskkern.solvers.costs.columns import ColumnCosts
 from daskkern.solvers.falkon.costs import FactorCosts
 from daskkern.solvers.nystrom_sgd.costs import EigenbasisCosts
-from daskkern.training.planning.memory_plan import FitSizes, MemoryPlan, available_memory, format_bytes, plan_memory
+from daskkern.training.planning.memory_plan import FitSizes, MemoryPlan, available_memory, plan_memory
 from daskkern.training.planning.suggestions import fits, remedies, with_batch, with_landmarks, with_subsample
 from tests.support.plans import CENTRES
 
