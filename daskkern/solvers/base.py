@@ -12,6 +12,7 @@ import numpy as np
 
 from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.communicator import Communicator
+from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.events import SpectrumFound
 from daskkern.losses import Loss
@@ -227,6 +228,12 @@ def loss_and_gradient(problem: AnyProblem, scores: Array, batch: Batch) -> tuple
 def is_whole(value: object, least: int) -> bool:
     """Return whether `value` is a whole number of at least `least`."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
+def ratio(a: Array, b: Array) -> Array:
+    """Return ``a / b``, 0 where b is not positive: in conjugate gradients, an output that is solved stays as it is."""
+    xp = namespace_of(b)
+    return xp.where(b > 0, a / xp.where(b > 0, b, 1), 0)
 
 
 def smoothness_of(loss: Loss) -> float:

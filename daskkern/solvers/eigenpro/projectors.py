@@ -28,6 +28,7 @@ from daskkern.backend.namespace import namespace_of, to_host
 from daskkern.basis import KernelPart
 from daskkern.kernels.engines.block_products import multiply, multiply_transposed_blocks
 from daskkern.preconditioners import EigenProState
+from daskkern.solvers.base import ratio
 
 MOST_ITERATIONS = 100
 _EVALUATE = 10
@@ -136,14 +137,14 @@ class IterativeProjector:
             product = self._times(xp.concatenate([d, t], axis=1) if evaluate else d, h.dtype, comm)
             r = b - product[:, c:] if evaluate else r
             curvature, slope = comm.allreduce(xp.stack([(d * product[:, :c]).sum(axis=0), (d * r).sum(axis=0)]))
-            length = _ratio(slope, curvature)
+            length = ratio(slope, curvature)
             if not bool((length != 0).any()):
                 break  # rounding has made K_ZZ indefinite along d: t is as near as it comes
             t, r = t + length * d, r - length * product[:, :c]
             z = self.directions.solve(r, comm)
             left, after = comm.allreduce(xp.stack([(r * r).sum(axis=0), (r * z).sum(axis=0)]))
-            d, square = z + _ratio(after, square) * d, after
-            residual, iterations = float(xp.sqrt(_ratio(left, norm)).max()), iterations + 1
+            d, square = z + ratio(after, square) * d, after
+            residual, iterations = float(xp.sqrt(ratio(left, norm)).max()), iterations + 1
         return Projection(t.astype(h.dtype), iterations, residual)
 
     def _times(self, d: Array, dtype: str, comm: Communicator) -> Array:
@@ -164,9 +165,3 @@ class IterativeProjector:
         each = max(1, self.chunk // len(self.counts))
         starts = range(0, max(self.counts, default=0), each)
         return [tuple(slice(min(a, k), min(a + each, k)) for k in self.counts) for a in starts]
-
-
-def _ratio(a: Array, b: Array) -> Array:
-    """Return ``a / b``, 0 where b is not positive: an output that is solved stays as it is."""
-    xp = namespace_of(b)
-    return xp.where(b > 0, a / xp.where(b > 0, b, 1), 0)

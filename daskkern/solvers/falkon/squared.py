@@ -25,6 +25,7 @@ from daskkern.backend.communicator import Communicator
 from daskkern.backend.namespace import namespace_of
 from daskkern.errors import DataError
 from daskkern.linalg import LowerFactor
+from daskkern.solvers.base import ratio
 from daskkern.solvers.falkon.setup import FalkonSetup
 from daskkern.solvers.problem import Batch, Problem
 from daskkern.solvers.rows import double_product, gradient_of_rows
@@ -196,12 +197,12 @@ def _iterate(
     size = _length((r, z))
     Hd = pulled + alpha * state.d
     curvature = (state.d * Hd).sum(axis=0)
-    step = _ratio((r * state.d).sum(axis=0), curvature)
+    step = ratio((r * state.d).sum(axis=0), curvature)
     left = r - step * Hd
     z_left = _precondition(setup, left)
-    turn = _ratio(-(z_left * Hd).sum(axis=0), curvature)
+    turn = ratio(-(z_left * Hd).sum(axis=0), curvature)
     turn = xp.where(gap > _RESTART * size, 0, turn)
-    residual = float(_ratio(xp.maximum(_length((left, z_left)), gap), state.norm).max())
+    residual = float(ratio(xp.maximum(_length((left, z_left)), gap), state.norm).max())
     noisy, before = state.noisy, state.before
     falls = before is None or objective < before[1] * (1 - _FALL)
     if state.checked:
@@ -232,12 +233,6 @@ def _length(pair: tuple[Array, Array]) -> Array:
     """Return ``(r^T M r)^(1/2)`` (c,) of r and ``M r``."""
     xp = namespace_of(pair[0])
     return xp.sqrt(xp.maximum((pair[0] * pair[1]).sum(axis=0), 0))
-
-
-def _ratio(a: Array, b: Array) -> Array:
-    """Return ``a / b``, 0 where b is 0: an output that is solved no longer changes."""
-    xp = namespace_of(b)
-    return xp.where(b > 0, a / xp.where(b > 0, b, 1), 0)
 
 
 def snapshot(state: SquaredRun) -> Snapshot | None:

@@ -6,6 +6,7 @@ from types import ModuleType
 
 from daskkern.arrays import Array
 from daskkern.backend.namespace import namespace_of
+from daskkern.solvers.base import ratio
 
 _PREFIX = "cg_"
 
@@ -40,9 +41,6 @@ class LinearSystem:
         def dot(a: Array, b: Array) -> Array:
             total = (a * b).sum(axis=0)
             return xp.full_like(total, total.sum()) if joint else total
-
-        def ratio(a: Array, b: Array) -> Array:
-            return xp.where(b > 0, a / xp.where(b > 0, b, 1), 0)
 
         square = dot(self.r, self.r)
         length = ratio(square, dot(self.d, Hd))

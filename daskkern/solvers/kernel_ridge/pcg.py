@@ -24,7 +24,7 @@ from daskkern.backend.namespace import namespace_of
 from daskkern.backend.tiles import multiply_transposed
 from daskkern.errors import DataError, SpecError
 from daskkern.losses import Loss, Squared
-from daskkern.solvers.base import Solver, is_whole
+from daskkern.solvers.base import Solver, is_whole, ratio
 from daskkern.solvers.costs.sizes import MethodCosts
 from daskkern.solvers.kernel_ridge.pcg_costs import SketchCosts
 from daskkern.solvers.kernel_ridge.pcg_setup import PCGSetup, pcg_setup
@@ -198,21 +198,15 @@ def _iterate(problem: Problem[PCGSetup], setup: PCGSetup, state: PCGRun, comm: C
     products = (state.d * Hd, state.d * r, r * r, (r - state.r) ** 2)
     curvature, slope, size, gap = comm.allreduce(xp.stack([product.sum(axis=0) for product in products]))
     floored = checked and float(gap.sum()) > _NOISE**2 * float(size.sum())
-    length = 0 * slope if floored else _ratio(slope, curvature)
+    length = 0 * slope if floored else ratio(slope, curvature)
     x, r = state.x + length * state.d, r - length * Hd
     z = setup.part.solve(r, comm)
     after = (z * Hd, r * r, (r + ridge * x) ** 2)  # the last of W^(1/2) (y - f)
     turn, size_left, errors = comm.allreduce(xp.stack([product.sum(axis=0) for product in after]))
-    turn = xp.where(gap > _RESTART**2 * size, 0, -_ratio(turn, curvature))
-    residual = float(_ratio(xp.sqrt(xp.maximum(size_left, gap)), state.norm).max())
+    turn = xp.where(gap > _RESTART**2 * size, 0, -ratio(turn, curvature))
+    residual = float(ratio(xp.sqrt(xp.maximum(size_left, gap)), state.norm).max())
     run = PCGRun(
         x, r, z + turn * state.d, state.norm,
         steps=state.steps + 1, residual=residual, checked=checked, floored=floored,
     )  # fmt: skip
     return run, 0.5 * float(errors.sum())
-
-
-def _ratio(a: Array, b: Array) -> Array:
-    """Return ``a / b``, 0 where b is 0: an output that is solved no longer changes."""
-    xp = namespace_of(b)
-    return xp.where(b > 0, a / xp.where(b > 0, b, 1), 0)

@@ -58,3 +58,12 @@ def written_as(texts: Mapping[str, int], n_rows: int) -> WrittenAs | None:
         if found >= _LEAST * n_rows and found + plain >= _SHARE * n_rows > 0:
             return way
     return None
+
+
+def is_number(text: str | bytes) -> bool:
+    """Return whether Python reads `text` as a number, NaN and infinity included."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -27,6 +27,7 @@ from daskkern.data.ingest.columns.categories import (
     survey_categories,
 )
 from daskkern.data.ingest.columns.choice import ColumnRoles, check_same_columns, choose_columns
+from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.arrow import piece_of
 from daskkern.data.ingest.readers.tables import Parts, Piece, Request, Table, TargetKind, block_rows, concatenate
 from daskkern.errors import DataError
@@ -234,7 +235,7 @@ def _header(path: Path) -> list[str]:
             names = list(reader.schema.names)
     except _UNREADABLE as error:
         _explain(error, path, ())
-    if all(_is_number(name) for name in names):
+    if all(is_number(name) for name in names):
         raise DataError(
             f"the first line of {path} holds numbers ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}), but "
             "it must name the columns; add a line with names at the top"
@@ -258,14 +259,6 @@ def _refuse_other_dialects(path: Path) -> None:
             f"the first line of {path} has no comma, but {_SEPARATORS[other]}; separate values by commas, and write "
             "numbers with a decimal point"
         )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _explain(error: Exception, path: Path, names: Sequence[str]) -> NoReturn:

@@ -20,6 +20,7 @@ from typing import IO
 import numpy as np
 
 from daskkern.arrays import FloatArray, HostArray, IntArray
+from daskkern.data.ingest.columns.written_values import is_number
 from daskkern.data.ingest.readers.tables import BLOCK_BYTES, Parts, Piece, Request, Table, concatenate
 from daskkern.data.rows.csr import CsrRows, as_csr, csr_rows
 from daskkern.errors import DataError
@@ -208,18 +209,10 @@ def _unreadable(text: bytes, path: Path, seen: int) -> DataError:
                 "learned, so give each row one"
             )
         for word in (label, *entries):
-            sound = _is_number(word) if word is label else entry.fullmatch(word) and _is_number(word.split(b":")[1])
+            sound = is_number(word) if word is label else entry.fullmatch(word) and is_number(word.split(b":")[1])
             if not sound:
                 expected = "a number as its label" if word is label else "index:value"
                 return DataError(
                     f"{where} has {word.decode('utf-8', 'replace')!r:.60} where {expected} is expected; correct it"
                 )
     return DataError(f"{path} holds impossibly large column numbers after row {seen}; is it an SVMLight file?")
-
-
-def _is_number(word: bytes) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
