@@ -147,7 +147,7 @@ def _check_kills(words: list[str], moments: int, made: Path, tmp_path: Path) -> 
         shutil.rmtree(folder)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.repeated
 @pytest.mark.parametrize("name", ["ingest, split and shuffled", "predict, overwriting"])
 def test_killed_at_a_few_moments(name: str, made: Path, tmp_path: Path) -> None:
     _check_kills(COMMANDS[name], 3, made, tmp_path)

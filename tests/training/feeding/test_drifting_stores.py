@@ -75,6 +75,7 @@ def test_a_drift_costs_nothing(
     assert _error(walk, tmp_path / "whole", shuffled=False) < shuffled + 0.003
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("solver", "basis"),
     [

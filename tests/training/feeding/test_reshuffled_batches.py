@@ -100,6 +100,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "s"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("basis", [Landmarks(50), DoublyStochastic()], ids=["landmarks", "doubly stochastic"])
 def test_rows_that_fit_are_read_once(store: Path, basis: BasisSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_reshuffling, "CACHED_BYTES", 0)

@@ -117,6 +117,7 @@ def test_nothing_is_kept_of_batches_that_differ(X: HostArray, codes: HostArray) 
     assert not plans[1].keeps_rows
 
 
+@pytest.mark.repeated
 @pytest.mark.cluster
 def test_draws_do_not_depend_on_the_number_of_workers(X: HostArray, codes: HostArray, client2: Client) -> None:
     how = {"kernel": Gaussian(1.0), "basis": Landmarks(50), "max_epochs": 3, "batch_size": 25, "sampling": "balanced"}

@@ -114,6 +114,7 @@ def worker_of(client: Client, key: str) -> str:
     return str(client.run_on_scheduler(where))
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("role", ["daskkern_fit", "daskkern_eigenpro-supervisor"])
 def test_a_lost_worker_changes_not_a_bit(role: str, source: StoreSource, tmp_path: Path) -> None:
     settings = replace(SETTINGS, max_epochs=20)
@@ -162,6 +163,7 @@ def test_one_place_has_one_fit(source: StoreSource, client2: Client, tmp_path: P
     assert first.watch(timeout_s=30).state == "cancelled"
 
 
+@pytest.mark.repeated
 def test_a_retired_worker_hands_the_fit_over(source: StoreSource, tmp_path: Path) -> None:
     settings = replace(SETTINGS, max_epochs=20)
     with local_cluster(2) as client:
@@ -220,6 +222,7 @@ def test_a_queued_fit_can_be_cancelled(source: StoreSource, client2: Client, tmp
     assert_nothing_held(client2)
 
 
+@pytest.mark.repeated
 def test_an_older_model_is_replaced_only_when_asked(source: StoreSource, client2: Client, tmp_path: Path) -> None:
     out, settings = str(tmp_path / "m.zarr"), replace(SETTINGS, max_epochs=1)
     submit(source, settings, client2, out).result(timeout_s=60)

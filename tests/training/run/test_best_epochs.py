@@ -143,6 +143,7 @@ def test_a_penalty_that_takes_over_is_no_divergence() -> None:
     assert not _said(events)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["eigenpro, landmarks", "doubly_sgd", "bsgd"])
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_the_best_epoch_survives_a_commit(name: str, ranks: int) -> None:

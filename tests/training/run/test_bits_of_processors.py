@@ -16,6 +16,7 @@ from tests.support.children.bits import CASES, OUTPUTS
 from tests.support.processes import ROOT, ended
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize("family", ["Haswell", "Zen", "SkylakeX"])
 def test_bits_do_not_depend_on_the_ranks(family: str) -> None:
     wanted = "avx512vl" if family == "SkylakeX" else "avx2"

@@ -88,7 +88,7 @@ SLOW = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize(
     "case", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES], ids=str
 )
@@ -144,6 +144,7 @@ def test_an_estimator_with_a_client_can_be_cloned(client2):
     assert copy.alpha == 1e-3
 
 
+@pytest.mark.repeated
 def test_many_epochs_and_a_wide_model_still_agree(store, client2, client3):
     settings = {"kernel": "gaussian:median", "basis": Landmarks(1000), "max_epochs": 10}
     here, two, three = (

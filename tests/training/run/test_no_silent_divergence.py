@@ -61,6 +61,7 @@ def _diverging(name: str, epochs: int = 3) -> Fit:
     return fit
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("name", "ranks"), [*((name, 1) for name in SOLVERS), ("eigenpro, all rows", 2), ("eigenpro, landmarks", 3)]
 )

@@ -231,6 +231,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.repeated
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads the peak memory from Linux's /proc")
 def test_a_large_csv_is_never_in_memory(tmp_path: Path, rng: np.random.Generator) -> None:
     rows = [",".join(repr(float(v)) for v in row) for row in rng.normal(size=(1000, 50))]
