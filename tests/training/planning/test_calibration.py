@@ -9,15 +9,17 @@ from sklearn.datasets import load_diabetes, load_iris
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks
 from daskkern.data.schema.schema import Scaling
-from daskkern.kernels import Gaussian, Kernel, Laplacian
+from daskkern.kernels import AutoKernel, Gaussian, Kernel, L1Laplacian, Laplacian
 from daskkern.losses import Squared
-from daskkern.solvers import EigenPro, NystromSGD, Solver
+from daskkern.solvers import EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
+from daskkern.training.planning import calibration
 from daskkern.training.planning.calibration import Rates, calibrate, expected_batch, worst
 from daskkern.training.planning.disk_rates import DiskRates, measure_disk
 from daskkern.training.planning.memory_plan import MemoryPlan, plan_memory
 from daskkern.training.planning.planner import upper_bound_plan
+from daskkern.training.planning.speeds import Speeds
 from daskkern.training.planning.timing import disk_pays, estimate
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
@@ -48,6 +50,22 @@ def test_a_calibration_measures_everything(basis: BasisSpec, solver: Solver[obje
     time = estimate(plan, rates, 3)
     assert 0 < time.total < 1000
     assert 1 <= time.batch <= plan.sizes.m
+
+
+@pytest.mark.parametrize(("solver", "timed"), [(EigenPro(), L1Laplacian), (Falkon(), Laplacian)])
+def test_where_rows_will_choose_the_slowest_kernel_is_timed(
+    solver: Solver[object], timed: type[Kernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Kernel] = []
+
+    def speeds(kernel: Kernel, *others: object) -> Speeds:
+        seen.append(kernel)
+        return Speeds(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+
+    monkeypatch.setattr(calibration, "speeds", speeds)
+    settings = replace(planned_settings(Landmarks(300), solver), kernel=AutoKernel())
+    calibrate(planned_source(), settings, _plan(Landmarks(300), solver).sizes, 1, with_disk=False)
+    assert [type(kernel) for kernel in seen] == [timed]
 
 
 def test_the_disk_is_measured_without_leaving_anything(tmp_path: Path) -> None:
