@@ -34,9 +34,8 @@ def scores(what: Program, rows: Side, columns: Side, blocks: Sequence[slice], fa
             sums = xp.zeros(total.shape, factor.dtype)
             for start in range(cut.start, cut.stop, _CHUNK_COLUMNS):
                 chunk = slice(start, min(start + _CHUNK_COLUMNS, cut.stop))
-                values = _values(
-                    what, pair_sums(what, rows.rows, columns.rows[chunk]), rows.stats, _cut(columns, chunk)
-                )
+                raw = pair_sums(what, rows.rows, columns.rows[chunk])
+                values = _values(what, raw, rows.stats, _cut(columns, chunk))
                 for j in range(values.shape[1]):
                     sums += values[:, j, None] * factor[chunk.start + j]
             partial += sums
