@@ -150,8 +150,9 @@ def test_settings_come_from_a_file_and_from_set(stores, capfd, tmp_path):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-def test_the_demo_goes_the_whole_way_and_again(tmp_path):
-    for _ in range(2):
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.repeated)])
+def test_the_demo_goes_the_whole_way_and_again(times, tmp_path):
+    for _ in range(times):
         done = subprocess.run(
             [sys.executable, "-m", "daskkern", "demo", "--out", str(tmp_path / "demo")],
             capture_output=True, text=True, timeout=100,
@@ -273,7 +274,7 @@ def test_debug_shows_the_traceback(capfd, tmp_path):
     assert "Traceback" in err
 
 
-@pytest.mark.one_in(2, 1)
+@pytest.mark.one_in(2)
 @pytest.mark.cluster
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.timeout(180)

@@ -45,6 +45,7 @@ def _classifier(basis: Any = None, solver: Any = "auto", alpha: float = 0.0, **o
     return KernelClassifier(basis=basis or Landmarks(150), solver=solver, alpha=alpha, **chosen)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("basis", "solver", "alpha"), WAYS.values(), ids=WAYS)
 def test_calls_with_the_same_rows_are_the_epochs_of_a_fit(basis: Any, solver: Any, alpha: float) -> None:
     whole = _classifier(basis, solver, alpha, max_epochs=3).fit(X[:400], Y[:400])

@@ -93,6 +93,7 @@ def test_another_model_of_the_same_size_is_refused(digits, before, after, what):
         model.set_params(**after).fit(*digits)
 
 
+@pytest.mark.repeated
 @pytest.mark.cluster
 def test_a_regressor_goes_on_on_a_cluster(client2: Client, tmp_path):
     X, y = load_diabetes(return_X_y=True)

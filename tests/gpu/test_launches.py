@@ -58,6 +58,7 @@ SOLVERS = {
 }
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_step_takes_few_launches_however_many_blocks_there_are(

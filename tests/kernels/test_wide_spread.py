@@ -73,6 +73,7 @@ def test_float32_blocks_are_those_of_float64(kernel: Kernel, spread: float, offs
     assert (np.diagonal(K)[:40] > 0.01).all()
 
 
+@pytest.mark.one_in(3)
 @each_kernel
 def test_products_and_gradients_are_those_of_the_block(kernel: Kernel, engine: str) -> None:
     X, Z = _rows(90, 1e4, seed=1), _rows(70, 1e4, seed=2)

@@ -44,6 +44,7 @@ def _select(selector: LandmarkSelector, X: HostArray, n: int, seed: int = 0, ker
     return chosen.indices
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("block", [1, 32])
 def test_rows_are_drawn_with_the_probabilities_of_the_paper(block: int, monkeypatch: pytest.MonkeyPatch) -> None:

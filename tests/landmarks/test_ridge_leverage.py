@@ -51,6 +51,7 @@ def test_rare_rows_come_more_often_and_weigh_less() -> None:
     assert chosen.weights[rare].mean() < 0.5 * chosen.weights[~rare].mean()
 
 
+@pytest.mark.repeated
 def test_weighted_landmarks_stand_for_all_rows() -> None:
     X = _rows()
     rows = ArrayRows(X, dtype=np.float64)

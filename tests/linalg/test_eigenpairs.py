@@ -67,6 +67,7 @@ def test_randomized_pairs_are_near_the_dense_ones(
     assert residual[0] < 1e-3 * exact.values[0]
 
 
+@pytest.mark.repeated
 def test_krylov_is_more_accurate_than_the_plain_randomized_svd(decaying: HostArray) -> None:
     exact = top_eigenpairs(_lazy(decaying), 40, method="dense").values
     krylov, rsvd = (

@@ -39,6 +39,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str
     return places
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("data", ["digits", "diabetes"])
 @pytest.mark.parametrize(
     "kernel", [Gaussian("median"), Laplacian(1.0), Matern(1.0, nu=1.5), PowerLaplacian("median", 1.0, 0.7)], ids=repr
@@ -95,6 +96,7 @@ def _census(path: Path, n: int = 3000) -> tuple[str, str]:
     return stores
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["falkon", "krls", "eigenpro2"])
 def test_the_winner_fitted_again_is_as_good_as_it_was(name: str, tmp_path: Path) -> None:
     store, test = _census(tmp_path)

@@ -92,6 +92,7 @@ def test_a_cluster_object_brings_its_certificates(encrypted: Client, store: str)
     assert model.score(store) > 0.9
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("form", ["address", "file"])
 def test_the_command_line_fits_on_an_encrypted_cluster(

@@ -91,6 +91,7 @@ def test_fewer_workers_go_on_when_none_comes_back() -> None:
         check_story(story, 2, found)
 
 
+@pytest.mark.repeated
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_worker_that_hangs_is_left_behind(victim: int) -> None:

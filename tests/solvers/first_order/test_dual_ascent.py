@@ -138,6 +138,7 @@ def test_miso_needs_no_conjugate() -> None:
         KernelClassifier("linear", "hinge", Linear(), MISO(), ALPHA).fit(np.eye(4), [0, 1, 0, 1])
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("averaging", [0.0, 0.5])
 @pytest.mark.parametrize("loss", [Hinge(), Squared(), MulticlassHinge()], ids=lambda loss: loss.name)
 def test_the_gap_is_primal_minus_dual(loss: Loss, averaging: float) -> None:

@@ -99,6 +99,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "s"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("on_host", [False, True])
 def test_the_second_epoch_reads_nothing(store: Path, on_host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daskkern.training.planning.memory_plan.KEEP_SHARE", 0.0)  # not by the rule for what is small

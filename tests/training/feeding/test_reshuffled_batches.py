@@ -42,6 +42,7 @@ def _fit(basis: BasisSpec, solver: Solver[object], reshuffle: bool = True) -> Fi
     return replace(made, prepared=replace(made.prepared, plan=plan))
 
 
+@pytest.mark.one_in(3)
 @ways
 def test_a_run_in_three_parts_has_the_same_bits(basis: BasisSpec, solver: Solver[object]) -> None:
     made = _fit(basis, solver)
@@ -52,6 +53,7 @@ def test_a_run_in_three_parts_has_the_same_bits(basis: BasisSpec, solver: Solver
     np.testing.assert_array_equal(runs.scores(2), whole)
 
 
+@pytest.mark.one_in(3)
 @ways
 def test_any_number_of_ranks_makes_one_model(basis: BasisSpec, solver: Solver[object]) -> None:
     made = _fit(basis, solver)

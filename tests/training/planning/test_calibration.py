@@ -83,6 +83,7 @@ def test_the_expected_batch_is_near_the_one_that_the_set_up_finds() -> None:
     assert expected_batch(settings.kernel, source.X, replace(sizes, auto_batch=False, m=77)) == 77
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("X", [load_diabetes().data, load_iris().data, np.linspace(0, 1, 200)[:, None], np.eye(3)])
 @pytest.mark.parametrize("kernel", [Gaussian("median"), Gaussian(100.0), Laplacian("median")])
 def test_the_expected_batch_of_a_small_store_is_near_too(X: np.ndarray, kernel: Kernel) -> None:

@@ -40,6 +40,7 @@ def test_any_number_of_ranks_makes_the_same_model(
         np.testing.assert_allclose(fit.scores(fit.results(ranks)), alone, rtol=0, atol=accuracy * np.abs(alone).max())
 
 
+@pytest.mark.one_in(3)
 @ways
 def test_kept_kernel_blocks_and_rows_change_nothing(basis: BasisSpec, solver: Solver[object]) -> None:
     fit = Fit.of(toy_source(), toy_settings(basis, solver))

@@ -30,6 +30,7 @@ def _error(store: Path, test: Path, seed: int) -> float:
     return error
 
 
+@pytest.mark.repeated
 def test_a_sorted_source_trains_to_the_error_of_a_random_one(tmp_path: Path) -> None:
     X, y = make_blobs(5 * N, n_features=6, centers=8, cluster_std=3.2, random_state=0)
     order = np.argsort(y[:N], kind="stable")

@@ -103,6 +103,7 @@ def test_an_error_of_one_virtual_rank_ends_all() -> None:
     assert run_threads(2, real) == ["CommunicatorClosedError", "DataError"]
 
 
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize(
     ("basis", "solver", "loss"),
     [

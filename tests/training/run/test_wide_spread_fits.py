@@ -52,6 +52,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", CASES)
 def test_scores_in_float32_are_those_of_float64(case: str, tmp_path: Path) -> None:
     basis, solver = CASES[case]

@@ -93,6 +93,7 @@ def test_a_sample_of_all_rows_is_all_rows() -> None:
     assert counts is not None
 
 
+@pytest.mark.repeated
 def test_a_fit_with_few_rows_of_one_class_has_a_penalty_for_them() -> None:
     y = _labels(5)
     X = RNG(4).standard_normal((N, 5))

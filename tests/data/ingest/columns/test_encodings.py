@@ -67,6 +67,7 @@ def go(source: object, out: Path, **settings: object) -> IngestReport:
     return ingest(source, out, shuffle=False, **{"target": "label", **settings})  # type: ignore[arg-type]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("categorical", ["onehot", "ordinal"])
 @pytest.mark.parametrize(

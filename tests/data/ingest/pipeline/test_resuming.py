@@ -120,6 +120,7 @@ def test_killed_at_several_moments_the_result_is_that_of_one_run(source: Path, t
     assert left() == sorted([*before, "s", "whole"])
 
 
+@pytest.mark.repeated
 def test_other_sources_or_settings_begin_anew(tmp_path: Path, X: HostArray, left: Left) -> None:
     source = tmp_path / "d.npz"
     np.savez(source, X=np.ones((6000, 8), np.float32), y=np.arange(6000) % 3)

@@ -168,7 +168,7 @@ def test_sums_do_not_depend_on_how_columns_are_dealt(device: HostDevice) -> None
     np.testing.assert_allclose(parts[0] + parts[1], whole, rtol=1e-15, atol=1e-13)
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("budget", [1, 4000, 60_000, 256 << 20])
 @pytest.mark.parametrize("sort", ["wide", "sparse rows", "sparse points", "sparse"])
 @each_dtype
