@@ -31,7 +31,7 @@ WAYS: dict[str, tuple[Any, Any, float]] = {
     "eigenpro, landmarks": (Landmarks(150), EigenPro(averaging=0.0), 0.0),
     "eigenpro, momentum": (Landmarks(150), EigenPro(averaging=0.0, momentum=0.5, window=1), 0.0),
     "eigenpro, features": (RandomFeatures(200), EigenPro(averaging=0.0), 0.0),
-    "nystrom_sgd": (Landmarks(100), NystromSGD(mode="streamed"), 0.0),
+    "nystrom_sgd": (Landmarks(100), NystromSGD(mode="streamed", averaging=0.0), 0.0),
     "sgd, linear": (Linear(), SGD(averaging=0.0), 1e-4),
     "sgd, features": (RandomFeatures(100), SGD(averaging=0.0), 1e-4),
     "adagrad": (Linear(), AdaGrad(l1=1e-3), 1e-4),

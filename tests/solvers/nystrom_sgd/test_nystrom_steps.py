@@ -27,7 +27,7 @@ def _matrices(setup: bench.Setup) -> tuple[HostArray, HostArray]:
 @pytest.mark.parametrize("step_rule", ["auto", "paper"])
 def test_steps_are_the_formula_in_the_eigenfeatures(k: int | None, alpha: float, step_rule: str) -> None:
     problem = toy(Logistic(), alpha=alpha)
-    setup = nystrom(problem, NystromSGD(step_rule=step_rule), k=k)
+    setup = nystrom(problem, NystromSGD(step_rule=step_rule, averaging=0.0), k=k)
     values, psi = naive.nystrom_features(*_matrices(setup), 25)
     P = np.minimum(1, np.sqrt(values[(k or 25) - 1] / values))
     w = np.zeros((25, problem.y.shape[1]))
@@ -109,9 +109,22 @@ def test_every_loss_goes_down(loss: Loss) -> None:
 def test_the_mean_of_the_iterates_is_returned_when_asked() -> None:
     problem = toy(Squared(), epochs=2)
     for stored in (False, True):
-        iterates = [train(nystrom(problem, NystromSGD()), steps=k, stored=stored) for k in range(4, 9)]
+        iterates = [train(nystrom(problem, NystromSGD(averaging=0.0)), steps=k, stored=stored) for k in range(4, 9)]
         averaged = train(nystrom(problem, NystromSGD(averaging=0.5)), stored=stored)
         np.testing.assert_allclose(averaged, np.mean(iterates, axis=0), atol=1e-9 * np.abs(averaged).max())
+
+
+def test_the_mean_is_nearer_to_the_minimum_than_the_last_iterate() -> None:
+    problem = toy(Squared(), epochs=60, alpha=1e-3)
+    K_XZ, K_ZZ = _matrices(nystrom(problem, NystromSGD()))
+
+    def objective(a: HostArray) -> float:
+        return naive.objective(problem.loss.value, K_XZ, K_ZZ, a, problem.y, 1e-3)
+
+    best = objective(naive.nystrom_ridge(K_XZ, K_ZZ, problem.y, 1e-3))
+    last, mean = (objective(train(nystrom(problem, solver))) for solver in (NystromSGD(averaging=0.0), NystromSGD()))
+    assert best <= mean
+    assert mean - best < 0.4 * (last - best)
 
 
 @pytest.mark.parametrize(
