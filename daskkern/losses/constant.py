@@ -24,21 +24,20 @@ def best_constant(loss: Loss, shares: FloatArray, n_outputs: int) -> FloatArray 
         centred: FloatArray = np.log(shares) - np.log(shares).mean()
         return centred if isinstance(loss, Probabilistic) else None
     positive = shares[1:] if n_outputs == 1 else shares
-    return np.array([_root(loss, float(share)) for share in positive])
+    return _roots(loss, np.asarray(positive, np.float64))
 
 
-def _root(loss: Loss, share: float) -> float:
+def _roots(loss: Loss, shares: FloatArray) -> FloatArray:
     """Return where ``share loss(f, 1) + (1 - share) loss(f, -1)`` is least, by bisection of its slope."""
-    low, high = -_RANGE, _RANGE
-    y = np.array([[1.0], [-1.0]])
+    low, high = np.full_like(shares, -_RANGE), np.full_like(shares, _RANGE)
+    y = np.ones((2, shares.size)) * [[1.0], [-1.0]]
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        slopes = loss.gradient(np.full((2, 1), middle), y)[:, 0]
-        if share * slopes[0] + (1 - share) * slopes[1] > 0:
-            high = middle
-        else:
-            low = middle
-    return (low + high) / 2
+        slopes = loss.gradient(np.stack([middle, middle]), y)
+        rises = shares * slopes[0] + (1 - shares) * slopes[1] > 0
+        low, high = np.where(rises, low, middle), np.where(rises, middle, high)
+    found: FloatArray = (low + high) / 2
+    return found
 
 
 def with_constant(loss: Loss, constant: FloatArray) -> Loss:

@@ -98,7 +98,7 @@ class AMM(Solver[AMMRun]):
 
     def step(self, problem: ColumnProblem, state: AMMRun, batch: Batch, comm: Communicator) -> tuple[AMMRun, float]:
         rows = sequence_of(problem, batch, state.iterate.v, comm, state.iterate.scale)
-        f = best_of(rows.scores, self.hyperplanes)
+        f = best_of(rows.scores(slice(None)), self.hyperplanes)
         value = problem.loss.value(f, rows.y)
         loss = float((value if rows.weight is None else value * rows.weight[:, 0]).sum())
         t = state.t
@@ -113,17 +113,15 @@ class AMM(Solver[AMMRun]):
     def _visit(self, rows: Sequence, i: int, eta: float, shrink: float) -> None:
         """Take the step of row `i` of the batch."""
         b = self.hyperplanes
-        scores, y = rows.scores[i].reshape(-1, b), int(rows.y[i].argmax())
+        row = slice(i, i + 1)
+        scores, y = rows.scores(row).reshape(-1, b), int(rows.y[i].argmax())
         own = int(scores[y].argmax())
-        others = scores.copy()
-        others[y] = -np.inf
-        other = int(others.argmax())
-        delta = np.zeros((1, scores.size))
-        if 1 + others.flat[other] > scores[y, own]:
-            weight = 1.0 if rows.weight is None else float(rows.weight[i, 0])
-            delta[0, y * b + own] = eta * weight
-            delta[0, other] = -eta * weight
-        rows.step(slice(i, i + 1), shrink, delta)
+        most = float(scores[y, own])
+        scores[y] = -np.inf
+        other = int(scores.argmax())
+        weight = 1.0 if rows.weight is None else float(rows.weight[i, 0])
+        size = eta * weight if 1 + scores.flat[other] > most else 0.0
+        rows.step(row, shrink, np.array([[size, -size]]), [y * b + own, other])
 
     def _pruned(self, problem: ColumnProblem, iterate: Iterate, t: int, comm: Communicator) -> Iterate:
         """Return the iterate without its smallest weights."""

@@ -109,12 +109,14 @@ class Iterate:
         run.v[...] *= namespace_of(run.v).asarray(factors)
         return run
 
-    def add(self, where: IntArray | slice, delta: Array) -> "Iterate":
-        """Return the iterate with `delta` (k, c) added at the columns `where`, which are distinct."""
+    def add(self, where: IntArray | slice, delta: Array, outputs: Array | slice = _ALL) -> "Iterate":
+        """Return the iterate with `delta` added at the columns `where` of these outputs, each of which is distinct."""
+        if not isinstance(where, slice) and not isinstance(outputs, slice):
+            where = where[:, None]
         delta = delta * (1 / self.scale)
-        self.v[where] += delta
+        self.v[where, outputs] += delta
         if self.lag is not None and self.since:
-            self.lag[where] += self.since * delta
+            self.lag[where, outputs] += self.since * delta
         return self
 
     def passed(self) -> "Iterate":

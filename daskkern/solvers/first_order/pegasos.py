@@ -164,7 +164,7 @@ def _square_after(
     rows: Sequence, group: slice, shrink: float, delta: FloatArray, square: FloatArray, *, joint: bool
 ) -> FloatArray:
     """Return ``|shrink w + Phi^T delta|^2`` for the scores and inner products of the rows."""
-    cross = (rows.scores[group] * delta).sum(axis=0)
+    cross = (rows.scores(group) * delta).sum(axis=0)
     own = (delta * (rows.gram[group, group] @ delta)).sum(axis=0)
     more = 2 * shrink * cross + own
     return np.maximum(shrink**2 * square + (more.sum() if joint else more), 0.0)
