@@ -16,7 +16,7 @@ from daskkern.basis import AllRows, Landmarks, Linear
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
 from daskkern.kernels import AutoKernel, Gaussian, L1Laplacian, Laplacian, LinearKernel, Matern, from_spec, parse_kernel
-from daskkern.kernels.functions.auto import MOST_FEATURES
+from daskkern.kernels.functions.auto import MOST_FEATURES, SEVERAL_FEATURES
 
 RNG = np.random.default_rng
 FIT: dict[str, Any] = {"max_epochs": 1, "device": "cpu"}
@@ -57,7 +57,7 @@ def test_solvers_that_leave_small_eigenvalues_as_they_were_have_the_laplacian() 
         assert isinstance(model.kernel, Laplacian), solver
 
 
-@pytest.mark.parametrize("n", [2, 9])
+@pytest.mark.parametrize("n", [2, 9, 300])
 def test_where_rows_say_nothing_it_is_the_laplacian_with_the_median_distance(n: int) -> None:
     X, y = RNG(0).standard_normal((n, 4)), RNG(1).standard_normal(n)
     model = KernelRegressor(**FIT).fit(X, y).model_
@@ -83,8 +83,11 @@ def test_rules_about_single_features_get_the_l1_laplacian_and_less_error() -> No
 
 
 def test_other_kernels_must_clearly_surpass_the_l1_laplacian() -> None:
-    X, noise = RNG(0).standard_normal((300, 4)), RNG(1).standard_normal(300)
+    X, noise = RNG(0).standard_normal((300, SEVERAL_FEATURES)), RNG(1).standard_normal(300)
     assert isinstance(KernelRegressor(**FIT).fit(X, noise).model_.kernel, L1Laplacian)
+    assert isinstance(AutoKernel().candidates(X)[0], L1Laplacian)
+    assert isinstance(AutoKernel().candidates(X[:, 1:])[0], Laplacian)
+    assert isinstance(AutoKernel().candidates(X[:, 1:])[1], L1Laplacian)
 
 
 @pytest.mark.parametrize("make", [scipy.sparse.csr_array, lambda X: np.tile(X, (1, 1 + MOST_FEATURES // 12))])
