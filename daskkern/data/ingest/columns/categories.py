@@ -155,6 +155,11 @@ def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
     """Refuse names and free text, numbers mixed with some text, and quantities that are written as texts."""
     n_values = sum(counts.values())
     texts = {text: count for text, count in counts.items() if not _is_number(text)}
+    if len(counts) > _ALWAYS_CATEGORIES and not texts:
+        raise DataError(
+            f"column {name!r} of {source} holds numbers that are stored as text, such as {min(counts)!r:.60}; store "
+            f"them as numbers, leave it out with --drop {name}, or use --categorical onehot"
+        )
     if len(counts) - len(texts) > _ALWAYS_CATEGORIES and 2 * sum(texts.values()) < n_values:
         first = max(texts, key=lambda text: (texts[text], text))
         raise DataError(
@@ -176,8 +181,9 @@ def _refuse_names(name: str, counts: Counter[str], source: str) -> None:
 
 
 def _is_number(text: str) -> bool:
+    """Return whether a reader takes the text for a finite number: without underscores and digits of other scripts."""
     try:
-        return math.isfinite(float(text))
+        return text.isascii() and "_" not in text and math.isfinite(float(text))
     except ValueError:
         return False
 

@@ -49,9 +49,10 @@ class LabelCoder:
     def finish(self) -> tuple[tuple[ClassLabel, ...], IntArray]:
         """Return the labels in ascending order, and the position ``recode[code]`` of each code among them.
 
-        Floats that are all whole numbers become ints.
+        Floats that are all whole numbers become ints. DataError for texts that differ by spaces around them alone.
         """
         labels = list(self._codes)
+        _refuse_twins(labels)
         order = sorted(range(len(labels)), key=labels.__getitem__)
         recode = np.empty(len(labels), np.int64)
         recode[order] = np.arange(len(labels))
@@ -59,6 +60,17 @@ class LabelCoder:
         if all(isinstance(label, float) and label.is_integer() for label in ordered):
             ordered = [int(label) for label in ordered]
         return tuple(ordered), recode
+
+
+def _refuse_twins(labels: Sequence[ClassLabel]) -> None:
+    """Raise DataError for two labels of text that differ by spaces around them alone."""
+    known: dict[str, str] = {}
+    for label in labels:
+        if isinstance(label, str) and known.setdefault(label.strip(), label) != label:
+            raise DataError(
+                f"the target has the labels {known[label.strip()]!r:.60} and {label!r:.60}, which differ by spaces "
+                "alone; write both the same way"
+            )
 
 
 class KnownLabels:

@@ -235,6 +235,8 @@ def _header(path: Path) -> list[str]:
             names = list(reader.schema.names)
     except _UNREADABLE as error:
         _explain(error, path, ())
+    except UnicodeDecodeError as error:
+        raise DataError(f"the first line of {path} is not encoded in UTF-8; save it in UTF-8") from error
     if all(is_number(name) for name in names):
         raise DataError(
             f"the first line of {path} holds numbers ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''}), but "

@@ -109,3 +109,35 @@ def test_a_corrupt_gzip_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.csv.gz").write_bytes(whole[:30] + bytes(len(whole) - 30))
     with pytest.raises(DataError, match="cannot be read as CSV"):
         ingest(tmp_path / "t.csv.gz", tmp_path / "s.zarr", target="y")
+
+
+@pytest.mark.parametrize("cell", ["1_000", "٣"])
+def test_a_cell_that_only_looks_like_a_number_is_named(tmp_path: Path, cell: str) -> None:
+    lines = [f"{k}.5,{k % 2}" for k in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,y", *lines, f"{cell},1"]) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=f"column 'a' of .* holds numbers, but texts such as '{cell}' in 1 of 41 rows"):
+        ingest([str(tmp_path / "t.csv")], tmp_path / "d", target="y")
+
+
+def test_numbers_that_are_stored_as_text_are_refused(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": [str(k) for k in range(60)], "y": ["u", "v"] * 30})
+    table.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"column 'a' of .* holds numbers that are stored as text, such as '0'; store"):
+        ingest([str(tmp_path / "t.parquet")], tmp_path / "d", target="y")
+    ingest([str(tmp_path / "t.parquet")], tmp_path / "d", target="y", categorical="onehot")
+
+
+def test_a_header_in_another_encoding_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("Größe,y\n1,2\n3,4\n", encoding="latin-1")
+    with pytest.raises(DataError, match=r"the first line of .*t\.csv is not encoded in UTF-8; save it in UTF-8"):
+        ingest([str(tmp_path / "t.csv")], tmp_path / "d", target="y")
+
+
+def test_labels_that_differ_by_spaces_alone_are_refused(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": range(40), "y": ["yes", "no", " yes", "no"] * 10})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(DataError, match="the target has the labels ' yes' and 'yes', which differ by spaces alone"):
+        ingest([str(tmp_path / "t.csv")], tmp_path / "d", target="y")
+    assert not (tmp_path / "d").exists()
+    table.assign(y=" " + table["y"].str.strip()).to_csv(tmp_path / "t.csv", index=False)
+    ingest([str(tmp_path / "t.csv")], tmp_path / "d", target="y")
