@@ -184,8 +184,8 @@ def commands_page() -> str:
     from daskkern.cli.main import cli
 
     lines = ["# Command line"]
-    for name in sorted(cli.commands):
-        command = cli.commands[name]
+    for name in cli.list_commands(click.Context(cli)):
+        command = cli.get_command(click.Context(cli), name)
         text = command.get_help(click.Context(command, info_name=f"daskkern {name}", max_content_width=100))
         lines += ["", f"## {name}", "", "```text", text, "```"]
     return "\n".join(lines) + "\n"

@@ -11,25 +11,59 @@ from daskkern import __version__
 from daskkern.cli.console import run
 
 _COMMANDS = {
-    "cancel": "daskkern.cli.fits:cancel_command",
-    "check": "daskkern.cli.check:command",
-    "compare": "daskkern.cli.systems:compare_command",
-    "demo": "daskkern.cli.demo:command",
-    "doctor": "daskkern.cli.doctor:command",
-    "fit": "daskkern.cli.fit:fit_command",
-    "info": "daskkern.cli.info:command",
-    "ingest": "daskkern.cli.ingest:command",
-    "logs": "daskkern.cli.fits:logs_command",
-    "plan": "daskkern.cli.plan:plan_command",
-    "predict": "daskkern.cli.score:predict_command",
-    "report": "daskkern.cli.report:report_command",
-    "score": "daskkern.cli.score:score_command",
-    "shuffle": "daskkern.cli.shuffle:command",
-    "status": "daskkern.cli.fits:status_command",
-    "sweep": "daskkern.cli.systems:sweep_command",
-    "systems": "daskkern.cli.systems:systems_command",
-    "watch": "daskkern.cli.fits:watch_command",
+    "cancel": (
+        "daskkern.cli.fits:cancel_command",
+        "End FIT after its current step; the model so far is saved, and a checkpoint to --resume from.",
+    ),
+    "check": (
+        "daskkern.cli.check:command",
+        "Read every chunk of STORE and report what is missing, damaged or inconsistent; exit with 1 if anything is.",
+    ),
+    "compare": (
+        "daskkern.cli.systems:compare_command",
+        "Fit several systems to STORE, each within the same time limit, and show their errors.",
+    ),
+    "demo": (
+        "daskkern.cli.demo:command",
+        "Ingest, fit on a local cluster, score and save, on 1,797 handwritten digits.",
+    ),
+    "doctor": (
+        "daskkern.cli.doctor:command",
+        "Report what this machine - with --scheduler or --workers also a cluster - can do, and what is missing.",
+    ),
+    "fit": ("daskkern.cli.fit:fit_command", "Train a kernel machine on STORE and write the model."),
+    "info": (
+        "daskkern.cli.info:command",
+        "Show what STORE holds: sizes, classes or targets, chunks, statistics and where it came from.",
+    ),
+    "ingest": ("daskkern.cli.ingest:command", "Convert files to a store, in bounded memory."),
+    "logs": ("daskkern.cli.fits:logs_command", "Print the events of FIT, one line each, with the time."),
+    "plan": (
+        "daskkern.cli.plan:plan_command",
+        "Show how much memory one rank of a fit would need, and how long the fit would take.",
+    ),
+    "predict": (
+        "daskkern.cli.score:predict_command",
+        "Predict every row of STORE and write the predictions, in bounded memory.",
+    ),
+    "report": (
+        "daskkern.cli.report:report_command",
+        "Write a report on MODEL: scores, curves, spectrum, time, settings and environment.",
+    ),
+    "score": (
+        "daskkern.cli.score:score_command",
+        "Score MODEL on STORE, in one pass: accuracy, error and ROC-AUC, or RMSE, MAE and R2.",
+    ),
+    "shuffle": ("daskkern.cli.shuffle:command", "Write the rows of STORE in random order, in bounded memory."),
+    "status": ("daskkern.cli.fits:status_command", "Show the fits of a cluster, or one FIT."),
+    "sweep": (
+        "daskkern.cli.systems:sweep_command",
+        "Search length scale and penalty for STORE; rows are read, and distances computed, once for the whole grid.",
+    ),
+    "systems": ("daskkern.cli.systems:systems_command", "List the published systems, which can be fitted by name."),
+    "watch": ("daskkern.cli.fits:watch_command", "Follow FIT until it ends; Ctrl-C stops following, not the fit."),
 }
+"""For each command, where it is and what it does, so that the list of all imports none."""
 
 
 class Commands(click.Group):
@@ -52,9 +86,15 @@ class Commands(click.Group):
             close = difflib.get_close_matches(cmd_name, _COMMANDS, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "daskkern --help lists them"
             raise click.UsageError(f"there is no command {cmd_name!r}; {hint}", ctx)
-        module, _, name = _COMMANDS[cmd_name].partition(":")
+        module, _, name = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of all commands."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in _COMMANDS.items()])
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

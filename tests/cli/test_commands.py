@@ -6,7 +6,7 @@ import sys
 import click
 import pytest
 
-from daskkern.cli.main import cli
+from daskkern.cli.main import _COMMANDS, cli
 
 NAMES = cli.list_commands(click.Context(cli))
 
@@ -16,7 +16,7 @@ def test_every_command_has_its_name_and_a_line_of_help(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     assert command.name == name
-    assert len(command.get_short_help_str()) > 20
+    assert command.get_short_help_str(limit=200) == _COMMANDS[name][1]
 
 
 def test_they_are_listed_in_alphabetical_order() -> None:
@@ -42,7 +42,8 @@ def test_without_a_command_the_help_is_shown() -> None:
     assert "\nCommands:\n" in errors
 
 
-def test_a_command_is_not_kept_waiting_by_what_others_need() -> None:
-    loaded = "[name for name in ('dask', 'daskkern.cli.fit') if name in sys.modules]"
-    check = f"import sys; from daskkern.cli.main import cli; print({loaded})"
+def test_the_list_of_commands_imports_none() -> None:
+    listed = "with contextlib.redirect_stdout(io.StringIO()): cli.main(['--help'], standalone_mode=False)"
+    loaded = "[name for name in ('dask', 'numpy', 'daskkern.cli.fit') if name in sys.modules]"
+    check = f"import contextlib, io, sys; from daskkern.cli.main import cli\n{listed}\nprint({loaded})"
     assert subprocess.check_output([sys.executable, "-c", check], text=True, timeout=60) == "[]\n"

@@ -8,12 +8,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import pytest
 import yaml
 from distributed.cli.dask_scheduler import main as dask_scheduler
 from distributed.cli.dask_worker import main as dask_worker
 
+from daskkern.cli.fit import fit_command
 from daskkern.cli.main import cli
 from tests.support.deploy_files import DEPLOY, KUBERNETES, commands, containers, is_gpu, load, package_folder, without
 
@@ -160,7 +162,7 @@ def test_the_script_of_a_job(name: str, failures: int, wait: str, tmp_path: Path
     assert (ended.returncode, ended.stderr) == (0, "")
     program_name, *words = ended.stdout.split()
     assert program_name == "fit"
-    cli.commands["fit"].make_context("fit", list(words))
+    fit_command.make_context("fit", list(words))
     assert words[:3] == ["/data/train.zarr", "--out", "/data/mine.zarr"]
     assert words[-3:] == ["--scheduler", "tcp://s:1", "--resume"]
     assert ("--device" in words) == ("gpu" in name)
@@ -296,8 +298,7 @@ def test_options_of_the_pages_exist(page: str) -> None:
     text = "".join(re.findall(r"```bash\n(.*?)```", (DEPLOY / page).read_text(), re.DOTALL)).replace("\\\n", " ")
     for line in re.findall(r"^(?:dask (?:scheduler|worker)|daskkern \w+) .*", text, re.MULTILINE):
         program, name, *words = re.sub(r"\s{2,}#.*", "", line).split()
-        command = (
-            {"scheduler": dask_scheduler, "worker": dask_worker}[name] if program == "dask" else cli.commands[name]
-        )
+        dask = {"scheduler": dask_scheduler, "worker": dask_worker}
+        command = dask[name] if program == "dask" else cli.get_command(click.Context(cli), name)
         known = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= known, line

@@ -86,6 +86,7 @@ ONE_CLASS: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("basis", "solver", "loss"), ONE_CLASS.values(), ids=ONE_CLASS)
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_a_stream_may_begin_with_rows_of_one_class(basis: Any, solver: Any, loss: str, n_classes: int) -> None:

@@ -26,7 +26,7 @@ def of_one_run(digits):
     return cache(lambda basis: KernelClassifier(**{**SETTINGS, "basis": basis}).fit(*digits))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("through", ["memory", "checkpoint", "pickle"])
 @pytest.mark.parametrize("basis", [Landmarks(100), AllRows()], ids=["landmarks", "all rows"])
 def test_more_epochs_give_the_bits_of_one_run(digits, of_one_run, basis, through, tmp_path):

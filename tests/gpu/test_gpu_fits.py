@@ -125,7 +125,7 @@ def _scores(model: KernelModel, far: bool) -> HostArray:
     return model.scores(np.asarray(_source(far).X))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_trained_on_the_gpu_is_that_of_the_cpu(xp: ModuleType, name: str) -> None:
     case = CASES[name]

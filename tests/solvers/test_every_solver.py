@@ -65,7 +65,7 @@ def _least(name: str) -> float:
     return float(found.fun)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @rows
 def test_it_reaches_the_optimum(name: str) -> None:
     row = TABLE[name]

@@ -51,6 +51,7 @@ def _rows(m: int, d: int, dtype: str = "float64", seed: int = 0) -> HostArray:
     return np.random.default_rng(seed).standard_normal((m, d)).astype(dtype)
 
 
+@pytest.mark.one_in(3)
 @each_kernel
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-10), ("float32", 2e-5)])
 @pytest.mark.parametrize(("m", "p", "d"), [(1, 1, 1), (1, 9, 4), (17, 1, 3), (13, 29, 7)])

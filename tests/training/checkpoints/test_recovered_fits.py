@@ -92,6 +92,7 @@ def killed(
     return result, killer
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(
     ("case", "workers", "victim"),
     [
@@ -130,6 +131,7 @@ def test_fewer_workers_give_the_same_scores(source: StoreSource) -> None:
     assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
 
 
+@pytest.mark.repeated
 @pytest.mark.timeout(400)  # epochs of two ranks, each of 100 sums, take a second on a busy machine
 def test_workers_that_join_take_part(source: StoreSource) -> None:
     settings = settings_for("landmarks", max_epochs=150)  # more than a worker takes to start
@@ -143,6 +145,7 @@ def test_workers_that_join_take_part(source: StoreSource) -> None:
     assert np.abs(want - got).max() <= 1e-4 * np.abs(want).max()
 
 
+@pytest.mark.repeated
 def test_a_cluster_that_is_gone_leaves_a_checkpoint_to_go_on_from(source: StoreSource, tmp_path: Path) -> None:
     settings = settings_for("landmarks")
     policy = CheckpointPolicy(commit_s=0.0, checkpoint=str(tmp_path / "c"), checkpoint_s=0.0)

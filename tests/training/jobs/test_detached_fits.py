@@ -178,6 +178,7 @@ def test_a_retired_worker_hands_the_fit_over(source: StoreSource, tmp_path: Path
         assert_nothing_held(client)
 
 
+@pytest.mark.repeated
 def test_a_cancelled_fit_leaves_its_model_and_goes_on_later(
     source: StoreSource, client2: Client, tmp_path: Path
 ) -> None:

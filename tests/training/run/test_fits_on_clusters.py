@@ -118,6 +118,7 @@ def test_the_hinge_loss_agrees_on_what_it_predicts(store, client2):
     assert (here == there).mean() >= 0.999
 
 
+@pytest.mark.repeated
 def test_arrays_and_dask_arrays_reach_the_workers(X, client2):
     y = load_digits(return_X_y=True)[1]
     settings = {"kernel": Gaussian(25.0), "basis": Landmarks(300), "max_epochs": 3, "client": client2}
