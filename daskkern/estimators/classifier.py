@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import dask.array as da
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
@@ -17,6 +16,7 @@ from daskkern.estimators.array_inputs import labelled_arrays, labelled_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
 from daskkern.estimators.labels import Labels
+from daskkern.evaluation.lazy_scores import lazy_accuracy
 from daskkern.evaluation.score import score_store
 from daskkern.events import Listener
 from daskkern.kernels import Kernel
@@ -294,7 +294,5 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
             only_store(y, sample_weight)
             return float(score_store(self.model_, open_store(X)).accuracy or 0.0)
         if is_lazy(X):
-            right = self.predict(X) == (y if is_lazy(y) else da.from_array(np.asarray(y), chunks=X.chunks[0]))
-            weight = None if sample_weight is None else da.asarray(sample_weight)
-            return float(da.average(right, weights=weight).compute())
+            return lazy_accuracy(self.predict(X), y, sample_weight)
         return float(super().score(X, y, sample_weight))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import dask.array as da
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -13,6 +12,7 @@ from daskkern.data.storage.store import open_store
 from daskkern.estimators.array_inputs import numeric_arrays, numeric_rows
 from daskkern.estimators.base import KernelEstimator, goes_on
 from daskkern.estimators.inputs import is_lazy, is_store, lazy_source, only_store, store_source, validation_source
+from daskkern.evaluation.lazy_scores import lazy_r2
 from daskkern.evaluation.score import score_store
 from daskkern.events import Listener
 from daskkern.kernels import Kernel
@@ -173,13 +173,5 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
             only_store(y, sample_weight)
             return float(score_store(self.model_, open_store(X)).r2 or 0.0)
         if is_lazy(X):
-            return self._lazy_r2(X, da.asarray(y), sample_weight)
+            return lazy_r2(self.predict(X), y, sample_weight)
         return float(super().score(X, y, sample_weight))
-
-    def _lazy_r2(self, X: da.Array, y: da.Array, sample_weight: Any) -> float:
-        weight = da.ones(y.shape[0], chunks=y.chunks[0]) if sample_weight is None else da.asarray(sample_weight)
-        weight = weight.reshape((-1,) + (1,) * (y.ndim - 1))
-        mean = (weight * y).sum(axis=0) / weight.sum()
-        residual = (weight * (y - self.predict(X)) ** 2).sum(axis=0)
-        spread = (weight * (y - mean) ** 2).sum(axis=0)
-        return float((1 - residual / spread).mean().compute())
