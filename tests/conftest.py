@@ -16,8 +16,6 @@ settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("fresh", deadline=None, derandomize=False)
 _FRESH_RUNS = 10
 
-_CLUSTERS = {"client2", "client3"}
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Run the laws on the same examples every time, and on new ones in runs that ask for slow tests.
@@ -49,15 +47,8 @@ def _slow(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give all files that use clusters to one process, which shares them, and every other file to any process."""
+    """Mark the cases that the default run leaves out."""
     mark_repetitions(items)
-    shared = {
-        item.path
-        for item in items
-        if item.get_closest_marker("cluster") or _CLUSTERS & set(getattr(item, "fixturenames", ()))
-    }
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("clusters" if item.path in shared else item.path.stem))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,7 +22,9 @@ _MARK = "DASKKERN_TEST_CLUSTER"
 _SETTINGS = {
     **PATIENT,
     "distributed.comm.timeouts.connect": "10s",
-    "distributed.admin.tick.interval": "200ms",  # idle workers leave the cores to the test
+    # Idle workers leave the cores to the test.
+    "distributed.admin.tick.interval": "200ms",
+    "distributed.worker.profile.enabled": False,
     "distributed.scheduler.work-stealing": False,
 }
 
