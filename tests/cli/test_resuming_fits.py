@@ -81,6 +81,7 @@ def test_resume_without_a_checkpoint_begins(folder: Path, capfd: pytest.CaptureF
     assert "going on" not in said
 
 
+@pytest.mark.repeated
 def test_a_named_checkpoint_stays_and_takes_more_epochs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fit = [*WORDS, "--out", "m.zarr", "--workers", 0, "--checkpoint", "c"]
     assert run(capfd, *fit, "--epochs", 2)[0] == 0

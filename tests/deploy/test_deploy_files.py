@@ -235,6 +235,7 @@ SLURM = {
 }
 
 
+@pytest.mark.repeated
 @pytest.mark.parametrize(("name", "variable", "value"), SLURM)
 def test_batch_scripts_share_the_memory_out_and_wait_until_a_deadline(
     name: str, variable: str, value: str, tmp_path: Path

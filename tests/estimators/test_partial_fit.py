@@ -152,6 +152,7 @@ def test_regression_keeps_the_scale_of_the_first_rows() -> None:
     np.testing.assert_array_equal(model.model_.target_scale, first.model_.target_scale)
 
 
+@pytest.mark.repeated
 def test_stores_dask_arrays_and_a_cluster_are_the_same_as_arrays(client2: Client, tmp_path: Path) -> None:
     want = _classifier().partial_fit(X[:400], Y[:400]).partial_fit(X[400:800], Y[400:800])
     np.savez(tmp_path / "d.npz", X=X[400:800], y=Y[400:800])

@@ -53,7 +53,7 @@ SMALL = {  # what its main is given, and what it must say
 }
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(11)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", SMALL)
 def test_in_small(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def unused(client2: Client) -> Iterator[None]:
     assert client2.submit(max, 1, 2, pure=False).result() == 2
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("form", ["address", "address without protocol", "file", "path", "object", "like a cluster"])
 def test_by_address_file_and_object(
     form: str, client2: Client, rows: tuple[HostArray, HostArray], expected: HostArray, unused: None, tmp_path: Path

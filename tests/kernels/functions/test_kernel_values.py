@@ -89,6 +89,7 @@ def test_products_equal_the_block_times_the_matrix(kernel: Kernel) -> None:
     np.testing.assert_allclose(head, block[:, : head.shape[1]], rtol=0, atol=1e-14 * np.abs(block).max())
 
 
+@pytest.mark.one_in(3)
 @each_kernel
 @settings(max_examples=15, deadline=None)
 @given(

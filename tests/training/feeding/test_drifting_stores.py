@@ -57,6 +57,7 @@ def _error(walk: tuple[HostArray, HostArray], place: Path, *, shuffled: bool) ->
     return float(np.mean((found - y[test]) ** 2) / np.var(y[test]))
 
 
+@pytest.mark.repeated
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_drift_costs_nothing(
     walk: tuple[HostArray, HostArray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -90,6 +90,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.repeated
 def test_the_client_may_leave(
     source: StoreSource, expected: np.ndarray, client2: Client, cluster2: str, tmp_path: Path
 ) -> None:

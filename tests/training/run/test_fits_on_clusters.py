@@ -88,7 +88,7 @@ SLOW = {
 }
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(23)
 @pytest.mark.parametrize(
     "case", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES], ids=str
 )
