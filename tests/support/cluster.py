@@ -22,16 +22,18 @@ _MARK = "DASKKERN_TEST_CLUSTER"
 _SETTINGS = {
     **PATIENT,
     "distributed.comm.timeouts.connect": "10s",
-    # Idle workers leave the cores to the test.
-    "distributed.admin.tick.interval": "200ms",
-    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "200ms",  # idle workers leave the cores to the test
     "distributed.scheduler.work-stealing": False,
 }
 
 
 @contextmanager
-def local_cluster(n_workers: int, threads_per_worker: int = 1, **worker_settings: Any) -> Iterator[Client]:
+def local_cluster(
+    n_workers: int, threads_per_worker: int = 1, *, profiled: bool = False, **worker_settings: Any
+) -> Iterator[Client]:
     """Yield the client of a cluster of `n_workers` processes on the loopback interface, and close both.
+
+    Dask's statistical profile is taken where it is asked for only.
 
     Raises
     ------
@@ -40,7 +42,7 @@ def local_cluster(n_workers: int, threads_per_worker: int = 1, **worker_settings
     """
     mark = uuid.uuid4().hex
     with (
-        dask.config.set(_SETTINGS),
+        dask.config.set({**_SETTINGS, "distributed.worker.profile.enabled": profiled}),
         _no_strays(mark),
         LocalCluster(
             n_workers=n_workers,

@@ -39,11 +39,12 @@ def profile_kept(dask_worker: Worker) -> tuple[float, int | None, int | None]:
     return cycle.callback_time, dask_worker.profile_history.maxlen, dask_worker.profile_keys_history.maxlen
 
 
-def test_dasks_profile_of_a_rank_does_not_fill_the_memory(client3: Client) -> None:
-    run_gang(client3, ranks.own_payload, 7, name="order")
-    assert set(client3.run(profile_kept).values()) == {(10_000.0, 20, 20)}
-    client3.run(lambda dask_worker: dask_worker.cycle_profile())
-    assert client3.profile() is not None
+def test_dasks_profile_of_a_rank_does_not_fill_the_memory() -> None:
+    with local_cluster(1, profiled=True) as client:
+        run_gang(client, ranks.own_payload, 7, name="order")
+        assert set(client.run(profile_kept).values()) == {(10_000.0, 20, 20)}
+        client.run(lambda dask_worker: dask_worker.cycle_profile())
+        assert client.profile() is not None
 
 
 def test_a_gang_may_be_smaller_than_the_cluster(client3: Client) -> None:
