@@ -85,7 +85,7 @@ class Commands(click.Group):
         if cmd_name not in _COMMANDS:
             close = difflib.get_close_matches(cmd_name, _COMMANDS, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "daskkern --help lists them"
-            raise click.UsageError(f"there is no command {cmd_name!r}; {hint}", ctx)
+            raise click.UsageError(f"command {cmd_name!r} is unknown; {hint}", ctx)
         module, _, name = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command

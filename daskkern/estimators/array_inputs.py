@@ -64,7 +64,7 @@ def _checked(
 
 def labelled_rows(X: Any, y: Any, classes: HostArray) -> ArraySource:
     """Return validation rows as a source, with labels encoded by the classes of the training rows."""
-    return array_source(table(X), codes_of(y, classes, "the validation labels"), None, classes)
+    return array_source(table(X), codes_of(y, classes, "y of the validation rows"), None, classes)
 
 
 def numeric_rows(X: Any, y: Any) -> ArraySource:

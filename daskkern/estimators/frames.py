@@ -69,7 +69,7 @@ def _check_frame(frame: Any) -> None:
 
 
 def _check_gaps(column: Iterable[object], name: object) -> None:
-    """Raise DataError for a missing value that is no number, such as that of pandas: it cannot become NaN."""
+    """Raise DataError for a missing value other than NaN or None, such as ``pandas.NA``, which has no float value."""
     row = next((row for row, value in enumerate(column) if type(value).__name__ in _GAPS), None)
     if row is not None:
         raise DataError(f"X has no value in row {row}, column {name!r}; remove or fill such rows first")

@@ -82,7 +82,7 @@ def lazy_source(
     if task == "classification":
         if y.ndim != 1:
             raise DataError(f"got y with shape {y.shape}; expected one class label per row")
-        classes = np.asarray(da.unique(y).compute())
+        classes = _unique(y)
         if classes.dtype.kind == "f" and np.isnan(classes).any():
             raise DataError("y holds NaN; remove such rows first")
         if classes.dtype.kind == "f" and not (classes == np.rint(classes)).all():
@@ -90,6 +90,8 @@ def lazy_source(
         if known is not None:
             codes_of(classes, known)
             classes = known
+    elif y.dtype.kind not in "fiubO":
+        raise DataError(f"got y as a dask array of {y.dtype}; expected numbers")
     sizes = tuple(int(size) for size in X.chunks[0])
     to_X, to_y = X.to_delayed()[:, 0], y.to_delayed().reshape(len(sizes), -1)[:, 0]
     to_w = [None] * len(sizes) if weight is None else list(weight.to_delayed())
@@ -100,6 +102,16 @@ def lazy_source(
     width = 1 if single else y.shape[1]
     info = SourceInfo(X.shape[0], X.shape[1], task, labels, Scaling(), None, width, single)
     return BlockSource(blocks, sizes, weight is not None, info), classes
+
+
+def _unique(y: da.Array) -> HostArray:
+    """Return the labels in `y`, ascending."""
+    try:
+        return np.asarray(da.unique(y).compute())
+    except TypeError as error:
+        raise DataError(
+            "y holds labels that have no order; remove missing ones, and make all text, or all numbers"
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ def _run(*words: str) -> tuple[int, str, str]:
     ("word", "hint"), [("fti", "did you mean 'fit'?"), ("zzz", "daskkern --help lists them")], ids=["close", "far"]
 )
 def test_an_unknown_command_is_one_line(word: str, hint: str) -> None:
-    assert _run(word) == (2, "", f"daskkern: error: there is no command {word!r}; {hint}\n")
+    assert _run(word) == (2, "", f"daskkern: error: command {word!r} is unknown; {hint}\n")
 
 
 def test_without_a_command_the_help_is_shown() -> None:

@@ -130,3 +130,16 @@ def test_other_features_at_prediction_are_refused(digits, of_arrays):
         of_arrays.predict(X[:, :63])
     with pytest.raises(DaskkernError, match="64 features"):
         of_arrays.predict(da.ones((5, 63)))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "targets", "words"),
+    [
+        (KernelClassifier, np.array([None, "a"] * 6, dtype=object), "labels that have no order; remove missing ones"),
+        (KernelRegressor, np.array(["a", "b"] * 6), "got y as a dask array of <U1; expected numbers"),
+    ],
+    ids=["labels", "numbers"],
+)
+def test_targets_of_dask_arrays_that_are_neither_labels_nor_numbers_are_refused(estimator, targets, words):
+    with pytest.raises(DaskkernError, match=words):
+        estimator().fit(da.ones((12, 2), chunks=6), da.from_array(targets, chunks=6))

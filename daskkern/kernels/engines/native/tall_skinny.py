@@ -19,8 +19,6 @@ from daskkern.kernels.engines.native import compiler
 from daskkern.kernels.engines.native.emitter import F64, I64, Emitter, Value
 from daskkern.kernels.engines.native.shape import Shape
 
-MOST_TOGETHER = 12
-"""Columns of the other factor that one call takes: their sums stay in registers."""
 _AHEAD = 2  # panels
 _WORDS = (
     "k", "k_stride", "n_rows", "n_columns", "other", "other_stride", "out", "out_stride", "edges", "n_blocks",
@@ -35,7 +33,7 @@ class Edges:
     """Where blocks of columns begin and the last one ends, (blocks + 1,) int64, at least one vector register apart."""
 
     def __init__(self, numbers: IntArray) -> None:
-        self._numbers = numbers
+        self._numbers = numbers  # what the address points to must live
         self.address, self.n_blocks = numbers.ctypes.data, numbers.size - 1
 
 
