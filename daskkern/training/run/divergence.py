@@ -41,13 +41,15 @@ _ZERO = "f = 0"
 class Sampled:
     """Measurements on a sample: the mean training loss, and for classes the share of correctly labelled rows.
 
-    Both are weighted. `deviation` is the standard deviation of the mean loss; `losses` (k,) are those of all rows.
+    Both are weighted. `deviation` is the standard deviation of the mean loss; `losses` (k,) are those of all rows, and
+    `scores` (k, c) what the model predicts for them, several for each output where it has several.
     """
 
     loss: float
     right: float = 0.0
     deviation: float = 0.0
     losses: FloatArray = field(default_factory=lambda: np.zeros(0))
+    scores: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 def _of_zero(sample: HeldSample, problem: AnyProblem) -> Sampled:
@@ -97,17 +99,18 @@ class Reference:
 
     def measure(self, problem: AnyProblem, coef: Array) -> Sampled:
         """Return the measurements of the model with these coefficients on the sample. A collective."""
-        right, losses, sample = 0.0, list[FloatArray](), self.sample
+        right, losses, scores, sample = 0.0, list[FloatArray](), list[FloatArray](), self.sample
         placed = self.xp.asarray(coef)  # a direct solution is on the host
         with np.errstate(all="ignore"):  # infinity and NaN are results here
             for part in slices(len(sample.y), _BLOCK):
                 shares = problem.part.scores(to_device(sample.X[part], self.xp), placed)
                 f = to_host(self.comm.allreduce(shares)).astype(np.float64)
+                scores.append(f)
                 f, y, weight = best_of(f, f.shape[1] // problem.n_outputs), sample.y[part], sample.weight[part]
                 losses.append(weight * problem.loss.value(f, y))
                 right += float(weight @ (decode(sample.targets.scores(f)) == decode(y))) if sample.labelled else 0.0
             every = np.concatenate(losses)
-            return Sampled(float(every.mean()), right / len(sample.y), losses=every)
+            return Sampled(float(every.mean()), right / len(sample.y), losses=every, scores=np.concatenate(scores))
 
     def is_worse(self, found: Sampled) -> bool:
         """Return whether a model is significantly worse than the reference."""
@@ -145,10 +148,11 @@ def reference_of(
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """The model that a fit ends with, and a sentence for the user, or ""."""
+    """The model that a fit ends with, a sentence for the user, or "", and the model's scores on the sample."""
 
     ended: Ended
     note: str = ""
+    scores: FloatArray | None = None
 
 
 def judge(
@@ -171,7 +175,7 @@ def judge(
     if note:
         context.emit(StageFinished("best epoch", 0.0, note))
     if not reference.is_worse(found):
-        return Judged(ended, note)
+        return Judged(ended, note, found.scores)
     reason = (
         f"the fit ended with a mean training loss of {found.loss:.4g} on {len(reference.sample.y)} training rows, "
         f"where {reference.what} has {reference.at.loss:.4g} and a fit must end below that"
@@ -179,7 +183,7 @@ def judge(
     if ended.reason in STOPPED or not reference.is_useless(found, descends):
         note = f"{reason}; more epochs or a larger alpha lower it"
         context.emit(StageFinished("objective", 0.0, note))
-        return Judged(ended, note)
+        return Judged(ended, note, found.scores)
     raise DivergenceError(
         f"{reason}: the iteration diverged; take scaled features, weights that differ less or sampling='weighted', "
         "a smaller batch_size, a larger alpha, or another solver, such as 'falkon'"

@@ -79,29 +79,38 @@ class Optimality:
 
 
 def measure_optimality(
-    reference: Reference, ended: Ended, prepared: Prepared, rows: Rows, settings: FitSettings
+    reference: Reference,
+    ended: Ended,
+    prepared: Prepared,
+    rows: Rows,
+    settings: FitSettings,
+    scores: FloatArray | None = None,
 ) -> Optimality | None:
     """Return the possible decrease of the objective from the final model of a fit; None where it is not measured.
 
     It is not measured with too many features for a tile of memory, nor with kernel values that are not finite. Features
     that are drawn again at each use stand for their kernel, of which functions are added. A collective; the same on
     every rank.
+
+    `scores` (k, c) are those of the sample's rows, where they are known; otherwise fewer rows are measured after a
+    short fit.
     """
     sample, comm, xp = reference.sample, reference.comm, reference.xp
     problem = with_points(reference.problem, ended.points, xp)
     p = _columns(problem, ended, prepared)
     m = _size(sample, p, problem.n_outputs, settings)
-    if m < p or len(sample.y) < sample.n_rows:
+    if scores is None and (m < p or len(sample.y) < sample.n_rows):
         sample = sample.downsampled(max(_LEAST_ROWS, round(_OF_EPOCHS * sample.n_rows * ended.epochs)))
+    f = _scores(problem, sample.X, ended.coef, comm, xp) if scores is None else scores
     if not settings.basis.is_explicit or isinstance(problem.part.kernel, Mapped | Drawn):
         kernel, centres = _centres(problem, ended, prepared, rows, sample.X, m)
-        f, at = (_scores(problem, X, ended.coef, comm, xp) for X in (sample.X, centres))
+        at = _scores(problem, centres, ended.coef, comm, xp)
         values, gram = (_block(kernel, X, centres, prepared) for X in (sample.X, centres))
         everything = centres.shape[0] == p and not isinstance(problem.part.kernel, Drawn)
     else:
         if m * p * np.dtype(problem.dtype).itemsize > _MOST_BYTES:
             return None
-        f, chosen = _scores(problem, sample.X, ended.coef, comm, xp), _spread(len(sample.y), m)
+        chosen = _spread(len(sample.y), m)
         values = _of_features(problem, sample, chosen, comm, xp)
         at, gram = f[chosen], values[chosen]
         everything = len(chosen) >= min(p, len(f))

@@ -1,5 +1,6 @@
 """The note of a fit whose final model is not at the minimum of its objective."""
 
+from daskkern.arrays import FloatArray
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel, Mapped, digits_note
@@ -29,16 +30,18 @@ def closing_note(
     rows: Rows,
     reference: Reference | None,
     settings: FitSettings,
+    scores: FloatArray | None,
 ) -> str:
     """Return one sentence for a fit that has not reached its minimum; "" for others.
 
     The decision uses the losses of the epochs and the objective on held rows, which takes precedence where it is exact.
-    A fit with early stopping is not expected to reach the minimum. A collective.
+    A fit with early stopping is not expected to reach the minimum. `scores` (k, c) are the model's on the held rows,
+    where they are known. A collective.
     """
     note = convergence_note(ended.history, ended.reason, settings.ridge)
     if reference is None or settings.early_stopping is not None or ended.reason not in _ENDS:
         return note
-    found = measure_optimality(reference, ended, prepared, rows, settings)
+    found = measure_optimality(reference, ended, prepared, rows, settings, scores)
     if found is None:
         return note
     labelled = reference.sample.labelled

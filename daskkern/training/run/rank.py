@@ -198,7 +198,9 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
     judged = judge(reference, ended, penalty, settings.solver.descends, context)
     ended = judged.ended
     # One that goes on from other rows has losses of those rows behind it, and ends with every call.
-    note = "" if settings.behind else judged.note or closing_note(problem, ended, prepared, rows, reference, settings)
+    note = ""
+    if not settings.behind:
+        note = judged.note or closing_note(problem, ended, prepared, rows, reference, settings, judged.scores)
     context.emit(FitFinished(ended.reason, ended.epochs, time.perf_counter() - started, ended.best_epoch, note))
     saved_bytes = checkpointing.last if comm.rank == 0 else None
     history = ended.history if comm.rank == 0 else ()
