@@ -1,7 +1,8 @@
 """Mailboxes for the messages of a fit on a worker: filled by the event loop, emptied by the rank's thread.
 
-A message is fenced by (fit, epoch, sequence, operation). The supervisor opens an epoch on every member before
-any rank starts, so a message for a fit or an epoch that is not open here is stale and is dropped.
+Every message carries a fencing token, (fit, generation, sequence, operation). The supervisor opens a generation on
+every member before any rank starts, so a message for a fit or a generation that is not open here is stale and is
+dropped.
 """
 
 import threading
@@ -17,13 +18,13 @@ from daskkern.errors import CommunicatorClosedError
 
 @dataclass(frozen=True)
 class Membership:
-    """One rank's view of one epoch of one fit: its rank, and the addresses of its peers.
+    """One rank's view of one generation of one fit: its rank, and the addresses of its peers.
 
     `task` is the key of the Dask task that runs the rank: the rank ends with its task.
     """
 
     fit: str
-    epoch: int
+    generation: int
     rank: int
     addresses: tuple[str, ...]
     task: str
@@ -42,7 +43,7 @@ class Parcel:
 
 
 class Mailbox:
-    """The parcels of one rank in one epoch. Thread-safe; every wait has a deadline and is woken by `abort`."""
+    """The parcels of one rank in one generation. Thread-safe; every wait has a deadline and is woken by `abort`."""
 
     def __init__(self, membership: Membership) -> None:
         self.membership = membership
@@ -54,7 +55,7 @@ class Mailbox:
 
     @property
     def reason(self) -> str | None:
-        """Why the epoch was aborted, or None if it was not."""
+        """Why the generation was aborted, or None if it was not."""
         return self._reason
 
     def put(self, sequence: int, source: int, parcel: Parcel) -> None:
@@ -75,7 +76,7 @@ class Mailbox:
         Raises
         ------
         CommunicatorClosedError
-            When the epoch is aborted, the deadline passes, or a peer is in another operation.
+            When the generation is aborted, the deadline passes, or a peer is in another operation.
         """
         wanted = [(sequence, source) for source in sources]
         with self._changed:
@@ -96,7 +97,7 @@ class Mailbox:
         return [parcel.array for parcel in parcels]
 
     def check(self) -> None:
-        """Raise CommunicatorClosedError when the epoch was aborted."""
+        """Raise CommunicatorClosedError when the generation was aborted."""
         if self._reason is not None:
             raise CommunicatorClosedError(f"the collective was given up: {self._reason}")
 
@@ -122,33 +123,33 @@ class MailboxRegistry:
 
     mailboxes: dict[str, Mailbox] = field(default_factory=dict)
     commit_caches: dict[str, CommitCache] = field(default_factory=dict)
-    epochs: dict[str, int] = field(default_factory=dict)
-    """The latest epoch of each fit that is not over, also where no rank runs at the moment."""
+    generations: dict[str, int] = field(default_factory=dict)
+    """The latest generation of each fit that is not over, also where no rank runs at the moment."""
 
     def open(self, membership: Membership) -> bool:
-        """Begin an epoch of a fit and abort an older one. Return False if this one is not newer."""
-        if self.epochs.get(membership.fit, -1) >= membership.epoch:
+        """Begin a generation of a fit and abort an older one. Return False if this one is not newer."""
+        if self.generations.get(membership.fit, -1) >= membership.generation:
             return False
-        self.epochs[membership.fit] = membership.epoch
-        self.commit_caches.setdefault(membership.fit, CommitCache()).epoch = membership.epoch
+        self.generations[membership.fit] = membership.generation
+        self.commit_caches.setdefault(membership.fit, CommitCache()).generation = membership.generation
         previous = self.mailboxes.get(membership.fit)
         mailbox = Mailbox(membership)
         if previous is not None:
-            previous.abort(f"epoch {membership.epoch} of fit {membership.fit} has begun")
+            previous.abort(f"generation {membership.generation} of fit {membership.fit} has begun")
             mailbox.stop_requested = previous.stop_requested
         self.mailboxes[membership.fit] = mailbox
         return True
 
-    def find(self, fit: str, epoch: int) -> Mailbox | None:
-        """Return the mailbox of exactly this epoch, or None."""
+    def find(self, fit: str, generation: int) -> Mailbox | None:
+        """Return the mailbox of exactly this generation, or None."""
         mailbox = self.mailboxes.get(fit)
-        return mailbox if mailbox is not None and mailbox.membership.epoch == epoch else None
+        return mailbox if mailbox is not None and mailbox.membership.generation == generation else None
 
     def deliver(
-        self, fit: str, epoch: int, sequence: int, operation: str, source: int, array: Mapping[str, Any]
+        self, fit: str, generation: int, sequence: int, operation: str, source: int, array: Mapping[str, Any]
     ) -> None:
         """Put an array into the mailbox that it is addressed to; drop it if there is none."""
-        mailbox = self.find(fit, epoch)
+        mailbox = self.find(fit, generation)
         if mailbox is None:
             return
         try:
@@ -164,40 +165,40 @@ class MailboxRegistry:
         if mailbox is not None:
             mailbox.stop_requested = True
 
-    def regroup(self, fit: str, epoch: int) -> None:
+    def regroup(self, fit: str, generation: int) -> None:
         """Ask the rank of `fit` to commit and return, so that a gang of other ranks can continue."""
-        mailbox = self.find(fit, epoch)
+        mailbox = self.find(fit, generation)
         if mailbox is not None:
             mailbox.regroup_requested = True
 
-    def standing(self, fit: str) -> tuple[int, int]:
-        """Return the latest epoch of `fit` known here, and of the last commit made here; -1 for none."""
+    def progress(self, fit: str) -> tuple[int, int]:
+        """Return the latest generation of `fit` known here, and that of the last commit made here; -1 for none."""
         cache = self.commit_caches.get(fit)
-        return self.epochs.get(fit, -1), -1 if cache is None else cache.committed
+        return self.generations.get(fit, -1), -1 if cache is None else cache.committed
 
-    def forget(self, fit: str, epoch: int) -> None:
-        """Remove all state of `fit`, which ended after `epoch`. Nothing happens if a later epoch has begun."""
-        if self.epochs.get(fit, -1) > epoch:
+    def forget(self, fit: str, generation: int) -> None:
+        """Remove all state of `fit`, which ended after `generation`. Nothing happens if a later one has begun."""
+        if self.generations.get(fit, -1) > generation:
             return
         self.close(fit)
         self.commit_caches.pop(fit, None)
-        self.epochs.pop(fit, None)
+        self.generations.pop(fit, None)
 
-    def abort(self, fit: str, epoch: int | None, reason: str) -> None:
-        """Abort `epoch` of `fit`; None aborts whichever epoch is open."""
+    def abort(self, fit: str, generation: int | None, reason: str) -> None:
+        """Abort `generation` of `fit`; None aborts whichever generation is open."""
         mailbox = self.mailboxes.get(fit)
-        if mailbox is not None and epoch in (None, mailbox.membership.epoch):
+        if mailbox is not None and generation in (None, mailbox.membership.generation):
             mailbox.abort(reason)
 
-    def close(self, fit: str, epoch: int | None = None) -> None:
-        """Abort and forget `epoch` of `fit`; None takes whichever epoch is open."""
+    def close(self, fit: str, generation: int | None = None) -> None:
+        """Abort and forget `generation` of `fit`; None takes whichever generation is open."""
         mailbox = self.mailboxes.get(fit)
-        if mailbox is not None and epoch in (None, mailbox.membership.epoch):
+        if mailbox is not None and generation in (None, mailbox.membership.generation):
             mailbox.abort("the fit has ended")
             del self.mailboxes[fit]
 
     def abort_where(self, condition: Callable[[Membership], bool], reason: str) -> None:
-        """Abort the epochs whose membership meets `condition`."""
+        """Abort the generations whose membership meets `condition`."""
         for mailbox in list(self.mailboxes.values()):
             if condition(mailbox.membership):
                 mailbox.abort(reason)

@@ -20,7 +20,7 @@ class PeerTransport:
     """One rank's outgoing messages and its mailbox, called from the rank's own thread.
 
     A message is pushed into the peer's mailbox and is not answered, and no handler anywhere waits for a peer. Every
-    message carries fit, epoch, the number of the collective and its name; every wait has a deadline.
+    message carries fit, generation, the number of the collective and its name; every wait has a deadline.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class PeerTransport:
             "op": handler("put"),
             "reply": False,
             "fit": member.fit,
-            "epoch": member.epoch,
+            "generation": member.generation,
             "sequence": self._sequence,
             "operation": operation,
             "source": self.rank,
@@ -123,7 +123,8 @@ class PeerTransport:
 
     async def _send_abort(self, reason: str) -> None:
         member = self.mailbox.membership
-        message = {"op": handler("abort"), "reply": False, "fit": member.fit, "epoch": member.epoch, "reason": reason}
+        fence = {"fit": member.fit, "generation": member.generation}
+        message = {"op": handler("abort"), "reply": False, **fence, "reason": reason}
         writes = (self._write(member.addresses[rank], message) for rank in self.peers)
         await asyncio.gather(*writes, return_exceptions=True)  # a dead peer needs no message
 

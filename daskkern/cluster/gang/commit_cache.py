@@ -8,22 +8,22 @@ from daskkern.arrays import HostArray
 
 @dataclass(frozen=True, eq=False)
 class CachedCommit:
-    """A commit as bytes (uint8), the number of steps it follows, and the epoch of the gang that made it."""
+    """A commit as bytes (uint8), the number of steps it follows, and the generation of the gang that made it."""
 
     steps: int
     data: HostArray
-    epoch: int
+    generation: int
 
 
 class CommitCache:
-    """A thread-safe cache of the latest commit. `epoch` is that of the running gang."""
+    """A thread-safe cache of the latest commit. `generation` is that of the running gang."""
 
     def __init__(self) -> None:
-        self.epoch = 0
+        self.generation = 0
         self._lock = threading.Lock()
         self._kept: CachedCommit | None = None
         self.committed = -1
-        """Epoch of the gang that made the last commit, wherever it is stored; -1 for none."""
+        """Generation of the gang that made the last commit, wherever it is stored; -1 for none."""
 
     @property
     def latest(self) -> CachedCommit | None:
@@ -32,11 +32,11 @@ class CommitCache:
 
     def mark(self) -> None:
         """Record that the running gang has made a commit that outlives it."""
-        self.committed = max(self.committed, self.epoch)
+        self.committed = max(self.committed, self.generation)
 
     def put(self, steps: int, data: HostArray) -> None:
         """Cache a commit, unless a later one is already cached."""
         with self._lock:
             if self._kept is None or self._kept.steps <= steps:
-                self._kept = CachedCommit(steps, data, self.epoch)
+                self._kept = CachedCommit(steps, data, self.generation)
                 self.mark()

@@ -59,18 +59,19 @@ class GangOrder:
     attempt: str
     """Distinguishes the tasks of this gang from those that another process formed for the same fit."""
 
-    def key(self, role: str, number: int, epoch: int = 0) -> str:
+    def key(self, role: str, number: int, generation: int = 0) -> str:
         """Return a task key that the dashboard groups as ``daskkern_<name>-<role>``."""
-        return f"daskkern_{re.sub('[^0-9A-Za-z]+', '_', self.name)}-{role}-{number}-{self.fit}-{self.attempt}-{epoch}"
+        name = re.sub("[^0-9A-Za-z]+", "_", self.name)
+        return f"daskkern_{name}-{role}-{number}-{self.fit}-{self.attempt}-{generation}"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an epoch ended: with the ranks' values in rank order, or with an error.
+    """How a generation ended: with the ranks' values in rank order, or with an error.
 
     `broken` means that the error lies in the cluster, so that another gang may succeed; `grows` that the ranks
     committed and returned because more workers are available; `superseded` that another supervisor has begun a later
-    epoch.
+    generation.
     """
 
     values: tuple[Any, ...] = ()
@@ -82,7 +83,10 @@ class Outcome:
 
 @dataclass
 class Generation:
-    """One formation of the gang, from the opening of its mailboxes to their closing. Every message is fenced."""
+    """One formation of the gang, from the opening of its mailboxes to their closing.
+
+    Every message carries a fencing token: a message of another generation is dropped.
+    """
 
     worker: Worker
     client: Client
@@ -185,7 +189,7 @@ class Generation:
                 raise
             self.failures[rank] = RankFailure(
                 ClusterError(f"rank {rank} could not run at {address}: {type(error).__name__}: {error}"),
-                hearsay=future.status in ("cancelled", "lost"),
+                secondary=future.status in ("cancelled", "lost"),
             )
         else:
             if isinstance(outcome, RankResult):
@@ -206,7 +210,7 @@ class Generation:
         deadline = time.monotonic() + _CAUSE_S
         while True:
             lost = self._lost()
-            own = [failure.error for _, failure in sorted(self.failures.items()) if not failure.hearsay]
+            own = [failure.error for _, failure in sorted(self.failures.items()) if not failure.secondary]
             raised = [error for error in own if not isinstance(error, CommunicatorClosedError)]
             if lost:
                 self.members.drop(lost.values())
@@ -255,8 +259,8 @@ class Generation:
         self._send(verb, {a: message for a in self.addresses if a in alive and a not in unresponsive})
 
     def _send(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> Answers:
-        """Send each address its message, fenced, and return the answers."""
-        fence = {"fit": self.order.fit, "epoch": self.number}
+        """Send each address its message with the fencing token, and return the answers."""
+        fence = {"fit": self.order.fit, "generation": self.number}
         fenced = {address: {**fence, **message} for address, message in messages.items()}
         return call_workers(self.worker, self.client, verb, fenced, _RPC_S)
 

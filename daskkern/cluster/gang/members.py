@@ -20,10 +20,10 @@ _ANSWER_S = 5.0
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What the workers know of a fit: its latest epoch, and the epoch of the latest commit; -1 for none."""
+class FitProgress:
+    """What the workers know of a fit: its latest generation, and that of the latest commit; -1 for none."""
 
-    epoch: int
+    generation: int
     committed: int
 
 
@@ -122,17 +122,17 @@ class Members:
         kept = [address for address in before if address in usable]
         return tuple([*kept, *(address for address in usable if address not in before)][: self.most])
 
-    def standing(self) -> Standing:
+    def progress(self) -> FitProgress:
         """Query the workers for the state of the fit. One that does not answer counts as silent from now on."""
         messages = {address: {"fit": self.fit} for address in self.heard()}
-        answers = call_workers(self.worker, self.client, "standing", messages, _ANSWER_S)
+        answers = call_workers(self.worker, self.client, "progress", messages, _ANSWER_S)
         self.heartbeats.mark_silent(answers.errors)
         known = [answer for answer in answers.values.values() if isinstance(answer, list | tuple) and len(answer) == 2]
-        return Standing(max((a[0] for a in known), default=-1), max((a[1] for a in known), default=-1))
+        return FitProgress(max((a[0] for a in known), default=-1), max((a[1] for a in known), default=-1))
 
-    def forget(self, epoch: int) -> None:
-        """Let all workers forget the fit, which ended after `epoch`."""
-        messages = {address: {"fit": self.fit, "epoch": epoch} for address in self.heard()}
+    def forget(self, generation: int) -> None:
+        """Let all workers forget the fit, which ended after `generation`."""
+        messages = {address: {"fit": self.fit, "generation": generation} for address in self.heard()}
         call_workers(self.worker, self.client, "forget", messages, _ANSWER_S)
 
     def gather(self, before: Collection[str], wanted: int, rejoin_s: float, idle_s: float) -> tuple[str, ...]:

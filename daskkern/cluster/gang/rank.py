@@ -34,7 +34,7 @@ class RankOrder:
     """The order to a rank, in addition to its payload."""
 
     fit: str
-    epoch: int
+    generation: int
     rank: int
     topic: str
     collective_timeout_s: float
@@ -50,10 +50,10 @@ class RankResult:
 
 @dataclass(frozen=True)
 class RankFailure:
-    """The failure of a rank. `hearsay` means that it was aborted, or found a peer gone: the cause lies elsewhere."""
+    """The failure of a rank. `secondary` means that it was aborted, or found a peer gone: the cause lies elsewhere."""
 
     error: DaskkernError
-    hearsay: bool
+    secondary: bool
 
 
 def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult | RankFailure:
@@ -65,11 +65,11 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
     secede()  # frees the thread for ordinary tasks: a fit takes hours
     worker = get_worker()
     registry = registry_of(worker)
-    mailbox, cache = registry.find(order.fit, order.epoch), registry.commit_caches.get(order.fit)
+    mailbox, cache = registry.find(order.fit, order.generation), registry.commit_caches.get(order.fit)
     if mailbox is None or cache is None:
         return RankFailure(
             ClusterError(f"worker {worker.address} was restarted and has lost rank {order.rank} of this fit"),
-            hearsay=True,
+            secondary=True,
         )
     communicator = DaskCommunicator(worker, mailbox, order.collective_timeout_s)
     sender = _EventSender(worker, order.topic)
@@ -87,12 +87,12 @@ def run_rank(rank_main: RankMain, payload: Any, order: RankOrder) -> RankResult 
             value = rank_main(communicator, payload, context)
         return RankResult(value)
     except BaseException as error:  # a SystemExit, too, must not leave the peers waiting
-        hearsay = isinstance(error, CommunicatorClosedError) and mailbox.reason is not None
+        secondary = isinstance(error, CommunicatorClosedError) and mailbox.reason is not None
         communicator.abort(f"rank {order.rank} at {worker.address} failed: {type(error).__name__}: {error}")
-        return RankFailure(_described(error, order.rank, worker.address, funcname(rank_main)), hearsay)
+        return RankFailure(_described(error, order.rank, worker.address, funcname(rank_main)), secondary)
     finally:
         communicator.close()
-        worker.loop.add_callback(registry.close, order.fit, order.epoch)
+        worker.loop.add_callback(registry.close, order.fit, order.generation)
 
 
 def _start(communicator: DaskCommunicator, mailbox: Mailbox, timeout_s: float) -> None:

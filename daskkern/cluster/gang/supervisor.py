@@ -2,7 +2,7 @@
 
 It runs on a worker and not in the client, so that a fit can outlive the process that submitted it. The ranks
 belong to it: when it ends, the scheduler releases them, and they end. When its worker is lost, the scheduler runs it
-again on another, where it finds out which epoch was the last, and continues with the next one.
+again on another, where it finds out which generation was the last, and continues with the next one.
 """
 
 # mypy: allow-untyped-calls
@@ -74,7 +74,7 @@ def supervise(rank_main: RankMain, payload: Any, order: GangOrder, reform: Refor
 
 
 class _Supervision:
-    """One supervisor: epoch after epoch."""
+    """One supervisor: generation after generation."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class _Supervision:
     def run(self) -> GangReport:
         """Form gangs until one ends, or too many in a row have broken without a commit."""
         order = self._order
-        number, addresses = self._members.standing().epoch + 1, order.addresses
+        number, addresses = self._members.progress().generation + 1, order.addresses
         self._number = number
         if number > 0:
             name = order.name
@@ -118,27 +118,27 @@ class _Supervision:
             self._number = number
 
     def forget(self) -> None:
-        """Let the workers forget the fit, unless a later epoch than this supervisor's last one has begun."""
+        """Let the workers forget the fit, unless a later generation than this supervisor's last one has begun."""
         with suppress(ClusterError, OSError, RuntimeError):
             self._members.forget(self._number)
 
     def _one(self, number: int, addresses: tuple[str, ...]) -> tuple[Outcome, bool]:
-        """Run one epoch; return its outcome, and whether a client still waits for this supervisor."""
+        """Run one generation; return its outcome, and whether a client still waits for this supervisor."""
         payloads = payloads_for(self._payload, len(addresses))
-        epoch = Generation(self._worker, self._client, self._order, self._members, addresses, number)
+        generation = Generation(self._worker, self._client, self._order, self._members, addresses, number)
         try:
-            outcome = epoch.start(self._rank_main, payloads)
+            outcome = generation.start(self._rank_main, payloads)
             if outcome is None:
                 self._worker.log_event(self._order.topic, {STARTED: self._worker.address})
-                outcome = epoch.watch()
-            return outcome, not epoch.unwanted()
+                outcome = generation.watch()
+            return outcome, not generation.unwanted()
         finally:
             with suppress(ClusterError, OSError, RuntimeError):  # without a scheduler, the workers end by themselves
-                epoch.end()
+                generation.end()
 
     def _count(self, error: DaskkernError, number: int) -> None:
-        """Count that epoch `number` follows one that broke. Raises its error after too many without a commit."""
-        committed = self._members.standing().committed
+        """Count that generation `number` follows one that broke. Raises its error after too many without a commit."""
+        committed = self._members.progress().committed
         attempt = number - max(committed, 0)
         if attempt > self._order.retries:
             raise error

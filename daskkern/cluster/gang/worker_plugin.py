@@ -51,7 +51,7 @@ class CollectivesPlugin(WorkerPlugin):
             "stop": self.registry.stop,
             "close": self.registry.close,
             "regroup": self.registry.regroup,
-            "standing": self.registry.standing,
+            "progress": self.registry.progress,
             "forget": self.registry.forget,
         }
         worker.handlers.update({handler(verb): answer for verb, answer in answers.items()})
@@ -71,8 +71,8 @@ class CollectivesPlugin(WorkerPlugin):
         if finish in _LOST_STATES and self.registry.mailboxes:
             self.registry.abort_where(lambda member: member.task == key, "the task of this rank was released")
 
-    def _open(self, fit: str, epoch: int, rank: int, addresses: tuple[str, ...], task: str) -> bool:
-        return self.registry.open(Membership(fit, epoch, rank, tuple(addresses), task))
+    def _open(self, fit: str, generation: int, rank: int, addresses: tuple[str, ...], task: str) -> bool:
+        return self.registry.open(Membership(fit, generation, rank, tuple(addresses), task))
 
 
 def _let_tasks_connect(worker: Worker) -> None:

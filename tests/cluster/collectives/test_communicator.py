@@ -119,15 +119,15 @@ def test_what_is_no_array_is_refused_on_arrival(fields: dict[str, object]) -> No
 
 
 class TestFences:
-    def membership(self, epoch: int) -> Membership:
-        return Membership("fit", epoch, 0, ("tcp://a:1", "tcp://b:2"), "task")
+    def membership(self, generation: int) -> Membership:
+        return Membership("fit", generation, 0, ("tcp://a:1", "tcp://b:2"), "task")
 
     def deliver(self, registry: MailboxRegistry, **changes: object) -> None:
-        message = {"fit": "fit", "epoch": 1, "sequence": 1, "operation": "allreduce", "source": 1}
+        message = {"fit": "fit", "generation": 1, "sequence": 1, "operation": "allreduce", "source": 1}
         data = {"dtype": "float64", "shape": (1,), "data": memoryview(bytes(8))}
         registry.deliver(**{**message, "array": data, **changes})  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("stray", [{"epoch": 0}, {"epoch": 2}, {"fit": "another"}])
+    @pytest.mark.parametrize("stray", [{"generation": 0}, {"generation": 2}, {"fit": "another"}])
     def test_a_stray_message_is_dropped(self, stray: dict[str, object]) -> None:
         registry = MailboxRegistry()
         registry.open(self.membership(1))
@@ -139,7 +139,7 @@ class TestFences:
         self.deliver(registry)
         assert mailbox.take(1, "allreduce", [1], timeout_s=0.05)[0].shape == (1,)
 
-    def test_a_new_epoch_aborts_the_old_one_and_keeps_the_request_to_stop(self) -> None:
+    def test_a_new_generation_aborts_the_old_one_and_keeps_the_request_to_stop(self) -> None:
         registry = MailboxRegistry()
         registry.open(self.membership(1))
         old = registry.find("fit", 1)
@@ -150,7 +150,7 @@ class TestFences:
         assert old is not None
         assert new is not None
         assert new.stop_requested
-        with pytest.raises(CommunicatorClosedError, match="epoch 2"):
+        with pytest.raises(CommunicatorClosedError, match="generation 2"):
             old.check()
         new.check()
 
