@@ -1,6 +1,6 @@
 """Preconditioners."""
 
-from daskkern.preconditioners.column_statistics import StepStatistics, column_statistics
+from daskkern.preconditioners.batch_covariance_bound import batch_norm_bound
 from daskkern.preconditioners.covariance import (
     MOST_DIRECTIONS,
     CovariancePart,
@@ -14,7 +14,7 @@ from daskkern.preconditioners.falkon import FalkonPart
 from daskkern.preconditioners.low_rank import LowRankPart, Unconditioned, low_rank_part, nystrom_factor
 from daskkern.preconditioners.nystrom import NystromPart, NystromState, nystrom_state
 from daskkern.preconditioners.stable_steps import StableSteps, longest_step
-from daskkern.preconditioners.step_bounds import batch_norm_bound
+from daskkern.preconditioners.unpreconditioned_steps import StepStatistics, column_statistics
 
 __all__ = [
     "MOST_DIRECTIONS",

@@ -1,4 +1,4 @@
-"""A bound of the preconditioned covariance of a batch that holds with high probability, and the step it allows."""
+"""An upper bound of the preconditioned covariance of a batch that holds with high probability."""
 
 from math import log, sqrt
 
@@ -11,7 +11,9 @@ def batch_norm_bound(eigenvalue: float, kappa: float, batch_size: int, dimension
         l_{k+1} + 2 (l_{k+1} + kappa) / (3 m) ln(2 d / delta) + (2 l_{k+1} kappa / m ln(2 d / delta))^(1/2)
 
     Steps of at most its inverse, divided by the smoothness of the loss, do not increase the error in one batch with
-    probability ``1 - delta``. EigenPro's own steps, ``m / (beta + (m - 1) l_P)``, are stable in the mean and longer.
+    probability ``1 - delta``. The solvers do not use it: their steps are those of
+    :mod:`daskkern.preconditioners.stable_steps`, for EigenPro ``m / (beta + (m - 1) l_P)``, which are stable in the
+    mean and longer.
 
     Parameters
     ----------
