@@ -2,15 +2,10 @@
 
 from daskkern.solvers.costs.primitives import PIECES, left_bytes, padded, points_bytes, read_bytes, workspace_bytes
 from daskkern.solvers.costs.sizes import FitSizes, Items
-from daskkern.training.planning.memory_by_columns import INTERPRETER, KEPT_MODELS, THREAD, rank_items
+from daskkern.training.planning.memory_by_columns import INTERPRETER, KEPT_MODELS, THREAD
 
 _STRIPE = 8 << 20  # a stripe of K that a thread holds
 _VECTORS = 20  # (p, c) arrays of a run in float64, those on their way included
-
-
-def items_of(z: FitSizes) -> tuple[Items, Items]:
-    """Return the items of a rank in host memory and on its device, whichever way its fit is distributed."""
-    return row_items(z) if z.costs.by_rows else rank_items(z)
 
 
 def row_items(z: FitSizes) -> tuple[Items, Items]:

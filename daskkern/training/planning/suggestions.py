@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from daskkern.solvers.costs.sizes import FitSizes
-from daskkern.training.planning.memory_by_rows import items_of
+from daskkern.training.planning.memory_items import items_of
 from daskkern.training.run.settings import batch_limit
 
 _WANTED = 3
