@@ -21,7 +21,7 @@ from daskkern.doctor import (
     mending,
 )
 from daskkern.errors import ClusterError
-from daskkern.monitor.words import format_bytes
+from daskkern.monitor.formatting import format_bytes
 
 _WORKER_COLUMNS = (
     "worker",

@@ -17,8 +17,8 @@ from daskkern.data.transactions.own_files import FileKind, check_file
 from daskkern.errors import DataError, ModelError, SpecError
 from daskkern.events import EpochTimed
 from daskkern.models import KernelModel, save_model
+from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.shares import in_words, shares_of
-from daskkern.monitor.words import format_bytes
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.resuming import check_model_place

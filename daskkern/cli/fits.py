@@ -14,9 +14,9 @@ from daskkern.cli.console import listing, say
 from daskkern.cli.watching import LogRequest, listening, log_options
 from daskkern.cluster.scheduler.fits import FitStatus
 from daskkern.errors import ClusterError
-from daskkern.monitor.lines import line_of
+from daskkern.monitor.event_text import line_of
+from daskkern.monitor.formatting import number, ran, seconds
 from daskkern.monitor.shares import in_words
-from daskkern.monitor.words import number, ran, seconds
 from daskkern.training.jobs.handle import FitHandle, attach, find_fit, list_fits
 
 _COLUMNS = ("fit", "name", "state", "progress", "loss", "rows/s", "running for", "owner", "waits for")

@@ -7,7 +7,7 @@ import click
 
 from daskkern.cli.console import OUT, say, table
 from daskkern.data.storage.info import QUANTILES, StoreDescription, TargetDescription, describe_store
-from daskkern.monitor.words import format_bytes
+from daskkern.monitor.formatting import format_bytes
 
 _BAR = 30
 _CLASSES, _COLUMNS, _TARGETS = 20, 10, 5

@@ -11,7 +11,7 @@ from daskkern.cli.console import say, table
 from daskkern.cli.fit import open_source
 from daskkern.cli.fit_options import FitRequest, fit_options
 from daskkern.cluster.connect.membership import check_any, live_workers
-from daskkern.monitor.words import format_bytes
+from daskkern.monitor.formatting import format_bytes
 from daskkern.training.feeding.block_cache_policy import disk_room, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate, calibrate_workers

@@ -8,7 +8,7 @@ from daskkern.backend.devices import CupyDevices, Gpu
 from daskkern.doctor.cluster import ClusterReport, WorkerReport
 from daskkern.doctor.machine import Folder, Machine
 from daskkern.doctor.packages import Package
-from daskkern.monitor.words import format_bytes
+from daskkern.monitor.formatting import format_bytes
 
 _LEAST_MEMORY = 700_000_000
 _LEAST_DISK = 1_000_000_000

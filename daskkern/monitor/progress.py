@@ -25,8 +25,8 @@ from daskkern.events import (
     StopRequested,
     WorkersLost,
 )
-from daskkern.monitor.lines import line_of
-from daskkern.monitor.words import format_bytes
+from daskkern.monitor.event_text import line_of
+from daskkern.monitor.formatting import format_bytes
 
 
 @contextmanager

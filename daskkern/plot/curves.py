@@ -8,7 +8,7 @@ import numpy as np
 from daskkern.arrays import HostArray
 from daskkern.errors import DataError, SpecError
 from daskkern.models import KernelModel
-from daskkern.monitor.labels import literal
+from daskkern.monitor.figure_text import literal
 from daskkern.plot.given import COLORS, Fit, log_ticks, model_of, name_of, new_axes, plain, thousands
 
 _LABELS = {

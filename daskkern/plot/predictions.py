@@ -7,7 +7,7 @@ import numpy as np
 from daskkern.errors import DataError
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.observe import Observation, observe
-from daskkern.monitor.labels import literal
+from daskkern.monitor.figure_text import literal
 from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
 
 _NUMBERED = 20

@@ -10,10 +10,10 @@ from daskkern.errors import ModelError
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.observe import Observation
 from daskkern.models import KernelModel
+from daskkern.monitor.event_text import line_of
+from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.history import History
-from daskkern.monitor.lines import line_of
 from daskkern.monitor.shares import PARTS
-from daskkern.monitor.words import format_bytes
 
 Facts: TypeAlias = list[tuple[str, str]]
 """Names and values, one line each."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from daskkern.evaluation.observe import Observation
 from daskkern.models import KernelModel
-from daskkern.monitor.labels import quiet_glyphs, save_png
+from daskkern.monitor.figure_text import quiet_glyphs, save_png
 from daskkern.plot import history as draw_history
 from daskkern.plot import spectrum as draw_spectrum
 from daskkern.plot import time_shares

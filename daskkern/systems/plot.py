@@ -6,7 +6,7 @@ from typing import Any
 
 from daskkern.data.remote.stores import name_of_place
 from daskkern.errors import SpecError
-from daskkern.monitor.labels import literal, save_png
+from daskkern.monitor.figure_text import literal, save_png
 from daskkern.systems.comparing import Comparison, Curve
 
 

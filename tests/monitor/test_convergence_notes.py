@@ -5,7 +5,7 @@ import pytest
 
 from daskkern.events import EpochFinished, FitFinished, from_message, to_message
 from daskkern.monitor.convergence import convergence_note
-from daskkern.monitor.lines import line_of
+from daskkern.monitor.event_text import line_of
 
 _EPOCHS = np.arange(1.0, 21)
 

@@ -16,8 +16,8 @@ from daskkern import KernelClassifier, KernelModel, KernelRegressor, Landmarks, 
 from daskkern.data.transactions.own_files import FileKind, check_file
 from daskkern.errors import DataError, SpecError
 from daskkern.events import SpectrumFound
+from daskkern.monitor.figure_text import save_png
 from daskkern.monitor.history import History
-from daskkern.monitor.labels import save_png
 from daskkern.systems.comparing import Comparison, Curve
 
 matplotlib.use("Agg")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from daskkern.monitor.words import clock, format_bytes, number, ran, seconds
+from daskkern.monitor.formatting import clock, format_bytes, number, ran, seconds
 
 _ACTIVE = ("submitted", "queued", "preparing", "running", "recovering")
 _SHOWN = 30

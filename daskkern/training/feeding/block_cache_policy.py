@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from daskkern.errors import MemoryBudgetError, SpecError
-from daskkern.monitor.words import format_bytes
+from daskkern.monitor.formatting import format_bytes
 from daskkern.solvers.costs.columns import entry_ns
 from daskkern.training.feeding.scratch import is_in_memory, scratch_folder
 from daskkern.training.planning.calibration import Rates

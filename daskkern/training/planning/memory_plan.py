@@ -6,7 +6,7 @@ import psutil
 
 from daskkern.backend.namespace import free_on_device, namespace_for
 from daskkern.errors import MemoryBudgetError
-from daskkern.monitor.words import format_bytes
+from daskkern.monitor.formatting import format_bytes
 from daskkern.solvers.costs.sizes import FitSizes, Items
 from daskkern.training.planning.memory_items import items_of
 from daskkern.training.planning.suggestions import remedies, total

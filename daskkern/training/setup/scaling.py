@@ -18,7 +18,7 @@ from daskkern.kernels import Kernel, LinearKernel
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.settings import FitSettings
-from daskkern.training.setup.bending import fits_as_well
+from daskkern.training.setup.nonlinear_scaling import fits_as_well
 
 AnySource = TypeVar("AnySource", bound=RowSource)
 _LEARNED = ("auto", "always")

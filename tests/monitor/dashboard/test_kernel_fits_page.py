@@ -17,7 +17,7 @@ from daskkern.events import (
     WorkersLost,
     to_message,
 )
-from daskkern.monitor import words
+from daskkern.monitor import formatting
 from daskkern.monitor.curves import batch_columns, rates, share_columns, smoothed
 from daskkern.monitor.dashboard import tables
 from daskkern.monitor.dashboard.document import KernelFits, fill
@@ -278,8 +278,13 @@ def test_columns_against_a_plain_reference(view: View) -> None:
 
 
 def test_numbers_have_units() -> None:
-    assert [words.seconds(value) for value in (0.42, 75, 4000, math.nan)] == ["0.4 s", "1 min 15 s", "1 h 6 min", "-"]
-    assert [words.format_bytes(value) for value in (12, 1.5e6, 2.25e12)] == ["12 B", "1.5 MB", "2.25 TB"]
+    assert [formatting.seconds(value) for value in (0.42, 75, 4000, math.nan)] == [
+        "0.4 s",
+        "1 min 15 s",
+        "1 h 6 min",
+        "-",
+    ]
+    assert [formatting.format_bytes(value) for value in (12, 1.5e6, 2.25e12)] == ["12 B", "1.5 MB", "2.25 TB"]
 
 
 def test_the_progress_of_a_fit(view: View) -> None:

@@ -17,7 +17,7 @@ from daskkern.estimators import KernelClassifier
 from daskkern.events import Event, OptimalityMeasured
 from daskkern.kernels import Laplacian
 from daskkern.losses import Dual, EpsilonInsensitive, Hinge, Huber, Logistic, Loss, MulticlassHinge, Squared
-from daskkern.monitor.lines import line_of
+from daskkern.monitor.event_text import line_of
 from daskkern.solvers import MISO, SDCA
 from daskkern.solvers.first_order.row_memory import shuffled
 from daskkern.solvers.first_order.sdca import _STREAM

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daskkern.errors import MemoryBudgetError
-from daskkern.monitor.words import format_bytes
+from daskkern.monitor.formatting import format_bytes
 from daskkern.solvers.costs.columns import ColumnCosts
 from daskkern.solvers.falkon.costs import FactorCosts
 from daskkern.solvers.nystrom_sgd.costs import EigenbasisCosts

@@ -14,7 +14,7 @@ from daskkern.data.storage.writer import StoreWriter
 from daskkern.events import PARTS_OF_TIME, EpochTimed, Event
 from daskkern.kernels import Gaussian
 from daskkern.losses import Squared
-from daskkern.monitor.lines import line_of
+from daskkern.monitor.event_text import line_of
 from daskkern.solvers import EigenPro, Falkon, Solver
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.commits import Commit

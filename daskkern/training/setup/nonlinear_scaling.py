@@ -1,4 +1,4 @@
-"""Whether bent features serve a model as well as features that are only shifted and divided.
+"""Whether nonlinear (arcsinh) scaling of the features is as accurate as affine scaling.
 
 Leave-one-out errors of ridge regression on sampled rows decide, with the Laplacian kernel and the median distance
 whatever the kernel of the fit: a scaling must be the same for every kernel that is tried on it.
@@ -28,6 +28,7 @@ def fits_as_well(bent: Scaling, plain: Scaling, source: RowSource, rows: Rows, s
     Parameters
     ----------
     bent, plain : Scaling
+        Nonlinear (:mod:`daskkern.data.schema.learned_scaling`) and affine.
     source : RowSource
         Of `rows`, as they are.
     rows : Rows
