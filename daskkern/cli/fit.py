@@ -13,7 +13,7 @@ from daskkern.cluster.gang.gang import GangSettings
 from daskkern.cluster.scheduler.lease import concluded
 from daskkern.data.remote.stores import absolute
 from daskkern.data.shuffle.detection import order_note
-from daskkern.data.transactions.own_files import FileKind, check_file
+from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import DataError, ModelError, SpecError
 from daskkern.events import EpochTimed
 from daskkern.models import KernelModel, save_model

@@ -7,7 +7,7 @@ import click
 
 from daskkern.cli.cluster_options import ClusterRequest, cluster_options
 from daskkern.cli.console import InterruptedJobError, listing, say
-from daskkern.data.transactions.own_files import FileKind, check_file
+from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import SpecError
 from daskkern.events import EpochFinished, Event, StopRequested
 from daskkern.kernels import ScaledDistanceKernel, parse_kernel

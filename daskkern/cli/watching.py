@@ -13,7 +13,7 @@ from distributed import Client, performance_report
 
 from daskkern.backend.current import current
 from daskkern.cli.console import aside, say
-from daskkern.data.transactions.own_files import FileKind, check_file
+from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import ClusterError, SpecError
 from daskkern.events import Listener, all_of
 from daskkern.monitor.json_lines import check_log, json_lines

@@ -8,6 +8,6 @@ from daskkern.plot.comparisons import compare
 from daskkern.plot.curves import history
 from daskkern.plot.predictions import calibration, confusion, residuals
 from daskkern.plot.spectra import spectrum
-from daskkern.plot.times import time_shares
+from daskkern.plot.timing import time_shares
 
 __all__ = ["calibration", "compare", "confusion", "history", "residuals", "spectrum", "time_shares"]

@@ -9,7 +9,7 @@ from daskkern.arrays import HostArray
 from daskkern.errors import DataError, SpecError
 from daskkern.models import KernelModel
 from daskkern.monitor.figure_text import literal
-from daskkern.plot.given import COLORS, Fit, log_ticks, model_of, name_of, new_axes, plain, thousands
+from daskkern.plot.arguments import COLORS, Fit, log_ticks, model_of, name_of, new_axes, plain, thousands
 
 _LABELS = {
     "loss": "training loss",

@@ -6,9 +6,9 @@ import numpy as np
 
 from daskkern.errors import DataError
 from daskkern.evaluation.metrics import Score
-from daskkern.evaluation.observe import Observation, observe
+from daskkern.evaluation.plot_data import Observation, observe
 from daskkern.monitor.figure_text import literal
-from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
+from daskkern.plot.arguments import COLORS, Fit, model_of, new_axes, plain
 
 _NUMBERED = 20
 """Most classes for which cells show numbers."""

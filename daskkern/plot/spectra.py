@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from daskkern.errors import DataError
-from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
+from daskkern.plot.arguments import COLORS, Fit, model_of, new_axes, plain
 
 
 def spectrum(fit: Fit, *, axes: Any = None) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from daskkern.errors import ModelError
 from daskkern.evaluation.metrics import Score
-from daskkern.evaluation.observe import Observation
+from daskkern.evaluation.plot_data import Observation
 from daskkern.models import KernelModel
 from daskkern.monitor.event_text import line_of
 from daskkern.monitor.formatting import format_bytes

@@ -7,13 +7,13 @@ from importlib import resources
 import numpy as np
 
 from daskkern import __version__
-from daskkern.data.transactions.own_files import REPORT_MARK
-from daskkern.evaluation.observe import Observation
+from daskkern.data.transactions.overwrite_guard import REPORT_MARK
+from daskkern.evaluation.plot_data import Observation
 from daskkern.models import KernelModel
 from daskkern.monitor.formatting import format_bytes
 from daskkern.monitor.history import History
 from daskkern.monitor.shares import PARTS
-from daskkern.plot.given import COLORS
+from daskkern.plot.arguments import COLORS
 from daskkern.report import facts
 from daskkern.report.pictures import Picture, as_svg
 

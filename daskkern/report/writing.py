@@ -6,11 +6,11 @@ from pathlib import Path
 from daskkern.data.remote.stores import is_url, name_of_place
 from daskkern.data.storage.store import Store
 from daskkern.data.transactions.atomic import write_text
-from daskkern.data.transactions.own_files import FileKind, check_file
+from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import SpecError, StoreError
-from daskkern.evaluation.observe import observe
+from daskkern.evaluation.plot_data import observe
 from daskkern.models import KernelModel
-from daskkern.plot.given import require_matplotlib
+from daskkern.plot.arguments import require_matplotlib
 from daskkern.report.facts import check_facts
 from daskkern.report.page import page_of
 from daskkern.report.pictures import names_of, pictures_of, place_of, write_png

@@ -12,7 +12,7 @@ from daskkern import KernelClassifier, Landmarks
 from daskkern.cli import fit as cli_fit
 from daskkern.cli.main import main
 from daskkern.cluster.scheduler.client import install_fits
-from daskkern.data.transactions.own_files import FileKind, check_file
+from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.models import KernelModel, save_model
 from daskkern.training.jobs.handle import list_fits
 

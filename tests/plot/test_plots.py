@@ -13,7 +13,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 import daskkern
 from daskkern import KernelClassifier, KernelModel, KernelRegressor, Landmarks, plot
-from daskkern.data.transactions.own_files import FileKind, check_file
+from daskkern.data.transactions.overwrite_guard import FileKind, check_file
 from daskkern.errors import DataError, SpecError
 from daskkern.events import SpectrumFound
 from daskkern.monitor.figure_text import save_png

@@ -23,8 +23,8 @@ from daskkern.data.storage.checksums import Checksum
 from daskkern.data.storage.chunked import ChunkedArrays
 from daskkern.data.storage.csr_store import CsrWriter, State, part_of
 from daskkern.data.storage.incoming import Incoming
-from daskkern.data.storage.observed import RowStatistics
 from daskkern.data.storage.records import write_records
+from daskkern.data.storage.row_statistics import RowStatistics
 from daskkern.data.transactions.resumable import Partial, resumable_group
 from daskkern.errors import DataError, StoreError
 

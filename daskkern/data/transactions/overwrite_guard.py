@@ -1,4 +1,4 @@
-"""Files that may be replaced: those that daskkern, or Dask on its behalf, wrote. Others need ``overwrite``."""
+"""Overwrite protection: only files that daskkern, or Dask on its behalf, wrote are replaced without ``overwrite``."""
 
 import os
 from enum import Enum

@@ -6,7 +6,7 @@ import numpy as np
 
 from daskkern.errors import DataError
 from daskkern.monitor.shares import PARTS
-from daskkern.plot.given import COLORS, Fit, model_of, new_axes, plain
+from daskkern.plot.arguments import COLORS, Fit, model_of, new_axes, plain
 
 _LEAST = 0.1
 """Percent below which a part is invisible and left out of the legend."""
