@@ -28,7 +28,7 @@ COPIED = {
 REFERENCE = {
     "daskkern": ("daskkern",),
     "estimators": ("daskkern.estimators",),
-    "kernels": ("daskkern.kernels", "daskkern.kernels.sides", "daskkern.kernels.formula"),
+    "kernels": ("daskkern.kernels", "daskkern.kernels.operands", "daskkern.kernels.formula"),
     "losses": ("daskkern.losses",),
     "basis": ("daskkern.basis",),
     "landmarks": ("daskkern.landmarks",),

@@ -7,6 +7,7 @@ from daskkern.backend.plugins import Registry, checked_class
 from daskkern.errors import SpecError
 from daskkern.losses import Loss
 from daskkern.solvers.base import Solver
+from daskkern.solvers.compatibility import check_pair
 from daskkern.solvers.eigenpro.solver import EigenPro
 from daskkern.solvers.falkon import Falkon
 from daskkern.solvers.first_order.adagrad import AdaGrad
@@ -27,7 +28,6 @@ from daskkern.solvers.kernel_ridge.direct import Direct
 from daskkern.solvers.kernel_ridge.pcg import PCG
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.nytro import NYTRO
-from daskkern.solvers.pairing import check_pair
 from daskkern.solvers.preparation import SpectrumRequest
 from daskkern.solvers.problem import AnyProblem, Batch, Certificate, Problem
 from daskkern.solvers.setup import RankInputs, RankSetup, TrainingRows

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from daskkern.arrays import Array
 from daskkern.solvers.first_order.column_products import descend
-from daskkern.solvers.first_order.full_gradients import FullGradientRun, FullGradients
+from daskkern.solvers.first_order.variance_reduced import FullGradientRun, FullGradients
 from daskkern.solvers.problem import Batch, ColumnProblem
 
 

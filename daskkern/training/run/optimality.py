@@ -1,9 +1,9 @@
 """Optimality of a fit: by how much the training objective can still decrease, measured on held rows.
 
 Among functions near the model f, f plus kernels at m of its own centres, the objective on the held rows is minimised in
-float64 (:mod:`daskkern.solvers.nearby`); inner products with f follow from its values, ``<f, k(., z)> = f(z)``. The
-decrease of the objective is what the fit has missed, whatever the solver and the reason: too few epochs, steps whose
-noise does not settle, or kernel values that the working dtype cannot represent.
+float64 (:mod:`daskkern.solvers.local_decrease`); inner products with f follow from its values, ``<f, k(., z)> = f(z)``.
+The decrease of the objective is what the fit has missed, whatever the solver and the reason: too few epochs, steps
+whose noise does not settle, or kernel values that the working dtype cannot represent.
 
 Where the held rows are all rows, and the m centres all centres, the decrease is exact. Otherwise a function that is
 fitted to some rows overfits them: it is fitted to one half and measured on the other, and the decrease less two
@@ -24,7 +24,7 @@ from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.kernels import Drawn, Kernel, Mapped
 from daskkern.losses import best_of
 from daskkern.solvers import AnyProblem
-from daskkern.solvers.nearby import Local, Nearby
+from daskkern.solvers.local_decrease import Local, Nearby
 from daskkern.training.run.divergence import Reference
 from daskkern.training.run.epochs import Ended, with_points
 from daskkern.training.run.held_sample import HeldSample

@@ -5,7 +5,7 @@ import pytest
 
 from daskkern.arrays import FloatArray
 from daskkern.losses import Loss, parse_loss
-from daskkern.solvers.nearby import Local, Nearby
+from daskkern.solvers.local_decrease import Local, Nearby
 
 K, M = 120, 30
 LOSSES = ["squared", "squared_hinge", "logistic", "huber:1.0", "hinge", "absolute"]

@@ -1,4 +1,4 @@
-"""What a kernel says of a pair of rows, and the preparation of rows for its products."""
+"""A kernel's function of two rows, and the preparation of rows as operands of its products."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
@@ -33,7 +33,7 @@ Spec = Mapping[str, object]
 
 @dataclass(frozen=True)
 class PairFunction(ABC):
-    """A function of two rows, given by a formula, and its two sides made ready for an engine.
+    """A function of two rows, given by a formula, and the preparation of its two operands for an engine.
 
     The base of :class:`daskkern.kernels.Kernel`, which has the products.
     """

@@ -1,4 +1,4 @@
-"""The base of SVRG and SARAH: an epoch is a pass for the full gradient and then passes of steps that use it.
+"""The base of the variance-reduced solvers, SVRG and SARAH: a pass for the full gradient, then passes of steps with it.
 
 Distributed by columns: one allreduce of (m, c) numbers a batch in the gradient's pass, of (m, 2 c) in the others.
 """
