@@ -44,7 +44,7 @@ from daskkern.kernels import Gaussian
 from daskkern.losses import SquaredHinge
 from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sources import StoreSource
-from daskkern.training.jobs.monitoring import hide_fits, show_fits
+from daskkern.training.jobs.install_dashboard import hide_fits, show_fits
 from daskkern.training.run import on_cluster
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings

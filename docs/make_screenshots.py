@@ -73,7 +73,7 @@ def wait(handle: FitHandle, epoch: int, timeout_s: float = 120.0) -> None:
 
 
 def lose_a_worker(client: Client, handle: FitHandle) -> None:
-    """Kill a worker of a fit, if possible one that runs no conductor."""
+    """Kill a worker of a fit, if possible one that runs no driver."""
     pids = client.run(os.getpid)
     names = {str(worker["name"]): address for address, worker in client.scheduler_info(n_workers=-1)["workers"].items()}
     tasks = {address: str(keys) for address, keys in client.processing().items()}

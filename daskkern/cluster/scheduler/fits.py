@@ -174,9 +174,9 @@ class FitRecord:
     client: str = ""
     """The client whose connection holds the fit: the fit ends with it."""
     task: str = ""
-    """The task that conducts a detached fit."""
+    """The task that drives a detached fit."""
     losses: int = 0
-    """Workers that died under its conductor since its last batch."""
+    """Workers that died under its driver since its last batch."""
     stop: str = ""
     """"stop" or "abort", if the fit was asked to end."""
     lost: int = 0

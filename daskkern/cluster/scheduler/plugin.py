@@ -15,7 +15,7 @@ from tornado.ioloop import PeriodicCallback
 
 from daskkern.cluster.connect.protocol import PROTOCOL
 from daskkern.cluster.scheduler.admission import Place
-from daskkern.cluster.scheduler.conductors import Conductors
+from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata, checked
 from daskkern.cluster.scheduler.registry import FitRegistry
 from daskkern.cluster.scheduler.silent_workers import TICK_MS, SilentWorkers
@@ -28,7 +28,7 @@ _SWEEP_MS = 5_000
 _ABSENT_S = 60.0
 """A client that has been silent for this long no longer holds or waits for anything."""
 _HUNG_S = 60.0
-"""A worker that conducts a detached fit is given up after this long without a heartbeat."""
+"""A worker that drives a detached fit is given up after this long without a heartbeat."""
 _ERROR = 20_000
 """Characters kept of the reason why a fit failed."""
 
@@ -63,7 +63,7 @@ class FitsPlugin(SchedulerPlugin):
         self._scheduler = scheduler
         self._registry = FitRegistry()
         self._supervisors: dict[str, str] = {}  # key of the supervisor's task -> fit
-        self._conductors = Conductors(scheduler, self._registry)
+        self._drivers = DetachedDrivers(scheduler, self._registry)
         self._silent = SilentWorkers(scheduler)
         self._names = {address: str(worker.name) for address, worker in scheduler.workers.items()}
         handlers: dict[str, Callable[..., Any]] = {
@@ -102,13 +102,13 @@ class FitsPlugin(SchedulerPlugin):
         self._names[worker] = str(scheduler.workers[worker].name)
 
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
-        """Count the loss of a worker for the fit that holds it, but not for Dask. See :meth:`Conductors.forgive`."""
+        """Count the loss of a worker for the fit that holds it, not for Dask. See :meth:`DetachedDrivers.forgive`."""
         del scheduler, kwargs
         name = self._names.pop(worker, "")
         for fit, held in self._registry.admission.held.items():
             if name in held:
                 self._registry.records[fit].history.losses[name] += 1
-        self._conductors.forgive()
+        self._drivers.forgive()
 
     def remove_client(self, scheduler: Any, client: str) -> None:
         del scheduler
@@ -118,10 +118,10 @@ class FitsPlugin(SchedulerPlugin):
         del start, args, kwargs
         if key in self._supervisors and finish == "forgotten":  # its client has the result, or is gone
             fit = self._supervisors.pop(key)
-            if not self._registry.records[fit].metadata.detached:  # its conductor has the place
+            if not self._registry.records[fit].metadata.detached:  # its driver has the place
                 self._registry.admission.release(fit)
         else:
-            self._conductors.changed(key, finish)
+            self._drivers.changed(key, finish)
 
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
         """Exclude the workers of running fits when a cluster scales down adaptively."""
@@ -133,7 +133,7 @@ class FitsPlugin(SchedulerPlugin):
 
     def _ask(self, card: dict[str, Any], wish: dict[str, Any], asker: str) -> dict[str, Any]:
         metadata = FitMetadata(**card)
-        if self._registry.holder(metadata.fit) not in ("", asker):  # supervisors of an earlier conductor end
+        if self._registry.holder(metadata.fit) not in ("", asker):  # supervisors of an earlier driver end
             self._supervisors = {key: fit for key, fit in self._supervisors.items() if fit != metadata.fit}
         answer = self._registry.ask(metadata, wish, str(asker), self._places())
         known, names = self._addresses(), answer.get("members", ())
@@ -157,7 +157,7 @@ class FitsPlugin(SchedulerPlugin):
         return True
 
     def _ended(self, fit: str, state: str, asker: str, error: str = "") -> bool:
-        """Record how a fit ended. Return False, without a change, if another process conducts it now."""
+        """Record how a fit ended. Return False, without a change, if another process drives it now."""
         if self._registry.holder(fit) not in ("", asker):
             return False
         if state not in ("", FINISHED, CANCELLED, FAILED):
@@ -168,7 +168,7 @@ class FitsPlugin(SchedulerPlugin):
     def _stop_request(self, fit: str, asker: str) -> str:
         record = self._registry.records.get(fit)
         if record is None or record.client not in ("", asker):
-            return "abort"  # another process conducts it now
+            return "abort"  # another process drives it now
         return record.stop
 
     def cancel(self, fit: str, abort: bool = False) -> bool:
@@ -177,10 +177,8 @@ class FitsPlugin(SchedulerPlugin):
             return False
         record = self._registry.records[fit]
         if not record.client and record.task:  # no client is left to end it
-            record.end(
-                CANCELLED, "it was cancelled while no process conducted it; --resume continues from its checkpoint"
-            )
-            self._conductors.release(record.task)
+            record.end(CANCELLED, "it was cancelled while no process ran it; --resume continues from its checkpoint")
+            self._drivers.release(record.task)
         return True
 
     def fits(self) -> list[dict[str, Any]]:
@@ -206,7 +204,7 @@ class FitsPlugin(SchedulerPlugin):
         }
 
     async def _hold(self, card: dict[str, Any], task: str) -> str:
-        return await self._conductors.hold(FitMetadata(**card), task)
+        return await self._drivers.hold(FitMetadata(**card), task)
 
     async def _drop(self, address: str, silence_s: float, unused: bool = False) -> bool:
         """Remove a worker that hangs, see :meth:`SilentWorkers.drop`; with `unused`, only if no fit holds it: that fit
@@ -234,14 +232,14 @@ class FitsPlugin(SchedulerPlugin):
         return any(task is not None and task.state not in ("memory", "erred") for task in tasks)
 
     async def _sweep(self) -> None:
-        """Free what silent clients hold, and give up workers that hang while they conduct a fit."""
+        """Free what silent clients hold, and give up workers that hang while they drive a fit."""
         now = time.time()
         for fit, record in list(self._registry.records.items()):
             client = self._scheduler.clients.get(record.client)
             silent = client is None or now - client.last_seen > _ABSENT_S
             if record.active and record.client and silent and not self._is_supervised(fit):
                 self._registry.admission.release(fit)
-        for key in [*self._conductors.fits, *self._supervisors]:
+        for key in [*self._drivers.fits, *self._supervisors]:
             task = self._scheduler.tasks.get(key)
             worker = None if task is None else task.processing_on
             if worker is not None:

@@ -82,7 +82,7 @@ class FitRegistry:
         return True
 
     def client_left(self, client: str) -> None:
-        """Free what the fits of `client` hold. A detached fit will get a new conductor, and keeps its place until then;
+        """Free what the fits of `client` hold. A detached fit will get a new driver, and keeps its place until then;
         others are lost."""
         for fit, record in self.records.items():
             if record.active and record.client == client:

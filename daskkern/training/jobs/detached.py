@@ -1,8 +1,8 @@
-"""Detached fits: they continue without the process that submitted them, conducted by a task of the cluster.
+"""Detached fits: they continue without the process that submitted them, driven by a task of the cluster.
 
-The task, the fit's conductor, runs :func:`daskkern.training.run.fit.fit` as a client of its own cluster, and writes the
+The task, the fit's driver, runs :func:`daskkern.training.run.fit.fit` as a client of its own cluster, and writes the
 model. The scheduler holds the task. When its worker is lost, Dask runs it again on another one, and it resumes from the
-checkpoint; the gang of the lost conductor has ended with its connection.
+checkpoint; the gang of the lost driver has ended with its connection.
 """
 
 # mypy: allow-untyped-calls
@@ -31,7 +31,7 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.jobs.handle import FitHandle
-from daskkern.training.jobs.monitoring import show_fits
+from daskkern.training.jobs.install_dashboard import show_fits
 from daskkern.training.planning.planner import check
 from daskkern.training.run.fit import fit
 from daskkern.training.run.job import metadata_of
@@ -45,7 +45,7 @@ _PRIORITY = 20
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The order for a conductor: what to fit, how, and where to write it."""
+    """The order for a driver: what to fit, how, and where to write it."""
 
     metadata: FitMetadata
     source: RowSource
@@ -99,7 +99,7 @@ def submit(
     check_model_place(out, place, overwrite=policy.overwrite)
     policy = replace(policy, checkpoint=place, hand_back=False)
     metadata = metadata_of(source, settings, name, out, detached=True)
-    usable_workers(client, gang, conduct)
+    usable_workers(client, gang, drive)
     _check_place(client, "model", out)
     if keeps:
         _check_place(client, "checkpoint", str(policy.checkpoint))
@@ -117,7 +117,7 @@ def submit(
         keeps,
     )
     key = f"daskkern_fit-{metadata.fit}"
-    future = client.submit(conduct, order, key=key, pure=False, retries=0, priority=_PRIORITY)
+    future = client.submit(drive, order, key=key, pure=False, retries=0, priority=_PRIORITY)
     try:
         problem = ask_fits(client, "hold", card=asdict(metadata), task=key)
         if problem:
@@ -127,7 +127,7 @@ def submit(
     return FitHandle(metadata.fit, str(client.scheduler_info(n_workers=0)["address"]), out, client)
 
 
-def conduct(order: Order) -> None:
+def drive(order: Order) -> None:
     """Run a detached fit to its end, and report how it ended. The body of its task."""
     secede()
     worker = get_worker()

@@ -17,7 +17,7 @@ from daskkern.cluster.scheduler.fits import FitStatus, event_of
 from daskkern.errors import ClusterError, FitCancelledError
 from daskkern.events import Event, Listener, silent
 from daskkern.models import KernelModel, load_model
-from daskkern.training.jobs.monitoring import show_fits
+from daskkern.training.jobs.install_dashboard import show_fits
 
 _POLL_S = 0.5
 _CONNECT_S = 10.0

@@ -29,7 +29,7 @@ from daskkern.training.feeding.block_cache_policy import can_keep, with_blocks
 from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import features_for
-from daskkern.training.jobs.monitoring import show_fits
+from daskkern.training.jobs.install_dashboard import show_fits
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import summarise
 from daskkern.training.planning.worker_resources import (
@@ -87,7 +87,7 @@ def within_shards(gang: GangSettings, settings: FitSettings, usable: int) -> Gan
 @contextmanager
 def _spanned(metadata: FitMetadata) -> Iterator[None]:
     """Put the tasks of a fit into one Dask span, so that the dashboard can show them separately."""
-    if _SPAN in (get_annotations().get("span") or {}).get("name", ()):  # the conductor has opened it
+    if _SPAN in (get_annotations().get("span") or {}).get("name", ()):  # the driver has opened it
         yield
         return
     with span(_SPAN, f"{metadata.name} {metadata.fit[:6]}"):

@@ -10,7 +10,7 @@ from distributed.comm import CommClosedError
 from daskkern.cluster.connect.connecting import connected
 from daskkern.cluster.connect.membership import BrokenOffError, has_left, live_workers, run_on
 from daskkern.cluster.gang.worker_plugin import install
-from daskkern.cluster.scheduler.conductors import Conductors
+from daskkern.cluster.scheduler.detached_drivers import DetachedDrivers
 from daskkern.cluster.scheduler.fits import FAILED, FitMetadata, FitRecord
 from daskkern.cluster.scheduler.registry import FitRegistry
 from tests.support.cluster import local_cluster
@@ -76,6 +76,6 @@ def test_a_task_that_failed_without_a_text_lost_its_workers() -> None:
     record = FitRecord(FitMetadata(fit="f", name="eigenpro"))
     record.task = "t"
     scheduler = SimpleNamespace(tasks={"t": SimpleNamespace(exception_text="")})
-    Conductors(scheduler, FitRegistry())._settle(record, "erred")
+    DetachedDrivers(scheduler, FitRegistry())._settle(record, "erred")
     assert record.state == FAILED
     assert "workers were lost under it again and again" in record.error

@@ -24,7 +24,7 @@ from daskkern.cluster.scheduler.fits import FitMetadata
 from daskkern.cluster.scheduler.plugin import TOPIC, FitsPlugin
 from daskkern.errors import ClusterError
 from daskkern.monitor.metrics import metric_names
-from daskkern.training.jobs.monitoring import MonitorPlugin, hide_fits, show_fits
+from daskkern.training.jobs.install_dashboard import MonitorPlugin, hide_fits, show_fits
 from tests.support.browser import browser, missing, wait_for
 from tests.support.cluster import wait_until
 from tests.support.fit_records import NAMES, record

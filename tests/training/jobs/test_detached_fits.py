@@ -133,8 +133,8 @@ def test_a_lost_worker_changes_not_a_bit(role: str, source: StoreSource, tmp_pat
         assert_nothing_held(client)
 
 
-@pytest.mark.slow  # a minute passes before a conductor's worker is given up
-def test_a_conductor_that_hangs_is_replaced(source: StoreSource, tmp_path: Path) -> None:
+@pytest.mark.slow  # a minute passes before a driver's worker is given up
+def test_a_driver_that_hangs_is_replaced(source: StoreSource, tmp_path: Path) -> None:
     settings = replace(SETTINGS, max_epochs=20)
     with local_cluster(3) as client:
         pids = worker_pids(client)

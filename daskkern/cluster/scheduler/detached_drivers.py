@@ -1,4 +1,4 @@
-"""Tasks that conduct detached fits: held by the scheduler for submitters that have left, and settled when they end."""
+"""The drivers of detached fits: tasks that the scheduler holds for submitters that have left, until they end."""
 
 # mypy: allow-untyped-calls
 # distributed is annotated in part.
@@ -16,8 +16,8 @@ _HOLD_S = 10.0
 _LOSSES = 20
 
 
-class Conductors:
-    """The tasks on `scheduler` that conduct detached fits of `registry`.
+class DetachedDrivers:
+    """The tasks on `scheduler` that drive the detached fits of `registry`.
 
     Attributes
     ----------
@@ -60,8 +60,8 @@ class Conductors:
             self._scheduler.client_releases_keys([task], _HOLDER)
 
     def forgive(self) -> None:
-        """Reset Dask's count of workers lost under a conductor, of which it allows three: most conductors wait, or
-        hold a fit that continues. `_LOSSES` without a batch between them are too many."""
+        """Reset Dask's count of workers lost under a driver, of which it allows three: most drivers wait, or hold
+        a fit that continues. `_LOSSES` without a batch between them are too many."""
         for key, fit in self.fits.items():
             task, record = self._scheduler.tasks.get(key), self._registry.records[fit]
             if task is not None and task.suspicious:
