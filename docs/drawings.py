@@ -1,6 +1,6 @@
-"""Draw `floors.svg` and `data-way.svg`, and write the table of floors in `design.md`: ``python docs/drawings.py``.
+"""Draw `layers.svg` and `data-flow.svg`, and write the table of layers in `design.md`: ``python docs/drawings.py``.
 
-The floors are those of tests/test_imports.py.
+The layers are those of tests/test_imports.py.
 """
 
 import ast
@@ -38,27 +38,27 @@ WHAT = {
 }
 
 
-def floors() -> dict[int, list[str]]:
-    """Return the packages of each floor, read from the test of imports."""
+def layers() -> dict[int, list[str]]:
+    """Return the packages of each layer, read from the test of imports."""
     tree = ast.parse((HERE.parent / "tests" / "test_imports.py").read_text())
     value = next(
-        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FLOORS"
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LAYERS"
     )
     table: dict[str, int] = eval(ast.unparse(value), {"__builtins__": {}, "dict": dict})
     rows: dict[int, list[str]] = {}
-    for package, floor in table.items():
+    for package, layer in table.items():
         if package != "__main__":
-            rows.setdefault(floor, []).append(package)
+            rows.setdefault(layer, []).append(package)
     return rows
 
 
-def with_floors(page: str) -> str:
-    """Return the page with its indented table of floors replaced by that of the test."""
-    rows = floors()
+def with_layers(page: str) -> str:
+    """Return the page with its indented table of layers replaced by that of the test."""
+    rows = layers()
     table = [
-        f"    {floor if name == rows[floor][0] else '':>2}  {name:<15} {WHAT.get(name, '')}".rstrip()
-        for floor in sorted(rows, reverse=True)
-        for name in rows[floor]
+        f"    {layer if name == rows[layer][0] else '':>2}  {name:<15} {WHAT.get(name, '')}".rstrip()
+        for layer in sorted(rows, reverse=True)
+        for name in rows[layer]
     ]
     return re.sub(r"(?<=\n\n)    \d+  cli .*?(?=\n\n## )", lambda _: "\n".join(table), page, flags=re.DOTALL)
 
@@ -97,15 +97,15 @@ def arrow(path: str, dashed: bool = False) -> str:
     return f'<path d="{path}" fill="none" stroke="{SOFT}" stroke-width="1.5"{dash} marker-end="url(#tip)"/>'
 
 
-def draw_floors() -> str:
-    """Return the drawing of the floors: one row of boxes per floor."""
-    rows = floors()
+def draw_layers() -> str:
+    """Return the drawing of the layers: one row of boxes per layer."""
+    rows = layers()
     left, wide, high, gap = 64, 880, 46, 8
     body = []
-    for row, floor in enumerate(sorted(rows, reverse=True)):
+    for row, layer in enumerate(sorted(rows, reverse=True)):
         y = 20 + row * (high + gap)
-        body.append(text(36, y + 29, str(floor), 15, SOFT))
-        names = rows[floor]
+        body.append(text(36, y + 29, str(layer), 15, SOFT))
+        names = rows[layer]
         each = (wide - gap * (len(names) - 1)) / len(names)
         shade = f"hsl({205 - 12 * row}, 45%, {93 - row}%)"
         for number, name in enumerate(names):
@@ -114,12 +114,12 @@ def draw_floors() -> str:
             body.append(text(x + each / 2, y + 20, name, 15, weight="bold"))
             body.append(text(x + each / 2, y + 37, WHAT.get(name, ""), 12, SOFT))
     bottom = 20 + len(rows) * (high + gap)
-    body.append(text(left, bottom + 18, "A floor imports only from the floors below it.", 13, SOFT, at="start"))
+    body.append(text(left, bottom + 18, "A layer imports only from the layers below it.", 13, SOFT, at="start"))
     top = "from the command line at the top to errors, events and array types at the bottom"
-    return svg(968, bottom + 36, "The floors of daskkern", f"The packages of daskkern in floors, {top}.", body)
+    return svg(968, bottom + 36, "The layers of daskkern", f"The packages of daskkern in layers, {top}.", body)
 
 
-def draw_way() -> str:
+def draw_flow() -> str:
     """Return the drawing of the path of the data, from files to predictions, with the loop of steps below."""
     blue, green, yellow, grey, pink = "#d6eaf8", "#d5f0e0", "#fdeeb5", "#e4e7eb", "#f5dcea"
     body = []
@@ -175,13 +175,13 @@ def draw_way() -> str:
     )
     body.append(text(934, 238, "steps, on every rank r of W", 13, SOFT, at="end"))
     part(256, 254, 130, 84, yellow, "batch", "m rows, the same", "on every rank")
-    part(424, 254, 150, 84, blue, "own columns", "K(X, Z_r) a_r:", "its share of scores")
+    part(424, 254, 150, 84, blue, "own columns", "K(X, Z_r) a_r:", "its partial scores")
     part(612, 254, 140, 84, pink, "allreduce", "sum of scores,", "(m, c) numbers")
-    part(790, 254, 140, 84, blue, "gradient", "the same everywhere:", "a_r changes")
+    part(790, 254, 140, 84, blue, "gradient", "the same everywhere:", "a_r is updated")
     body.extend(arrow(f"M{x} 296 H{x + 34}") for x in (386, 574, 752))
     body.append(arrow("M321 160 V250"))
     body.append(text(330, 190, "windows of rows,", 12, SOFT, at="start"))
-    body.append(text(330, 205, "read ahead", 12, SOFT, at="start"))
+    body.append(text(330, 205, "prefetched", 12, SOFT, at="start"))
     body.append(arrow("M860 338 V380 H499 V342"))
     body.append(text(680, 398, "K(X, Z_r)' g: no communication; then the next batch", 12, SOFT))
 
@@ -208,15 +208,14 @@ def draw_way() -> str:
     body.append(text(20, 34, "client, or a process that reads files", 13, SOFT, at="start"))
     body.append(text(948, 34, "workers", 13, SOFT, at="end"))
     about = (
-        "Files are ingested into a store; landmarks and spectrum are prepared; ranks read batches, add up scores and "
+        "Files are ingested into a store; landmarks and spectrum are prepared; ranks read batches, sum partial scores "
+        "and update their own columns; the model is collected and predicts."
     )
-    return svg(
-        968, 566, "The way of the data", about + "update their own columns; the model is collected and predicts.", body
-    )
+    return svg(968, 566, "Data flow", about, body)
 
 
 if __name__ == "__main__":
-    (HERE / "floors.svg").write_text(draw_floors())
-    (HERE / "data-way.svg").write_text(draw_way())
+    (HERE / "layers.svg").write_text(draw_layers())
+    (HERE / "data-flow.svg").write_text(draw_flow())
     design = HERE / "design.md"
-    design.write_text(with_floors(design.read_text()))
+    design.write_text(with_layers(design.read_text()))

@@ -1,4 +1,4 @@
-"""The floors of the package: who may import whom, proved on the syntax trees of all modules."""
+"""The layers of the package: who may import whom, proved on the syntax trees of all modules."""
 
 import ast
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 import daskkern
 
 ROOT = Path(daskkern.__file__).parent
-FLOORS = {
+LAYERS = {
     **dict.fromkeys(("errors", "events", "arrays"), 0),
     "backend": 1,
     **dict.fromkeys(("kernels", "losses", "data", "cluster", "monitor"), 2),
@@ -86,18 +86,18 @@ def _ours(names: list[str]) -> list[str]:
 IMPORTS = [(module, name) for module in MODULES if module != "daskkern" for name in _ours(_imports(module))]
 
 
-def test_every_package_has_a_floor() -> None:
-    assert {_package(module) for module in MODULES if module != "daskkern"} <= set(FLOORS)
+def test_every_package_has_a_layer() -> None:
+    assert {_package(module) for module in MODULES if module != "daskkern"} <= set(LAYERS)
 
 
 def test_every_module_named_in_an_import_exists() -> None:
     assert [pair for pair in IMPORTS if pair[1] not in MODULES] == []
 
 
-def test_modules_import_from_lower_floors_only() -> None:
+def test_modules_import_from_lower_layers_only() -> None:
     across = [(module, name) for module, name in IMPORTS if _package(module) != _package(name)]
     assert len(across) > 100  # the walk has seen the package
-    assert [pair for pair in across if FLOORS[_package(pair[0])] <= FLOORS[_package(pair[1])]] == []
+    assert [pair for pair in across if LAYERS[_package(pair[0])] <= LAYERS[_package(pair[1])]] == []
 
 
 def test_no_folder_has_more_than_twenty_modules() -> None:

@@ -134,11 +134,11 @@ def test_every_file_of_figures_is_on_a_page_with_its_machine_and_date(benchmarks
 
 def test_the_drawings_are_those_that_the_script_makes() -> None:
     drawings = _module(DOCS / "drawings.py")
-    assert (DOCS / "floors.svg").read_text() == drawings.draw_floors(), "run: python docs/drawings.py"
-    assert (DOCS / "data-way.svg").read_text() == drawings.draw_way(), "run: python docs/drawings.py"
+    assert (DOCS / "layers.svg").read_text() == drawings.draw_layers(), "run: python docs/drawings.py"
+    assert (DOCS / "data-flow.svg").read_text() == drawings.draw_flow(), "run: python docs/drawings.py"
     design = (DOCS / "design.md").read_text()
     assert "  cli " in design
-    assert design == drawings.with_floors(design), "run: python docs/drawings.py"
+    assert design == drawings.with_layers(design), "run: python docs/drawings.py"
 
 
 @pytest.mark.repeated

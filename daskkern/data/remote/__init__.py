@@ -1,1 +1,1 @@
-"""Stores behind URLs."""
+"""Remote stores, addressed by URL."""

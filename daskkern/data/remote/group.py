@@ -1,4 +1,4 @@
-"""Zarr groups behind URLs that are complete, or marked as incomplete.
+"""Zarr groups in remote stores that are complete, or marked as incomplete.
 
 Object stores have no rename. So a group is written at its final location. Its root metadata say ``complete: false``
 from the first object on, and ``complete: true`` in the very last one: its replacement is atomic, and every reader of

@@ -1,4 +1,4 @@
-"""Zarr stores behind URLs, with retries, time limits and errors in one sentence.
+"""Remote Zarr stores, addressed by URL, with retries, time limits and one-line error messages.
 
 ``s3``, ``gs``, ``az`` and ``http(s)`` are read through obstore, every other scheme (``memory``, ``sftp``, ``hf``, and
 chains such as ``simplecache::s3``) through fsspec. Credentials come from the environment, as the libraries read them.

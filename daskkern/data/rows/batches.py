@@ -1,4 +1,4 @@
-"""Batches of rows, read ahead of use by a small pool of threads."""
+"""Batches of rows, prefetched by at most two threads."""
 
 import threading
 from collections import deque

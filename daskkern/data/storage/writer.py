@@ -57,7 +57,7 @@ class StoreWriter:
         How the columns of the source became these features, to be recorded.
     resume_key : str or None
         A digest of the data being written. The work of a killed writer with the same key is resumed: see `partial`.
-        Not supported behind URLs.
+        Not supported in remote stores.
 
     Notes
     -----

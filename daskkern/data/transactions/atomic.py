@@ -2,7 +2,7 @@
 
 On disk a group is written under a hidden sibling name and renamed when it is complete. An error or
 interrupt before that removes the sibling and leaves what was there before untouched. Object stores have no rename:
-see :mod:`daskkern.data.remote.group` for groups behind URLs.
+see :mod:`daskkern.data.remote.group` for groups in remote stores.
 """
 
 import glob

@@ -1,4 +1,4 @@
-"""What would make a fit fit: each remedy with its figure, found by doing the arithmetic again."""
+"""Remedies for a fit that exceeds its memory budget, each with its figure from a new calculation of the plan."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

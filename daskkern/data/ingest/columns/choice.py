@@ -39,7 +39,7 @@ def choose_columns(names: Sequence[str], request: Request, source: str) -> Colum
     if request.like is not None:
         return _choose_like(names, request, request.like, source)
     if request.target is None:
-        raise DataError(f"which column of {source} is the target? Say --target NAME; the columns are {_listed(names)}")
+        raise DataError(f"which column of {source} is the target? Pass --target NAME; the columns are {_listed(names)}")
     roles = [*request.target, *request.drop, *([request.weight] if request.weight else [])]
     for name in roles:
         if name not in names:

@@ -30,7 +30,7 @@ def targets_of(root: Node, request: Request, is_annotated: bool, path: Path) -> 
     if targets is None:
         if is_annotated:
             shown = ", ".join(sorted(name for name in map(str, root["obs"]) if not name.startswith("_"))[:12])
-            raise DataError(f"which column of obs of {path} is the target? Say --target NAME; there are {shown}")
+            raise DataError(f"which column of obs of {path} is the target? Pass --target NAME; there are {shown}")
         return (_usual(root, _TARGETS, path, "--target KEY"),)
     return tuple(f"obs/{name}" if is_annotated and f"obs/{name}" in root else name for name in targets)
 

@@ -177,7 +177,7 @@ def test_a_missing_category_is_refused(tmp_path: Path, X: HostArray) -> None:
         csc.attrs.update({"encoding-type": "csc_matrix", "shape": [1, 1]})
     with pytest.raises(DataError, match=r"row 41 of .* has no value in 'obs/cell type'"):
         ingest(tmp_path / "d.h5ad", tmp_path / "s", target="cell type")
-    with pytest.raises(DataError, match=r"Say --target NAME; there are age, cell type, w"):
+    with pytest.raises(DataError, match=r"Pass --target NAME; there are age, cell type, w"):
         ingest(tmp_path / "d.h5ad", tmp_path / "s")
     with pytest.raises(DataError, match=r"of encoding 'csc_matrix'.*tocsr"):
         ingest(tmp_path / "d.h5ad", tmp_path / "s", target="age", features="C")

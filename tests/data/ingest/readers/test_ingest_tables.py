@@ -114,7 +114,7 @@ ABC = "age,b,c\n"
 @pytest.mark.parametrize(
     ("text", "settings", "words"),
     [
-        (ABC + "1,2,x\n", {}, r"which column .* is the target\? Say --target NAME; the columns are 'age', 'b', 'c'"),
+        (ABC + "1,2,x\n", {}, r"which column .* is the target\? Pass --target NAME; the columns are 'age', 'b', 'c'"),
         (ABC + "1,2,x\n", {"target": "Agee"}, "no column 'Agee'; did you mean 'age'"),
         (ABC + "1,2,x\n", {"target": "zzz"}, "no column 'zzz'; the columns are 'age', 'b', 'c'"),
         (ABC + "1,2,x\n", {"target": "c", "drop": ["q"]}, "no column 'q'"),
