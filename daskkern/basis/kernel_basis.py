@@ -1,7 +1,7 @@
 """The function space of kernel columns: which column lives on which rank, and products with one rank's columns.
 
-The first `n_head` columns of every rank's share are its members of the preconditioner's subsample S, so that
-K_BS is a column slice of the block that the step needs anyway.
+Each rank puts its columns of the preconditioner's subsample S first, as its first `n_head` columns: its part of K_BS is
+then a slice of the block that the step computes anyway.
 """
 
 from dataclasses import dataclass, replace

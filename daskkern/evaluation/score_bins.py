@@ -1,4 +1,4 @@
-"""Ranking quality of scores and calibration of probabilities, from histograms of fixed size."""
+"""Ranking quality of scores and calibration of probabilities, from fixed-size histograms."""
 
 from dataclasses import dataclass
 

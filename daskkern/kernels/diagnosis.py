@@ -106,9 +106,10 @@ def length_scale_note(kernel: Kernel, Z: Array) -> str:
     median = float(np.median(np.abs(values[1:]))) / (abs(float(values[0])) or 1.0)
     found = f"the median kernel value of two rows is {median:.2g}{_scales(kernel, sample)}"
     if median < _FAINT:
-        return f"{found}: most rows do not meet; take a longer length scale, such as 'median', or scale the features"
+        remedy = "take a longer length scale, such as 'median', or scale the features"
+        return f"{found}: most kernel values are near 0; {remedy}"
     if median > _CLOSE:
-        return f"{found}: most rows look alike; take a shorter length scale, such as 'median'"
+        return f"{found}: most kernel values are near 1; take a shorter length scale, such as 'median'"
     return ""
 
 

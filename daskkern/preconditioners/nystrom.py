@@ -1,8 +1,8 @@
-"""The conditioner of Nystrom-SGD: the exact eigendecomposition of the Nystrom kernel.
+"""The preconditioner of Nystrom-SGD: the exact eigendecomposition of the Nystrom kernel.
 
     K_ZZ = V Sigma V^T ,  T = V Sigma^(-1/2) ,  phi(x) = T^T k(Z, x)          coordinates in span(Z)
     C = (1/n) sum_i w_i phi(x_i) phi(x_i)^T = U Lam U^T                       Lam: eigenvalues of the Nystrom kernel / n
-    psi(x) = M^T k(Z, x) ,  M = T U ,  P_i = min(1, (l_k / l_i)^(1/2))        eigenfeatures, diagonal conditioner
+    psi(x) = M^T k(Z, x) ,  M = T U ,  P_i = min(1, (l_k / l_i)^(1/2))        eigenfeatures, diagonal preconditioner
 
 References
 ----------
@@ -47,7 +47,7 @@ class NystromState(StableSteps):
     Attributes
     ----------
     M : (p, r) array in the dtype of the landmarks
-    conditioner : (r,) float64
+    preconditioner : (r,) float64
         P above.
     eigenvalues : (r,) float64
         Lam, descending.
@@ -58,7 +58,7 @@ class NystromState(StableSteps):
     """
 
     M: HostArray
-    conditioner: FloatArray
+    preconditioner: FloatArray
     eigenvalues: FloatArray
     beta: float
     top: float
@@ -76,22 +76,22 @@ class NystromState(StableSteps):
     def gram(self, kernel: Kernel, Z: HostArray, X: HostArray) -> FloatArray:
         """Return ``psi(x)^T P psi(x')`` of rows X (m, d) among themselves, (m, m); `Z` (p, d) are the landmarks."""
         psi = (kernel.block(X, Z) @ self.M).astype(np.float64)
-        made: FloatArray = (psi * self.conditioner) @ psi.T
+        made: FloatArray = (psi * self.preconditioner) @ psi.T
         return made
 
     def part(self, ids: HostArray, dtype: str, xp: ModuleType = np) -> "NystromPart":
         """Return the part of the rank that holds the landmarks `ids`."""
         return NystromPart(
-            xp.asarray(np.ascontiguousarray(self.M[ids], dtype)), xp.asarray(self.conditioner.astype(dtype)[:, None])
+            xp.asarray(np.ascontiguousarray(self.M[ids], dtype)), xp.asarray(self.preconditioner.astype(dtype)[:, None])
         )
 
 
 @dataclass(frozen=True)
 class NystromPart:
-    """One rank's rows M_r (p_r, r) of M, and the diagonal conditioner (r, 1)."""
+    """One rank's rows M_r (p_r, r) of M, and the diagonal preconditioner (r, 1)."""
 
     M: Array
-    conditioner: Array
+    preconditioner: Array
 
 
 def nystrom_state(
@@ -126,15 +126,15 @@ def nystrom_state(
     lam = np.maximum(to_host(ascending)[::-1], np.finfo(np.float64).tiny)
     k = lam.size if n_directions is None else n_directions
     if not 1 <= k <= lam.size:
-        raise SpecError(f"got {k} conditioned directions, but the Nystrom kernel has rank {lam.size}")
+        raise SpecError(f"got {k} preconditioned directions, but the Nystrom kernel has rank {lam.size}")
     usable = max(1, min(k, int(np.count_nonzero(lam > _TOLERANCE * lam[0]))))
-    conditioner = np.minimum(1.0, np.sqrt(lam[usable - 1] / lam))
+    preconditioner = np.minimum(1.0, np.sqrt(lam[usable - 1] / lam))
     M = np.ascontiguousarray(_with_signs(to_host(T64 @ U[:, ::-1])), Z.dtype)
     points = to_device(Z, xp)
     K_HZ = kernel.block(to_device(X_H, xp), kernel.points(points, kernel.placement_for(points)))
     psi = to_host(K_HZ @ xp.asarray(M)).astype(np.float64)
-    reach = (psi**2 * conditioner).sum(axis=1) * (1.0 if w_H is None else w_H)
-    return NystromState(M, conditioner, lam, float(reach.max()), float((conditioner * lam).max()))
+    reach = (psi**2 * preconditioner).sum(axis=1) * (1.0 if w_H is None else w_H)
+    return NystromState(M, preconditioner, lam, float(reach.max()), float((preconditioner * lam).max()))
 
 
 def _with_signs(M: FloatArray) -> FloatArray:

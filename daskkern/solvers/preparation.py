@@ -5,7 +5,7 @@ from dataclasses import dataclass
 PREPARATIONS = {
     "statistics": "the sizes of sampled rows, from which the steps of first-order methods follow",
     "spectrum": "the damped spectrum of a subsample of the centres, or of the covariance of explicit features",
-    "eigenbasis": "the eigenfeatures of the landmarks' kernel, and a conditioner from a pass over all rows",
+    "eigenbasis": "the eigenfeatures of the landmarks' kernel, and a preconditioner from a pass over all rows",
     "nothing": "nothing but the columns: each rank makes what it needs",
 }
 """What :attr:`daskkern.solvers.Solver.preparation` may be."""

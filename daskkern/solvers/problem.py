@@ -34,7 +34,7 @@ class Batch:
     total_size : int
         Where rows are distributed: rows of the batch on all ranks together; else 0.
     excess : float
-        How far ``sum w k(x, x)`` goes beyond what step sizes were measured on: see
+        Excess squared norm of the rows beyond those that step sizes were measured on, defined in
         :mod:`daskkern.training.setup.row_sizes`.
     """
 

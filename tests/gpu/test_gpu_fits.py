@@ -207,7 +207,7 @@ def test_two_ranks_on_one_gpu_make_the_model_of_one(xp: ModuleType, name: str) -
     one, two = (_coef(_ranks(source, settings, size, plan, reported.append)) for size in (1, 2))
     _agree(two, one)
     notes = [event.detail for event in reported if isinstance(event, StageFinished) and event.stage == "collectives"]
-    assert notes == ["sums go through the host: ranks 0 and 1 share a GPU, which NCCL does not allow"]
+    assert notes == ["collectives are staged through host memory: ranks 0 and 1 share a GPU, which NCCL does not allow"]
 
 
 @pytest.mark.one_in(5)

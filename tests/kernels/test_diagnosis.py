@@ -77,9 +77,9 @@ def test_infinite_features_are_the_first_cause() -> None:
 def test_a_length_scale_far_from_the_distances_is_told() -> None:
     near, far = length_scale_note(Gaussian(0.1), X), length_scale_note(3 * Laplacian(1e4), X)
     assert near.startswith("the median kernel value of two rows is ")
-    assert "(length scale 0.1, median distance 3.28): most rows do not meet; take a longer length scale" in near
-    assert far.endswith("most rows look alike; take a shorter length scale, such as 'median'")
-    assert "do not meet" in length_scale_note(Gaussian([1.0, 1, 1e-3, 1, 1, 1]), X)
+    assert "(length scale 0.1, median distance 3.28): most kernel values are near 0; take a longer length scale" in near
+    assert far.endswith("most kernel values are near 1; take a shorter length scale, such as 'median'")
+    assert "are near 0" in length_scale_note(Gaussian([1.0, 1, 1e-3, 1, 1, 1]), X)
     for kernel in (Gaussian(3.0), Laplacian(1.0), LinearKernel(), CallableKernel(_indefinite)):
         assert not length_scale_note(kernel, X)
     assert not length_scale_note(Gaussian(0.1), X[:10])

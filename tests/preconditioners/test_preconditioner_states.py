@@ -215,11 +215,11 @@ def test_the_conditioner_flattens_the_spectrum_down_to_direction_k() -> None:
     for k in (1, 7, None):
         state = _nystrom(k=k)
         level = state.eigenvalues[(k or 30) - 1]
-        np.testing.assert_allclose(state.conditioner, np.minimum(1, (level / state.eigenvalues) ** 0.5), rtol=1e-9)
-        assert state.top == pytest.approx((state.conditioner * state.eigenvalues).max())
+        np.testing.assert_allclose(state.preconditioner, np.minimum(1, (level / state.eigenvalues) ** 0.5), rtol=1e-9)
+        assert state.top == pytest.approx((state.preconditioner * state.eigenvalues).max())
         assert state.top == pytest.approx((level * state.eigenvalues[0]) ** 0.5)
         psi = K_XZ @ state.M
-        assert state.beta == pytest.approx((psi**2 @ state.conditioner).max(), rel=1e-9)
+        assert state.beta == pytest.approx((psi**2 @ state.preconditioner).max(), rel=1e-9)
 
 
 def test_shares_of_the_rows_and_integer_weights_change_nothing() -> None:
@@ -250,6 +250,6 @@ def test_more_directions_than_the_rank_are_refused(k: int) -> None:
 def test_a_rank_holds_its_rows_of_the_features() -> None:
     state = _nystrom()
     part = state.part(np.array([4, 9]), "float32")
-    assert part.M.dtype == part.conditioner.dtype == np.float32
+    assert part.M.dtype == part.preconditioner.dtype == np.float32
     np.testing.assert_allclose(part.M, state.M[[4, 9]], rtol=1e-6)
-    np.testing.assert_allclose(part.conditioner[:, 0], state.conditioner, rtol=1e-6)
+    np.testing.assert_allclose(part.preconditioner[:, 0], state.preconditioner, rtol=1e-6)

@@ -33,10 +33,10 @@ def gpu_collectives(host: Communicator, xp: ModuleType) -> Iterator[tuple[Commun
         return
     communicator = None if reason else _join(host, xp)
     if communicator is None:
-        yield host, f"sums go through the host: {reason or 'NCCL could not be started on all ranks'}"
+        yield host, f"collectives are staged through host memory: {reason or 'NCCL could not be started on all ranks'}"
         return
     try:
-        yield communicator, f"sums go over NCCL {nccl_module().get_version()}"
+        yield communicator, f"collectives run over NCCL {nccl_module().get_version()}"
     except BaseException:
         communicator.give_up()
         raise

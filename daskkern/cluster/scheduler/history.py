@@ -1,6 +1,6 @@
 """The scheduler's history of a fit, of bounded size: Dask itself keeps only the last 1000 events.
 
-Messages are as :func:`daskkern.events.to_message` wrote them, with the time at which the scheduler received them.
+Messages are in the format of :func:`daskkern.events.to_message`, with the time at which the scheduler received them.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Overwrite protection: only files that daskkern, or Dask on its behalf, wrote are replaced without ``overwrite``."""
+"""Overwrite protection: without ``overwrite``, only files that daskkern wrote, or Dask for it, are replaced."""
 
 import os
 from enum import Enum

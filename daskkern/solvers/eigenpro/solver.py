@@ -59,8 +59,8 @@ from daskkern.solvers.snapshot import Shard, Snapshot
 class EigenPro(Solver[EigenProRun]):
     """EigenPro.
 
-    ``EigenPro(rho=0.5)`` over all rows is the conditioned SGD for any convex loss of Pfahler and Morik (ECML PKDD 2018,
-    section 4.2, equation 20), whose conditioner is P with that exponent.
+    ``EigenPro(rho=0.5)`` over all rows is the preconditioned SGD for any convex loss of Pfahler and Morik (ECML PKDD
+    2018, section 4.2, equation 20), whose preconditioner is P with that exponent.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Conjugate gradient, one iteration at a time, for several right sides at once."""
+"""Conjugate gradient, one iteration at a time, for several right-hand sides at once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -30,7 +30,7 @@ def nystrom_setup(inputs: RankInputs) -> NystromSetup:
     features: slice | None = None
     blocks: tuple[slice, ...] = ()
     if inputs.features_stored:
-        features, blocks = feature_columns(state.conditioner.size, comm.rank, comm.size)
+        features, blocks = feature_columns(state.preconditioner.size, comm.rank, comm.size)
     return NystromSetup(state, state.part(inputs.columns.ids, inputs.dtype, inputs.xp), features, blocks)
 
 

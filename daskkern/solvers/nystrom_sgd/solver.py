@@ -1,10 +1,10 @@
-"""Nystrom-SGD: mini-batch SGD in the eigenfeatures of the Nystrom kernel, with a diagonal conditioner.
+"""Nystrom-SGD: mini-batch SGD in the eigenfeatures of the Nystrom kernel, with a diagonal preconditioner.
 
     w -= eta P ( psi(X_B)^T g / m + alpha w ) ,   psi(x) = M^T k(Z, x) ,   f(x) = psi(x)^T w = k(x, Z) A ,  A = M w
 
 *streamed*: nothing of size n is held; per batch ``u = M^T K_ZB g / m`` is one allreduce of (r, c) and
 ``A_r -= eta M_r P (u + alpha w)``, because ``M^T K_ZZ M = I``. *stored*: psi is computed once and read back; rank r
-holds its columns of psi, and the conditioner needs no traffic at all.
+holds its columns of psi, and the preconditioner needs no traffic at all.
 
 References
 ----------
@@ -120,7 +120,7 @@ class NystromSGD(Solver[NystromRun]):
     ) -> SpectrumFound | None:
         assert isinstance(state, NystromState)
         step = 1 / state.top if self.step_rule == "paper" else state.step_size(batch, smoothness_of(loss), alpha)
-        return flattened(state.eigenvalues, state.conditioner, n, batch, state.critical_batch, step)
+        return flattened(state.eigenvalues, state.preconditioner, n, batch, state.critical_batch, step)
 
     def as_saved(self, saved: Snapshot) -> Self:
         if self.mode != "auto":
@@ -234,7 +234,7 @@ def _streamed(
     pulled = multiply_transposed(phi, g, xp) * (1 / batch.size)
     u = comm.allreduce(multiply_transposed_blocks(setup.part.M, pulled, blocks, xp)).astype(problem.dtype)
     u += problem.alpha * state.w
-    change = eta * (setup.part.conditioner * u)
+    change = eta * (setup.part.preconditioner * u)
     moved = multiply(setup.part.M, change, xp)
     if checked:
         ahead = comm.allreduce(multiply_blocks(phi, moved, blocks, xp))
@@ -259,7 +259,7 @@ def _stored(
     scores = comm.allreduce(multiply_blocks(batch.phi, state.w, setup.blocks, xp)).astype(problem.dtype)
     loss, g = loss_and_gradient(problem, scores, batch)
     u = multiply_transposed(batch.phi, g, xp) * (1 / batch.size) + problem.alpha * state.w
-    change = eta * (setup.part.conditioner[setup.features] * u)
+    change = eta * (setup.part.preconditioner[setup.features] * u)
     if checked:
         own = xp.stack([(u * change).sum(axis=0), (change * change).sum(axis=0)])
         whole = comm.allreduce(xp.concatenate([multiply_blocks(batch.phi, change, setup.blocks, xp), own]))

@@ -170,7 +170,7 @@ class Feed:
         sampling = self._prepared.sampling
         weight = targets.weight(block) if sampling is None else sampling.weight(block)
         rows = None if self._stored else block.X
-        excess = self.extremes.meet(item.index, rows, weight, item.positions if sampling is None else None)
+        excess = self.extremes.observe(item.index, rows, weight, item.positions if sampling is None else None)
         return (item, excess), self._uploads.begin(block.X, targets.encode(block.y), weight)
 
     def _batch(self, item: data_batches.RowBatch, excess: float, arrived: Arrived, last: bool) -> Batch:

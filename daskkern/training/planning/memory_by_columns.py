@@ -34,10 +34,10 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
     device: dict[str, int] = {} if z.device == "gpu" else host
     steps = _steps(z, own)
     host["own columns"] = z.own * (_UNIT if z.units else z.d * z.itemsize)
-    device["own columns, prepared"] = z.own * _UNIT if z.units else points_bytes(z.own, z.d, z.within)
+    device["precomputed column data"] = z.own * _UNIT if z.units else points_bytes(z.own, z.d, z.within)
     if z.mapped:  # of all on every rank's host, and its own twice more
         host["eigenvectors M"] = (z.p + 2 * z.own) * z.p * z.itemsize
-        device["own columns, prepared"] = points_bytes(z.p, z.d, z.within) + z.own * z.p * z.itemsize
+        device["precomputed column data"] = points_bytes(z.p, z.d, z.within) + z.own * z.p * z.itemsize
     host["rows read ahead"] = read_bytes(min(z.window_rows, z.n), min(z.chunk_rows, z.n), z.d, z.itemsize)
     if device is not host:
         host["pinned buffers"] = 2 * z.m * (z.d + z.c + 1) * z.itemsize
@@ -59,8 +59,8 @@ def rank_items(z: FitSizes) -> tuple[Items, Items]:
     passing = sum(steps[name] for name in _PASSING) + (host["rows read ahead"] if device is host else 0)
     # The spectrum is found before there is anything else; the columns are set up before rows are read.
     beyond = max(0, before - sum(host.values()) + host["interpreter and libraries"])
-    device["set-up, beyond the steps"] = max(0, own.before_device - passing)
-    host["set-up, beyond the steps"] = max(host.get("set-up, beyond the steps", 0), beyond)
+    device["set-up peak above training peak"] = max(0, own.before_device - passing)
+    host["set-up peak above training peak"] = max(host.get("set-up peak above training peak", 0), beyond)
     return tuple(host.items()), () if device is host else tuple(device.items())
 
 

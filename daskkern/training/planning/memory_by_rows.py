@@ -15,8 +15,8 @@ def row_items(z: FitSizes) -> tuple[Items, Items]:
     host: dict[str, int] = {"interpreter and libraries": INTERPRETER + z.threads * THREAD}
     device: dict[str, int] = {} if z.device == "gpu" else host
     host["landmarks"] = (z.p + z.own) * z.d * b
-    device["landmarks, prepared"] = points_bytes(z.p, z.d, z.within)
-    device["landmarks, prepared"] += points_bytes(z.own, z.d, z.within) if z.ranks > 1 else 0
+    device["precomputed landmark data"] = points_bytes(z.p, z.d, z.within)
+    device["precomputed landmark data"] += points_bytes(z.own, z.d, z.within) if z.ranks > 1 else 0
     host["rows read ahead"] = read_bytes(m, min(z.chunk_rows, z.n), z.d, b)
     if device is not host:
         host["pinned buffers"] = 2 * m * (z.d + z.c + 1) * b
@@ -31,10 +31,10 @@ def row_items(z: FitSizes) -> tuple[Items, Items]:
     )
     device.update(own.steps)
     passing = device["one batch"] + device["tiles"] + (host["rows read ahead"] if device is host else 0)
-    device["set-up, beyond the steps"] = max(0, own.before_device - passing)
+    device["set-up peak above training peak"] = max(0, own.before_device - passing)
     if z.penalty:  # chosen before there is anything but the landmarks
         chosen = z.penalty + host["interpreter and libraries"] + host["landmarks"]
-        host["choice of the penalty, beyond the steps"] = max(0, chosen - sum(host.values()))
+        host["penalty choice peak above training peak"] = max(0, chosen - sum(host.values()))
     return tuple(host.items()), () if device is host else tuple(device.items())
 
 

@@ -1,4 +1,4 @@
-"""Before the first step of Nystrom-SGD: its conditioner, from a pass over all rows."""
+"""Before the first step of Nystrom-SGD: its preconditioner, from a pass over all rows."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,7 +59,8 @@ def prepare_nystrom(
     gram = partial(state.gram, settings.kernel, Z)
     alike = window_eigenvalue_ratio(rows, settings, targets, sampling, sizes, gram, Z.shape[0], Z.shape[0])
     state = replace(state, top=state.top * alike)
-    clock.stage("spectrum", f"rank {state.conditioner.size} of {Z.shape[0]}, critical batch {state.critical_batch:.0f}")
+    rank = f"rank {state.preconditioner.size} of {Z.shape[0]}"
+    clock.stage("spectrum", f"{rank}, critical batch {state.critical_batch:.0f}")
     plan = batch_plan(rows, settings, state.critical_batch, Z.shape[0], Z.shape[0])
     basis = KernelBasis(
         settings.kernel,

@@ -7,7 +7,8 @@ at most ``c / k(x, x)``, and the rest of its weight. Since ``k_P(x, x) <= k(x, x
 
     sum_i max(0, w_i k(x_i, x_i) - c)
 
-to m times the largest eigenvalue of the batch's covariance (Weyl's inequality): what the step of this batch allows for.
+to m times the largest eigenvalue of the batch's covariance (Weyl's inequality): the *excess squared norm* of the batch,
+in code `excess`, which its step allows for.
 """
 
 import heapq
@@ -73,7 +74,7 @@ class RowSizes:
         return replace(self, most=max(self.most, float(usual.max(initial=0.0))))
 
     def excess(self, X: FeatureRows | None, weight: HostArray | None) -> FloatArray | None:
-        """Return what the rows of a batch, of weights (m, 1), have beyond `most`, (m,), or empty where none has.
+        """Return the excess squared norms of rows of weights (m, 1) beyond `most`, (m,), or empty where none has one.
 
         None where that is not known, because the features are not there.
         """
@@ -100,11 +101,11 @@ class Extremes:
 
     @property
     def rows(self) -> IntArray:
-        """The numbers of the rows met so far, ascending; at most 64."""
+        """The numbers of the rows observed so far, ascending; at most 64."""
         return np.array(sorted(self._rows), np.int64)
 
-    def meet(self, index: int, X: FeatureRows | None, weight: HostArray | None, positions: IntArray | None) -> float:
-        """Return the excess of batch number `index`; `positions` None where its rows are other ones in each epoch."""
+    def observe(self, index: int, X: FeatureRows | None, weight: HostArray | None, positions: IntArray | None) -> float:
+        """Return the excess of batch number `index`; `positions` is None where each epoch has other rows."""
         found = None if self._sizes is None else self._sizes.excess(X, weight)
         if found is None:  # the kernel block is kept, and the rows were here before
             return self._batches.get(index, 0.0)

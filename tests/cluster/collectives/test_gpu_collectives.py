@@ -67,7 +67,7 @@ def test_the_numbers_are_those_of_the_host_to_the_bit(
 
     def work(comm: Communicator, note: str) -> list[Any]:
         assert isinstance(comm, NcclCommunicator)
-        assert note == "sums go over NCCL 23203"
+        assert note == "collectives run over NCCL 23203"
         found = []
         for shape in SHAPES:
             mine = cupy.asarray(contribution(comm.rank, shape, dtype))
@@ -109,7 +109,7 @@ def test_ranks_that_share_a_gpu_take_the_host(cupy: ModuleType, fake: Fake) -> N
         return note
 
     assert set(on_gpus(3, cupy, work, share=True)) == {
-        "sums go through the host: ranks 0 and 1 share a GPU, which NCCL does not allow"
+        "collectives are staged through host memory: ranks 0 and 1 share a GPU, which NCCL does not allow"
     }
     assert fake.links == []
 
@@ -121,10 +121,13 @@ def test_without_nccl_or_a_gpu_on_all_ranks_the_host_is_taken(cupy: ModuleType, 
             assert comm is host
             return note
 
-    assert set(run_threads(3, mixed)) == {"sums go through the host: rank 0 computes on the CPU"}
+    assert set(run_threads(3, mixed)) == {"collectives are staged through host memory: rank 0 computes on the CPU"}
     fake.nccl.available = False
     notes = on_gpus(2, cupy, lambda comm, note: note)
-    assert all(re.match(r"sums go through the host: rank 0 has no NCCL; install nvidia-nccl", note) for note in notes)
+    assert all(
+        re.match(r"collectives are staged through host memory: rank 0 has no NCCL; install nvidia-nccl", note)
+        for note in notes
+    )
 
 
 def test_on_the_cpu_nothing_is_said() -> None:
@@ -140,7 +143,7 @@ def test_on_the_cpu_nothing_is_said() -> None:
 def test_when_one_rank_cannot_join_all_take_the_host(cupy: ModuleType, fake: Fake) -> None:
     fake.refuses_to_join = True
     notes = on_gpus(3, cupy, lambda comm, note: note, timeout_s=1.0)
-    assert set(notes) == {"sums go through the host: NCCL could not be started on all ranks"}
+    assert set(notes) == {"collectives are staged through host memory: NCCL could not be started on all ranks"}
     assert "destroyed" not in [link.state for link in fake.links]
 
 

@@ -132,5 +132,5 @@ def test_memory_is_that_of_numbers_and_one_block() -> None:
     fit = _fit(epochs=200, block=256)
     items = dict(upper_bound_plan(fit.source, fit.settings, 1, 1, 1 << 30).items)
     p = 200 * 7 * 256
-    assert items["own columns"] + items["own columns, prepared"] <= 32 * p
+    assert items["own columns"] + items["precomputed column data"] <= 32 * p
     assert items["one batch"] < 40 * p < 20 * p * 8  # no block of all columns

@@ -191,7 +191,7 @@ def _nystrom_extra(
     dtype = setup.toy.X.dtype.name
     if not stored:
         return NystromSetup(state, state.part(ids, dtype), None), None
-    r = state.conditioner.size
+    r = state.preconditioner.size
     mine, blocks = feature_columns(r, comm.rank, comm.size)
     psi = setup.toy.kernel.block(setup.toy.X.copy(), setup.points) @ state.M
     return NystromSetup(state, state.part(ids, dtype), mine, blocks), np.ascontiguousarray(psi[:, mine])

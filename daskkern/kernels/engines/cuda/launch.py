@@ -1,4 +1,4 @@
-"""Launches of the kernels: sizes of grids and order of arguments."""
+"""CUDA kernel launches: sizes of grids and order of arguments."""
 
 from collections.abc import Sequence
 from typing import Any
