@@ -14,8 +14,23 @@ from functools import lru_cache
 import numpy as np
 
 from daskkern.arrays import HostArray
+from daskkern.data.rows.csr import FeatureRows, is_sparse
 
 _POLYNOMIAL = 0xEDB88320  # of CRC-32, bits reversed: the highest bit is the coefficient of x**0
+
+
+def checksum_of(values: FeatureRows | None) -> int | None:
+    """Return the CRC-32 of an array (of objects: of their representations), or of the parts of CSR rows.
+
+    None has the checksum None.
+    """
+    if values is None:
+        return None
+    parts = (values.data, values.indices, values.indptr) if is_sparse(values) else (values,)
+    total = 0
+    for part in parts:
+        total = zlib.crc32(_bytes(np.asarray(part)), total)
+    return total
 
 
 class Checksum:
@@ -44,6 +59,12 @@ class Checksum:
         result = cls()
         result.whole, *result.chunks = (int(value) for value in state)
         return result
+
+
+def _bytes(part: HostArray) -> bytes | memoryview:
+    if part.dtype.kind == "O":
+        return repr(part.tolist()).encode()
+    return np.ascontiguousarray(part).data.cast("B") if part.size else b""
 
 
 def combine(first: int, second: int, second_length: int) -> int:

@@ -7,17 +7,12 @@ import zlib
 from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
-from dask.base import tokenize
-
-from daskkern.arrays import HostArray
 from daskkern.basis import BasisSpec
 from daskkern.data.remote.stores import is_url
 from daskkern.data.rows.batch_plan import ORDER
-from daskkern.data.rows.csr import is_sparse
 from daskkern.data.rows.rows import mean_row_bytes
 from daskkern.data.schema.column_statistics import Scaling
-from daskkern.data.storage.store import open_store
+from daskkern.data.storage.checksums import checksum_of
 from daskkern.data.transactions.atomic import check_destination
 from daskkern.errors import StoreError
 from daskkern.kernels import Kernel
@@ -25,9 +20,7 @@ from daskkern.models.store import FORMAT
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
-from daskkern.training.feeding.cluster_blocks import BlockSource
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
-from daskkern.training.feeding.sources import ArraySource, StoreSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.scaling import may_bend
 
@@ -108,7 +101,7 @@ def _batches(info: SourceInfo, settings: FitSettings) -> str:
 def basis_summary(basis: BasisSpec) -> dict[str, Any]:
     """Return the parameters of a function space, points by their checksum."""
     chosen = {item.name: getattr(basis, item.name) for item in fields(basis)}
-    return {name: _sum(value) if name == "points" else str(value) for name, value in chosen.items()}
+    return {name: checksum_of(value) if name == "points" else str(value) for name, value in chosen.items()}
 
 
 def _function(kernel: Kernel) -> int | None:
@@ -119,39 +112,17 @@ def _function(kernel: Kernel) -> int | None:
 
 def _data(source: RowSource) -> dict[str, Any]:
     info = source.info
-    known: dict[str, Any] = {
+    return {
         "n_samples": info.n_rows,
         "n_features": info.n_features,
         "n_targets": info.n_targets,
         "task": info.task,
         "classes": None if info.classes is None else [str(label) for label in info.classes],
         "scaling": _scaling_sum(info.scaling),
+        **source.digest(),
     }
-    if isinstance(source, StoreSource):
-        known["checksums"] = dict(open_store(source.location).info.checksums)
-    elif isinstance(source, ArraySource):
-        known["checksums"] = {"X": _sum(source.X), "y": _sum(source.y), "weight": _sum(source.weight)}
-    elif isinstance(source, BlockSource):
-        known["blocks"] = tokenize([getattr(block, "parts", block) for block in source.blocks])
-    return known
 
 
 def _scaling_sum(scaling: Scaling | None) -> int | None:
     """Return a checksum of a scaling; without bends it equals that of older versions, which had none."""
     return None if scaling is None else zlib.crc32(repr(scaling).replace(", bend=()", "").encode())
-
-
-def _sum(values: Any) -> int | None:
-    if values is None:
-        return None
-    parts = (values.data, values.indices, values.indptr) if is_sparse(values) else (values,)
-    total = 0
-    for part in parts:
-        total = zlib.crc32(_bytes(np.asarray(part)), total)
-    return total
-
-
-def _bytes(part: HostArray) -> bytes | memoryview:
-    if part.dtype.kind == "O":
-        return repr(part.tolist()).encode()
-    return np.ascontiguousarray(part).data.cast("B") if part.size else b""

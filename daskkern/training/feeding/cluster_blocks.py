@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dask.base import compute
+from dask.base import compute, tokenize
 from dask.delayed import delayed
 from distributed import Client, Future, get_client, get_worker, wait
 
@@ -112,6 +112,9 @@ class BlockSource(RowSource):
             if future.status == "error":
                 raise DataError(f"a block of the dask arrays cannot be computed: {future.exception()}")
         return BlockSource(remote_values(futures), self.sizes, self.has_weight, self.info), tuple(futures)
+
+    def digest(self) -> dict[str, Any]:
+        return {"blocks": tokenize([getattr(block, "parts", block) for block in self.blocks])}
 
 
 class BlockRows(Rows):

@@ -7,6 +7,7 @@ from typing import Any
 from distributed import Client, Future
 
 from daskkern.data.rows.rows import Rows
+from daskkern.data.schema.column_statistics import ColumnStatistics
 from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.schema import ClassLabel, Scaling
 
@@ -35,6 +36,21 @@ class RowSource(ABC):
 
     info: SourceInfo
 
+    @property
+    def origin(self) -> str:
+        """Where the rows come from, in a few words without the secrets of a URL."""
+        return f"{self.info.n_rows:,} rows x {self.info.n_features} features in memory"
+
+    @property
+    def name(self) -> str:
+        """A name for the rows, without folders and secrets."""
+        return "arrays in memory"
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of the arrays of this process that travel with the source."""
+        return 0
+
     @abstractmethod
     def open(self, dtype: str) -> Rows:
         """Return the rows, which are read in `dtype`."""
@@ -45,3 +61,25 @@ class RowSource(ABC):
 
         Data of this process is scattered block by block; Dask schedules the blocks of dask arrays.
         """
+
+    @abstractmethod
+    def digest(self) -> dict[str, Any]:
+        """Return JSON values that differ where the values of the rows do."""
+
+    def statistics(self) -> ColumnStatistics | None:
+        """Return the statistics of the columns before scaling; None where rows must be read for them."""
+        return None
+
+    def description(self) -> dict[str, Any]:
+        """Return a description of the rows as JSON values for the saved model, without folders and secrets."""
+        info = self.info
+        return {
+            "name": self.name,
+            "rows": int(info.n_rows),
+            "features": int(info.n_features),
+            "stored_entries": None if info.n_stored is None else int(info.n_stored),
+            "task": info.task,
+            "classes": None if info.classes is None else len(info.classes),
+            "targets": int(info.n_targets),
+            "scaling": info.scaling.kind,
+        }

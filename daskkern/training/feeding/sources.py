@@ -14,6 +14,8 @@ from daskkern.data.rows.array_rows import ArrayRows
 from daskkern.data.rows.batch_plan import fair_chunk_rows
 from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows, mean_row_bytes
+from daskkern.data.schema.column_statistics import ColumnStatistics
+from daskkern.data.storage.checksums import checksum_of
 from daskkern.data.storage.store import StoreLocation, open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import SpecError
@@ -50,6 +52,16 @@ class StoreSource(RowSource):
         )
         return cls(location, known)
 
+    @property
+    def origin(self) -> str:
+        if isinstance(self.location, zarr.Group):
+            return super().origin
+        return public(os.fspath(self.location))
+
+    @property
+    def name(self) -> str:
+        return super().name if isinstance(self.location, zarr.Group) else name_of_place(self.origin)
+
     def open(self, dtype: str) -> Rows:
         return StoreRows(open_store(self.location), dtype, self.info.scaling)
 
@@ -62,6 +74,12 @@ class StoreSource(RowSource):
                 "write it to a folder or URL, or pass dask or NumPy arrays"
             )
         return self, ()
+
+    def digest(self) -> dict[str, Any]:
+        return {"checksums": dict(open_store(self.location).info.checksums)}
+
+    def statistics(self) -> ColumnStatistics | None:
+        return open_store(self.location).info.statistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,32 +111,17 @@ class ArraySource(RowSource):
         sizes = tuple(part.stop - part.start for part in parts)
         return BlockSource(remote_values(futures), sizes, self.weight is not None, self.info), tuple(futures)
 
+    def digest(self) -> dict[str, Any]:
+        return {"checksums": {name: checksum_of(getattr(self, name)) for name in ("X", "y", "weight")}}
+
+    @property
+    def local_bytes(self) -> int:
+        arrays = (self.X, self.y, self.weight)
+        return sum(int(getattr(part, "nbytes", getattr(getattr(part, "data", None), "nbytes", 0))) for part in arrays)
+
     def _block_rows(self) -> int:
         """Return the rows of a chunk: the same here and on a cluster, so that batches are the same."""
         return fair_chunk_rows(mean_row_bytes(self.info.n_rows, self.info.n_features, self.info.n_stored))
-
-
-def describe(source: RowSource) -> str:
-    """Return a short description of the origin of the rows, without the secrets of a URL."""
-    if isinstance(source, StoreSource) and not isinstance(source.location, zarr.Group):
-        return public(os.fspath(source.location))
-    return f"{source.info.n_rows:,} rows x {source.info.n_features} features in memory"
-
-
-def data_description(source: RowSource) -> dict[str, Any]:
-    """Return a description of the rows as JSON values for the saved model, without folders and secrets."""
-    info = source.info
-    is_stored = isinstance(source, StoreSource) and not isinstance(source.location, zarr.Group)
-    return {
-        "name": name_of_place(describe(source)) if is_stored else "arrays in memory",
-        "rows": int(info.n_rows),
-        "features": int(info.n_features),
-        "stored_entries": None if info.n_stored is None else int(info.n_stored),
-        "task": info.task,
-        "classes": None if info.classes is None else len(info.classes),
-        "targets": int(info.n_targets),
-        "scaling": info.scaling.kind,
-    }
 
 
 def _triple(source: ArraySource, part: slice) -> Triple:

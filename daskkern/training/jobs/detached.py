@@ -10,6 +10,7 @@ checkpoint; the gang of the lost driver has ended with its connection.
 
 import os
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
@@ -22,13 +23,13 @@ from daskkern.cluster.gang.hanging_workers import equip, usable_workers
 from daskkern.cluster.scheduler.client import ask_fits
 from daskkern.cluster.scheduler.fits import CANCELLED, FAILED, FINISHED, FitMetadata
 from daskkern.cluster.scheduler.lease import check_alone
+from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.resuming import check_model_place, named
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.jobs.install_dashboard import show_fits
@@ -91,11 +92,10 @@ def submit(
     within_shards(gang, settings, 0)
     if validation is not None:
         check_comparable(validation, source)
-    for rows in (source, validation):
-        _check_size(rows)
-    out = _absolute(out)
+    _check_size([source, *([] if validation is None else [validation])])
+    out = absolute(out)
     keeps = policy.checkpoint is not None
-    place = _absolute(policy.checkpoint or f"{out}.checkpoint")
+    place = absolute(policy.checkpoint or f"{out}.checkpoint")
     check_model_place(out, place, overwrite=policy.overwrite)
     policy = replace(policy, checkpoint=place, hand_back=False)
     metadata = metadata_of(source, settings, name, out, detached=True)
@@ -186,12 +186,9 @@ def _is_done(order: Order) -> bool:
         return False
 
 
-def _check_size(source: RowSource | None) -> None:
+def _check_size(sources: Sequence[RowSource]) -> None:
     """Refuse arrays that are too large to travel with a task."""
-    if not isinstance(source, ArraySource):
-        return
-    arrays = (source.X, source.y, source.weight)
-    size = sum(int(getattr(array, "nbytes", getattr(getattr(array, "data", None), "nbytes", 0))) for array in arrays)
+    size = max(source.local_bytes for source in sources)
     if size > _LARGEST:
         raise DataError(
             f"got {size / 1e6:.0f} MB of arrays of this process for a detached fit, which may outlive the process; "
@@ -199,13 +196,9 @@ def _check_size(source: RowSource | None) -> None:
         )
 
 
-def _absolute(place: str) -> str:
-    return place if "://" in place else os.path.abspath(place)
-
-
 def _check_place(client: Client, what: str, place: str) -> None:
     """Raise ClusterError for a folder that is not writable or not shared by the workers. URLs are not tried."""
-    if "://" in place:
+    if is_url(place):
         return
     for worker, problem in _tried(client, place).items():
         if problem:

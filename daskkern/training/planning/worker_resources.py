@@ -10,7 +10,6 @@ from daskkern.cluster.connect.membership import live_workers, run_on
 from daskkern.errors import ClusterError
 from daskkern.training.feeding.block_cache_policy import disk_room, needs_rates, with_blocks
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.planning.calibration import calibrate_workers
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, MemoryPlan, available_memory, device_memory
 from daskkern.training.planning.planner import PreparedSummary, check_before, plan_for
@@ -31,8 +30,7 @@ def check_reach(client: Client, sources: Sequence[RowSource], settings: FitSetti
 def _probe(source: RowSource, settings: FitSettings) -> str | None:
     try:
         namespace_for(settings.device)
-        if isinstance(source, StoreSource):
-            source.open(settings.dtype)
+        source.open(settings.dtype)
     except Exception as error:
         return str(error)
     return None

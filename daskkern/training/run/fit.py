@@ -32,7 +32,6 @@ from daskkern.training.checkpoints.partial_fit import PartialFitState, can_go_on
 from daskkern.training.checkpoints.resuming import named
 from daskkern.training.feeding.block_cache_policy import can_keep, disk_room, needs_rates, with_blocks
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.feeding.sources import data_description
 from daskkern.training.feeding.stored_features import features_for
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.planning.calibration import calibrate
@@ -251,7 +250,7 @@ def _model(
             "settings": settings.summary(),
             **history.to_json(),
             "reason": "" if history.finished is None else history.finished.reason,
-            "data": data_description(source) | {"scaling": prepared.scaling.kind},
+            "data": source.description() | {"scaling": prepared.scaling.kind},
             "environment": environment(),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         },

@@ -9,7 +9,6 @@ from daskkern.cluster.scheduler.fits import FitMetadata, new_metadata
 from daskkern.data.schema.schema import Scaling
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.feeding.sources import describe
 from daskkern.training.planning.planner import holds_out
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
@@ -65,4 +64,4 @@ def metadata_of(
 ) -> FitMetadata:
     """Return the entry of a new fit in the registry of fits; without a `name` that of its solver."""
     new = new_metadata(name or settings.solver.name)
-    return replace(new, source=describe(source), out=out, max_epochs=settings.max_epochs, detached=detached)
+    return replace(new, source=source.origin, out=out, max_epochs=settings.max_epochs, detached=detached)

@@ -12,11 +12,9 @@ from daskkern.basis import BasisSpec, uses_kernel
 from daskkern.data.rows.rows import Fields, Rows, take
 from daskkern.data.schema.column_statistics import SPARSE_SCALINGS, ColumnStatistics, Moments, Scaling
 from daskkern.data.schema.learned_scaling import LEARNED_KINDS, learned_scaling
-from daskkern.data.storage.store import open_store
 from daskkern.errors import DataError, SpecError
 from daskkern.kernels import Kernel, LinearKernel
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.nonlinear_scaling import fits_as_well
 
@@ -72,7 +70,7 @@ def learn_scaling(source: RowSource, settings: FitSettings) -> Scaling:
     if not scales_features(settings, source):
         return source.info.scaling
     rows = source.open("float64")
-    statistics = open_store(source.location).info.statistics if isinstance(source, StoreSource) else None
+    statistics = source.statistics()
     if statistics is None:
         statistics = _measured(rows)
     kind = settings.scale

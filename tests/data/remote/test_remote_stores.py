@@ -36,7 +36,7 @@ from daskkern.errors import StoreError
 from daskkern.kernels import Gaussian
 from daskkern.models import KernelModel, load_model, save_model
 from daskkern.training.feeding.row_source import SourceInfo
-from daskkern.training.feeding.sources import StoreSource, data_description, describe
+from daskkern.training.feeding.sources import StoreSource
 from tests.support.object_server import ObjectServer
 
 Make = Callable[..., Store]
@@ -362,8 +362,8 @@ def test_what_may_be_secret_in_a_url_is_not_shown(place: str, shown: str, name: 
     assert made_now("ingest", [place])["from"] == [shown]
     if "://" in place:
         source = StoreSource(place, SourceInfo(1, 1, None, None, Scaling("none", (), ()), None, 1, True))
-        assert describe(source) == shown
-        assert data_description(source)["name"] == name
+        assert source.origin == shown
+        assert source.description()["name"] == name
 
 
 def test_a_folder_has_a_name_from_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
