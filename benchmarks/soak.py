@@ -39,6 +39,7 @@ from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import list_fits
 from daskkern.training.run.fit import fit
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import local_cluster, worker_pids
 
@@ -109,7 +110,8 @@ def one_fit(
             model = fit(ground.source, fitted, client=client, gang=gang, policy=POLICY).model
         else:
             out = str(folder / f"{number}.zarr")
-            model = submit(ground.source, fitted, client, out, gang=gang, policy=POLICY).result(timeout_s=900)
+            job = FitJob(ground.source, fitted, policy=POLICY)
+            model = submit(job, client, out, gang=gang).result(timeout_s=900)
     except Exception as error:
         record.wrong.append(f"fit {number} ({case}): {type(error).__name__}: {error}")
         return

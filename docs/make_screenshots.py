@@ -30,6 +30,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import EarlyStopping, FitSettings
 from tests.support.browser import browser, missing, wait_for
 
@@ -134,7 +135,7 @@ def main() -> None:
 
         def start(label: str, source: StoreSource, wanted: FitSettings) -> FitHandle:
             where = str(folder / f"{label}.model.zarr")
-            return submit(source, wanted, client, where, gang=gang, policy=policy, name=label)
+            return submit(FitJob(source, wanted, policy=policy), client, where, gang=gang, name=label)
 
         done = start("delays_first_try", delays, settings(max_epochs=3))
         done.watch(timeout_s=180)

@@ -25,8 +25,8 @@ from daskkern.training.checkpoints.resuming import check_model_place
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.planning.planner import device_pool
-from daskkern.training.run.fit import FitResult, fit
-from daskkern.training.run.job import metadata_of
+from daskkern.training.run.fit import FitResult, fit_job
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 
 
@@ -94,27 +94,19 @@ def fit_command(
     if note is not None:
         say(f"note: {note}")
     policy = CheckpointPolicy(checkpoint=checkpoint if detach else place, resume=resume, overwrite=overwrite)
-    gang = _gang(settings, where, ranks, share)
+    job = FitJob(source, settings, watched, policy)
+    gang = _gang(job.settings, where, ranks, share)
     if detach:
-        _detach(source, settings, watched, out, gang, policy, name, where)
+        _detach(job, out, gang, name, where)
         return
-    metadata = metadata_of(source, settings, name, whole_out)
+    metadata = job.metadata(name, whole_out)
     with (
-        where.client(partial(device_pool, source, settings)) as client,
+        where.client(partial(device_pool, job.source, job.settings)) as client,
         dask_report(client, report),
         concluded(client, metadata),
     ):
-        with listening(settings.max_epochs, log) as listener:
-            result = fit(
-                source,
-                settings,
-                client=client,
-                validation=watched,
-                listener=listener,
-                gang=gang,
-                policy=policy,
-                metadata=metadata,
-            )
+        with listening(job.settings.max_epochs, log) as listener:
+            result = fit_job(job, client=client, listener=listener, gang=gang, metadata=metadata)
         _save(result.model, out, place)
     finish(result, out)
     if result.finished.reason == "interrupted":
@@ -131,16 +123,7 @@ def _gang(settings: FitSettings, where: ClusterRequest, ranks: int | None, share
     return GangSettings(n_ranks=ranks, share_memory=settings.memory_budget if share else None)
 
 
-def _detach(
-    source: StoreSource,
-    settings: FitSettings,
-    watched: StoreSource | None,
-    out: str,
-    gang: GangSettings,
-    policy: CheckpointPolicy,
-    name: str | None,
-    where: ClusterRequest,
-) -> None:
+def _detach(job: FitJob, out: str, gang: GangSettings, name: str | None, where: ClusterRequest) -> None:
     if not where.named:
         raise SpecError(
             "got --detach without a running cluster; give --scheduler, since a cluster that this command starts ends "
@@ -148,7 +131,7 @@ def _detach(
         )
     with where.client() as client:
         assert client is not None
-        handle = submit(source, settings, client, out, validation=watched, gang=gang, policy=policy, name=name)
+        handle = submit(job, client, out, gang=gang, name=name)
     say(f"fit {handle.fit} runs detached; its model will be in {handle.out}")
     for verb in ("watch", "status", "logs", "cancel"):
         say(f"  daskkern {verb} {handle.fit} {where.words}")

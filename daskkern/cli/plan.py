@@ -17,7 +17,7 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.planning.calibration import Rates, calibrate, calibrate_workers
 from daskkern.training.planning.kernel_precision import expected_arithmetic
 from daskkern.training.planning.memory_plan import MemoryPlan, available_memory, device_memory
-from daskkern.training.planning.planner import check_before, holds_out, upper_bound_plan
+from daskkern.training.planning.planner import check_before, upper_bound_plan
 from daskkern.training.planning.suggestions import fits, largest_batch
 from daskkern.training.planning.timing import Stage, TimePlan, estimate
 from daskkern.training.planning.worker_resources import check_resources, resources_of
@@ -88,7 +88,7 @@ def _here(workers: int | None, source: RowSource, settings: FitSettings, wide: b
     device = device_memory(settings.device) if workers is None else None
     device = None if device is None else device // each
     if device is None:
-        check_before(source, settings, holds_out(settings, None), shards, threads, budget)
+        check_before(source, settings, settings.early_stopping is not None, shards, threads, budget)
     plan = upper_bound_plan(source, settings, shards, threads, budget, device, wide=wide)
     if plan.device_items or (plan.total > plan.budget and not _sure_batch(plan)):
         return _Expectation(_rank_label(settings, ranks), plan, None, "")
@@ -105,7 +105,7 @@ def _on_cluster(client: Client, source: RowSource, settings: FitSettings, wide: 
     names = list(known)
     ranks = _used_ranks(settings, len(names))
     resources = resources_of(client, settings, names[:ranks], None)
-    check_resources(source, settings, holds_out(settings, None), resources)
+    check_resources(source, settings, settings.early_stopping is not None, resources)
     threads, budget = min(room.threads for room in resources), min(room.budget for room in resources)
     devices = [room.device_budget for room in resources if room.device_budget is not None]
     device = min(devices) if len(devices) == ranks else None

@@ -38,6 +38,7 @@ from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.run.fit import FitResult, fit
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import EarlyStopping, FitSettings
 from daskkern.training.setup.default_basis import usual_basis
 
@@ -150,7 +151,7 @@ class KernelEstimator(BaseEstimator):
         )
         with client_of(client) as connected:
             assert connected is not None
-            return submit(source, settings, connected, os.fspath(out), validation=validation, policy=policy)
+            return submit(FitJob(source, settings, validation, policy), connected, os.fspath(out))
 
     def _fit_source(self, source: RowSource, validation: RowSource | None, out: Any) -> FitResult:
         """Fit to `source` and set the attributes that classifier and regressor share."""

@@ -14,9 +14,10 @@ from daskkern.solvers import Snapshot, Solver
 from daskkern.training.checkpoints.checkpointing import Saved
 from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.checkpoints.resuming import basis_summary
-from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.targets import check_targets
 from daskkern.training.run.held_sample import HeldSample
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Clock, Prepared
 
@@ -62,8 +63,8 @@ def why_not(solver: Solver[Any], basis: BasisSpec, *, early: bool, weighs_classe
     return ""
 
 
-def next_run(earlier: PartialFitState, source: RowSource, settings: FitSettings) -> tuple[Saved, FitSettings]:
-    """Return the state from which one more epoch, on the rows of `source`, begins, and its settings.
+def next_run(job: FitJob, earlier: PartialFitState) -> FitJob:
+    """Return the job of one more epoch, on the rows of `job`, that begins from the state of an earlier one.
 
     Raises
     ------
@@ -72,17 +73,19 @@ def next_run(earlier: PartialFitState, source: RowSource, settings: FitSettings)
     SpecError
         When a fit with these settings cannot continue.
     """
+    settings = job.settings
     reason = _why_not(settings)
     if reason:
         raise SpecError(f"the fit cannot continue with other rows: {reason}")
-    _check_alike(source.info, earlier.info)
+    _check_alike(job.source.info, earlier.info)
     _check_same(settings, earlier.settings)
     commit = Commit.from_bytes(earlier.commit)
     before = commit.position
     epoch = before.epoch + (before.batch > 0)
     begun = Commit(_averaging(commit, settings.solver), Position(steps=before.steps, epoch=epoch, epochs=before.epochs))
     settings = replace(settings, solver=settings.solver.as_saved(commit.snapshot), max_epochs=epoch, behind=epoch - 1)
-    return Saved(begun.to_bytes(), "{}"), settings
+    policy = replace(job.policy, earlier=Saved(begun.to_bytes(), "{}"), resume=True)
+    return replace(job, settings=settings, policy=policy, before=earlier.prepared)
 
 
 def can_go_on(settings: FitSettings) -> bool:

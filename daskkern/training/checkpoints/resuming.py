@@ -1,14 +1,13 @@
 """Fingerprints of fits: data, settings and schema, which a checkpoint must match to be resumed."""
 
 import json
-import os
 import uuid
 import zlib
 from dataclasses import fields, replace
 from typing import Any
 
 from daskkern.basis import BasisSpec
-from daskkern.data.remote.stores import is_url
+from daskkern.data.remote.stores import absolute
 from daskkern.data.rows.batch_plan import ORDER
 from daskkern.data.rows.rows import mean_row_bytes
 from daskkern.data.schema.column_statistics import Scaling
@@ -18,19 +17,17 @@ from daskkern.errors import StoreError
 from daskkern.kernels import Kernel
 from daskkern.models.store import FORMAT
 from daskkern.training.checkpoints.checkpoint import begin_checkpoint, is_checkpoint, remove_checkpoint
-from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.scaling import may_bend
 
 _CHANGEABLE = ("max_epochs", "max_seconds")  # a resumed run may be longer
 
 
-def named(
-    policy: CheckpointPolicy, source: RowSource, settings: FitSettings, validation: RowSource | None
-) -> CheckpointPolicy:
-    """Return `policy` with the name of a new run and the fingerprint of the fit.
+def named(job: FitJob) -> FitJob:
+    """Return the job with the name of a new run and the fingerprint of the fit in its policy.
 
     A checkpoint of another fit is refused here, and so is one that would be overwritten without `overwrite`.
 
@@ -39,23 +36,22 @@ def named(
     StoreError
         The message names the differences.
     """
+    policy = job.policy
     if policy.checkpoint is None and not policy.resume:  # there is nothing to compare
-        return policy
-    place = policy.checkpoint
-    if place is not None and not is_url(place):
-        policy = replace(policy, checkpoint=os.path.abspath(place))  # workers have other working directories
-    ready = replace(policy, run=policy.run or uuid.uuid4().hex, fingerprint=fingerprint(source, settings, validation))
-    if policy.checkpoint is not None and not policy.resume and is_checkpoint(policy.checkpoint):
+        return job
+    place = None if policy.checkpoint is None else absolute(policy.checkpoint)  # workers have other working directories
+    if place is not None and not policy.resume and is_checkpoint(place):
         if not policy.overwrite:
             raise StoreError(
-                f"a checkpoint of an earlier fit is at {policy.checkpoint}; continue from it with --resume "
+                f"a checkpoint of an earlier fit is at {place}; continue from it with --resume "
                 "(resume=True), or start again with --overwrite (overwrite=True)"
             )
-        remove_checkpoint(policy.checkpoint)
-    ready.saved()
-    if ready.checkpoint is not None:
-        begin_checkpoint(ready.checkpoint, ready.run)
-    return ready
+        remove_checkpoint(place)
+    policy = replace(policy, checkpoint=place, run=policy.run or uuid.uuid4().hex, fingerprint=fingerprint(job))
+    policy.saved()
+    if place is not None:
+        begin_checkpoint(place, policy.run)
+    return replace(job, policy=policy)
 
 
 def check_model_place(out: str, checkpoint: str, *, overwrite: bool) -> None:
@@ -78,8 +74,9 @@ def check_model_place(out: str, checkpoint: str, *, overwrite: bool) -> None:
     check_destination(out, kind=FORMAT, overwrite=overwrite or is_checkpoint(checkpoint))
 
 
-def fingerprint(source: RowSource, settings: FitSettings, validation: RowSource | None) -> str:
+def fingerprint(job: FitJob) -> str:
     """Return the fingerprint of a fit: JSON of all that its course depends on."""
+    source, settings, validation = job.source, job.settings, job.validation
     chosen = {key: value for key, value in settings.summary().items() if key not in _CHANGEABLE}
     chosen |= {"basis": basis_summary(settings.basis), "function": _function(settings.kernel)}
     record = {

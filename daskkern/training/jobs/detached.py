@@ -27,17 +27,13 @@ from daskkern.data.remote.stores import absolute, is_url
 from daskkern.errors import ClusterError, DaskkernError, DataError, FitCancelledError, ModelError
 from daskkern.models import load_model, save_model
 from daskkern.training.checkpoints.checkpoint import remove_checkpoint
-from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.checkpoints.resuming import check_model_place, named
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.jobs.handle import FitHandle
 from daskkern.training.jobs.install_dashboard import show_fits
-from daskkern.training.planning.planner import check
-from daskkern.training.run.fit import fit
-from daskkern.training.run.job import metadata_of
+from daskkern.training.run.fit import fit_job
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.on_cluster import within_shards
-from daskkern.training.run.settings import FitSettings
 
 _LARGEST = 64 << 20
 _CONNECT_S = 60.0
@@ -49,36 +45,25 @@ class Order:
     """The order for a driver: what to fit, how, and where to write it."""
 
     metadata: FitMetadata
-    source: RowSource
-    settings: FitSettings
-    validation: RowSource | None
+    job: FitJob
     gang: GangSettings
-    policy: CheckpointPolicy
     keeps_checkpoint: bool
 
 
 def submit(
-    source: RowSource,
-    settings: FitSettings,
-    client: Client,
-    out: str,
-    *,
-    validation: RowSource | None = None,
-    gang: GangSettings | None = None,
-    policy: CheckpointPolicy | None = None,
-    name: str | None = None,
+    job: FitJob, client: Client, out: str, *, gang: GangSettings | None = None, name: str | None = None
 ) -> FitHandle:
     """Submit a fit to a cluster and return at once. The fit continues when this process ends.
 
     Parameters
     ----------
-    source, settings, validation, gang
-        As of :func:`daskkern.training.run.fit.fit`.
+    job : FitJob
+        Its default checkpoint is ``<out>.checkpoint``, which is removed at the end.
     out : str
         Path or URL where a worker writes the model. An older one is refused, unless there is a checkpoint to resume
-        from, or ``policy.overwrite`` is true: it is then replaced when the new one is complete.
-    policy : CheckpointPolicy
-        The default checkpoint is ``<out>.checkpoint``, which is removed at the end.
+        from, or ``job.policy.overwrite`` is true: it is then replaced when the new one is complete.
+    gang : GangSettings or None
+        As of :func:`daskkern.training.run.fit.fit`.
     name : str or None
         Its name on the dashboard; by default that of the solver.
 
@@ -87,35 +72,26 @@ def submit(
     DaskkernError
         Errors that can be found before the fit begins.
     """
-    gang, policy = gang or GangSettings(), policy or CheckpointPolicy()
-    check(settings, source)
-    within_shards(gang, settings, 0)
-    if validation is not None:
-        check_comparable(validation, source)
-    _check_size([source, *([] if validation is None else [validation])])
+    gang, policy = gang or GangSettings(), job.policy
+    job.check()
+    within_shards(gang, job.settings, 0)
+    _check_size(job.sources)
     out = absolute(out)
     keeps = policy.checkpoint is not None
     place = absolute(policy.checkpoint or f"{out}.checkpoint")
     check_model_place(out, place, overwrite=policy.overwrite)
-    policy = replace(policy, checkpoint=place, hand_back=False)
-    metadata = metadata_of(source, settings, name, out, detached=True)
+    job = replace(job, policy=replace(policy, checkpoint=place, hand_back=False))
+    metadata = job.metadata(name, out, detached=True)
     usable_workers(client, gang, drive)
     _check_place(client, "model", out)
     if keeps:
-        _check_place(client, "checkpoint", str(policy.checkpoint))
+        _check_place(client, "checkpoint", place)
     show_fits(client)
     equip(client, gang.silence_s)
     check_alone(client, metadata)
-    named(policy, source, settings, validation)  # refuses or removes the checkpoint of an earlier fit
-    order = Order(
-        metadata,
-        source,
-        settings,
-        validation,
-        gang,
-        replace(policy, resume=True, overwrite=False, run=metadata.fit),
-        keeps,
-    )
+    named(job)  # refuses or removes the checkpoint of an earlier fit
+    driven = replace(job, policy=replace(job.policy, resume=True, overwrite=False, run=metadata.fit))
+    order = Order(metadata, driven, gang, keeps)
     key = f"daskkern_fit-{metadata.fit}"
     future = client.submit(drive, order, key=key, pure=False, retries=0, priority=_PRIORITY)
     try:
@@ -151,15 +127,7 @@ def drive(order: Order) -> None:
 
 
 def _run(order: Order, client: Client) -> None:
-    result = fit(
-        order.source,
-        order.settings,
-        client=client,
-        validation=order.validation,
-        gang=order.gang,
-        policy=order.policy,
-        metadata=order.metadata,
-    )
+    result = fit_job(order.job, client=client, gang=order.gang, metadata=order.metadata)
     save_model(result.model, order.metadata.out)
     _finish(order, client, interrupted=result.finished.reason == "interrupted")
 
@@ -167,8 +135,8 @@ def _run(order: Order, client: Client) -> None:
 def _finish(order: Order, client: Client, *, interrupted: bool) -> None:
     try:
         if not order.keeps_checkpoint and not interrupted:
-            assert order.policy.checkpoint is not None
-            remove_checkpoint(order.policy.checkpoint)
+            assert order.job.policy.checkpoint is not None
+            remove_checkpoint(order.job.policy.checkpoint)
     finally:  # reported last, so that the files no longer change then
         _tell(client, order, FINISHED, "")
 

@@ -9,22 +9,18 @@ from daskkern.backend.devices import gpus
 from daskkern.cluster.connect.local import Pool
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.sweep import SweepPlan
-from daskkern.errors import SpecError
-from daskkern.solvers import check_fit
-from daskkern.solvers.declarations import check_declarations
 from daskkern.training.feeding.batch_reshuffling import reshuffles_batches
 from daskkern.training.feeding.block_cache_policy import unkept
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import is_stored
-from daskkern.training.feeding.targets import check_loss
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory
+from daskkern.training.run.job import check_settings
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.penalty import penalty_bytes
 from daskkern.training.setup.prepare import most_validation_rows
 from daskkern.training.setup.prepared import Prepared
 from daskkern.training.setup.projections import with_factor
 from daskkern.training.setup.row_sharded import pass_batch
-from daskkern.training.setup.scaling import scales_features
 
 _LEAST_BATCH = 16
 _POOL_MARGIN = 1.1  # arrays do not fill a pool without gaps
@@ -50,26 +46,6 @@ class PreparedSummary:
     reshuffle: bool = False
 
 
-def check(settings: FitSettings, source: RowSource) -> None:
-    """Raise SpecError for settings that cannot fit this source, before anything is started."""
-    if source.info.task is not None:
-        check_loss(settings.loss, source.info.task)
-    scales_features(settings, source)
-    check_fit(settings.solver, settings.loss, settings.basis.name)
-    settings.solver.check_sampling(settings.sampling)
-    check_declarations(settings.solver, settings.solver.costs(source.info.n_rows, settings.loss))
-    if settings.solver.learns_centres and settings.keep_blocks not in ("auto", "never"):
-        raise SpecError(
-            f"solver {settings.solver.name} got keep_blocks={settings.keep_blocks!r}, but its points "
-            "move, and with them all kernel values; choose 'never'"
-        )
-
-
-def holds_out(settings: FitSettings, validation: RowSource | None) -> bool:
-    """Return whether rows of the training source are set aside for validation."""
-    return settings.early_stopping is not None and validation is None
-
-
 def upper_bound_plan(
     source: RowSource,
     settings: FitSettings,
@@ -84,9 +60,9 @@ def upper_bound_plan(
 
     `wide` says that products are made in float64 within.
     """
-    check(settings, source)
+    check_settings(settings, source)
     n = source.info.n_rows
-    held_out = most_validation_rows(n, settings) if holds_out(settings, None) else 0
+    held_out = most_validation_rows(n, settings) if settings.early_stopping is not None else 0
     n -= held_out
     basis = settings.basis
     p = _most_columns(source, settings, n)

@@ -33,11 +33,10 @@ from daskkern.training.checkpoints.resuming import named
 from daskkern.training.feeding.block_cache_policy import can_keep, disk_room, needs_rates, with_blocks
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.stored_features import features_for
-from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.planning.calibration import calibrate
 from daskkern.training.planning.memory_plan import available_memory, device_memory
-from daskkern.training.planning.planner import check, check_before, plan_for, summarise
-from daskkern.training.run.job import FitJob, metadata_of
+from daskkern.training.planning.planner import check_before, plan_for, summarise
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.on_cluster import fit_on
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
@@ -107,41 +106,50 @@ def fit(
     KeyboardInterrupt
         Only before there is a model: later an interrupt ends the fit with the model so far (reason "interrupted").
     """
-    check(settings, source)
-    if validation is not None:
-        check_comparable(validation, source)
-    requested, policy, before = settings, policy or CheckpointPolicy(), None
+    job = FitJob(source, settings, validation, policy or CheckpointPolicy())
+    return fit_job(job, client=client, listener=listener, gang=gang, metadata=metadata, earlier=earlier)
+
+
+def fit_job(
+    job: FitJob,
+    *,
+    client: ClusterLike = None,
+    listener: Listener = silent,
+    gang: GangSettings | None = None,
+    metadata: FitMetadata | None = None,
+    earlier: PartialFitState | None = None,
+) -> FitResult:
+    """Fit the model of a job. Parameters and errors are as for :func:`fit`."""
+    job.check()
+    requested = job.settings
     if earlier is not None:
-        saved_before, settings = next_run(earlier, source, settings)
-        policy, before = replace(policy, earlier=saved_before, resume=True), earlier.prepared
+        job = next_run(job, earlier)
     with client_of(client) as connected:
         if connected is not None and metadata is not None:
             check_alone(connected, metadata)
         if earlier is None:
-            policy = named(policy, source, settings, validation)
-        history = Recorder(listener, policy.saved_epochs())
-        job = FitJob(source, settings, validation, policy, before)
+            job = named(job)
+        history = Recorder(listener, job.policy.saved_epochs())
         if connected is None:
             results, prepared = _local(job, history)
         else:
-            metadata = metadata or metadata_of(source, settings)
-            gang = gang or GangSettings()
-            results, prepared = fit_on(connected, job, history, gang, metadata)
+            metadata = metadata or job.metadata()
+            results, prepared = fit_on(connected, job, history, gang or GangSettings(), metadata)
     first = results[0]
     history.complete(first.history, first.reason, first.epochs, first.best_epoch, first.note)
     if history.finished.reason == "interrupted" and not any(result.coef.any() for result in results):
         raise KeyboardInterrupt  # before the first projection: there is no model so far
     kept = history.history(sum(stage.seconds for stage in prepared.stages))
-    model = _model(source, replace(settings, alpha=prepared.alpha), results, prepared, kept)
+    model = _model(job, results, prepared, kept)
     if metadata is not None and connected is not None:
         model = replace(model, provenance={**model.provenance, "fit": metadata.fit})
     commits = [result.saved for result in results if result.saved is not None]
-    saved = Saved(commits[0], policy.fingerprint) if commits else None
+    saved = Saved(commits[0], job.policy.fingerprint) if commits else None
     epochs, times = tuple(history.epochs), tuple(history.times)
     onwards = None
-    if saved is not None and policy.carry and can_go_on(requested):
+    if saved is not None and job.policy.carry and can_go_on(requested):
         points = _points(results) if isinstance(prepared.basis.kernel, Mapped) else model.points
-        onwards = PartialFitState(_onwards(prepared, before, points), saved.data, source.info, requested)
+        onwards = PartialFitState(_onwards(prepared, job.before, points), saved.data, job.source.info, requested)
     return FitResult(model, prepared.row_numbers(), epochs, history.finished, saved, times, onwards, kept)
 
 
@@ -219,10 +227,8 @@ def _onwards(prepared: Prepared, before: Prepared | None, points: Any) -> Prepar
     return replace(prepared, plan=(before or prepared).plan, points=points, indices=None, stages=(), held=None)
 
 
-def _model(
-    source: RowSource, settings: FitSettings, results: Sequence[FitRankResult], prepared: Prepared, history: History
-) -> KernelModel:
-    targets, info = prepared.targets, source.info
+def _model(job: FitJob, results: Sequence[FitRankResult], prepared: Prepared, history: History) -> KernelModel:
+    settings, targets, info = replace(job.settings, alpha=prepared.alpha), prepared.targets, job.source.info
     p = prepared.basis.n_columns
     points = _points(results)
     coef = np.empty((p, targets.n_outputs * settings.solver.scores_each), settings.dtype)
@@ -250,7 +256,7 @@ def _model(
             "settings": settings.summary(),
             **history.to_json(),
             "reason": "" if history.finished is None else history.finished.reason,
-            "data": source.description() | {"scaling": prepared.scaling.kind},
+            "data": job.source.description() | {"scaling": prepared.scaling.kind},
             "environment": environment(),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         },

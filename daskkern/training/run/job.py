@@ -1,41 +1,59 @@
 """The job of a fit: rows, settings and earlier state, the same in one process and on a cluster."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from distributed import Client, Future
 
 from daskkern.cluster.scheduler.fits import FitMetadata, new_metadata
 from daskkern.data.schema.schema import Scaling
+from daskkern.errors import SpecError
+from daskkern.solvers import check_fit
+from daskkern.solvers.declarations import check_declarations
 from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import RowSource
-from daskkern.training.planning.planner import holds_out
+from daskkern.training.feeding.targets import check_loss
+from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepared import Prepared
-from daskkern.training.setup.scaling import with_scaling
+from daskkern.training.setup.scaling import scales_features, with_scaling
 
 
 @dataclass(frozen=True, eq=False)
 class FitJob:
-    """What is fitted to which rows.
+    """What is fitted to which rows, wherever it runs.
 
     Attributes
     ----------
     source : RowSource
         The training rows.
     settings : FitSettings
+        All that defines the fit.
     validation : RowSource or None
-        Rows to validate on.
+        Rows to watch, and for early stopping; must share classes and scaling with `source`.
     policy : CheckpointPolicy
+        Where a checkpoint is written, and whether the fit begins with it.
     before : Prepared or None
         The set-up of a fit on other rows that this one continues.
     """
 
     source: RowSource
     settings: FitSettings
-    validation: RowSource | None
-    policy: CheckpointPolicy
+    validation: RowSource | None = None
+    policy: CheckpointPolicy = field(default_factory=CheckpointPolicy)
     before: Prepared | None = None
+
+    def check(self) -> None:
+        """Raise SpecError or DataError for settings or validation rows that do not match the training rows."""
+        check_settings(self.settings, self.source)
+        if self.validation is not None:
+            check_comparable(self.validation, self.source)
+
+    def metadata(self, name: str | None = None, out: str = "", *, detached: bool = False) -> FitMetadata:
+        """Return a new entry for the registry of fits; without a `name` that of the solver."""
+        new = new_metadata(name or self.settings.solver.name)
+        epochs = self.settings.max_epochs
+        return replace(new, source=self.source.origin, out=out, max_epochs=epochs, detached=detached)
 
     @property
     def sources(self) -> list[RowSource]:
@@ -45,7 +63,7 @@ class FitJob:
     @property
     def holds_out(self) -> bool:
         """Whether training rows are set aside for validation."""
-        return holds_out(self.settings, self.validation)
+        return self.settings.early_stopping is not None and self.validation is None
 
     def scaled(self, scaling: Scaling) -> "FitJob":
         """Return the job on rows scaled like this."""
@@ -59,9 +77,16 @@ class FitJob:
         return replace(self, source=source, validation=watched), (*keep, *keep_too)
 
 
-def metadata_of(
-    source: RowSource, settings: FitSettings, name: str | None = None, out: str = "", *, detached: bool = False
-) -> FitMetadata:
-    """Return the entry of a new fit in the registry of fits; without a `name` that of its solver."""
-    new = new_metadata(name or settings.solver.name)
-    return replace(new, source=source.origin, out=out, max_epochs=settings.max_epochs, detached=detached)
+def check_settings(settings: FitSettings, source: RowSource) -> None:
+    """Raise SpecError for settings that cannot fit this source, before anything is started."""
+    if source.info.task is not None:
+        check_loss(settings.loss, source.info.task)
+    scales_features(settings, source)
+    check_fit(settings.solver, settings.loss, settings.basis.name)
+    settings.solver.check_sampling(settings.sampling)
+    check_declarations(settings.solver, settings.solver.costs(source.info.n_rows, settings.loss))
+    if settings.solver.learns_centres and settings.keep_blocks not in ("auto", "never"):
+        raise SpecError(
+            f"solver {settings.solver.name} got keep_blocks={settings.keep_blocks!r}, but its points "
+            "move, and with them all kernel values; choose 'never'"
+        )

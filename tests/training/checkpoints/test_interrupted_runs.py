@@ -28,6 +28,7 @@ from daskkern.training.checkpoints.commits import Commit, Position
 from daskkern.training.checkpoints.resuming import fingerprint, named
 from daskkern.training.feeding.stored_features import stored_features
 from daskkern.training.planning.memory_plan import MemoryPlan
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.rank import RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping
 from tests.support.fits import EVERY_BATCH, D, Fit, Runs, toy_settings, toy_source
@@ -193,14 +194,13 @@ def test_what_is_not_this_fits_checkpoint_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("scale", "bends"), [(None, False), ("standard", False), ("always", True)])
 def test_checkpoints_of_before_bends_are_this_fits_where_it_has_none(scale: str | None, bends: bool) -> None:
     settings, source = replace(toy_settings(Landmarks(40), EigenPro()), scale=scale), toy_source()
-    known = json.loads(fingerprint(source, settings, None))
+    known = json.loads(fingerprint(FitJob(source, settings)))
     assert known["data"]["scaling"] == zlib.crc32(b"Scaling(kind='none', shift=(), scale=())")
     assert ("features" in known) == bends
     scaled = replace(source, info=replace(source.info, scaling=Scaling("standard", (0.0,) * D, (1.0,) * D)))
     bent = replace(source, info=replace(source.info, scaling=Scaling("auto", (0.0,) * D, (1.0,) * D, (1.0,) * D)))
-    sums = [
-        json.loads(fingerprint(each, replace(settings, scale=None), None))["data"]["scaling"] for each in (scaled, bent)
-    ]
+    unscaled = replace(settings, scale=None)
+    sums = [json.loads(fingerprint(FitJob(each, unscaled)))["data"]["scaling"] for each in (scaled, bent)]
     assert len({known["data"]["scaling"], *sums}) == 3
 
 
@@ -313,7 +313,8 @@ def test_a_resumed_fit_has_time_of_its_own(tmp_path: Path) -> None:
 def test_a_run_that_has_a_name_keeps_it_and_its_time(tmp_path: Path) -> None:
     fit = _fit(AllRows(), EigenPro())
     policy = replace(EVERY_BATCH, checkpoint=str(tmp_path / "c"), run="one", resume=True)
-    conducted = [named(policy, fit.source, fit.settings, None) for _ in range(2)]
+    job = FitJob(fit.source, fit.settings, policy=policy)
+    conducted = [named(job).policy for _ in range(2)]
     assert [each.run for each in conducted] == ["one", "one"]
     Runs(fit, conducted[0]).run(1, until=3)
     saved = conducted[1].saved()

@@ -28,6 +28,7 @@ from daskkern.training.feeding.sources import ArraySource, StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle, attach, list_fits
 from daskkern.training.run.fit import fit
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from tests.support.cluster import local_cluster, wait_until, worker_pids
 from tests.support.left_over import assert_nothing_held
@@ -62,7 +63,7 @@ def wait_for_batches(handle: FitHandle, epoch: int = 2) -> None:
 def test_the_model_is_that_of_a_fit_that_was_waited_for(
     source: StoreSource, expected: np.ndarray, client2: Client, tmp_path: Path
 ) -> None:
-    handle = submit(source, SETTINGS, client2, str(tmp_path / "m.zarr"), name="alone")
+    handle = submit(FitJob(source, SETTINGS), client2, str(tmp_path / "m.zarr"), name="alone")
     events: list[Event] = []
     status = handle.watch(events.append, timeout_s=60)
     assert (status.state, status.epoch, status.metadata.name) == ("finished", 8, "alone")
@@ -123,7 +124,7 @@ def test_a_lost_worker_changes_not_a_bit(role: str, source: StoreSource, tmp_pat
         expected = fit(source, settings, client=client).model.coef
         pids = worker_pids(client)
         policy = CheckpointPolicy(commit_s=0.05, checkpoint_s=0.05)
-        handle = submit(source, settings, client, str(tmp_path / "m.zarr"), gang=QUICK, policy=policy)
+        handle = submit(FitJob(source, settings, policy=policy), client, str(tmp_path / "m.zarr"), gang=QUICK)
         wait_for_batches(handle)
         os.kill(pids[worker_of(client, role)], signal.SIGKILL)
         np.testing.assert_array_equal(handle.result(timeout_s=90).coef, expected)
@@ -139,7 +140,7 @@ def test_a_driver_that_hangs_is_replaced(source: StoreSource, tmp_path: Path) ->
     with local_cluster(3) as client:
         pids = worker_pids(client)
         policy = CheckpointPolicy(commit_s=0.05, checkpoint_s=0.05)
-        handle = submit(source, settings, client, str(tmp_path / "m.zarr"), gang=QUICK, policy=policy)
+        handle = submit(FitJob(source, settings, policy=policy), client, str(tmp_path / "m.zarr"), gang=QUICK)
         wait_for_batches(handle)
         hung = pids[worker_of(client, "daskkern_fit")]
         os.kill(hung, signal.SIGSTOP)
@@ -155,10 +156,10 @@ def test_a_driver_that_hangs_is_replaced(source: StoreSource, tmp_path: Path) ->
 
 def test_one_place_has_one_fit(source: StoreSource, client2: Client, tmp_path: Path) -> None:
     out = str(tmp_path / "m.zarr")
-    first = submit(source, LONG, client2, out)
+    first = submit(FitJob(source, LONG), client2, out)
     wait_for_batches(first, 1)
     with pytest.raises(ClusterError, match=f"fit {first.fit} is active and writes to"):
-        submit(source, LONG, client2, out, policy=CheckpointPolicy(overwrite=True))
+        submit(FitJob(source, LONG, policy=CheckpointPolicy(overwrite=True)), client2, out)
     assert (tmp_path / "m.zarr.checkpoint").exists()
     first.cancel(abort=True)
     assert first.watch(timeout_s=30).state == "cancelled"
@@ -170,7 +171,7 @@ def test_a_retired_worker_hands_the_fit_over(source: StoreSource, tmp_path: Path
     with local_cluster(2) as client:
         gang = replace(QUICK, rejoin_s=1.0)
         policy = CheckpointPolicy(commit_s=0.05, checkpoint_s=0.05)
-        handle = submit(source, settings, client, str(tmp_path / "m.zarr"), gang=gang, policy=policy)
+        handle = submit(FitJob(source, settings, policy=policy), client, str(tmp_path / "m.zarr"), gang=gang)
         wait_for_batches(handle)
         client.retire_workers([worker_of(client, "daskkern_fit")])
         X = load_digits(return_X_y=True)[0]
@@ -184,7 +185,7 @@ def test_a_cancelled_fit_leaves_its_model_and_goes_on_later(
     source: StoreSource, client2: Client, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "m.zarr")
-    handle = submit(source, LONG, client2, out)
+    handle = submit(FitJob(source, LONG), client2, out)
     wait_for_batches(handle)
     assert handle.cancel()
     assert handle.status().active or handle.status().state == "interrupted"
@@ -192,16 +193,16 @@ def test_a_cancelled_fit_leaves_its_model_and_goes_on_later(
     assert handle.status().state == "interrupted"
     assert not handle.cancel()
     with pytest.raises(StoreError, match=r"continue from it with --resume"):
-        submit(source, LONG, client2, out)
+        submit(FitJob(source, LONG), client2, out)
     done = len(daskkern.load(out).provenance["history"])
     more = replace(LONG, max_epochs=done + 2)
-    again = submit(source, more, client2, out, policy=CheckpointPolicy(resume=True))
+    again = submit(FitJob(source, more, policy=CheckpointPolicy(resume=True)), client2, out)
     np.testing.assert_array_equal(again.result(timeout_s=60).coef, fit(source, more, client=client2).model.coef)
     assert not (tmp_path / "m.zarr.checkpoint").exists()
 
 
 def test_an_aborted_fit_ends_at_once(source: StoreSource, client2: Client, tmp_path: Path) -> None:
-    handle = submit(source, LONG, client2, str(tmp_path / "m.zarr"))
+    handle = submit(FitJob(source, LONG), client2, str(tmp_path / "m.zarr"))
     wait_for_batches(handle)
     handle.cancel(abort=True)
     with pytest.raises(FitCancelledError, match=r"has no model: .*was cancelled"):
@@ -212,9 +213,9 @@ def test_an_aborted_fit_ends_at_once(source: StoreSource, client2: Client, tmp_p
 
 
 def test_a_queued_fit_can_be_cancelled(source: StoreSource, client2: Client, tmp_path: Path) -> None:
-    first = submit(source, LONG, client2, str(tmp_path / "1.zarr"))
+    first = submit(FitJob(source, LONG), client2, str(tmp_path / "1.zarr"))
     wait_for_batches(first, 1)
-    second = submit(source, SETTINGS, client2, str(tmp_path / "2.zarr"))
+    second = submit(FitJob(source, SETTINGS), client2, str(tmp_path / "2.zarr"))
     wait_until(lambda: second.status().state == "queued", what="a queued fit")
     assert second.status().ahead == (first.fit,)
     second.cancel()
@@ -226,18 +227,19 @@ def test_a_queued_fit_can_be_cancelled(source: StoreSource, client2: Client, tmp
 
 @pytest.mark.repeated
 def test_an_older_model_is_replaced_only_when_asked(source: StoreSource, client2: Client, tmp_path: Path) -> None:
-    out, settings = str(tmp_path / "m.zarr"), replace(SETTINGS, max_epochs=1)
-    submit(source, settings, client2, out).result(timeout_s=60)
-    for policy in (None, CheckpointPolicy(resume=True)):
+    out, once = str(tmp_path / "m.zarr"), replace(SETTINGS, max_epochs=1)
+    submit(FitJob(source, once), client2, out).result(timeout_s=60)
+    twice = FitJob(source, replace(once, max_epochs=2))
+    for policy in (CheckpointPolicy(), CheckpointPolicy(resume=True)):
         with pytest.raises(StoreError, match=r"m\.zarr exists; choose another name, or replace it with --overwrite"):
-            submit(source, replace(settings, max_epochs=2), client2, out, policy=policy)
-    again = submit(source, replace(settings, max_epochs=2), client2, out, policy=CheckpointPolicy(overwrite=True))
+            submit(replace(twice, policy=policy), client2, out)
+    again = submit(replace(twice, policy=CheckpointPolicy(overwrite=True)), client2, out)
     assert len(again.result(timeout_s=60).provenance["history"]) == 2
 
 
 def test_a_fit_that_fails_says_why(source: StoreSource, client2: Client, tmp_path: Path) -> None:
     settings = replace(SETTINGS, memory_budget=1000)
-    handle = submit(source, settings, client2, str(tmp_path / "m.zarr"))
+    handle = submit(FitJob(source, settings), client2, str(tmp_path / "m.zarr"))
     with pytest.raises(ClusterError, match=r"has no model: .*budget"):
         handle.result(timeout_s=60)
     assert handle.status().state == "failed"
@@ -246,11 +248,11 @@ def test_a_fit_that_fails_says_why(source: StoreSource, client2: Client, tmp_pat
 
 def test_what_cannot_be_detached_is_refused(source: StoreSource, client2: Client, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"cannot write the model to .*No such file or directory"):
-        submit(source, SETTINGS, client2, str(tmp_path / "no such folder" / "m.zarr"))
+        submit(FitJob(source, SETTINGS), client2, str(tmp_path / "no such folder" / "m.zarr"))
     big = np.zeros((9_000_000, 1))
     rows = ArraySource(big, big, None, replace(source.info, n_rows=len(big), n_features=1))
     with pytest.raises(DataError, match="144 MB of arrays of this process"):
-        submit(rows, SETTINGS, client2, str(tmp_path / "m.zarr"))
+        submit(FitJob(rows, SETTINGS), client2, str(tmp_path / "m.zarr"))
     model = KernelClassifier(client=client2)
     with pytest.raises(SpecError, match="without out=, where a worker writes the model"):
         model.fit(source.location, detach=True)
@@ -267,7 +269,7 @@ def test_many_fits_at_once_all_end(source: StoreSource, tmp_path: Path) -> None:
     with local_cluster(4) as client:
         gangs = [replace(QUICK, n_ranks=ranks) for ranks in (None, 1, 2, 4)]
         handles = [
-            submit(source, settings, client, str(tmp_path / f"{number}.zarr"), gang=gangs[number % 4])
+            submit(FitJob(source, settings), client, str(tmp_path / f"{number}.zarr"), gang=gangs[number % 4])
             for number in range(4)
         ]
         assert [handle.watch(timeout_s=120).state for handle in handles] == ["finished"] * 4

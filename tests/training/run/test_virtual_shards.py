@@ -25,6 +25,7 @@ from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import list_fits
 from daskkern.training.run import on_cluster
 from daskkern.training.run.fit import fit
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.run.shards import context_of_shard
 from daskkern.training.setup import nystrom_sgd as prepare_nystrom
@@ -202,7 +203,7 @@ def test_what_cannot_be_is_refused(client2: Client) -> None:
     with pytest.raises(SpecError, match="got 2 ranks with virtual_shards=1; each rank needs a shard"):
         fit(toy_source(), replace(plain, virtual_shards=1), client=client2, gang=GangSettings(n_ranks=2))
     with pytest.raises(SpecError, match="got 2 ranks with virtual_shards=1"):
-        submit(toy_source(), replace(plain, virtual_shards=1), client2, "never", gang=GangSettings(n_ranks=2))
+        submit(FitJob(toy_source(), replace(plain, virtual_shards=1)), client2, "never", gang=GangSettings(n_ranks=2))
 
 
 def test_clusters_of_any_size_and_this_process_give_the_same_bits(client2: Client, client3: Client) -> None:
