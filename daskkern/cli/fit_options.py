@@ -123,14 +123,13 @@ class FitRequest:
     def _plain(self, task: str | None, n_rows: int | None = None) -> FitSettings:
         """Return the settings of a fit without --system."""
         get = self.values.get
-        loss = parse_loss(str(get("loss", "squared" if task == "regression" else "squared_hinge")))
         solver = _solver(str(get("solver", "auto")), self.values)
         drawn = str(get("sampling", "uniform")) != "uniform" or get("virtual_shards") is not None
         usual = names_no_columns(self.values)
         return FitSettings(
             kernel=parse_kernel(str(get("kernel", "auto"))),
-            loss=loss,
-            basis=usual_basis(None if drawn else n_rows, solver, loss) if usual else basis_of(self.values),
+            loss=parse_loss(str(get("loss", "squared" if task == "regression" else "squared_hinge"))),
+            basis=usual_basis(None if drawn else n_rows, solver) if usual else basis_of(self.values),
             solver=solver,
             alpha=as_penalty(get("alpha", "auto")),
             max_epochs=as_whole("epochs", get("epochs", 10)),

@@ -97,7 +97,7 @@ class KernelEstimator(BaseEstimator):
         if basis != "auto":
             raise SpecError(f"got basis={basis!r}; give 'auto', or a basis of daskkern.basis such as Landmarks(n)")
         drawn = self.sampling != "uniform" or self.virtual_shards is not None
-        return usual_basis(None if drawn else n_rows, parse_solver(self.solver), parse_loss(self.loss))
+        return usual_basis(None if drawn else n_rows, parse_solver(self.solver))
 
     def _why_no_other_rows(self) -> str:
         """Return why the fit cannot continue on other rows, or "" if it can. Draws no random numbers."""

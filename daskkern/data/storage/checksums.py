@@ -10,20 +10,18 @@ zlib, ``crc32_combine`` (Mark Adler), which does the same.
 
 import zlib
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from daskkern.arrays import HostArray
-from daskkern.data.rows.csr import FeatureRows, is_sparse
+from daskkern.data.rows.csr import is_sparse
 
 _POLYNOMIAL = 0xEDB88320  # of CRC-32, bits reversed: the highest bit is the coefficient of x**0
 
 
-def checksum_of(values: FeatureRows | None) -> int | None:
-    """Return the CRC-32 of an array (of objects: of their representations), or of the parts of CSR rows.
-
-    None has the checksum None.
-    """
+def checksum_of(values: Any) -> int | None:
+    """Return the CRC-32 of an array (objects: of their representations) or of the parts of CSR rows; None of None."""
     if values is None:
         return None
     parts = (values.data, values.indices, values.indptr) if is_sparse(values) else (values,)

@@ -3,15 +3,13 @@
 from typing import Any
 
 from daskkern.basis import AllRows, BasisSpec, Landmarks
-from daskkern.errors import SpecError
-from daskkern.losses import Loss
-from daskkern.solvers import Solver, check_fit
+from daskkern.solvers import Solver
 
 MOST_CENTRES = 10_000
 """Rows up to which all of them are centres, and landmarks of more rows."""
 
 
-def usual_basis(n_rows: int | None, solver: Solver[Any], loss: Loss) -> BasisSpec:
+def usual_basis(n_rows: int | None, solver: Solver[Any]) -> BasisSpec:
     """Return all rows as centres up to 10,000 rows, and 10,000 landmarks of more, or whose number is not known.
 
     The functions of fewer rows than landmarks are the same, and all rows as centres need no projections. Where the
@@ -20,13 +18,4 @@ def usual_basis(n_rows: int | None, solver: Solver[Any], loss: Loss) -> BasisSpe
     both: list[BasisSpec] = [Landmarks(MOST_CENTRES), AllRows()]
     if n_rows is not None and n_rows <= MOST_CENTRES:
         both.reverse()
-    taken = [basis for basis in both if basis.name in solver.bases] or both
-    return next((basis for basis in taken if _goes(solver, loss, basis)), taken[0])  # or the loss is what is refused
-
-
-def _goes(solver: Solver[Any], loss: Loss, basis: BasisSpec) -> bool:
-    try:
-        check_fit(solver, loss, basis.name)
-    except SpecError:
-        return False
-    return True
+    return next((basis for basis in both if basis.name in solver.bases), both[0])
