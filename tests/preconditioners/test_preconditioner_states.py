@@ -243,7 +243,7 @@ def test_equal_landmarks_lose_their_direction() -> None:
 
 @pytest.mark.parametrize("k", [0, 31])
 def test_more_directions_than_the_rank_are_refused(k: int) -> None:
-    with pytest.raises(SpecError, match=f"got {k} conditioned directions, but the Nystrom kernel has rank 30"):
+    with pytest.raises(SpecError, match=f"got {k} preconditioned directions, but the Nystrom kernel has rank 30"):
         _nystrom(k=k)
 
 
