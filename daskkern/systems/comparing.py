@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from daskkern.cluster.connect.clients import ClusterLike
-from daskkern.data.storage.store import open_store
 from daskkern.data.transactions.atomic import write_text
 from daskkern.errors import DaskkernError, SpecError
 from daskkern.evaluation.score import score_store
@@ -202,7 +201,7 @@ def _curve(
         settings = settings_of(chosen, str(source.info.task), columns, changes)
         result = fit(source, settings, client=client, validation=watched, listener=watch)
         seconds = time.perf_counter() - begun
-        score = score_store(result.model, open_store(watched.location))
+        score = score_store(result.model, watched.store())
         error = score.error if score.error is not None else score.rmse
     except DaskkernError as problem:
         return Curve(*named, time.perf_counter() - begun, 0, None, reason="refused", problem=str(problem))

@@ -1,7 +1,7 @@
 """Sources of rows: values that are sent to workers and opened there."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import zarr
@@ -16,7 +16,7 @@ from daskkern.data.rows.csr import FeatureRows
 from daskkern.data.rows.rows import Rows, mean_row_bytes
 from daskkern.data.schema.column_statistics import ColumnStatistics
 from daskkern.data.storage.checksums import checksum_of
-from daskkern.data.storage.store import StoreLocation, open_store
+from daskkern.data.storage.store import Store, StoreLocation, open_store
 from daskkern.data.storage.store_rows import StoreRows
 from daskkern.errors import SpecError
 from daskkern.training.feeding.cluster_blocks import BlockSource, Triple, remote_values
@@ -25,14 +25,24 @@ from daskkern.training.feeding.row_source import RowSource, SourceInfo
 
 @dataclass(frozen=True)
 class StoreSource(RowSource):
-    """A daskkern store."""
+    """A daskkern store.
+
+    Attributes
+    ----------
+    location : str, path or zarr.Group
+    info : SourceInfo
+    opened : Store or None
+        The store as this process has opened it. Copies that are sent to a worker open it there, and check that all of
+        its chunks can be seen.
+    """
 
     location: StoreLocation
     info: SourceInfo
+    opened: Store | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def at(cls, location: StoreLocation) -> "StoreSource":
-        """Open the store once to read its metadata. A local path is made absolute. Raises StoreError."""
+        """Open the store, once for this process. A local path is made absolute. Raises StoreError."""
         if not isinstance(location, zarr.Group) and not is_url(location):
             location = os.path.abspath(location)
         store = open_store(location)
@@ -50,7 +60,14 @@ class StoreSource(RowSource):
             info.target_names,
             info.encoding,
         )
-        return cls(location, known)
+        return cls(location, known, store)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "opened": None}
+
+    def store(self) -> Store:
+        """Return the open store. Raises StoreError on a worker that does not see all of it."""
+        return self.opened or open_store(self.location)
 
     @property
     def origin(self) -> str:
@@ -63,7 +80,7 @@ class StoreSource(RowSource):
         return super().name if isinstance(self.location, zarr.Group) else name_of_place(self.origin)
 
     def open(self, dtype: str) -> Rows:
-        return StoreRows(open_store(self.location), dtype, self.info.scaling)
+        return StoreRows(self.store(), dtype, self.info.scaling)
 
     def for_cluster(self, client: Client) -> "tuple[RowSource, tuple[Future[Any], ...]]":
         del client
@@ -76,10 +93,10 @@ class StoreSource(RowSource):
         return self, ()
 
     def digest(self) -> dict[str, Any]:
-        return {"checksums": dict(open_store(self.location).info.checksums)}
+        return {"checksums": dict(self.store().info.checksums)}
 
     def statistics(self) -> ColumnStatistics | None:
-        return open_store(self.location).info.statistics
+        return self.store().info.statistics
 
 
 @dataclass(frozen=True, eq=False)
