@@ -13,8 +13,7 @@ from daskkern.arrays import FloatArray, HostArray, IntArray
 from daskkern.backend.concurrency import cpu_count, library_threads
 from daskkern.backend.tiles import slices, tile_pool
 from daskkern.cluster.connect.clients import ClusterLike, client_of
-from daskkern.data.rows.array_rows import ArrayRows
-from daskkern.data.rows.rows import Rows, row_fields, take
+from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.errors import SpecError
 from daskkern.kernels import AutoKernel, Gaussian
 from daskkern.kernels.functions.radial import RadialKernel
@@ -28,7 +27,7 @@ from daskkern.systems.table import system as named
 from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.feeding.targets import Targets, learn_targets
-from daskkern.training.feeding.validation import check_comparable
+from daskkern.training.feeding.validation import check_comparable, held_out
 from daskkern.training.run.settings import EarlyStopping
 from daskkern.training.setup.prepare import validation_rows
 from daskkern.training.setup.prepared import training_rows
@@ -230,10 +229,7 @@ def _watched(source: RowSource, test: str | None, held: IntArray | None, dtype: 
         check_comparable(other, plain)
         return with_scaling(other, source.info.scaling).open(dtype)
     assert held is not None
-    every = source.open(dtype)
-    block = take(every, held, row_fields(every))
-    assert block.X is not None
-    return ArrayRows(block.X, block.y, weight=block.weight, classes=every.classes, dtype=dtype, chunk_rows=_BLOCK)
+    return held_out(source, held, dtype)
 
 
 def _errors(grid: Grid, coef: Sequence[FloatArray], rows: Rows, targets: Targets, n_alphas: int) -> FloatArray:

@@ -47,6 +47,7 @@ from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.run.fit import fit
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import EarlyStopping, FitSettings
 from daskkern.training.setup.prepare import prepare
@@ -182,7 +183,7 @@ def _ranks(
     prepared = prepare(source, settings, False)
 
     def work(comm: Communicator) -> FitRankResult:
-        task = RankTask(source, settings, prepared, None, plan, 1)
+        task = RankTask(FitJob(source, settings), prepared, plan, 1)
         result = run_rank(comm, task, RankContext(listen if comm.rank == 0 else silent, lambda: False))
         assert isinstance(result, FitRankResult)
         return result
@@ -287,7 +288,7 @@ def test_virtual_ranks_compute_on_the_device_of_their_rank(stand_in: FakeGpu, mo
     plan = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
     with stand_in.installed() as xp:
         xp.cuda.runtime.setDevice(2)
-        task = RankTask(source, settings, prepare(source, settings, False), None, plan, 1)
+        task = RankTask(FitJob(source, settings), prepare(source, settings, False), plan, 1)
         assert run_rank(SerialCommunicator(), task, RankContext()) == Regroup()
         xp.cuda.runtime.setDevice(0)
     assert found == [2, 2, 2]

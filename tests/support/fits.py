@@ -20,6 +20,7 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.memory_plan import MemoryPlan
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import Prepared, prepare
@@ -77,7 +78,7 @@ class Fit:
         memory = MemoryPlan(items=(), kept=kept, kept_wanted=kept, keeps_rows=keeps_rows, budget=1 << 40)
 
         def work(comm: Communicator) -> FitRankResult:
-            task = RankTask(self.source, self.settings, self.prepared, None, memory, 1, self.features)
+            task = RankTask(FitJob(self.source, self.settings), self.prepared, memory, 1, self.features)
             result = run_rank(comm, task, RankContext(listen if comm.rank == 0 else silent, stop))
             assert isinstance(result, FitRankResult)
             return result
@@ -124,7 +125,8 @@ class Runs:
                 commit_cache=commit_cache,
             )
             fit = self.fit
-            task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, fit.features, self.policy)
+            job = FitJob(fit.source, fit.settings, policy=self.policy)
+            task = RankTask(job, fit.prepared, memory, 1, fit.features)
             return run_rank(comm, task, context)
 
         return run_threads(ranks, work)

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import numpy as np
 
-from daskkern.arrays import Array, HostArray
+from daskkern.arrays import Array, HostArray, IntArray
 from daskkern.backend.namespace import to_device, to_host
 from daskkern.backend.tiles import slices
 from daskkern.cluster.collectives.timed import TimedCommunicator
@@ -49,13 +49,7 @@ class Validation:
             return cls(rows, prepared.targets)
         if prepared.validation is None:
             return None
-        every = source.open(settings.dtype)
-        block = take(every, prepared.validation, row_fields(every))
-        assert block.X is not None
-        held = ArrayRows(
-            block.X, block.y, weight=block.weight, classes=every.classes, dtype=settings.dtype, chunk_rows=_BLOCK
-        )
-        return cls(held, prepared.targets)
+        return cls(held_out(source, prepared.validation, settings.dtype), prepared.targets)
 
     def score(self, problem: AnyProblem, coef: Array, comm: TimedCommunicator, xp: ModuleType) -> ValidationResult:
         """Return mean loss and score of the model with these coefficients; one allreduce for each block of rows."""
@@ -83,6 +77,14 @@ class Validation:
             return ValidationResult(loss / weights, right / weights)
         spread = float(np.sum(second - first**2 / weights))
         return ValidationResult(loss / weights, 1 - errors / spread if spread > 0 else float("nan"))
+
+
+def held_out(source: RowSource, positions: IntArray, dtype: str) -> ArrayRows:
+    """Return the rows at `positions` (m,), which were set aside for validation, in memory."""
+    rows = source.open(dtype)
+    block = take(rows, positions, row_fields(rows))
+    assert block.X is not None
+    return ArrayRows(block.X, block.y, weight=block.weight, classes=rows.classes, dtype=dtype, chunk_rows=_BLOCK)
 
 
 def check_comparable(validation: RowSource, source: RowSource) -> None:

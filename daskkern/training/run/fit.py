@@ -167,7 +167,8 @@ def _local(job: FitJob, listener: Listener) -> tuple[list[FitRankResult], Prepar
     device = None if device is None else device // shards
     plan = plan_for(summary, job.source, settings, shards, max(1, threads // shards), budget, device)
     plan.check()
-    policy = replace(job.policy, carry=job.policy.carry and can_keep(plan, settings, summary.p, summary.n_outputs))
+    carry = job.policy.carry and can_keep(plan, settings, summary.p, summary.n_outputs)
+    job = replace(job, policy=replace(job.policy, carry=carry))
     room = disk_room(settings) // shards
     rates = None
     if plan.sizes is not None and needs_rates(plan, settings, room):
@@ -180,7 +181,7 @@ def _local(job: FitJob, listener: Listener) -> tuple[list[FitRankResult], Prepar
         features_for(job.source, settings, prepared) as features,
         _interrupts(listener) as pressed,
     ):
-        task = RankTask(job.source, settings, prepared, job.validation, plan, threads, features, policy)
+        task = RankTask(job, prepared, plan, threads, features)
         result = run_rank(SerialCommunicator(), task, RankContext(listener, pressed, report=listener))
     assert isinstance(result, FitRankResult)  # without a cluster nothing requests regrouping
     return [result], prepared

@@ -152,7 +152,7 @@ def _fit_admitted(
             whole = RemoteValue(str(ticket.key))
             keeps = can_keep(plan, settings, summary.p, summary.n_outputs)
             policy = replace(job.policy, in_memory=gang.retries > 0 and keeps, carry=job.policy.carry and keeps)
-            task = RankTask(scaled.source, settings, whole, scaled.validation, plan, 0, features, policy, summary)
+            task = RankTask(replace(scaled, policy=policy, before=None), whole, plan, 0, features, summary)
             results = run_gang(
                 client,
                 rank_main,
@@ -240,8 +240,7 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
         raise SpecError(f"got {len(workers)} ranks with {task.settings.virtual_shards} virtual shards; each needs one")
     if isinstance(task.prepared, RemoteValue):
         _wait_for(client, task.prepared.key)
-    sources = [task.source, *([] if task.validation is None else [task.validation])]
-    check_reach(client, sources, task.settings, workers)
+    check_reach(client, task.job.sources, task.settings, workers)
     resources = resources_of(client, task.settings, workers, share_memory)
     before = task.memory
     fits = all(
@@ -251,7 +250,7 @@ def reform(client: Client, workers: tuple[str, ...], task: RankTask, share_memor
     shards = task.settings.shards(len(workers))
     if before.sizes is not None and before.sizes.ranks == shards and fits:
         return task
-    plan = tightest_plan(task.summary, task.source, task.settings, shards, resources)
+    plan = tightest_plan(task.summary, task.job.source, task.settings, shards, resources)
     plan = with_blocks(plan, task.settings, min(room.disk for room in resources), None)
     plan.check()
     return replace(task, memory=plan)

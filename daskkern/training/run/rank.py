@@ -3,7 +3,7 @@
 import math
 import time
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import numpy as np
@@ -21,17 +21,17 @@ from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.sweep import SweepPlan
 from daskkern.events import EpochFinished, FitFinished, FitStarted, StageFinished
 from daskkern.solvers import AnyProblem, Problem
-from daskkern.training.checkpoints.checkpointing import CheckpointPolicy, open_checkpointing
+from daskkern.training.checkpoints.checkpointing import open_checkpointing
 from daskkern.training.checkpoints.commits import Commit, latest_of_all
 from daskkern.training.feeding.cluster_blocks import RemoteValue
 from daskkern.training.feeding.feed import Feed
 from daskkern.training.feeding.row_feed import RowFeed
-from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.validation import Validation
 from daskkern.training.planning.memory_plan import MemoryPlan
 from daskkern.training.planning.planner import PreparedSummary
 from daskkern.training.run.divergence import judge, reference_of
 from daskkern.training.run.epochs import REGROUPING, Epochs
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.objective import ModelPenalty
 from daskkern.training.run.optimality_notes import closing_note
 from daskkern.training.run.rank_state import RankReporter
@@ -49,30 +49,28 @@ class RankTask:
 
     Attributes
     ----------
-    source : RowSource
-    settings : FitSettings
+    job : FitJob
+        With the sources that this rank can open, scaled as the fit learned.
     prepared : Prepared, or where on the cluster one is
-    validation : RowSource or None
-        Rows to validate on; None and early stopping on means the rows that `prepared` held out.
     memory : MemoryPlan
     threads : int
     features : str or None
         Where the stored eigenfeatures of Nystrom-SGD are.
-    policy : CheckpointPolicy
-        How its progress is kept.
     summary : PreparedSummary or None
         What plans for other ranks are made from.
     """
 
-    source: RowSource
-    settings: FitSettings
+    job: FitJob
     prepared: Prepared | RemoteValue
-    validation: RowSource | None
     memory: MemoryPlan
     threads: int
     features: str | None = None
-    policy: CheckpointPolicy = field(default_factory=CheckpointPolicy)
     summary: PreparedSummary | None = None
+
+    @property
+    def settings(self) -> FitSettings:
+        """The settings of the job."""
+        return self.job.settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +136,9 @@ def _run_shards(
 def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: ModuleType) -> FitRankResult | Regroup:
     prepared: Prepared = task.prepared.fetch() if isinstance(task.prepared, RemoteValue) else task.prepared
     if task.settings.chooses_alpha:
-        task = replace(task, settings=replace(task.settings, alpha=prepared.alpha))
-    settings = task.settings
-    rows = training_rows(task.source.open(settings.dtype), prepared.validation)
+        task = replace(task, job=replace(task.job, settings=replace(task.settings, alpha=prepared.alpha)))
+    job, settings = task.job, task.settings
+    rows = training_rows(job.source.open(settings.dtype), prepared.validation)
     started = time.perf_counter()
     saved = _last_commit(comm, task, context)
     if context.commit_cache.latest is None:
@@ -170,9 +168,9 @@ def _run(comm: TimedCommunicator, task: RankTask, context: RankContext, xp: Modu
         context.emit(StageFinished("precision", 0.0, problem.extra.remark))
     if task.memory.note and settings.basis.has_blocks:
         context.emit(StageFinished("blocks", 0.0, task.memory.note))
-    validation = Validation.open(task.validation, task.source, prepared, settings)
+    validation = Validation.open(job.validation, job.source, prepared, settings)
     feed = _feed(task, prepared, rows, problem, comm, context, xp)
-    with closing(feed), open_checkpointing(task.policy, context.commit_cache, comm.rank, context.emit) as checkpointing:
+    with closing(feed), open_checkpointing(job.policy, context.commit_cache, comm.rank, context.emit) as checkpointing:
         limit_s = _limit(settings, prepared)
         reference = reference_of(prepared.held, settings, problem, saved, comm, xp)
         epochs = Epochs(
@@ -246,7 +244,7 @@ def _last_commit(comm: Communicator, task: RankTask, context: RankContext) -> Co
     kept = context.commit_cache.latest
     data, steps = (None, 0) if kept is None else (kept.data, kept.steps)
     if data is None and comm.rank == 0:
-        saved = task.policy.saved()
+        saved = task.job.policy.saved()
         if saved is not None:
             data, steps = saved.to_bytes(), saved.position.steps
     data = latest_of_all(data, steps, comm)

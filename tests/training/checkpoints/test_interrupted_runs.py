@@ -152,7 +152,8 @@ def test_a_stop_leaves_a_checkpoint_of_the_last_window(tmp_path: Path) -> None:
         memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
         stop: Callable[[], bool] = lambda: sum(isinstance(e, BatchFinished) for e in seen) >= 8  # noqa: E731
         context = RankContext(seen.append if comm.rank == 0 else silent, stop)
-        return run_rank(comm, RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, policy), context)
+        job = FitJob(fit.source, fit.settings, policy=policy)
+        return run_rank(comm, RankTask(job, fit.prepared, memory, 1), context)
 
     begin_checkpoint(policy.checkpoint, policy.run)
     results = run_threads(2, work)
@@ -255,7 +256,7 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_model(tmp_path: Path) -> N
     policy = replace(EVERY_BATCH, checkpoint=str(tmp_path / "c"), run="mine")
     memory = MemoryPlan(items=(), kept=0, kept_wanted=0, keeps_rows=False, budget=1 << 40)
     events: list[Event] = []
-    task = RankTask(fit.source, fit.settings, fit.prepared, None, memory, 1, None, policy)
+    task = RankTask(FitJob(fit.source, fit.settings, policy=policy), fit.prepared, memory, 1)
     result = run_threads(1, lambda comm: run_rank(comm, task, RankContext(events.append)))[0]
     assert result.reason == "max_epochs"
     reported = [event.detail for event in events if getattr(event, "stage", "") == "checkpoint"]

@@ -19,6 +19,7 @@ from daskkern.solvers import PCG, SGD, BlockCD, Direct, EigenPro, Falkon, Nystro
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.memory_plan import MemoryPlan
+from daskkern.training.run.job import FitJob
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
@@ -91,7 +92,7 @@ def test_any_number_of_ranks_makes_the_same_model(basis: BasisSpec) -> None:
 
     def work(comm: Communicator) -> FitRankResult:
         found = run_rank(
-            comm, RankTask(source, settings, prepared, None, memory, 1, None), RankContext(silent, lambda: False)
+            comm, RankTask(FitJob(source, settings), prepared, memory, 1), RankContext(silent, lambda: False)
         )
         assert isinstance(found, FitRankResult)
         return found
