@@ -6,9 +6,9 @@ import pytest
 from distributed import Client
 from hypothesis import settings
 
-from tests.support.cluster import local_cluster, wait_until
+from tests.support.cluster import fork_workers, local_cluster, wait_until
 from tests.support.object_server import ObjectServer, object_server
-from tests.support.processes import described, end, let_interrupts_through, mark_run, marked_processes
+from tests.support.processes import described, end, let_interrupts_through, mark_run, marked_processes, share_cores
 from tests.support.repetitions import mark_repetitions
 
 # No deadline: a busy machine is no failure. Fixed examples: a clone's tests never fail by chance.
@@ -20,11 +20,14 @@ _FRESH_RUNS = 10
 def pytest_configure(config: pytest.Config) -> None:
     """Run the laws on the same examples every time, and on new ones in runs that ask for slow tests.
 
-    Ctrl-C works as in a terminal, and what the run starts is marked as its own.
+    Ctrl-C works as in a terminal; what the run starts is marked as its own and leaves cores to others; workers of Dask
+    are forked.
     """
     settings.load_profile("fresh" if _slow(config) else "fixed")
     let_interrupts_through()
     mark_run()
+    share_cores()
+    fork_workers()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -5,20 +5,24 @@
 
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import dask
 import psutil
-from distributed import Client, LocalCluster, Nanny
+from distributed import Client, LocalCluster, Nanny, Worker
 from distributed.core import Status
+from distributed.utils import get_mp_context
 
 from daskkern.cluster.connect.local import PATIENT
+from tests.support.processes import is_helper
 
 _SETTLE_S = 15.0
-_MARK = "DASKKERN_TEST_CLUSTER"
+PIDS = "DASKKERN_TESTPIDS"
+_PRELOADED = ["distributed", "tests.support.cluster", "tests.support.ranks", "daskkern.training.run.on_cluster"]
 _SETTINGS = {
     **PATIENT,
     "distributed.comm.timeouts.connect": "10s",
@@ -33,22 +37,21 @@ def local_cluster(
 ) -> Iterator[Client]:
     """Yield the client of a cluster of `n_workers` processes on the loopback interface, and close both.
 
-    Dask's statistical profile is taken where it is asked for only.
+    Dask's statistical profile is taken only if `profiled`.
 
     Raises
     ------
     TimeoutError
         When the workers do not start within 60 s.
     """
-    mark = uuid.uuid4().hex
     with (
         dask.config.set({**_SETTINGS, "distributed.worker.profile.enabled": profiled}),
-        _no_strays(mark),
+        _no_strays() as pids,
         LocalCluster(
             n_workers=n_workers,
             threads_per_worker=threads_per_worker,
             processes=True,
-            worker_class=_marking(mark),
+            worker_class=_marking(pids),
             # Without a dashboard, but not on its port: Dask leaks a socket when that is taken.
             scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
             silence_logs=50,
@@ -64,29 +67,52 @@ def local_cluster(
             _settle(cluster)
 
 
-def _marking(mark: str) -> type[Nanny]:
-    """Return a kind of nanny whose worker processes carry `mark` in the environment that they are started with."""
+def fork_workers() -> None:
+    """Let Dask fork its workers from a process that has imported what they need, instead of 3 s of imports for each."""
+    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    get_mp_context().set_forkserver_preload(_PRELOADED)
+
+
+class _MarkedWorker(Worker):
+    """Worker that leaves its process id in the folder of its cluster."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        leave_pid(os.environ[PIDS])
+        super().__init__(*args, **settings)
+
+
+def leave_pid(folder: str) -> None:
+    """Leave the number of this process where its cluster finds it."""
+    Path(folder, str(os.getpid())).touch()
+
+
+def _marking(pids: str) -> type[Nanny]:
+    """Return a kind of nanny whose workers leave their process ids in a folder.
+
+    They get the environment of this process as it is now: they are forked from one that was started earlier.
+    """
 
     class MarkingNanny(Nanny):
         def __init__(self, *args: Any, **settings: Any) -> None:
-            super().__init__(*args, **settings)
-            self.pre_spawn_env = {**self.pre_spawn_env, _MARK: mark}
+            super().__init__(*args, worker_class=_MarkedWorker, **settings)
+            self.env = {**os.environ, **self.env, PIDS: pids}
 
     return MarkingNanny
 
 
 @contextmanager
-def _no_strays(mark: str) -> Iterator[None]:
-    """End the worker processes of a closed cluster that Dask has lost sight of.
+def _no_strays() -> Iterator[str]:
+    """Yield a folder for process ids, and end the worker processes of a closed cluster that Dask has lost sight of.
 
     A nanny that closes while it replaces a worker knows one of the two processes only.
     """
-    try:
-        yield
-    finally:
-        for process in child_processes():
-            with suppress(psutil.Error):
-                if "spawn_main" in " ".join(process.cmdline()) and process.environ().get(_MARK) == mark:
+    with TemporaryDirectory() as folder:
+        try:
+            yield folder
+        finally:
+            pids = set(os.listdir(folder))
+            for process in child_processes():
+                if str(process.pid) in pids:
                     process.kill()
 
 
@@ -147,10 +173,9 @@ def child_processes() -> list[psutil.Process]:
     children = []
     for process in psutil.Process().children(recursive=True):
         try:
-            helper = any("resource_tracker" in word for word in process.cmdline())
             alive = process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+            if alive and not is_helper(process):
+                children.append(process)
         except psutil.NoSuchProcess:
             continue
-        if alive and not helper:
-            children.append(process)
     return children

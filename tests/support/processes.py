@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 _RUN = "DASKKERN_TEST_RUN"
-_HELPERS = ("resource_tracker", "forkserver")
+_HELPERS = ("resource_tracker", "forkserver")  # a process that is forked keeps the command line of the server
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout, on the path of children that import ``daskkern`` or ``tests``."""
@@ -21,6 +21,15 @@ ROOT = Path(__file__).resolve().parents[2]
 def mark_run() -> None:
     """Let all processes that are started from now on carry the name of this run in their environment."""
     os.environ[_RUN] = uuid.uuid4().hex
+
+
+def share_cores() -> None:
+    """Let BLAS use one thread in the processes that are started from now on, unless the environment says otherwise.
+
+    Two processes of tests whose BLAS has a thread on each core wait for each other's: products take several times as
+    long. What daskkern computes with several threads sets their number itself.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def let_interrupts_through() -> None:
@@ -79,8 +88,17 @@ def marked_processes() -> list[psutil.Process]:
 def _is_of_run(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
         if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(_RUN) == os.environ[_RUN]:
-            return not any(helper in " ".join(process.cmdline()) for helper in _HELPERS)
+            return not is_helper(process)
     return False
+
+
+def is_helper(process: psutil.Process) -> bool:
+    """Return whether a process is one of multiprocessing's own. Raises psutil.NoSuchProcess when it has ended."""
+    helper = next((helper for helper in _HELPERS if helper in " ".join(process.cmdline())), None)
+    if helper is None:
+        return False
+    parent = process.parent()
+    return parent is None or helper not in " ".join(parent.cmdline())
 
 
 def described(process: psutil.Process) -> str:
