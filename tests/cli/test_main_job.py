@@ -151,16 +151,13 @@ def test_settings_come_from_a_file_and_from_set(stores, capfd, tmp_path):
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.repeated)])
-def test_the_demo_goes_the_whole_way_and_again(times, tmp_path):
+def test_the_demo_goes_the_whole_way_and_again(times, capfd, tmp_path):
     for _ in range(times):
-        done = subprocess.run(
-            [sys.executable, "-m", "daskkern", "demo", "--out", str(tmp_path / "demo")],
-            capture_output=True, text=True, timeout=100,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert "error" in done.stdout
-        assert "dashboard http" in done.stdout
-        assert str(tmp_path / "demo" / "model.zarr") in done.stdout
+        code, out, err = run(capfd, "demo", "--out", tmp_path / "demo")
+        assert code == 0, err
+        assert "error" in out
+        assert "dashboard http" in out
+        assert str(tmp_path / "demo" / "model.zarr") in out
 
 
 def _nan(path):

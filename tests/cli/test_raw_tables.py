@@ -61,6 +61,7 @@ def predictions(place: str) -> tuple[np.ndarray, np.ndarray]:
     return group["prediction"][:], group["scores"][:]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("target", "other", "encoding"),
     [

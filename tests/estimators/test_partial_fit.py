@@ -189,9 +189,9 @@ def test_a_call_of_few_rows_or_none_harms_no_good_model(basis: Any, solver: Any,
 
 
 def test_a_mean_that_never_began_begins_with_the_next_rows() -> None:
-    model = _classifier(max_epochs=1_000_000, max_seconds=2.0).fit(X[:600], Y[:600])
+    model = _classifier(max_epochs=1_000_000, max_seconds=0.5).fit(X[:600], Y[:600])
     model.set_params(max_seconds=None).partial_fit(X[TRAIN], Y[TRAIN])
-    last = _classifier(solver=EigenPro(averaging=0.0, step_scale=1.5), max_epochs=1_000_000, max_seconds=1.5)
+    last = _classifier(solver=EigenPro(averaging=0.0, step_scale=1.5), max_epochs=1_000_000, max_seconds=0.5)
     assert Commit.from_bytes(model._carried.commit).snapshot.numbers["averaged"] > 0
     assert "mean" not in Commit.from_bytes(last.fit(X[:600], Y[:600])._carried.commit).snapshot.shards
 

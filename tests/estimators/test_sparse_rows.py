@@ -31,7 +31,7 @@ def _model(
     return KernelClassifier(kernel, basis=basis, solver=solver, max_epochs=3, device="cpu")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("basis", "solver"),
     [

@@ -34,6 +34,7 @@ def _score(model: KernelClassifier, X: HostArray, y: HostArray, step: int = 100)
     return accumulator.result()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("loss", "n_classes"),
     [

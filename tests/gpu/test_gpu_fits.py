@@ -159,6 +159,7 @@ def test_validation_and_early_stopping_take_place_on_the_gpu(xp: ModuleType, nam
     _agree(_scores(results[0].model, case.far), _scores(results[1].model, case.far))
 
 
+@pytest.mark.one_in(3, 1)
 @pytest.mark.parametrize("keep", ["memory", "disk"])
 def test_kept_blocks_give_the_model_of_blocks_made_anew(xp: ModuleType, keep: str, tmp_path: Path) -> None:
     case = CASES["eigenpro, all rows"]
@@ -169,6 +170,7 @@ def test_kept_blocks_give_the_model_of_blocks_made_anew(xp: ModuleType, keep: st
     _agree(_coef(_ranks(source, settings, 1, plan)), fit(source, settings).model.coef)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["eigenpro 4, exact", "falkon"])
 def test_rows_that_stay_on_the_host_go_to_the_gpu_batch_by_batch(xp: ModuleType, name: str) -> None:
     case = CASES[name]

@@ -126,6 +126,7 @@ def test_eigenfeatures_are_those_of_the_cpu(xp: ModuleType, used: list[str], dty
     assert set(used) == {"lazy", "nystrom", "nystrom_sgd"}
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("basis", [RandomFeatures(600), NystromFeatures(30), Linear()])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_the_covariance_of_features_is_that_of_the_cpu(

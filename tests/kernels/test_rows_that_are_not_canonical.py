@@ -45,7 +45,7 @@ def _dense(rows: scipy.sparse.csr_array) -> HostArray:
     return dense
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 @pytest.mark.parametrize("sides", ["X", "Z", "XZ"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

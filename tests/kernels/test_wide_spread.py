@@ -62,6 +62,7 @@ def _reference(kernel: Kernel, X: HostArray, Z: HostArray) -> HostArray:
     return kernel.block(X - centre, Z - centre)
 
 
+@pytest.mark.one_in(3)
 @each_kernel
 @pytest.mark.parametrize(("spread", "offset"), [(1e2, 0), (1e3, 0), (1e4, 0), (1.0, 1e6), (1e4, 1e6)])
 def test_float32_blocks_are_those_of_float64(kernel: Kernel, spread: float, offset: float, engine: str) -> None:

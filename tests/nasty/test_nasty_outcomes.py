@@ -38,7 +38,7 @@ def _marks(case: Case) -> list[pytest.MarkDecorator | pytest.Mark]:
     return marks
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("case", [pytest.param(case, marks=_marks(case), id=case.key) for case in _CASES])
 def test_a_fit_ends_right_or_with_a_sentence(case: Case) -> None:
     outcome = run(case)

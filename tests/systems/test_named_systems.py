@@ -30,7 +30,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return str(places[0]), str(places[1])
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize("name", [row.name for row in SYSTEMS.values() if "classification" in row.tasks])
 def test_it_classifies_digits(name: str, stores: tuple[str, str]) -> None:
     (curve,) = compare(stores[0], [SYSTEMS[name]], test=stores[1], columns=200, budget_s=60.0).curves
@@ -46,7 +46,7 @@ def test_it_classifies_digits(name: str, stores: tuple[str, str]) -> None:
     assert min(abs(error - curve.error) for _, error in curve.points) <= 0.02  # that of the best epoch may be chosen
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize("name", [row.name for row in SYSTEMS.values() if "regression" in row.tasks])
 def test_it_regresses(name: str) -> None:
     X, y = load_diabetes(return_X_y=True, scaled=True)

@@ -39,7 +39,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str
     return places
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("data", ["digits", "diabetes"])
 @pytest.mark.parametrize(
     "kernel", [Gaussian("median"), Laplacian(1.0), Matern(1.0, nu=1.5), PowerLaplacian("median", 1.0, 0.7)], ids=repr

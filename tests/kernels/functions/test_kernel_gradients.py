@@ -44,7 +44,7 @@ def _differences(kernel: RadialKernel, X: FloatArray, Z: FloatArray, step: float
     return gradient
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("kernel", KERNELS, ids=_names)
 def test_gradient_is_the_limit_of_differences(kernel: RadialKernel) -> None:
     unit = kernel.length_scale if kernel.length_scale == 1e-13 else 1.0

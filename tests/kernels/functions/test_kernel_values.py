@@ -75,7 +75,7 @@ def test_block_of_several_tiles_equals_the_formula_at_every_seam(kernel: Kernel)
     )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @each_kernel
 def test_products_equal_the_block_times_the_matrix(kernel: Kernel) -> None:
     m, p = TILE_ROWS + 9, 4 * TILE_COLUMNS + 5

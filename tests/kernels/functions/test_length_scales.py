@@ -44,7 +44,7 @@ def _forms(kernel_class: type[RadialKernel]) -> dict[str, RadialKernel]:
     }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @each_class
 @pytest.mark.parametrize("form", ["scales", "matrix", "metric", "low rank"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-10), ("float32", 3e-5)])

@@ -183,6 +183,7 @@ def test_every_loss_goes_down(loss: Loss, centres: int | None, alpha: float) -> 
     assert end < 0.7 * start
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("dtype", "accuracy"), [("float64", 1e-9), ("float32", 1e-4)])
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize(("centres", "window", "iterative"), [(None, 1, 0), (35, 1, 0), (35, 3, 0), (35, 2, 0.1)])

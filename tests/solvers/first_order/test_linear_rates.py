@@ -72,7 +72,7 @@ def _gaps(solver: Solver[object], epochs: tuple[int, ...]) -> HostArray:
     return np.array(gaps)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("solver", "epochs"),
     [(SAG("sag", tol=0), 16), (SAG("saga", tol=0), 6), (SVRG(tol=0), 6), (SARAH(tol=0), 6)],

@@ -151,6 +151,7 @@ def test_a_newton_step_tells_the_loss_after_it() -> None:
     assert reported < float((weight * Logistic().value(np.zeros_like(y), y)).mean())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("preconditioner", ["nystrom", "none"])
 def test_pcg_ends_at_its_tolerance_and_the_residual_is_the_true_one(preconditioner: str, ranks: int) -> None:

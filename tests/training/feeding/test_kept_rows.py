@@ -157,6 +157,7 @@ def test_batches_go_to_the_device_each_time(store: Path, monkeypatch: pytest.Mon
     assert sum(copied) == 3 * 1000
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("solver", [EigenPro(), NystromSGD()], ids=["eigenpro", "nystrom-sgd"])
 def test_a_block_takes_the_place_of_the_one_before(
     solver: Solver, store: Path, monkeypatch: pytest.MonkeyPatch

@@ -42,7 +42,7 @@ def _fit(basis: BasisSpec, solver: Solver[object], reshuffle: bool = True) -> Fi
     return replace(made, prepared=replace(made.prepared, plan=plan))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @ways
 def test_a_run_in_three_parts_has_the_same_bits(basis: BasisSpec, solver: Solver[object]) -> None:
     made = _fit(basis, solver)
@@ -53,7 +53,7 @@ def test_a_run_in_three_parts_has_the_same_bits(basis: BasisSpec, solver: Solver
     np.testing.assert_array_equal(runs.scores(2), whole)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5, 2)
 @ways
 def test_any_number_of_ranks_makes_one_model(basis: BasisSpec, solver: Solver[object]) -> None:
     made = _fit(basis, solver)
@@ -102,7 +102,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "s"
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("basis", [Landmarks(50), DoublyStochastic()], ids=["landmarks", "doubly stochastic"])
 def test_rows_that_fit_are_read_once(store: Path, basis: BasisSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_reshuffling, "CACHED_BYTES", 0)

@@ -39,6 +39,7 @@ def _plan(basis: BasisSpec, solver: Solver[object], **changes: object) -> Memory
     return upper_bound_plan(planned_source(), planned_settings(basis, solver, **changes), 1, 2, 8 << 30)
 
 
+@pytest.mark.one_in(3)
 @ways
 def test_a_calibration_measures_everything(basis: BasisSpec, solver: Solver[object]) -> None:
     plan = _plan(basis, solver)

@@ -99,6 +99,7 @@ def _said(events: list[Event], stage: str = "best epoch") -> list[str]:
     return [event.detail for event in events if isinstance(event, StageFinished) and event.stage == stage]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "ranks"), [*((name, 1) for name in SOLVERS), ("eigenpro, landmarks", 2), ("sgd, random features", 3)]
 )
@@ -127,6 +128,7 @@ def test_it_is_the_model_that_a_fit_of_so_many_epochs_ends_with(name: str, ranks
     np.testing.assert_array_equal(spoiled.scores(found), right.scores(right.results(ranks)))
 
 
+@pytest.mark.one_in(3, 1)
 @pytest.mark.parametrize("name", [name for name in SOLVERS if name != "bsgd"])  # whose last epoch may well be worse
 def test_a_fit_that_goes_well_returns_its_end_and_says_nothing(name: str) -> None:
     events: list[Event] = []

@@ -76,6 +76,7 @@ def test_with_all_rows_and_centres_the_fall_is_exact(measured: list[Optimality])
     assert measured[0].loss == pytest.approx(float(((K @ a - y) ** 2).mean()) / 2, rel=1e-6)
 
 
+@pytest.mark.one_in(3, 1)
 @pytest.mark.parametrize("basis", BASES, ids=lambda basis: basis.name)
 def test_any_number_of_ranks_measures_the_same(basis: BasisSpec, measured: list[Optimality]) -> None:
     fit = _fit(EigenPro(), basis, 2)
@@ -94,6 +95,7 @@ def test_a_fit_of_two_epochs_says_that_it_has_not_converged(basis: BasisSpec) ->
     assert note.endswith("raise max_epochs, or choose a solver that needs fewer epochs")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("basis", BASES, ids=lambda basis: basis.name)
 def test_sparse_rows_are_measured_like_dense_ones(basis: BasisSpec, measured: list[Optimality]) -> None:
     X = scipy.sparse.random_array((N, 20), density=0.2, format="csr", rng=np.random.default_rng(0))
@@ -113,6 +115,7 @@ def test_a_converged_fit_is_near(basis: BasisSpec, measured: list[Optimality]) -
     assert all(is_near(one) for one in measured)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("alpha", [0.0, 1e-3])
 def test_of_more_rows_than_are_held_one_half_tells_of_the_other(alpha: float, measured: list[Optimality]) -> None:
     assert _fit(Falkon(), Landmarks(100), 20, n=3000, alpha=alpha).results(1)[0].note == ""

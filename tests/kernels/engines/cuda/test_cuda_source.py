@@ -42,7 +42,7 @@ def _compile(text: str, folder: Path, *options: str) -> str:
     return run.stdout + run.stderr
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(13)
 @needs_nvcc
 @pytest.mark.parametrize("itemsize", [4, 8])
 @pytest.mark.parametrize("name", KERNELS)
