@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
     from daskkern.data.ingest import ingest
     from daskkern.estimators import KernelClassifier, KernelFeatures, KernelRegressor
+    from daskkern.feature_learning import FeatureLearning
     from daskkern.models import KernelModel
     from daskkern.models import load_model as load
     from daskkern.training.jobs.handle import FitHandle, attach, list_fits
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "AllRows": ("daskkern.basis", "AllRows"),
+    "FeatureLearning": ("daskkern.feature_learning", "FeatureLearning"),
     "FitHandle": ("daskkern.training.jobs.handle", "FitHandle"),
     "KernelClassifier": ("daskkern.estimators", "KernelClassifier"),
     "KernelModel": ("daskkern.models", "KernelModel"),
@@ -41,6 +43,7 @@ _PUBLIC = {
 __all__ = [
     "AllRows",
     "DoublyStochastic",
+    "FeatureLearning",
     "FitHandle",
     "KernelClassifier",
     "KernelFeatures",

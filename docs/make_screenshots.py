@@ -30,8 +30,9 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle
+from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.job import FitJob
-from daskkern.training.run.settings import EarlyStopping, FitSettings
+from daskkern.training.run.settings import FitSettings
 from tests.support.browser import browser, missing, wait_for
 
 MOST_BYTES = 200_000

@@ -17,7 +17,7 @@ LAYERS = {
     "backend": 1,
     **dict.fromkeys(("kernels", "losses", "data", "cluster", "monitor"), 2),
     "linalg": 3,
-    **dict.fromkeys(("landmarks", "features"), 4),
+    **dict.fromkeys(("landmarks", "features", "feature_learning"), 4),
     "basis": 5,
     **dict.fromkeys(("preconditioners", "models"), 6),
     **dict.fromkeys(("solvers", "evaluation"), 7),

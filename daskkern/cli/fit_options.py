@@ -13,13 +13,15 @@ from daskkern.basis import uses_kernel
 from daskkern.cli.basis_options import BASES, DEFAULT_COLUMNS, basis_of, names_no_columns, resized
 from daskkern.cli.values import as_batch, as_budget, as_flag, as_number, as_penalty, as_scale, as_whole
 from daskkern.errors import SpecError
+from daskkern.feature_learning import METRICS, FeatureLearning
 from daskkern.features import KINDS
 from daskkern.kernels import KERNELS, parse_kernel
 from daskkern.landmarks import SELECTORS
 from daskkern.losses import LOSSES, parse_loss
 from daskkern.solvers import SOLVERS, Solver, parse_solver
 from daskkern.systems import System, system
-from daskkern.training.run.settings import SCALES, EarlyStopping, FitSettings
+from daskkern.training.run.early_stopping import EarlyStopping
+from daskkern.training.run.settings import SCALES, FitSettings
 from daskkern.training.setup.default_basis import MOST_CENTRES, usual_basis
 
 _KERNEL_DEFAULT = "[default: auto]"
@@ -29,7 +31,7 @@ _LOSS_DEFAULT = "[default: squared_hinge; squared for regression]"
 OPTIONS = (
     *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "solver", "alpha"),
     *("epochs", "max_seconds", "batch_size", "sampling", "class_weight", "early_stopping", "monitor", "scale", "seed"),
-    *("dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch", "virtual_shards"),
+    *("learn_features", "dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch", "virtual_shards"),
 )
 """Names of the options of a fit."""
 
@@ -63,6 +65,10 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--device", help="auto, cpu or gpu.  [default: auto]"),
         click.option("--scale", help=f"Scaling of the features: {', '.join(SCALES)} or none.  [default: auto]"),
         click.option(
+            "--learn-features",
+            help=f"Learn the metric of the kernel on sampled rows: {', '.join(METRICS)} or none.  [default: none]",
+        ),
+        click.option(
             "--class-weight", help="'balanced' weights classes by inverse frequency.  [default: equal weights]"
         ),
         click.option("--sampling", help="How batches sample rows: uniform, weighted or balanced.  [default: uniform]"),
@@ -87,7 +93,8 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "assignments",
             multiple=True,
             metavar="KEY=VALUE",
-            help="Any option above, a setting of the solver (solver.window=4), keep_blocks, disk or scratch.",
+            help="Any option above, a setting of the solver (solver.window=4) or of feature learning "
+            "(learn_features.rank=8), keep_blocks, disk or scratch.",
         ),
     ]
 
@@ -148,6 +155,7 @@ class FitRequest:
             max_seconds=None if get("max_seconds") is None else as_number("max_seconds", get("max_seconds")),
             scale=as_scale(get("scale", "auto")),
             class_intercept=task == "classification",
+            learn_features=_feature_learning(self.values),
             virtual_shards=None if get("virtual_shards") is None else as_whole("virtual_shards", get("virtual_shards")),
         )
 
@@ -207,7 +215,7 @@ def _from_assignments(assignments: tuple[str, ...]) -> dict[str, Any]:
 
 def _known(values: dict[str, Any], where: str) -> dict[str, Any]:
     for key in values:
-        if key not in OPTIONS and not key.startswith("solver."):
+        if key not in OPTIONS and not key.startswith(("solver.", "learn_features.")):
             raise SpecError(
                 f"{where} names {key!r}, which is not an option of a fit; known are {', '.join(sorted(OPTIONS))}"
             )
@@ -220,6 +228,21 @@ def _early_stopping(values: Mapping[str, Any]) -> EarlyStopping | None:
     if "monitor" in values:
         raise SpecError(f"got --monitor {values['monitor']} without --early-stopping; give both, or neither")
     return None
+
+
+def _feature_learning(values: Mapping[str, Any]) -> FeatureLearning | None:
+    prefix = "learn_features."
+    changes = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+    metric = values.get("learn_features", "auto" if changes else "none")
+    if metric in ("none", None, False):
+        if changes:
+            raise SpecError(f"got {prefix}{next(iter(changes))} with --learn-features none; leave one of them out")
+        return None
+    known = {field.name for field in fields(FeatureLearning)} - {"metric"}
+    unknown = sorted(set(changes) - known)
+    if unknown:
+        raise SpecError(f"feature learning has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    return FeatureLearning(**{"metric": "auto" if metric is True else str(metric), **changes})
 
 
 def _solver(name: str, values: Mapping[str, Any]) -> Solver[Any]:

@@ -27,6 +27,7 @@ from daskkern.estimators.inputs import is_lazy, is_store
 from daskkern.estimators.parameters import active_client, as_kernel, as_seed
 from daskkern.evaluation.score import check_store, raw_blocks
 from daskkern.events import Listener, all_of, silent
+from daskkern.feature_learning import parse_feature_learning
 from daskkern.losses import parse_loss
 from daskkern.models import KernelModel, save_model
 from daskkern.monitor.progress import progress
@@ -37,9 +38,10 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.jobs.detached import submit
 from daskkern.training.jobs.handle import FitHandle
+from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import FitResult, fit
 from daskkern.training.run.job import FitJob
-from daskkern.training.run.settings import EarlyStopping, FitSettings
+from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.default_basis import usual_basis
 
 _ROWS: dict[str, Any] = {"dtype": "numeric", "order": "C", "ensure_all_finite": False, "accept_sparse": "csr"}
@@ -87,6 +89,7 @@ class KernelEstimator(BaseEstimator):
             virtual_shards=self.virtual_shards,
             scale=self.scale,
             class_intercept=bool(self.fit_intercept),
+            learn_features=parse_feature_learning(self.learn_features),
         )
 
     def _columns(self, n_rows: int | None) -> BasisSpec:
@@ -225,6 +228,9 @@ class KernelEstimator(BaseEstimator):
         self.best_epoch_ = result.finished.best_epoch or result.finished.epochs
         self.history_ = result.history
         self.stop_reason_ = result.finished.reason
+        self.__dict__.pop("feature_importances_", None)
+        if self.learn_features:
+            self.feature_importances_ = result.model.feature_importances()
 
     def _apply(self, X: Any, method: Callable[[HostArray], HostArray], like: HostArray) -> Any:
         """Apply `method` to the scores (n, c) of `X`: at once, or lazily for a dask array.

@@ -67,8 +67,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         cluster object such as LocalCluster. None takes the active client, and without one this process.
     class_weight : dict, "balanced" or None
     validation_fraction, n_iter_no_change, tol
-        For early stopping: the share of the rows held out when no validation rows are passed, and the number of epochs
-        without an improvement by `tol` after which the fit stops.
+        For early stopping: the share of rows held out where no validation rows are passed, the patience in epochs, and
+        the least improvement.
     dtype : "float32" or "float64"
     device : "auto", "cpu" or "gpu"
     memory_budget : int or None
@@ -97,18 +97,21 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         :mod:`daskkern.monitor.loggers`. An exception raised by one ends the fit.
     monitor : "auto", "loss" or "score"
         What early stopping monitors on the validation rows: the mean loss, or accuracy. "auto" is the loss for
-        "logistic" and "multinomial_logistic", whose probabilities accuracy hardly measures, and accuracy otherwise.
+        "logistic" and "multinomial_logistic", and accuracy otherwise.
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         How features are scaled, so that their units do not matter; the model stores the scaling and applies it to all
         rows that it predicts. "auto" is "standard" with these exceptions: features with many values get logarithmic
         tails, unless that predicts sampled rows worse; features with two values are divided by half the distance
         between them; features that are nearly constant, or have very heavy tails, are divided by a robust spread; and
         sparse rows are not centred. "auto" does not scale stores that were scaled at ingestion, nor rows for a kernel
-        with a parameter in the units of the features, such as ``"gaussian:5"``; "always" scales these as well, and the
-        parameter is in units of the scaled features. None leaves features unscaled.
+        with a parameter in the units of the features, such as ``"gaussian:5"``; "always" scales these as well. None
+        leaves features unscaled.
     fit_intercept : bool
         Add the constant scores that minimise the loss, an intercept that the penalty does not shrink, and train the
         columns on the rest. Hinge losses have none: their best constant does not depend on the class frequencies.
+    learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
+        Learn the kernel's metric from sampled rows: weights of features ("diagonal"), directions too ("full"), or what
+        suits ("auto", True); it is used where held-out rows gain by it. See ``docs/feature-learning.md``.
 
     Attributes
     ----------
@@ -128,6 +131,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     best_epoch_ : int
         The epoch whose model this is, from 1: the best one with early stopping, otherwise the last, or, where its
         training objective is worse by more than chance, the best before it.
+    feature_importances_ : (d,) array
+        With `learn_features`: the share of each feature in the metric.
     n_features_in_ : int
     stop_reason_ : str
         "max_epochs", "max_seconds", "early_stopping", "converged" or "interrupted".
@@ -164,6 +169,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         monitor: str = "auto",
         scale: str | None = "auto",
         fit_intercept: bool = True,
+        learn_features: Any = None,
     ) -> None:
         self.kernel, self.loss, self.basis, self.solver, self.alpha = kernel, loss, basis, solver, alpha
         self.max_epochs, self.max_seconds, self.batch_size = max_epochs, max_seconds, batch_size
@@ -174,7 +180,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self.client, self.device, self.virtual_shards = client, device, virtual_shards
         self.memory_budget, self.keep_blocks = memory_budget, keep_blocks
         self.warm_start, self.checkpoint = warm_start, checkpoint
-        self.verbose, self.callbacks = verbose, callbacks
+        self.verbose, self.callbacks, self.learn_features = verbose, callbacks, learn_features
 
     def fit(
         self,

@@ -57,6 +57,8 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         What early stopping monitors on the validation rows: the mean loss, or R2; "auto" is R2.
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
         How features are scaled; as in :class:`daskkern.KernelClassifier`.
+    learn_features : bool, "auto", "diagonal", "full", FeatureLearning or None
+        Learn the metric of the kernel; as in :class:`daskkern.KernelClassifier`.
 
     Attributes
     ----------
@@ -96,6 +98,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         callbacks: Sequence[Listener] | None = None,
         monitor: str = "auto",
         scale: str | None = "auto",
+        learn_features: Any = None,
     ) -> None:
         self.kernel, self.loss, self.basis, self.solver, self.alpha = kernel, loss, basis, solver, alpha
         self.max_epochs, self.max_seconds, self.batch_size = max_epochs, max_seconds, batch_size
@@ -106,7 +109,7 @@ class KernelRegressor(MultiOutputMixin, RegressorMixin, KernelEstimator):
         self.client, self.device, self.virtual_shards = client, device, virtual_shards
         self.memory_budget, self.keep_blocks = memory_budget, keep_blocks
         self.warm_start, self.checkpoint = warm_start, checkpoint
-        self.verbose, self.callbacks = verbose, callbacks
+        self.verbose, self.callbacks, self.learn_features = verbose, callbacks, learn_features
 
     def fit(
         self,

@@ -17,7 +17,7 @@ from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.same_columns import column_names, other_name
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
-from daskkern.kernels import Kernel, Points
+from daskkern.kernels import Kernel, Points, ScaledDistanceKernel
 from daskkern.losses import Probabilistic, best_of, decode, parse_loss
 from daskkern.monitor.history import History
 
@@ -118,6 +118,17 @@ class KernelModel:
     def n_features(self) -> int:
         """Features d that the model expects."""
         return self.kernel.features_of(self.points)
+
+    def feature_importances(self) -> HostArray:
+        """Return the share of each feature in the kernel's metric, (d,) float64 with the sum 1.
+
+        With a learned metric M, ``M_jj / trace(M)``: the part of the gradients of a fitted function that belongs to
+        feature j, after scaling. Without a metric, or length scales per feature, features have equal shares.
+        """
+        found = self.kernel.feature_weights if isinstance(self.kernel, ScaledDistanceKernel) else None
+        weights = np.ones(self.n_features) if found is None else found
+        importances: HostArray = weights / weights.sum()
+        return importances
 
     def on(self, device: str) -> "KernelModel":
         """Return the model whose scores are computed on `device`: "cpu", "gpu" or "auto" (a GPU where there is one).

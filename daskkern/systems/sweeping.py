@@ -28,7 +28,7 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.sources import StoreSource
 from daskkern.training.feeding.targets import Targets, learn_targets
 from daskkern.training.feeding.validation import check_comparable, held_out
-from daskkern.training.run.settings import EarlyStopping
+from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.setup.prepare import validation_rows
 from daskkern.training.setup.prepared import training_rows
 from daskkern.training.setup.scaling import learn_scaling, with_scaling

@@ -34,7 +34,7 @@ class AutoKernel(Laplacian):
     length_scale: LengthScale = "median"
 
     def __post_init__(self) -> None:
-        if self.length_scale != "median" or self.metric is not None:
+        if self.length_scale != "median" or self.has_metric:
             raise SpecError(
                 f"got the auto kernel with length_scale={self.length_scale!r} and metric={self.metric!r:.40}; expected "
                 "neither; name a kernel, such as Laplacian(5.0), to choose them"
@@ -58,6 +58,10 @@ class AutoKernel(Laplacian):
         rough = (*self._single(sample), euclidean)
         rough = rough if sample.shape[1] >= SEVERAL_FEATURES else rough[::-1]
         return *rough, Matern(median, nu=1.5), Gaussian(_SHARE * median)
+
+    def with_metric(self, sample: Array) -> tuple[Kernel, ...]:
+        """Return the kernels that are tried with a learned metric: both Laplacians, as far as `sample` suits them."""
+        return *self._single(sample), self.resolve(sample)
 
     def slowest(self, sample: Array) -> Kernel:
         """Return the candidate for rows like `sample` whose values take longest: a plan's time is that of its fit."""

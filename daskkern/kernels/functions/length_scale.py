@@ -64,6 +64,17 @@ def check_metric(kernel: str, metric: npt.ArrayLike) -> Matrix:
     return _rows(symmetric)
 
 
+def check_factor(kernel: str, factor: npt.ArrayLike) -> Matrix:
+    """Return `factor` (d, k), finite, not 0 and with k at most d, or raise SpecError."""
+    found = _array(factor)
+    if found.ndim != 2 or not 0 < found.shape[1] <= found.shape[0] or not np.isfinite(found).all() or not found.any():
+        raise SpecError(
+            f"got a factor of shape {found.shape} for the {kernel} kernel; expected finite numbers of shape (d, k), "
+            "k at most d, that are not all 0"
+        )
+    return _rows(found)
+
+
 def metric_factor(metric: Matrix) -> FloatArray:
     """Return F (d, k) with ``F F^T = M``, from the k eigenvalues of M above rounding errors."""
     values, vectors = np.linalg.eigh(np.asarray(metric))

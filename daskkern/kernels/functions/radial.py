@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -10,15 +10,24 @@ import numpy as np
 import numpy.typing as npt
 
 from daskkern.arrays import Array
-from daskkern.backend.namespace import is_sparse, namespace_of
+from daskkern.backend.namespace import is_sparse
+from daskkern.backend.tiles import slices, tile_shape
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.coordinates import Coordinates
 from daskkern.kernels.derivative import differentiate
 from daskkern.kernels.formula import PAIR, Expression, Pair
-from daskkern.kernels.functions.length_scale import Matrix, check_metric, median_distance, metric_factor, plain
+from daskkern.kernels.functions.length_scale import (
+    LengthScale,
+    Matrix,
+    check_factor,
+    check_metric,
+    median_distance,
+    metric_factor,
+    plain,
+)
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
-from daskkern.kernels.rows import as_rows, rows_dtype
+from daskkern.kernels.rows import as_rows, module_of, rows_dtype
 
 
 @dataclass(frozen=True)
@@ -33,25 +42,30 @@ class RadialKernel(ScaledDistanceKernel):
     metric : matrix (d, d), optional
         M in ``r^2 = (x - z)^T M (x - z) / length_scale^2``; symmetric, positive semi-definite, of any rank. The
         length scale is then a number or "median". See :meth:`from_metric`.
+    factor : matrix (d, k), optional
+        F in ``M = F F^T``, in place of the metric: rows are used as ``F^T x`` (k,), and nothing of d times d is kept.
 
     Notes
     -----
     Arrays are stored as tuples, so that kernels compare and hash. Scales per feature leave CSR rows sparse; a matrix
-    or metric makes them dense, (m, k) for a metric of rank k, a batch at a time.
+    or metric makes them dense, (m, k) for a metric or factor of rank k, a batch at a time.
     """
 
     metric: Matrix | None = field(default=None, kw_only=True, repr=False)
+    factor: Matrix | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.metric is None:
+        given = [name for name in ("metric", "factor") if getattr(self, name) is not None]
+        if not given:
             return
-        object.__setattr__(self, "metric", check_metric(self.name, self.metric))
-        if isinstance(self.length_scale, tuple):
+        if len(given) == 2 or isinstance(self.length_scale, tuple):
             raise SpecError(
-                f"got a metric and length scales per feature for the {self.name} kernel; give the metric with a "
-                "number or 'median'"
+                f"got a {given[0]} and {'a factor' if len(given) == 2 else 'length scales per feature'} for the "
+                f"{self.name} kernel; give a metric or a factor with a number or 'median'"
             )
+        check = check_metric if self.factor is None else check_factor
+        object.__setattr__(self, given[0], check(self.name, getattr(self, given[0])))
 
     @classmethod
     def from_metric(cls, metric: npt.ArrayLike, **parameters: Any) -> Self:
@@ -72,7 +86,8 @@ class RadialKernel(ScaledDistanceKernel):
         return differentiate(self.formula(pair), "squared_distance")
 
     def spec(self) -> Spec:
-        return super().spec() if self.metric is None else {**super().spec(), "metric": plain(self.metric)}
+        given = {name: getattr(self, name) for name in ("metric", "factor")}
+        return {**super().spec(), **{name: plain(value) for name, value in given.items() if value is not None}}
 
     def median(self, rows: Array) -> float:
         return median_distance(rows)
@@ -83,23 +98,33 @@ class RadialKernel(ScaledDistanceKernel):
 
     @property
     def has_units(self) -> bool:
-        return self.metric is not None or super().has_units
+        return self.has_metric or super().has_units
+
+    @property
+    def has_metric(self) -> bool:
+        """Whether there is a metric, or a factor of one."""
+        return self.metric is not None or self.factor is not None
+
+    def weighted(self, factor: npt.ArrayLike, length_scale: LengthScale = "median") -> Self:
+        if np.ndim(factor) == 1:
+            return super().weighted(factor, length_scale)
+        return replace(self, length_scale=length_scale, metric=None, factor=factor)  # type: ignore[arg-type]
 
     @property
     def coordinates(self) -> Hashable:
-        return (self._applied, self.metric) if self._map is not None else ()
+        return (self._applied, self.metric, self.factor) if self._map is not None else ()
 
     def gradient_matvec(self, X: Array, Z: Array, A: Array) -> Array:
         """Return the gradients of ``sum_j k(x_i, z_j) A_jc`` by x_i.
 
-        ``2 (x_i sum_j k'_ij A_jc - sum_j k'_ij A_jc z_j)`` with k' the derivative by the squared distance: products
-        with the kernel matrix of :meth:`derivative`, which is never held. Where two rows are equal and the kernel has
-        no gradient, 0 is used.
+        ``2 (x_i sum_j k'_ij A_jc - sum_j k'_ij A_jc z_j)`` with k' the derivative by the squared distance
+        (:meth:`derivative`), of which one tile is held at a time and used for every column of A. Where two rows are
+        equal and the kernel has no gradient, 0 is used.
 
         Parameters
         ----------
         X : (m, d), Z : (p, d)
-            Rows; CSR ones are made dense, as the result is.
+            Rows; CSR points stay sparse, CSR rows X become dense a tile at a time.
         A : (p, c)
 
         Returns
@@ -109,18 +134,19 @@ class RadialKernel(ScaledDistanceKernel):
         dtype = np.promote_types(rows_dtype(X), rows_dtype(Z))
         placement = self.placement_for(Z)
         shift, dtype = placement.shift, np.dtype(np.float64) if placement.wide else dtype
-        X, Z = _dense(as_rows(X, dtype)), _dense(as_rows(Z, dtype))
-        left, right = self._placed(X, shift), self._placed(Z, shift)
+        left, right = (self._placed(as_rows(rows, dtype), shift) for rows in (X, Z))
         slope = _Slope(self.derivative(PAIR))
         points = slope.points(right)
-        rows = slope.left(left, points)
-        xp = namespace_of(left)
+        xp = module_of(left)
         A = xp.asarray(A, dtype)
-        sums = slope.matvec(rows, points, A)
         out = xp.empty((X.shape[0], A.shape[1], X.shape[1]), np.float64)
-        for c in range(A.shape[1]):
-            gradient = 2 * (left * sums[:, c, None] - slope.matvec(rows, points, A[:, c, None] * right))
-            out[:, c] = gradient if self._map is None else self._map.backward(gradient)
+        for part in slices(X.shape[0], tile_shape(xp, X.shape[0], 0)[0]):
+            slopes = slope.block(slope.left(left[part], points), points)
+            rows = _dense(left[part])
+            for c in range(A.shape[1]):
+                weighted = slopes * A[:, c]
+                gradient = 2 * (rows * weighted.sum(axis=1, dtype=np.float64)[:, None] - weighted @ right)
+                out[part, c] = gradient if self._map is None else self._map.backward(gradient)
         return out
 
     def _radius(self, pair: Pair) -> tuple[Expression, Expression]:
@@ -128,9 +154,10 @@ class RadialKernel(ScaledDistanceKernel):
 
     @cached_property
     def _map(self) -> Coordinates | None:
-        if self.metric is None:
+        if not self.has_metric:
             return super()._map
-        return Coordinates(self.name, metric_factor(self.metric) / np.asarray(self._applied or 1.0))
+        factor = np.asarray(self.factor) if self.metric is None else metric_factor(self.metric)
+        return Coordinates(self.name, factor / np.asarray(self._applied or 1.0))
 
 
 @dataclass(frozen=True)

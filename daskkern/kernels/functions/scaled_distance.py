@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
-from daskkern.arrays import Array
+from daskkern.arrays import Array, FloatArray
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.coordinates import Coordinates
@@ -51,6 +52,38 @@ class ScaledDistanceKernel(Kernel):
     def shared(self, pair: Pair) -> Expression:
         """Return what kernels read of a pair that differ in the length scale only."""
         return pair.distance
+
+    def weighted(self, factor: npt.ArrayLike, length_scale: LengthScale = "median") -> Self:
+        """Return the kernel of rows whose features are multiplied with the weights `factor` (d,), or of ``F^T x``.
+
+        Parameters
+        ----------
+        factor : (d,) positive numbers or (d, k) matrix F
+            A matrix is for radial kernels.
+        length_scale : float or "median"
+            Of the weighted rows. A number divides the weights; "median" needs rows: see :meth:`resolve`.
+
+        Raises
+        ------
+        SpecError
+            For a matrix and a kernel that is not radial, and for weights with length scale "median".
+        """
+        weights = np.asarray(factor, np.float64)
+        if weights.ndim != 1 or isinstance(length_scale, str | tuple):
+            raise SpecError(
+                f"got a factor of {weights.ndim} dimensions and length_scale={length_scale!r:.40} for the {self.name} "
+                "kernel; expected one weight per feature, and a number"
+            )
+        return replace(self, length_scale=tuple(length_scale / weights))
+
+    @property
+    def feature_weights(self) -> FloatArray | None:
+        """Weights (d,) of the squared differences of single features in the distance; None where they are the same."""
+        if self._map is None or not self._map.values.ndim:
+            return None
+        values = self._map.values
+        found: FloatArray = 1 / values**2 if values.ndim == 1 else (values**2).sum(axis=1)
+        return found
 
     def spec(self) -> Spec:
         return {"name": self.name, "length_scale": plain(self.length_scale)}

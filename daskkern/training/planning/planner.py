@@ -16,6 +16,7 @@ from daskkern.training.feeding.stored_features import is_stored
 from daskkern.training.planning.memory_plan import LIMIT_SHARE, FitSizes, MemoryPlan, available_memory, plan_memory
 from daskkern.training.run.job import check_settings
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.learned_metric import learning_bytes
 from daskkern.training.setup.penalty import penalty_bytes
 from daskkern.training.setup.prepare import most_validation_rows
 from daskkern.training.setup.prepared import Prepared
@@ -195,6 +196,13 @@ def _choosing_bytes(source: RowSource, settings: FitSettings, summary: PreparedS
     return selector.working_bytes(summary.n, summary.p, numbers_per_row(source), itemsize)
 
 
+def _deciding_bytes(source: RowSource, settings: FitSettings, summary: PreparedSummary) -> int:
+    """Return the bytes of what rows decide before the spectrum: kernel and penalty, and the metric of the kernel."""
+    width, learning = numbers_per_row(source), settings.learn_features
+    chosen = penalty_bytes(summary.n, summary.p, summary.n_outputs, width, source.info, settings)
+    return chosen if learning is None else max(chosen, learning_bytes(summary.n, width, learning))
+
+
 def most_window_rows(plan: BatchPlan | SweepPlan) -> int:
     """Return the most rows of a window, in whole parts; of a batch where there are no windows."""
     if isinstance(plan, SweepPlan):
@@ -243,9 +251,7 @@ def plan_for(
             explicit=settings.basis.is_explicit,
             mapped=settings.basis.is_mapped,
             choosing=_choosing_bytes(source, settings, summary),
-            penalty=penalty_bytes(
-                summary.n, summary.p, summary.n_outputs, numbers_per_row(source), source.info, settings
-            ),
+            penalty=_deciding_bytes(source, settings, summary),
             reshuffle=summary.reshuffle,
         ),
         solver,

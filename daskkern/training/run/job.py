@@ -15,6 +15,7 @@ from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.feeding.targets import check_loss
 from daskkern.training.feeding.validation import check_comparable
 from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.learned_metric import check_feature_learning
 from daskkern.training.setup.prepared import Prepared
 from daskkern.training.setup.scaling import scales_features, with_scaling
 
@@ -82,6 +83,7 @@ def check_settings(settings: FitSettings, source: RowSource) -> None:
     if source.info.task is not None:
         check_loss(settings.loss, source.info.task)
     scales_features(settings, source)
+    check_feature_learning(settings, source)
     check_fit(settings.solver, settings.loss, settings.basis.name)
     settings.solver.check_sampling(settings.sampling)
     check_declarations(settings.solver, settings.solver.costs(source.info.n_rows, settings.loss))

@@ -11,9 +11,11 @@ import numpy as np
 from daskkern.basis import BasisSpec, is_basis
 from daskkern.data.schema.schema import ClassLabel
 from daskkern.errors import SpecError
+from daskkern.feature_learning import FeatureLearning
 from daskkern.kernels import Kernel, Precision, agreed_dtype, check_precision, spec_or_name
-from daskkern.losses import Loss, Probabilistic
+from daskkern.losses import Loss
 from daskkern.solvers import Solver
+from daskkern.training.run.early_stopping import EarlyStopping
 
 BATCH_ELEMENTS = 1 << 26
 """Most kernel values of an automatic batch over all ranks (256 MiB in float32). It is constant, so that the batch, and
@@ -22,43 +24,6 @@ MAX_BATCH = 16_384
 KEEP_WAYS = ("auto", "memory", "disk", "never")
 SCALES = ("auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance")
 SAMPLING_WAYS = ("uniform", "weighted", "balanced")
-MONITORS = ("auto", "loss", "score")
-
-
-@dataclass(frozen=True)
-class EarlyStopping:
-    """When to stop before the last epoch.
-
-    Attributes
-    ----------
-    fraction : float
-        Share of the rows held out for validation when no validation rows are given.
-    patience : int
-        Number of epochs without an improvement by `tol` after which to stop.
-    tol : float
-        Least improvement, in units of the monitored quantity: mean loss, accuracy or R2.
-    monitor : "auto", "loss" or "score"
-        What is monitored on the validation rows: the mean loss, or accuracy (R2 for regression). "auto" is the loss
-        where scores can be read as probabilities, of which accuracy says little, and the score otherwise.
-    """
-
-    fraction: float = 0.1
-    patience: int = 3
-    tol: float = 1e-4
-    monitor: str = "auto"
-
-    def watches_loss(self, loss: Loss) -> bool:
-        """Return whether a fit with `loss` monitors the mean loss."""
-        return self.monitor == "loss" or (self.monitor == "auto" and isinstance(loss, Probabilistic))
-
-    def __post_init__(self) -> None:
-        if self.monitor not in MONITORS:
-            raise SpecError(f"early stopping got monitor={self.monitor!r}; expected one of {', '.join(MONITORS)}")
-        if not 0 < self.fraction < 1 or self.patience < 1 or not self.tol >= 0:
-            raise SpecError(
-                f"early stopping got fraction {self.fraction}, patience {self.patience} and tol {self.tol}; expected a "
-                "fraction between 0 and 1, a patience of at least 1 and a tol of at least 0"
-            )
 
 
 @dataclass(frozen=True)
@@ -91,6 +56,8 @@ class FitSettings:
     class_intercept : bool
         Classification: add the constant scores of least loss to those of the columns, and train these on the rest. Not
         for losses with kinks.
+    learn_features : FeatureLearning or None
+        How the metric of the kernel is learned from sampled rows before the fit; None leaves the kernel as it is.
     memory_budget : int or None
         Bytes that one rank may plan with; None takes what the worker or the machine has.
     keep_blocks : "auto", "memory", "disk" or "never"
@@ -148,6 +115,7 @@ class FitSettings:
     rows_follow: bool = False
     scale: str | None = None
     class_intercept: bool = False
+    learn_features: FeatureLearning | None = None
 
     def __post_init__(self) -> None:
         if not is_basis(self.basis):
@@ -270,6 +238,7 @@ class FitSettings:
             "fit_intercept": bool(self.fit_intercept),
             "class_intercept": bool(self.class_intercept),
             "scale": self.scale,
+            **({} if self.learn_features is None else {"learn_features": asdict(self.learn_features)}),
             "sampling": self.sampling,
             "max_seconds": None if self.max_seconds is None else float(self.max_seconds),
             **({} if self.virtual_shards is None else {"virtual_shards": int(self.virtual_shards)}),

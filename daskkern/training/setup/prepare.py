@@ -20,6 +20,7 @@ from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.eigenpro import prepare_eigenpro
 from daskkern.training.setup.explicit_columns import prepare_columns, request_of
 from daskkern.training.setup.kernel_choice import with_kernel
+from daskkern.training.setup.learned_metric import with_learned_metric
 from daskkern.training.setup.nystrom_sgd import prepare_nystrom
 from daskkern.training.setup.penalty import with_penalty
 from daskkern.training.setup.prepared import Clock, Prepared, training_rows
@@ -58,7 +59,9 @@ def _prepared(source: RowSource, settings: FitSettings, held_out: bool, earlier:
     held = HeldSample.of(rows, sample, some_positions(rows.n_rows, settings.seed), targets)
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}")
     choice = ChoiceRows(rows, targets, settings.seed)
+    asked = settings.kernel
     settings = with_kernel(settings, source.info, choice, sample, clock)
+    settings = with_learned_metric(settings, asked, source.info, choice, clock)
     prepared = replace(_set_up(source, rows, settings, targets, validation, clock), held=held)
     return with_penalty(prepared, source, choice, settings, clock)
 

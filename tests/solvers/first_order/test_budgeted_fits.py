@@ -11,7 +11,8 @@ from daskkern.events import EpochFinished, Event
 from daskkern.kernels import Gaussian
 from daskkern.losses import Hinge
 from daskkern.solvers import BSGD
-from daskkern.training.run.settings import EarlyStopping, FitSettings
+from daskkern.training.run.early_stopping import EarlyStopping
+from daskkern.training.run.settings import FitSettings
 from tests.support.fits import Fit, Runs, toy_source
 
 

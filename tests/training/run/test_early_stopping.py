@@ -13,7 +13,7 @@ from daskkern.cli.main import main
 from daskkern.errors import SpecError
 from daskkern.losses import Huber, Logistic, MultinomialLogistic, Squared, SquaredHinge
 from daskkern.training.feeding.validation import Patience, ValidationResult
-from daskkern.training.run.settings import EarlyStopping
+from daskkern.training.run.early_stopping import EarlyStopping
 
 
 def _noisy(n: int = 600) -> tuple[HostArray, HostArray]:

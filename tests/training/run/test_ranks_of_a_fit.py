@@ -11,7 +11,7 @@ from daskkern.events import BatchFinished, EpochFinished, Event, FitFinished, Fi
 from daskkern.losses import Squared
 from daskkern.solvers import EigenPro, Falkon, NystromSGD, Solver
 from daskkern.training.feeding.stored_features import stored_features
-from daskkern.training.run.settings import EarlyStopping
+from daskkern.training.run.early_stopping import EarlyStopping
 from tests.support.fits import Fit, toy_settings, toy_source
 
 ways = pytest.mark.parametrize(

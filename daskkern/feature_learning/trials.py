@@ -1,0 +1,136 @@
+"""Trials of feature learning: rounds of a ridge regression and a new metric, on the same rows and landmarks."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from daskkern.arrays import Array, FloatArray, IntArray
+from daskkern.backend.random import generator
+from daskkern.feature_learning.gradients import gradient_outer_product
+from daskkern.feature_learning.metric import factor_of, weights_of, with_factor
+from daskkern.feature_learning.ridge import RidgePath
+from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
+from daskkern.kernels.rows import module_of
+
+_LANDMARKS, _GRADIENTS = 71, 72
+GRADIENT_ROWS = 4000
+"""Rows that gradients are taken at; a mean over them has the leading directions of that over all rows."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel whose metric is learned, and how: its diagonal, or the whole of it.
+
+    Attributes
+    ----------
+    kernel : ScaledDistanceKernel
+        Its length scale is a number, in which that of the weighted rows follows their median distance.
+    times : float
+        The length scale as a multiple of the median distance.
+    diagonal : bool
+    tunes_length_scale : bool
+        Whether multiples of the length scale are tried on the learned metric.
+    """
+
+    kernel: ScaledDistanceKernel
+    times: float
+    diagonal: bool
+    tunes_length_scale: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSample:
+    """Rows with targets, in memory, on one device.
+
+    Attributes
+    ----------
+    X : (m, d) float64 array or CSR rows
+    y : (m, c) float64 array
+        Numbers for regression; -1 and 1 for classes, one class against the rest.
+    weight : (m,) float64 array or None
+    """
+
+    X: Array
+    y: Array
+    weight: Array | None
+
+    def rows(self, at: IntArray) -> "TrainingSample":
+        """Return the rows with these numbers."""
+        return TrainingSample(self.X[at], self.y[at], None if self.weight is None else self.weight[at])
+
+    @property
+    def shares(self) -> Array:
+        """The weights (m,), with the sum 1."""
+        xp = module_of(self.y)
+        counts = xp.ones(self.y.shape[0]) if self.weight is None else self.weight
+        return counts / counts.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One solve of a trial.
+
+    Attributes
+    ----------
+    kernel : ScaledDistanceKernel
+    factor : (d,) or (d, k) array, or None
+        Of the metric; None in round 0.
+    path : RidgePath
+    """
+
+    kernel: ScaledDistanceKernel
+    factor: FloatArray | None
+    path: RidgePath
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Alternate solves and metrics of one candidate on the same rows and landmarks.
+
+    Attributes
+    ----------
+    candidate : Candidate
+    sample : TrainingSample
+    n_landmarks : int
+    rank : int
+        Most directions of a metric.
+    seed : int
+    """
+
+    candidate: Candidate
+    sample: TrainingSample
+    n_landmarks: int
+    rank: int
+    seed: int
+
+    def first(self) -> Round:
+        """Return round 0, with the candidate's own kernel."""
+        return self._solved(self.candidate.kernel, None)
+
+    def after(self, before: Round, share: float) -> Round:
+        """Return the round whose metric is that of the solution of the round `before` with the penalty `share`."""
+        A, diagonal = before.path.coefficients(share), self.candidate.diagonal
+        few = self._few
+        M = gradient_outer_product(before.kernel, few.X, before.path.landmarks, A, few.weight, diagonal=diagonal)
+        factor = weights_of(M) if diagonal else factor_of(M, self.rank)
+        return self.weighted(factor, self.candidate.times)
+
+    def weighted(self, factor: FloatArray, times: float) -> Round:
+        """Return the solve with the metric of `factor`, and `times` the median distance as the length scale."""
+        return self._solved(self.kernel_of(factor, times), factor)
+
+    def kernel_of(self, factor: FloatArray, times: float) -> ScaledDistanceKernel:
+        """Return the kernel of :meth:`weighted`."""
+        return with_factor(self.candidate.kernel, factor, self._few.X, times)
+
+    @cached_property
+    def _few(self) -> TrainingSample:
+        """Some of the rows, in random order."""
+        m = self.sample.y.shape[0]
+        return self.sample.rows(generator(self.seed, _GRADIENTS).permutation(m)[:GRADIENT_ROWS])
+
+    def _solved(self, kernel: ScaledDistanceKernel, factor: FloatArray | None) -> Round:
+        rows, m = self.sample, self.sample.y.shape[0]
+        chosen = np.sort(generator(self.seed, _LANDMARKS).permutation(m)[: self.n_landmarks])
+        return Round(kernel, factor, RidgePath.of(kernel, rows.X[chosen], rows.X, rows.y, rows.shares))

@@ -1,0 +1,44 @@
+"""The settings of early stopping."""
+
+from dataclasses import dataclass
+
+from daskkern.errors import SpecError
+from daskkern.losses import Loss, Probabilistic
+
+MONITORS = ("auto", "loss", "score")
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """When to stop before the last epoch.
+
+    Attributes
+    ----------
+    fraction : float
+        Share of the rows held out for validation when no validation rows are given.
+    patience : int
+        Number of epochs without an improvement by `tol` after which to stop.
+    tol : float
+        Least improvement, in units of the monitored quantity: mean loss, accuracy or R2.
+    monitor : "auto", "loss" or "score"
+        What is monitored on the validation rows: the mean loss, or accuracy (R2 for regression). "auto" is the loss
+        where scores can be read as probabilities, of which accuracy says little, and the score otherwise.
+    """
+
+    fraction: float = 0.1
+    patience: int = 3
+    tol: float = 1e-4
+    monitor: str = "auto"
+
+    def watches_loss(self, loss: Loss) -> bool:
+        """Return whether a fit with `loss` monitors the mean loss."""
+        return self.monitor == "loss" or (self.monitor == "auto" and isinstance(loss, Probabilistic))
+
+    def __post_init__(self) -> None:
+        if self.monitor not in MONITORS:
+            raise SpecError(f"early stopping got monitor={self.monitor!r}; expected one of {', '.join(MONITORS)}")
+        if not 0 < self.fraction < 1 or self.patience < 1 or not self.tol >= 0:
+            raise SpecError(
+                f"early stopping got fraction {self.fraction}, patience {self.patience} and tol {self.tol}; expected a "
+                "fraction between 0 and 1, a patience of at least 1 and a tol of at least 0"
+            )

@@ -1,0 +1,155 @@
+"""The metric of a fit's kernel, where it is learned: from sampled rows, before landmarks and preconditioner.
+
+The sample, its folds and its landmarks follow from the seed, and the set-up runs once for all ranks: the metric is the
+same for any number of them. Landmarks of the fit are drawn later, and know nothing of those of the sample.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from daskkern.arrays import Array
+from daskkern.backend.namespace import give_back_memory, is_sparse, namespace_with, to_device
+from daskkern.basis import uses_kernel
+from daskkern.data.rows.rows import Fields
+from daskkern.errors import DataError, SpecError
+from daskkern.feature_learning import Candidate, FeatureLearning, LearnedKernel, TrainingSample, learn_kernel
+from daskkern.feature_learning.metric import median_of
+from daskkern.kernels import AutoKernel, Kernel, RadialKernel, ScaledDistanceKernel
+from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.run.settings import FitSettings
+from daskkern.training.setup.choice_rows import ChoiceRows
+from daskkern.training.setup.penalty import encoded
+from daskkern.training.setup.prepared import Clock
+from daskkern.training.setup.shared import TARGETS
+
+MOST_FEATURES = 2048
+"""Features up to which a full metric is learned: it takes d times d numbers, and their eigenvectors."""
+_LEAST_ROWS = 20
+_DRAW = 68
+_BLOCK, _TILE = 4096, 1 << 24
+
+
+def check_feature_learning(settings: FitSettings, source: RowSource) -> None:
+    """Raise SpecError where the metric of the kernel cannot be learned, before anything is started."""
+    learning, kernel, info = settings.learn_features, settings.kernel, source.info
+    if learning is None:
+        return
+    if not uses_kernel(settings.basis):
+        raise SpecError(f"got learn_features with the basis {settings.basis.name}, which uses no kernel; leave it out")
+    if not isinstance(kernel, ScaledDistanceKernel):
+        raise SpecError(
+            f"got learn_features with the {kernel.name} kernel; expected one with a length scale, such as 'laplacian' "
+            "or 'gaussian', or 'auto'"
+        )
+    if isinstance(kernel.length_scale, tuple) or (isinstance(kernel, RadialKernel) and kernel.has_metric):
+        raise SpecError(
+            f"got learn_features with a {kernel.name} kernel that has a metric or length scales per feature; give one "
+            "number or 'median'"
+        )
+    if learning.metric != "full":
+        return
+    if not isinstance(kernel, RadialKernel):
+        raise SpecError(
+            f"got learn_features='full' with the {kernel.name} kernel, which is a sum over features; choose 'diagonal'"
+        )
+    if info.n_stored is not None or info.n_features > MOST_FEATURES:
+        rows = "sparse rows" if info.n_stored is not None else f"rows of {info.n_features:,} features"
+        raise SpecError(
+            f"got learn_features='full' for {rows}; expected dense rows of up to {MOST_FEATURES:,} features; choose "
+            "'diagonal'"
+        )
+
+
+def with_learned_metric(
+    settings: FitSettings, asked: Kernel, info: SourceInfo, choice: ChoiceRows, clock: Clock
+) -> FitSettings:
+    """Return `settings` with the metric that sampled rows find best for its kernel, or as they are.
+
+    Parameters
+    ----------
+    settings : FitSettings
+        Its kernel has numbers for parameters.
+    asked : Kernel
+        The kernel that the user named: its length scale, where it is a number, remains the same multiple of the median
+        distance. With "auto", other kernels are tried with a metric as well.
+    info : SourceInfo
+    choice : ChoiceRows
+        Training rows, scaled.
+    clock : Clock
+        Told what was learned.
+    """
+    learning = settings.learn_features
+    if learning is None:
+        return settings
+    m = min(learning.n_rows, choice.rows.n_rows)
+    if m < _LEAST_ROWS:
+        clock.stage("features", f"no metric: {m} rows are too few to learn one")
+        return settings
+    try:
+        found = _learned(settings, asked, learning, choice, m)
+    except DataError as error:
+        clock.stage("features", f"no metric: {error}")
+        return settings
+    if found is None or found.factor is None:
+        clock.stage("features", f"no metric: held-out rows of {m:,} gain nothing by one")
+        return settings
+    clock.stage("features", _described(found, found.factor.shape))
+    return replace(settings, kernel=found.kernel)
+
+
+def _learned(
+    settings: FitSettings, asked: Kernel, learning: FeatureLearning, choice: ChoiceRows, m: int
+) -> LearnedKernel | None:
+    _, block, weight = choice.drawn(m, _DRAW, Fields.X | TARGETS)
+    assert block.X is not None
+    assert block.y is not None
+    y = encoded(choice.targets, block.y)
+    if not y.any():
+        return None
+    y = y - np.average(y, axis=0, weights=weight)
+    xp = namespace_with(settings.device, learning_bytes(m, block.X.shape[1], learning))
+    try:
+        X = to_device(block.X.astype(np.float64), xp)
+        sample = TrainingSample(X, xp.asarray(y), None if weight is None else xp.asarray(weight))
+        return learn_kernel(candidates(settings.kernel, asked, learning, X), sample, learning, settings.seed)
+    finally:
+        give_back_memory(xp)
+
+
+def candidates(kernel: Kernel, asked: Kernel, learning: FeatureLearning, X: Array) -> list[Candidate]:
+    """Return the kernels and the kinds of metric that are tried for rows X, the fit's own kernel first."""
+    assert isinstance(kernel, ScaledDistanceKernel)
+    kernels = [kernel]
+    if isinstance(asked, AutoKernel):
+        kernels += [other for other in asked.with_metric(X) if type(other) is not type(kernel)]
+    tunes = isinstance(asked, ScaledDistanceKernel) and asked.length_scale == "median"
+    found = []
+    for one in kernels:
+        assert isinstance(one.length_scale, float)
+        times = one.length_scale / median_of(one, X)
+        found += [Candidate(one, times, diagonal, tunes) for diagonal in _kinds(one, learning, X)]
+    return found
+
+
+def _kinds(kernel: ScaledDistanceKernel, learning: FeatureLearning, X: Array) -> list[bool]:
+    """Return whether only the diagonal of the metric is learned: each kind that is tried."""
+    takes_full = isinstance(kernel, RadialKernel) and not is_sparse(X) and X.shape[1] <= MOST_FEATURES
+    if learning.metric == "auto":
+        return [False] if takes_full else [True]
+    return [learning.metric == "diagonal" or not takes_full]
+
+
+def learning_bytes(n_rows: int, width: int, learning: FeatureLearning) -> int:
+    """Return the bytes that learning a metric takes for rows of `width` numbers."""
+    m, p = min(n_rows, learning.n_rows), min(n_rows, learning.n_landmarks)
+    square = 0 if learning.metric == "diagonal" else min(width, MOST_FEATURES) ** 2
+    return 8 * (3 * m * (width + 16) + 6 * p * p + 3 * _BLOCK * p + 4 * square + 4 * _TILE)
+
+
+def _described(found: LearnedKernel, shape: tuple[int, ...]) -> str:
+    what = f"{shape[1]} directions of" if len(shape) == 2 else "weights of"
+    return (
+        f"{what} {shape[0]:,} features for the {found.kernel.name} kernel, round {found.round_number}: squared error "
+        f"on held-out rows {found.before:.3g} -> {found.after:.3g}"
+    )
