@@ -23,7 +23,8 @@ from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 
 _FOLDS, _FEW_ROWS = 3, 2500
 _HELD_OUT = 0.2
-_TIMES = (0.5, 2.0)
+_STEPS, _MOST_STEPS = (0.5, 2.0), 3  # factors of the length scale, and how often each is applied
+_PATIENCE = 2
 _DRAW = 73
 
 
@@ -119,33 +120,47 @@ def learn_kernel(
     DataError
         When all rows are equal.
     """
-    folds, rank = _Folds.of(sample, seed), settings.rank or MOST_RANK
-    found: dict[tuple[int, int], _Outcome] = {}
+    folds, tries = _Folds.of(sample, seed), _Tries(sample, settings, seed)
+    number, limit = _leader(candidates, folds, tries)
+    zero, found = _Outcome(), [_Outcome() for _ in range(limit + 1)]
+    for fitted, held in folds.pairs:
+        zero.add(tries.of(candidates[0], fitted).first(), held)
+        for outcome, done in zip(found, _rounds(tries.of(candidates[number], fitted), held, limit), strict=True):
+            outcome.add(done, held)
+    at = min(range(limit + 1), key=lambda at: folds.mean(found[at]))
+    before = folds.mean(zero)
+    if (not at and not number) or not folds.is_better(found[at], zero):
+        return LearnedKernel(candidates[0].kernel, None, 0, before, before)
+    times, chosen = _best_times(candidates[number], found[at], folds, tries) if at else (1.0, found[at])
+    final = _on_all_rows(candidates[number], chosen, found[:at], times, folds, tries)
+    return LearnedKernel(final.kernel, final.factor, at, before, folds.mean(chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class _Tries:
+    """What all trials share."""
+
+    sample: TrainingSample
+    settings: FeatureLearning
+    seed: int
+
+    def of(self, candidate: Candidate, fitted: TrainingSample) -> Trial:
+        """Return the trial of a candidate on some rows."""
+        return Trial(candidate, fitted, self.settings.n_landmarks, self.settings.rank or MOST_RANK, self.seed)
+
+
+def _leader(candidates: Sequence[Candidate], folds: _Folds, tries: _Tries) -> tuple[int, int]:
+    """Return the candidate with the least error on the first fold, and how many rounds it is worth."""
+    fitted, held = folds.pairs[0]
+    best = (np.inf, 0, 0)
     for number, candidate in enumerate(candidates):
-        for fitted, held in folds.pairs:
-            trial = Trial(candidate, fitted, settings.n_landmarks, rank, seed)
-            for at, done in enumerate(_rounds(trial, held, settings.n_iter)):
-                found.setdefault((number, at), _Outcome()).add(done, held)
-    zero = found[0, 0]
-    number, at = min(found, key=lambda key: folds.mean(found[key]))
-    chosen, candidate = found[number, at], candidates[number]
-    if chosen is zero or not folds.is_better(chosen, zero):
-        return LearnedKernel(candidates[0].kernel, None, 0, folds.mean(zero), folds.mean(zero))
-    times = candidate.times
-    if at and candidate.tunes_length_scale:
-        times, chosen = _best_times(candidate, chosen, folds, settings, rank, seed)
-    penalties = [SHARES[folds.best_share(found[number, before])] for before in range(at)]
-    final = chosen.last
-    assert final is not None
-    kernel, factor = final.kernel, final.factor
-    if at and len(folds.pairs) > 1:
-        whole = Trial(candidate, sample, settings.n_landmarks, rank, seed)
-        done = whole.first()
-        for share in penalties:
-            done = whole.after(done, float(share))
-        assert done.factor is not None
-        kernel, factor = whole.kernel_of(done.factor, times), done.factor
-    return LearnedKernel(kernel, factor, at, folds.mean(zero), folds.mean(chosen))
+        least = (np.inf, 0)
+        for at, done in enumerate(_rounds(tries.of(candidate, fitted), held, tries.settings.n_iter)):
+            least = min(least, (_held_out_error(done, held), at))
+            if at - least[1] >= _PATIENCE:
+                break
+        best = min(best, (least[0], number, least[1]))
+    return best[1], min(best[2] + 1, tries.settings.n_iter)
 
 
 def _rounds(trial: Trial, held: TrainingSample, n_iter: int) -> Iterator[Round]:
@@ -158,20 +173,36 @@ def _rounds(trial: Trial, held: TrainingSample, n_iter: int) -> Iterator[Round]:
         yield done
 
 
-def _best_times(
-    candidate: Candidate, chosen: _Outcome, folds: _Folds, settings: FeatureLearning, rank: int, seed: int
-) -> tuple[float, _Outcome]:
+def _held_out_error(done: Round, held: TrainingSample) -> float:
+    return float((done.path.squared_errors(held.X, held.y) @ to_host(held.shares)).min())
+
+
+def _best_times(candidate: Candidate, chosen: _Outcome, folds: _Folds, tries: _Tries) -> tuple[float, _Outcome]:
     """Return the multiple of the median distance that predicts held-out rows best, and its errors."""
-    best, times = chosen, candidate.times
-    for step in _TIMES:
-        while True:
-            here, other = times * step, _Outcome()
+    times, best = candidate.times, chosen
+    for step in _STEPS if candidate.tunes_length_scale else ():
+        for power in range(1, _MOST_STEPS + 1):
+            other, here = _Outcome(), candidate.times * step**power
             for (fitted, held), factor in zip(folds.pairs, chosen.factors, strict=True):
                 assert factor is not None
-                other.add(Trial(candidate, fitted, settings.n_landmarks, rank, seed).weighted(factor, here), held)
+                other.add(tries.of(candidate, fitted).weighted(factor, here), held)
             if not folds.is_better(other, best):
                 break
-            best, times = other, here
-        if times != candidate.times:
+            times, best = here, other
+        if best is not chosen:
             break
     return times, best
+
+
+def _on_all_rows(
+    candidate: Candidate, chosen: _Outcome, before: Sequence[_Outcome], times: float, folds: _Folds, tries: _Tries
+) -> Round:
+    """Return the chosen round: that of the only fold, or the same rounds repeated on all rows of the sample."""
+    assert chosen.last is not None
+    if len(folds.pairs) == 1:
+        return chosen.last
+    trial = tries.of(candidate, tries.sample)
+    done = trial.first()
+    for outcome in before:
+        done = trial.after(done, float(SHARES[folds.best_share(outcome)]))
+    return done if done.factor is None else trial.weighted(done.factor, times)
