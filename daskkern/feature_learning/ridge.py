@@ -6,7 +6,9 @@ are
 
     a(alpha) = R V (S + alpha)^-1 V^T R^T C^T W y ,    R^T C^T W C R = V S V^T
 
-(Rudi, Camoriano and Rosasco, "Less is more: Nystrom computational regularization", NIPS 2015, eq. 8).
+The least penalty is ``k(x, x) / 10 m``: ten epochs of a first-order method leave what belongs to smaller eigenvalues of K
+as they found it (Yao, Rosasco and Caponnetto, "On early stopping in gradient descent learning", 2007), and a metric that
+pays with a smaller penalty only is of no use to such a fit. The formula is that of (Rudi, Camoriano and Rosasco, "Less is more: Nystrom computational regularization", NIPS 2015, eq. 8).
 """
 
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from daskkern.kernels.rows import module_of
 from daskkern.linalg.symmetric import symmetric_eigen
 
 _BLOCK = 4096
+_LEAST = 0.1  # of k(x, x), for the usual ten epochs
 _JITTER = 1e-8  # of the mean of k(z, z), on the diagonal of K_zz: equal landmarks, and rounding
 SHARES = 10.0 ** np.arange(-9.0, 0.01, 0.5)
 """The penalties that are tried, as shares of the largest eigenvalue S."""
@@ -38,6 +41,8 @@ class RidgePath:
         S, ascending.
     target : (p, c) array
         ``V^T R^T C^T W y``.
+    least : float
+        The least penalty.
     """
 
     kernel: Kernel
@@ -45,6 +50,7 @@ class RidgePath:
     directions: Array
     values: Array
     target: Array
+    least: float
 
     @classmethod
     def of(cls, kernel: Kernel, Z: Array, X: Array, y: Array, weight: Array) -> "RidgePath":
@@ -64,12 +70,16 @@ class RidgePath:
         R = xp.linalg.inv(xp.linalg.cholesky(gram)).T
         inner = R.T @ moments @ R
         S, V = symmetric_eigen((inner + inner.T) / 2)
-        return cls(kernel, Z, R @ V, xp.maximum(S, 0.0), V.T @ (R.T @ target))
+        least = _LEAST * float(xp.trace(gram)) / (p * X.shape[0])
+        return cls(kernel, Z, R @ V, xp.maximum(S, 0.0), V.T @ (R.T @ target), least)
 
     def coefficients(self, share: float) -> Array:
         """Return ``a(alpha)`` (p, c) for the penalty ``share S_max``."""
-        found: Array = self.directions @ (self.target / (self.values + share * self.values[-1])[:, None])
+        found: Array = self.directions @ self._damped(share)
         return found
+
+    def _damped(self, share: float) -> Array:
+        return self.target / (self.values + max(self.least, share * float(self.values[-1])))[:, None]
 
     def squared_errors(self, X: Array, y: Array) -> FloatArray:
         """Return the squared errors (number of shares, k) on k rows X with targets y, added up over outputs."""
@@ -78,6 +88,6 @@ class RidgePath:
         for part in slices(X.shape[0], _BLOCK):
             projected = self.kernel.block(X[part], points) @ self.directions
             for k, share in enumerate(SHARES):
-                scores = projected @ (self.target / (self.values + share * self.values[-1])[:, None])
+                scores = projected @ self._damped(float(share))
                 out[k, part] = to_host(((scores - y[part]) ** 2).sum(axis=1))
         return out

@@ -6,10 +6,11 @@ With K the kernel of s sampled rows, W their weights and ``B = W^(1/2) K W^(1/2)
     w_i^(1/2) (y_i - f_without_i(x_i)) = z_i / D_ii ,   D = (B + s alpha)^-1 ,   z = D W^(1/2) y
 
 (Allen, Technometrics 1974; Wahba, Spline Models for Observational Data, 1990): one eigendecomposition serves all
-penalties. More rows want a smaller penalty: of the sample's, ``(s/n)^(1/2)`` is taken for n rows, the order that is
-optimal without assumptions on the spectrum (Caponnetto and De Vito, Found. Comput. Math. 2007, for targets that are
-just in the space). A loss whose second derivative is at most L weighs errors near its minimum L times as much as the
-squared loss, and so is its penalty L times as large.
+penalties. More rows want a smaller penalty: of the sample's, ``(s/n)^b`` is taken for n rows. The order b depends on
+spectrum and targets (Caponnetto and De Vito, Found. Comput. Math. 2007: 1/2 in the worst case), and is measured: by the
+best penalty of quarters of the sample. On magic, Adult, covtype and Fashion-MNIST it is 0.95 to 1.16. A loss whose
+second derivative is at most L weighs errors near its minimum L times as much as the squared loss, and so is its penalty
+L times as large.
 """
 
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ SAMPLES, SMALL_SAMPLES = (2000, 1400), (1000, 700, 500, 300, 200)
 """Rows that errors are measured on; never more than there are."""
 _SHARE, _MOST = 0.05, 0.2  # of the work of a fit: for samples, and for small ones
 _LEAST_ROWS = 10  # with fewer the errors say nothing
+_PARTS, _LEAST_PART = 4, 50
+_SLOWEST, _FASTEST, _BEYOND = 0.5, 1.25, 2.0
 _LEAST = 1e-11  # share of the largest eigenvalue that the least penalty is, in float64 too
 _PER_DECADE = 3
 _SAMPLE = 57
@@ -127,7 +130,8 @@ def choose_penalty(prepared: Prepared, choice: ChoiceRows, settings: FitSettings
     if found is None:
         return Penalty(floor, f"{s} row{'s' * (s != 1)} say nothing of it")
     alpha, least = found
-    alpha = max(alpha * (s / n) ** 0.5, least) * smoothness_of(settings.loss)
+    b = 0.0 if s == n else order_of(gram, encoded(targets, block.y), weight, alpha, least)
+    alpha = max(alpha * (s / n) ** b, least) * smoothness_of(settings.loss)
     return Penalty(alpha, f"leave-one-out on {s:,} rows")
 
 
@@ -155,6 +159,39 @@ def best_alpha(gram: Array, y: FloatArray, weight: FloatArray | None, floor: flo
     return top * 10.0 ** _lowest(exponents, errors), top * floor
 
 
+def order_of(gram: Array, y: FloatArray, weight: FloatArray | None, alpha: float, least: float) -> float:
+    """Return b of ``alpha ~ s^-b``, by which the best penalty of s rows falls with s; between 1/2 and 5/4.
+
+    Parameters
+    ----------
+    gram, y, weight
+        As in :func:`best_alpha`.
+    alpha, least : float
+        The best penalty of all rows, and the least that was tried.
+
+    Returns
+    -------
+    float
+        From the penalty of the least mean error of four quarters of the rows; 1/2 where they are too few, or where a
+        best penalty is the least or the largest that was tried.
+    """
+    if len(gram) < _PARTS * _LEAST_PART:
+        return _SLOWEST
+    found = []
+    for k in range(_PARTS):
+        part = slice(k, None, _PARTS)
+        own = None if weight is None else weight[part]
+        found.append(_searched(gram[part, part], y[part], own, least / alpha, alpha))
+    known = [part for part in found if part is not None]
+    if len(known) < _PARTS:
+        return _SLOWEST
+    errors: FloatArray = np.sum([part[2] for part in known], axis=0)
+    best = int(np.argmin(errors))
+    if alpha <= least or best in (0, len(errors) - 1):
+        return _SLOWEST
+    return float(np.clip(_lowest(known[0][1], errors) / np.log10(_PARTS), _SLOWEST, _FASTEST))
+
+
 def least_error(gram: Array, y: FloatArray, weight: FloatArray | None, floor: float) -> float | None:
     """Return the least weighted sum of squared leave-one-out errors over all penalties; see :func:`best_alpha`."""
     found = _searched(gram, y, weight, floor)
@@ -162,9 +199,12 @@ def least_error(gram: Array, y: FloatArray, weight: FloatArray | None, floor: fl
 
 
 def _searched(
-    gram: Array, y: FloatArray, weight: FloatArray | None, floor: float
+    gram: Array, y: FloatArray, weight: FloatArray | None, floor: float, unit: float | None = None
 ) -> tuple[float, FloatArray, FloatArray] | None:
-    """Return the largest eigenvalue of B / s, the penalties as powers of ten of it, and their errors."""
+    """Return a unit, the largest eigenvalue of B / s, the penalties as powers of ten of it, and their errors.
+
+    Penalties are at least `floor` units. With a `unit` given, they reach beyond it.
+    """
     s = len(gram)
     counted = s if weight is None else int((weight > 0).sum())
     if counted < _LEAST_ROWS or not y.any():
@@ -177,8 +217,9 @@ def _searched(
     top = float(values[-1]) / s
     if not top > 0:
         return None
-    exponents = np.arange(np.log10(floor), 0.01, 1 / _PER_DECADE)
-    return top, exponents, _errors(values, U, root[:, None] * xp.asarray(y), s * top * 10.0**exponents)
+    highest, unit = (0.0, top) if unit is None else (_BEYOND, unit)
+    exponents = np.arange(np.log10(floor), highest + 0.01, 1 / _PER_DECADE)
+    return unit, exponents, _errors(values, U, root[:, None] * xp.asarray(y), s * unit * 10.0**exponents)
 
 
 def _errors(values: Array, U: Array, y: Array, shifts: FloatArray) -> FloatArray:

@@ -32,7 +32,7 @@ from daskkern.training.planning.planner import upper_bound_plan
 from daskkern.training.run.fit import fit
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup import penalty
-from daskkern.training.setup.penalty import best_alpha, sample_rows
+from daskkern.training.setup.penalty import best_alpha, order_of, sample_rows
 from tests.support.fits import Fit, toy_settings, toy_source
 
 RNG = np.random.default_rng
@@ -125,7 +125,7 @@ def test_more_rows_get_a_smaller_penalty_and_bent_losses_a_larger_one(monkeypatc
     settings = _ridge(basis=Landmarks(50), solver=EigenPro(), max_epochs=2)
     some = np.sort(generator(0, penalty._SAMPLE).permutation(800)[:200])
     alone, among_all = (_chosen(_regression(*rows), settings) for rows in ((X[some], y[some]), (X, y)))
-    assert among_all == pytest.approx(alone / 2, rel=0.1)  # but for the mean of other targets
+    assert 0.9 * alone / 4**1.25 < among_all < 1.1 * alone / 2  # but for the mean of other targets
     labels = (y > 0).astype(np.int64)
     squared, hinge = (
         _chosen(_classes(X, labels), replace(settings, loss=loss)) for loss in (Squared(), SquaredHinge())
@@ -257,3 +257,23 @@ def test_estimators_keep_it_in_later_calls() -> None:
     assert model.set_params(alpha=0.5).partial_fit(X[200:], y[200:]).alpha_ == 0.5
     labels = KernelClassifier(Gaussian(0.7), basis=Landmarks(50), alpha=1e-3, device="cpu").fit(X, y > 0)
     assert labels.alpha_ == 1e-3
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.5])
+def test_the_penalty_of_many_rows_follows_from_that_of_a_sample_and_its_quarters(noise: float) -> None:
+    X, y = _waves(6000, noise)
+    K, Y = Laplacian(2.0).block(X, X.copy()), y[:, None]
+    few, many = slice(0, 800), slice(0, 4800)
+    alpha, least = best_alpha(K[few, few], Y[few], None, 1e-8) or (0.0, 0.0)
+    b = order_of(K[few, few], Y[few], None, alpha, least)
+    best, _ = best_alpha(K[many, many], Y[many], None, 1e-8) or (0.0, 0.0)
+    assert 0.5 <= b <= 1.25
+    assert abs(np.log10(alpha * 6.0**-b / best)) < 0.35
+    assert abs(np.log10(alpha * 6.0**-0.5 / best)) > abs(np.log10(alpha * 6.0**-b / best))
+
+
+def test_the_order_is_the_slowest_where_quarters_say_nothing() -> None:
+    K, Y = np.eye(400), RNG(0).standard_normal((400, 1))
+    alpha, least = best_alpha(K, Y, None, 1e-7) or (0.0, 0.0)
+    assert order_of(K, Y, None, alpha, least) == 0.5
+    assert order_of(K[:100, :100], Y[:100], None, 0.1, 1e-7) == 0.5
