@@ -6,9 +6,10 @@ are
 
     a(alpha) = R V (S + alpha)^-1 V^T R^T C^T W y ,    R^T C^T W C R = V S V^T
 
-The least penalty is ``k(x, x) / 10 m``: ten epochs of a first-order method leave what belongs to smaller eigenvalues of K
-as they found it (Yao, Rosasco and Caponnetto, "On early stopping in gradient descent learning", 2007), and a metric that
-pays with a smaller penalty only is of no use to such a fit. The formula is that of (Rudi, Camoriano and Rosasco, "Less is more: Nystrom computational regularization", NIPS 2015, eq. 8).
+(Rudi, Camoriano and Rosasco, "Less is more: Nystrom computational regularization", NIPS 2015, eq. 8). The least penalty
+is ``k(x, x) / 10 m``: ten epochs of a first-order method leave what belongs to smaller eigenvalues of K as they found
+it (Yao, Rosasco and Caponnetto, "On early stopping in gradient descent learning", 2007), and a metric that pays with a
+smaller penalty only is of no use to such a fit.
 """
 
 from dataclasses import dataclass
