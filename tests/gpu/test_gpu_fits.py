@@ -46,10 +46,10 @@ from daskkern.training.checkpoints.checkpointing import CheckpointPolicy
 from daskkern.training.feeding.row_source import SourceInfo
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.memory_plan import MemoryPlan
+from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.fit import fit
 from daskkern.training.run.job import FitJob
 from daskkern.training.run.rank import FitRankResult, RankTask, run_rank
-from daskkern.training.run.early_stopping import EarlyStopping
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.prepare import prepare
 from tests.support.gpu.fake_gpu import FakeGpu
