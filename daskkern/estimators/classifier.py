@@ -44,17 +44,16 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         Such as ``Laplacian(10.0)`` or ``"gaussian:median"``, where "median" is the median distance between rows. "auto"
         is ``"laplacian:median"``, or a smoother kernel whose leave-one-out error on sampled rows is lower by 3%.
     loss : str or Loss
-        "squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic" or
-        "multiclass_hinge". All but the last two are one-vs-rest for several classes. A parameter follows the name:
-        "smoothed_hinge:0.5".
+        "squared_hinge", "squared", "hinge", "smoothed_hinge", "logistic", "multinomial_logistic" or "multiclass_hinge".
+        All but the last two are one-vs-rest for several classes. A parameter follows the name: "smoothed_hinge:0.5".
     basis : Landmarks, AllRows, RandomFeatures, NystromFeatures, DoublyStochastic, Linear or "auto"
         The columns of the model. "auto" takes all rows as centres up to 10,000 rows, and 10,000 landmarks for more
         rows, for `partial_fit`, and where solver, `sampling` or `virtual_shards` require landmarks.
     solver : str or Solver
         "auto" (EigenPro), a name of ``daskkern.solvers.SOLVERS``, or a configured solver.
     alpha : float or "auto"
-        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. "auto" chooses the penalty with the
-        lowest leave-one-out error of ridge regression on sampled rows, if that costs little compared with the fit.
+        Ridge penalty in ``(1/n) sum_i w_i loss_i + (alpha/2) |f|^2``. "auto" is that of the lowest leave-one-out error
+        of ridge regression on sampled rows, if that costs little compared with the fit.
     max_epochs : int
         Passes over the rows.
     batch_size : int or "auto"
@@ -74,11 +73,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     memory_budget : int or None
         Bytes that one rank may use; a fit that needs more is refused before it starts.
     verbose : bool
-        Show progress.
     keep_blocks : "auto", "memory", "disk" or "never"
         Where kernel blocks are cached from the first epoch on.
     precision : "float32", "float64", "tf32", "float16" or None
-        What features are rounded to in training, for the tensor cores of a GPU; None rounds nothing.
+        What features are rounded to in training, for a GPU's tensor cores; None rounds nothing.
     warm_start : bool
         Continue from the checkpoint, or without one from this estimator's last fit. With a larger `max_epochs`, or
         after an interrupt, the result is that of one run, bitwise with the same number of workers. Data and settings
@@ -93,19 +91,17 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     virtual_shards : int or None
         Give bitwise the same model on any number of workers up to this one; costs time, see ``docs/recovery.md``.
     callbacks : sequence of callables or None
-        Called with every event of a fit (:mod:`daskkern.events`), such as the loggers of
-        :mod:`daskkern.monitor.loggers`. An exception raised by one ends the fit.
+        Called with every event of a fit, such as the loggers of :mod:`daskkern.monitor.loggers`.
     monitor : "auto", "loss" or "score"
         What early stopping monitors on the validation rows: the mean loss, or accuracy. "auto" is the loss for
         "logistic" and "multinomial_logistic", and accuracy otherwise.
     scale : "auto", "always", "standard", "robust", "minmax", "maxabs", "unit_variance" or None
-        How features are scaled, so that their units do not matter; the model stores the scaling and applies it to all
-        rows that it predicts. "auto" is "standard" with these exceptions: features with many values get logarithmic
-        tails, unless that predicts sampled rows worse; features with two values are divided by half the distance
-        between them; features that are nearly constant, or have very heavy tails, are divided by a robust spread; and
-        sparse rows are not centred. "auto" does not scale stores that were scaled at ingestion, nor rows for a kernel
-        with a parameter in the units of the features, such as ``"gaussian:5"``; "always" scales these as well. None
-        leaves features unscaled.
+        How features are scaled; the model stores the scaling, and applies it to all rows that it predicts. "auto" is
+        "standard" with these exceptions: features with many values get logarithmic tails, unless that predicts sampled
+        rows worse; features with two values are divided by half the distance between them; features that are nearly
+        constant, or have very heavy tails, are divided by a robust spread; and sparse rows are not centred. "auto" does
+        not scale stores that were scaled at ingestion, nor rows for a kernel with a parameter in the units of the
+        features, such as ``"gaussian:5"``; "always" scales these as well. None leaves features unscaled.
     fit_intercept : bool
         Add the constant scores that minimise the loss, an intercept that the penalty does not shrink, and train the
         columns on the rest. Hinge losses have none: their best constant does not depend on the class frequencies.
@@ -129,8 +125,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
     n_iter_ : int
         Epochs run.
     best_epoch_ : int
-        The epoch whose model this is, from 1: the best one with early stopping, otherwise the last, or, where its
-        training objective is worse by more than chance, the best before it.
+        The epoch whose model this is, from 1: the best one with early stopping, otherwise the last, unless an earlier
+        one has a lower training objective by more than chance.
     feature_importances_ : (d,) array
         With `learn_features`: the share of each feature in the metric.
     n_features_in_ : int

@@ -1,14 +1,15 @@
-"""The choice of a kernel whose metric is learned: trials on folds of a sample, compared on rows that were left out.
+"""The choice of a kernel whose metric is learned: trials on a sample, compared on rows that were left out.
 
 Each candidate alternates kernel ridge regression and the average gradient outer product of its solution as the next
 metric. The round of the least error on held-out rows counts, round 0 of the kernel as it was among them: learned
 metrics do harm where every direction matters, or where rows are few (Radhakrishnan et al., Science 2024; Beaglehole et
-al., "xRFM", 2025). Another round than that is taken where its error is lower by more than one standard error of the
-difference of both on the same rows.
+al., "xRFM", 2025). Few landmarks favour metrics of few directions, and smooth kernels, more than the many of a fit do.
+Candidates are therefore in order of simplicity, and a later one is taken where its error is lower by 3% and by a
+standard error of the difference on the same rows.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,15 +17,16 @@ from daskkern.arrays import FloatArray
 from daskkern.backend.namespace import to_host
 from daskkern.backend.random import generator
 from daskkern.feature_learning.metric import MOST_RANK
-from daskkern.feature_learning.ridge import SHARES
 from daskkern.feature_learning.settings import FeatureLearning
 from daskkern.feature_learning.trials import Candidate, Round, TrainingSample, Trial
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 
 _FOLDS, _FEW_ROWS = 3, 2500
 _HELD_OUT = 0.2
+_BETTER = 0.03
 _STEPS, _MOST_STEPS = (0.5, 2.0), 3  # factors of the length scale, and how often each is applied
 _PATIENCE = 2
+_START = 1e-3  # penalty, in units of k(x, x), from which the best one of the first solve is looked for
 _DRAW = 73
 
 
@@ -50,56 +52,44 @@ class LearnedKernel:
     after: float
 
 
-@dataclass(eq=False)
-class _Outcome:
-    """Squared errors (number of penalties, k) of one kernel of every fold, and the factors of its metrics."""
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """A round with its best penalty, and its squared errors (k,) on held-out rows."""
 
-    errors: list[FloatArray] = field(default_factory=list)
-    factors: list[FloatArray | None] = field(default_factory=list)
-    last: Round | None = None
-
-    def add(self, done: Round, held: TrainingSample) -> FloatArray:
-        found = done.path.squared_errors(held.X, held.y)
-        self.errors.append(found)
-        self.factors.append(done.factor)
-        self.last = done
-        return found
+    round: Round
+    alpha: float
+    errors: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class _Folds:
-    """Pairs of rows that are fitted and held out, and the weights of the latter in one mean over all folds."""
+class _Run:
+    """The rounds of a candidate on one pair of fitted and held-out rows, up to the best one."""
 
-    pairs: tuple[tuple[TrainingSample, TrainingSample], ...]
+    candidate: Candidate
+    times: float
+    rounds: tuple[_Solved, ...]
+
+    @property
+    def last(self) -> _Solved:
+        return self.rounds[-1]
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """Rows that are fitted and rows that are held out, with the weights (k,) of the latter."""
+
+    fitted: TrainingSample
+    held: TrainingSample
     weight: FloatArray
 
     @classmethod
-    def of(cls, sample: TrainingSample, seed: int) -> "_Folds":
+    def of(cls, sample: TrainingSample, seed: int) -> "list[_Pair]":
+        """Return one pair, or three folds of few rows."""
         m = sample.y.shape[0]
         order = generator(seed, _DRAW).permutation(m)
         cuts = np.array_split(order, _FOLDS) if m <= _FEW_ROWS else [order[: round(_HELD_OUT * m)]]
-        held = [np.sort(cut) for cut in cuts]
-        pairs = tuple((sample.rows(np.setdiff1d(order, cut)), sample.rows(cut)) for cut in held)
-        counts = np.concatenate([to_host(part.shares) * part.y.shape[0] for _, part in pairs])
-        return cls(pairs, counts / counts.sum())
-
-    def best_share(self, outcome: _Outcome) -> int:
-        """Return the number of the penalty of the least mean error over all folds."""
-        return int(np.argmin(np.concatenate(outcome.errors, axis=1) @ self.weight))
-
-    def losses(self, outcome: _Outcome) -> FloatArray:
-        """Return the squared errors (k,) of all held-out rows with the best penalty."""
-        found: FloatArray = np.concatenate(outcome.errors, axis=1)[self.best_share(outcome)]
-        return found
-
-    def mean(self, outcome: _Outcome) -> float:
-        return float(self.losses(outcome) @ self.weight)
-
-    def is_better(self, one: _Outcome, other: _Outcome) -> bool:
-        """Return whether the errors of `one` are lower than those of `other` by more than a standard error."""
-        gaps = self.losses(other) - self.losses(one)
-        gain = float(gaps @ self.weight)
-        return gain > float(((gaps - gain) ** 2 @ self.weight**2) ** 0.5)
+        parts = [(sample.rows(np.setdiff1d(order, cut)), sample.rows(np.sort(cut))) for cut in cuts]
+        return [cls(fitted, held, to_host(held.shares)) for fitted, held in parts]
 
 
 def learn_kernel(
@@ -110,7 +100,7 @@ def learn_kernel(
     Parameters
     ----------
     candidates : sequence of Candidate
-        The kernel of the first is also what no metric is better than.
+        In order of simplicity. The kernel of the first is also what no metric is better than.
     sample : TrainingSample
     settings : FeatureLearning
     seed : int
@@ -120,89 +110,100 @@ def learn_kernel(
     DataError
         When all rows are equal.
     """
-    folds, tries = _Folds.of(sample, seed), _Tries(sample, settings, seed)
-    number, limit = _leader(candidates, folds, tries)
-    zero, found = _Outcome(), [_Outcome() for _ in range(limit + 1)]
-    for fitted, held in folds.pairs:
-        zero.add(tries.of(candidates[0], fitted).first(), held)
-        for outcome, done in zip(found, _rounds(tries.of(candidates[number], fitted), held, limit), strict=True):
-            outcome.add(done, held)
-    at = min(range(limit + 1), key=lambda at: folds.mean(found[at]))
-    before = folds.mean(zero)
-    if (not at and not number) or not folds.is_better(found[at], zero):
+    pairs, tries = _Pair.of(sample, seed), _Tries(settings, seed)
+    first = pairs[0]
+    zero, leader = tries.race(candidates, first)
+    before = float(zero.errors @ first.weight)
+    if leader is None:
         return LearnedKernel(candidates[0].kernel, None, 0, before, before)
-    times, chosen = _best_times(candidates[number], found[at], folds, tries) if at else (1.0, found[at])
-    final = _on_all_rows(candidates[number], chosen, found[:at], times, folds, tries)
-    return LearnedKernel(final.kernel, final.factor, at, before, folds.mean(chosen))
+    leader = tries.with_length_scale(leader, first)
+    errors, others = [leader.last.errors], [zero.errors]
+    for pair in pairs[1:]:
+        errors.append(_errors(tries.repeated(leader, pair.fitted), pair, leader.last.alpha))
+        others.append(_errors(tries.trial(candidates[0], pair.fitted).first(), pair, zero.alpha))
+    weight = np.concatenate([pair.weight for pair in pairs]) / len(pairs)
+    before, after = (float(np.concatenate(found) @ weight) for found in (others, errors))
+    if not _is_better(np.concatenate(errors), np.concatenate(others), weight):
+        return LearnedKernel(candidates[0].kernel, None, 0, before, before)
+    final = leader.last.round if len(pairs) == 1 else tries.repeated(leader, sample)
+    return LearnedKernel(final.kernel, final.factor, len(leader.rounds) - 1, before, after)
+
+
+def _is_better(errors: FloatArray, others: FloatArray, weight: FloatArray) -> bool:
+    """Return whether squared errors are lower than others on the same rows: by 3%, and by a standard error."""
+    gaps = others - errors
+    gain = float(gaps @ weight)
+    return gain > max(_BETTER * float(others @ weight), float(((gaps - gain) ** 2 @ weight**2) ** 0.5))
 
 
 @dataclass(frozen=True, eq=False)
 class _Tries:
     """What all trials share."""
 
-    sample: TrainingSample
     settings: FeatureLearning
     seed: int
 
-    def of(self, candidate: Candidate, fitted: TrainingSample) -> Trial:
-        """Return the trial of a candidate on some rows."""
+    def trial(self, candidate: Candidate, fitted: TrainingSample) -> Trial:
         return Trial(candidate, fitted, self.settings.n_landmarks, self.settings.rank or MOST_RANK, self.seed)
 
+    def race(self, candidates: Sequence[Candidate], pair: _Pair) -> tuple[_Solved, _Run | None]:
+        """Return round 0 of the first candidate, and the run that is better than it and all simpler ones, or None."""
+        best: _Run | None = None
+        zero: _Solved | None = None
+        for candidate in candidates:
+            run, at_first = self._run(candidate, pair)
+            zero = at_first if zero is None else zero
+            other = zero if best is None else best.last
+            if len(run.rounds) > 1 and _is_better(run.last.errors, other.errors, pair.weight):
+                best = run
+        assert zero is not None
+        return zero, best
 
-def _leader(candidates: Sequence[Candidate], folds: _Folds, tries: _Tries) -> tuple[int, int]:
-    """Return the candidate with the least error on the first fold, and how many rounds it is worth."""
-    fitted, held = folds.pairs[0]
-    best = (np.inf, 0, 0)
-    for number, candidate in enumerate(candidates):
-        least = (np.inf, 0)
-        for at, done in enumerate(_rounds(tries.of(candidate, fitted), held, tries.settings.n_iter)):
-            least = min(least, (_held_out_error(done, held), at))
-            if at - least[1] >= _PATIENCE:
+    def _run(self, candidate: Candidate, pair: _Pair) -> tuple[_Run, _Solved]:
+        """Return the rounds of a candidate up to the best one; two that are no better end it. And its round 0."""
+        trial = self.trial(candidate, pair.fitted)
+        rounds = [_solved(trial.first(), pair, _START)]
+        means, best = [float(rounds[0].errors @ pair.weight)], 0
+        for number in range(1, self.settings.n_iter + 1):
+            before = rounds[-1]
+            rounds.append(_solved(trial.after(before.round, before.alpha), pair, before.alpha))
+            means.append(float(rounds[-1].errors @ pair.weight))
+            best = int(np.argmin(means))
+            if number - best >= _PATIENCE:
                 break
-        best = min(best, (least[0], number, least[1]))
-    return best[1], min(best[2] + 1, tries.settings.n_iter)
+        return _Run(candidate, candidate.times, tuple(rounds[: best + 1])), rounds[0]
 
-
-def _rounds(trial: Trial, held: TrainingSample, n_iter: int) -> Iterator[Round]:
-    """Yield rounds 0 to `n_iter`; each metric is that of the solution that predicts `held` best."""
-    done = trial.first()
-    yield done
-    for _ in range(n_iter):
-        errors = done.path.squared_errors(held.X, held.y) @ to_host(held.shares)
-        done = trial.after(done, float(SHARES[int(np.argmin(errors))]))
-        yield done
-
-
-def _held_out_error(done: Round, held: TrainingSample) -> float:
-    return float((done.path.squared_errors(held.X, held.y) @ to_host(held.shares)).min())
-
-
-def _best_times(candidate: Candidate, chosen: _Outcome, folds: _Folds, tries: _Tries) -> tuple[float, _Outcome]:
-    """Return the multiple of the median distance that predicts held-out rows best, and its errors."""
-    times, best = candidate.times, chosen
-    for step in _STEPS if candidate.tunes_length_scale else ():
-        for power in range(1, _MOST_STEPS + 1):
-            other, here = _Outcome(), candidate.times * step**power
-            for (fitted, held), factor in zip(folds.pairs, chosen.factors, strict=True):
-                assert factor is not None
-                other.add(tries.of(candidate, fitted).weighted(factor, here), held)
-            if not folds.is_better(other, best):
+    def with_length_scale(self, run: _Run, pair: _Pair) -> _Run:
+        """Return the run with the multiple of the median distance that predicts held-out rows best."""
+        trial, factor = self.trial(run.candidate, pair.fitted), run.last.round.factor
+        assert factor is not None
+        best = run
+        for step in _STEPS if run.candidate.tunes_length_scale else ():
+            for power in range(1, _MOST_STEPS + 1):
+                times = run.times * step**power
+                found = _solved(trial.weighted(factor, times), pair, best.last.alpha)
+                if not _is_better(found.errors, best.last.errors, pair.weight):
+                    break
+                best = _Run(run.candidate, times, (*run.rounds[:-1], found))
+            if best is not run:
                 break
-            times, best = here, other
-        if best is not chosen:
-            break
-    return times, best
+        return best
+
+    def repeated(self, run: _Run, fitted: TrainingSample) -> Round:
+        """Return the last round of a run, repeated on other rows with the same penalties."""
+        trial = self.trial(run.candidate, fitted)
+        done = trial.first()
+        for solved in run.rounds[:-1]:
+            done = trial.after(done, solved.alpha)
+        return (
+            done if done.factor is None or run.times == run.candidate.times else trial.weighted(done.factor, run.times)
+        )
 
 
-def _on_all_rows(
-    candidate: Candidate, chosen: _Outcome, before: Sequence[_Outcome], times: float, folds: _Folds, tries: _Tries
-) -> Round:
-    """Return the chosen round: that of the only fold, or the same rounds repeated on all rows of the sample."""
-    assert chosen.last is not None
-    if len(folds.pairs) == 1:
-        return chosen.last
-    trial = tries.of(candidate, tries.sample)
-    done = trial.first()
-    for outcome in before:
-        done = trial.after(done, float(SHARES[folds.best_share(outcome)]))
-    return done if done.factor is None else trial.weighted(done.factor, times)
+def _solved(done: Round, pair: _Pair, start: float) -> _Solved:
+    alpha, errors = done.ridge.best(pair.held.X, pair.held.y, pair.weight, start)
+    return _Solved(done, alpha, errors)
+
+
+def _errors(done: Round, pair: _Pair, alpha: float) -> FloatArray:
+    return done.ridge.squared_errors(done.ridge.coefficients(alpha), pair.held.X, pair.held.y)

@@ -1,10 +1,9 @@
-"""Kernel ridge regression on landmarks for all penalties at once, from one eigendecomposition.
+"""Kernel ridge regression on landmarks, for one penalty after the other.
 
-With C = K_mz the kernel of m rows and p landmarks, ``K_zz = L L^T``, ``R = L^-T`` and W the weights of the rows, which
-add up to 1, the minimisers of ``sum_i w_i (f(x_i) - y_i)^2 + alpha |f|^2`` over functions of the landmarks
-are
+With C = K_mz the kernel of m rows and p landmarks and W the weights of the rows, which add up to 1, the minimiser of
+``sum_i w_i (f(x_i) - y_i)^2 + alpha |f|^2`` over functions of the landmarks has the coefficients
 
-    a(alpha) = R V (S + alpha)^-1 V^T R^T C^T W y ,    R^T C^T W C R = V S V^T
+    a = (C^T W C + alpha K_zz)^-1 C^T W y
 
 (Rudi, Camoriano and Rosasco, "Less is more: Nystrom computational regularization", NIPS 2015, eq. 8). The least penalty
 is ``k(x, x) / 10 m``: ten epochs of a first-order method leave what belongs to smaller eigenvalues of K as they found
@@ -21,41 +20,43 @@ from daskkern.backend.namespace import to_host
 from daskkern.backend.tiles import slices
 from daskkern.kernels import Kernel
 from daskkern.kernels.rows import module_of
-from daskkern.linalg.symmetric import symmetric_eigen
 
 _BLOCK = 4096
 _LEAST = 0.1  # of k(x, x), for the usual ten epochs
 _JITTER = 1e-8  # of the mean of k(z, z), on the diagonal of K_zz: equal landmarks, and rounding
-SHARES = 10.0 ** np.arange(-9.0, 0.01, 0.5)
-"""The penalties that are tried, as shares of the largest eigenvalue S."""
+_STEP = 10**0.5
+_MOST = 1.0  # of k(x, x), beyond which f is about 0
 
 
 @dataclass(frozen=True, eq=False)
-class RidgePath:
-    """The minimisers for all penalties.
+class Ridge:
+    """The normal equations of one kernel.
 
     Attributes
     ----------
-    directions : (p, p) array
-        ``R V``.
-    values : (p,) array
-        S, ascending.
+    kernel : Kernel
+    landmarks : (p, d) array or CSR rows
+    moments : (p, p) array
+        ``C^T W C``.
+    gram : (p, p) array
+        K_zz.
     target : (p, c) array
-        ``V^T R^T C^T W y``.
-    least : float
-        The least penalty.
+        ``C^T W y``.
+    least, most : float
+        Bounds of the penalty.
     """
 
     kernel: Kernel
     landmarks: Array
-    directions: Array
-    values: Array
+    moments: Array
+    gram: Array
     target: Array
     least: float
+    most: float
 
     @classmethod
-    def of(cls, kernel: Kernel, Z: Array, X: Array, y: Array, weight: Array) -> "RidgePath":
-        """Return the path for rows X (m, d), targets y (m, c) and weights (m,) with the sum 1, all float64."""
+    def of(cls, kernel: Kernel, Z: Array, X: Array, y: Array, weight: Array) -> "Ridge":
+        """Return the equations for rows X (m, d), targets y (m, c) and weights (m,) with the sum 1, all float64."""
         xp = module_of(X)
         points = kernel.points(Z, kernel.placement_for(Z))
         p = Z.shape[0]
@@ -67,28 +68,35 @@ class RidgePath:
             target += weighted.T @ y[part]
         gram = kernel.block(Z, points)
         gram = (gram + gram.T) / 2
-        gram[xp.arange(p), xp.arange(p)] += _JITTER * float(xp.trace(gram)) / p
-        R = xp.linalg.inv(xp.linalg.cholesky(gram)).T
-        inner = R.T @ moments @ R
-        S, V = symmetric_eigen((inner + inner.T) / 2)
-        least = _LEAST * float(xp.trace(gram)) / (p * X.shape[0])
-        return cls(kernel, Z, R @ V, xp.maximum(S, 0.0), V.T @ (R.T @ target), least)
+        size = float(xp.trace(gram)) / p
+        gram[xp.arange(p), xp.arange(p)] += _JITTER * size
+        return cls(kernel, Z, (moments + moments.T) / 2, gram, target, _LEAST * size / X.shape[0], _MOST * size)
 
-    def coefficients(self, share: float) -> Array:
-        """Return ``a(alpha)`` (p, c) for the penalty ``share S_max``."""
-        found: Array = self.directions @ self._damped(share)
-        return found
+    def coefficients(self, alpha: float) -> Array:
+        """Return a (p, c) for a penalty, which is raised to the least one."""
+        xp = module_of(self.target)
+        solved: Array = xp.linalg.solve(self.moments + max(alpha, self.least) * self.gram, self.target)
+        return solved
 
-    def _damped(self, share: float) -> Array:
-        return self.target / (self.values + max(self.least, share * float(self.values[-1])))[:, None]
+    def squared_errors(self, A: Array, X: Array, y: Array) -> FloatArray:
+        """Return the squared errors (k,) of the coefficients A on rows X with targets y, added up over outputs."""
+        scores = self.kernel.matvec(X, self.landmarks, A)
+        errors: FloatArray = to_host(((scores - y) ** 2).sum(axis=1))
+        return errors
 
-    def squared_errors(self, X: Array, y: Array) -> FloatArray:
-        """Return the squared errors (number of shares, k) on k rows X with targets y, added up over outputs."""
-        points = self.kernel.points(self.landmarks, self.kernel.placement_for(self.landmarks))
-        out = np.empty((len(SHARES), X.shape[0]))
-        for part in slices(X.shape[0], _BLOCK):
-            projected = self.kernel.block(X[part], points) @ self.directions
-            for k, share in enumerate(SHARES):
-                scores = projected @ self._damped(float(share))
-                out[k, part] = to_host(((scores - y[part]) ** 2).sum(axis=1))
-        return out
+    def best(self, X: Array, y: Array, weight: FloatArray, start: float) -> tuple[float, FloatArray]:
+        """Return the penalty of the least weighted squared error on rows X, and the squared errors (k,) with it.
+
+        Penalties are half a decade apart. From `start` it goes downhill, as a mean error has one minimum in practice.
+        """
+        start = float(np.clip(start, self.least, self.most))
+        best = start, self.squared_errors(self.coefficients(start), X, y)
+        for step in (1 / _STEP, _STEP):
+            while self.least <= best[0] * step * (1 + 1e-9) and best[0] * step <= self.most:
+                errors = self.squared_errors(self.coefficients(best[0] * step), X, y)
+                if not errors @ weight < best[1] @ weight:
+                    break
+                best = best[0] * step, errors
+            if best[0] != start:
+                break
+        return best

@@ -9,7 +9,7 @@ from daskkern.arrays import Array, FloatArray, IntArray
 from daskkern.backend.random import generator
 from daskkern.feature_learning.gradients import gradient_outer_product
 from daskkern.feature_learning.metric import factor_of, weights_of, with_factor
-from daskkern.feature_learning.ridge import RidgePath
+from daskkern.feature_learning.ridge import Ridge
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.kernels.rows import module_of
 
@@ -76,12 +76,12 @@ class Round:
     kernel : ScaledDistanceKernel
     factor : (d,) or (d, k) array, or None
         Of the metric; None in round 0.
-    path : RidgePath
+    ridge : Ridge
     """
 
     kernel: ScaledDistanceKernel
     factor: FloatArray | None
-    path: RidgePath
+    ridge: Ridge
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +108,11 @@ class Trial:
         """Return round 0, with the candidate's own kernel."""
         return self._solved(self.candidate.kernel, None)
 
-    def after(self, before: Round, share: float) -> Round:
-        """Return the round whose metric is that of the solution of the round `before` with the penalty `share`."""
-        A, diagonal = before.path.coefficients(share), self.candidate.diagonal
+    def after(self, before: Round, alpha: float) -> Round:
+        """Return the round whose metric is that of the solution of the round `before` with the penalty `alpha`."""
+        A, diagonal = before.ridge.coefficients(alpha), self.candidate.diagonal
         few = self._few
-        M = gradient_outer_product(before.kernel, few.X, before.path.landmarks, A, few.weight, diagonal=diagonal)
+        M = gradient_outer_product(before.kernel, few.X, before.ridge.landmarks, A, few.weight, diagonal=diagonal)
         factor = weights_of(M) if diagonal else factor_of(M, self.rank)
         return self.weighted(factor, self.candidate.times)
 
@@ -133,4 +133,4 @@ class Trial:
     def _solved(self, kernel: ScaledDistanceKernel, factor: FloatArray | None) -> Round:
         rows, m = self.sample, self.sample.y.shape[0]
         chosen = np.sort(generator(self.seed, _LANDMARKS).permutation(m)[: self.n_landmarks])
-        return Round(kernel, factor, RidgePath.of(kernel, rows.X[chosen], rows.X, rows.y, rows.shares))
+        return Round(kernel, factor, Ridge.of(kernel, rows.X[chosen], rows.X, rows.y, rows.shares))

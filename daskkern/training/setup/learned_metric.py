@@ -129,14 +129,14 @@ def candidates(kernel: Kernel, asked: Kernel, learning: FeatureLearning, X: Arra
         assert isinstance(one.length_scale, float)
         times = one.length_scale / median_of(one, X)
         found += [Candidate(one, times, diagonal, tunes) for diagonal in _kinds(one, learning, X)]
-    return found
+    return sorted(found, key=lambda one: not one.diagonal)
 
 
 def _kinds(kernel: ScaledDistanceKernel, learning: FeatureLearning, X: Array) -> list[bool]:
-    """Return whether only the diagonal of the metric is learned: each kind that is tried."""
+    """Return whether only the diagonal of the metric is learned: each kind that is tried, the simpler one first."""
     takes_full = isinstance(kernel, RadialKernel) and not is_sparse(X) and X.shape[1] <= MOST_FEATURES
     if learning.metric == "auto":
-        return [False] if takes_full else [True]
+        return [True, False] if takes_full else [True]
     return [learning.metric == "diagonal" or not takes_full]
 
 

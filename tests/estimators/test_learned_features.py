@@ -1,0 +1,176 @@
+"""Metrics that a fit learns: what they gain, what a model records of them, and what is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import daskkern
+from daskkern import FeatureLearning, KernelClassifier, KernelRegressor, Landmarks
+from daskkern.arrays import HostArray
+from daskkern.cli.fit_options import FitRequest
+from daskkern.errors import SpecError
+from daskkern.events import Event, StageFinished
+from daskkern.kernels import Laplacian
+from daskkern.solvers import EigenPro
+from daskkern.training.feeding.sources import ArraySource
+from daskkern.training.planning.planner import upper_bound_plan
+from tests.support.cluster import local_cluster
+from tests.support.fits import toy_settings, toy_source
+
+N = 900
+SMALL = FeatureLearning(n_iter=3, n_landmarks=150)
+
+
+def _rows(n: int = N, seed: int = 0) -> tuple[HostArray, HostArray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 12)) * 10.0 ** np.arange(12) / 1e6
+    Z = X / (10.0 ** np.arange(12) / 1e6)
+    return X, np.sin(2 * Z[:, 3]) + Z[:, 4] * Z[:, 5]
+
+
+def _stages(**parameters: Any) -> tuple[list[str], KernelRegressor]:
+    found: list[str] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StageFinished) and event.stage == "features":
+            found.append(event.detail)
+
+    return found, KernelRegressor(callbacks=[listen], **parameters)
+
+
+def test_a_learned_metric_lowers_the_error_and_says_which_features_matter(tmp_path: Path) -> None:
+    X, y = _rows()
+    stages, model = _stages(learn_features=SMALL)
+    plain, learned = KernelRegressor().fit(X[:600], y[:600]), model.fit(X[:600], y[:600])
+    assert 1 - learned.score(X[600:], y[600:]) < 0.5 * (1 - plain.score(X[600:], y[600:]))
+    assert set(np.argsort(learned.feature_importances_)[-3:]) == {3, 4, 5}
+    assert learned.feature_importances_.sum() == pytest.approx(1)
+    assert len(stages) == 1
+    assert "12 features" in stages[0]
+    learned.save(tmp_path / "model.zarr")
+    again = daskkern.load(tmp_path / "model.zarr")
+    np.testing.assert_allclose(again.predict(X[600:]), learned.predict(X[600:]), rtol=1e-6)
+    np.testing.assert_allclose(again.feature_importances(), learned.feature_importances_)
+    assert not hasattr(plain, "feature_importances_")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "metric"),
+    [
+        ("laplacian:median", "full"),
+        ("laplacian_l1:median", "diagonal"),
+        ("gaussian:2", "diagonal"),
+        ("matern52:3", "auto"),
+    ],
+)
+def test_a_named_kernel_keeps_its_name(kernel: str, metric: str) -> None:
+    X, y = _rows(500)
+    _, model = _stages(kernel=kernel, learn_features=FeatureLearning(metric, n_iter=2, n_landmarks=100), scale="always")
+    model.fit(X, y)
+    assert model.model_.kernel.name == kernel.split(":")[0]
+    assert model.feature_importances_[3:6].sum() > 0.6
+
+
+def test_sparse_rows_learn_weights_and_stay_sparse() -> None:
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((400, 300), density=0.1, rng=rng, format="csr")
+    y = np.asarray(X[:, [0]].toarray() > 0).ravel().astype(int) * 2 + (X[:, [1]].toarray().ravel() > 0)
+    model = KernelClassifier(learn_features=SMALL).fit(X, y)
+    assert scipy.sparse.issparse(model.landmarks_)
+    assert set(np.argsort(model.feature_importances_)[-2:]) == {0, 1}
+
+
+def test_the_rank_of_a_full_metric_is_bounded() -> None:
+    X, _ = _rows(400)
+    y = np.sin(2 * X[:, 3] * 1e3) + np.sin(2 * X[:, 4] * 1e2)
+    model = KernelRegressor("laplacian:median", learn_features=FeatureLearning("full", rank=2, n_landmarks=100))
+    model.fit(X, y)
+    kernel = model.model_.kernel
+    assert isinstance(kernel, Laplacian)
+    assert np.shape(kernel.factor) == (12, 2)
+
+
+def test_targets_that_say_nothing_leave_the_kernel_as_it_is() -> None:
+    X, _ = _rows(300)
+    stages, model = _stages(kernel="laplacian:median", learn_features=SMALL)
+    model.fit(X, np.random.default_rng(5).standard_normal(300))
+    assert stages == ["no metric: held-out rows of 300 gain nothing by one"]
+    assert model.feature_importances_ == pytest.approx(np.full(12, 1 / 12))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"learn_features": "squares"}, "expected one of auto, diagonal, full"),
+        ({"learn_features": 7}, "got learn_features=7"),
+        ({"learn_features": True, "kernel": "polynomial:2"}, "expected one with a length scale"),
+        ({"learn_features": True, "kernel": Laplacian((1.0,) * 12)}, "has a metric or length scales per feature"),
+        ({"learn_features": "full", "kernel": "laplacian_l1:median"}, "choose 'diagonal'"),
+        ({"learn_features": True, "basis": daskkern.Linear()}, "which uses no kernel"),
+    ],
+    ids=["metric", "number", "polynomial", "scales", "l1", "linear"],
+)
+def test_what_cannot_be_learned_is_refused(parameters: dict[str, Any], message: str) -> None:
+    X, y = _rows(100)
+    with pytest.raises(SpecError, match=message):
+        KernelRegressor(**parameters).fit(X, y)
+
+
+def test_a_full_metric_of_sparse_rows_is_refused() -> None:
+    X = scipy.sparse.csr_array(np.eye(60))
+    with pytest.raises(SpecError, match="got learn_features='full' for sparse rows"):
+        KernelRegressor(learn_features="full").fit(X, np.arange(60.0))
+
+
+def test_the_metric_is_the_same_on_any_number_of_ranks() -> None:
+    X, y = _rows(500)
+    alone = KernelRegressor(learn_features=SMALL, basis=Landmarks(120)).fit(X, y)
+    for workers in (2, 3):
+        with local_cluster(workers) as client:
+            shared = KernelRegressor(client=client, learn_features=SMALL, basis=Landmarks(120)).fit(X, y)
+        assert shared.model_.kernel == alone.model_.kernel
+        np.testing.assert_allclose(shared.predict(X), alone.predict(X), atol=1e-3)
+
+
+def test_the_plan_counts_the_memory() -> None:
+    source, settings = toy_source(), toy_settings(Landmarks(40), EigenPro())
+    assert isinstance(source, ArraySource)
+    plain, learned = (
+        upper_bound_plan(source, changed, 1, 1, 1 << 34).total
+        for changed in (settings, replace(settings, learn_features=FeatureLearning()))
+    )
+    assert learned > plain + (400 << 20)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"learn_features": "diagonal"}, FeatureLearning("diagonal")),
+        ({"learn_features": True}, FeatureLearning()),
+        ({"learn_features.n_iter": 2}, FeatureLearning(n_iter=2)),
+        ({"learn_features": "full", "learn_features.rank": 8}, FeatureLearning("full", rank=8)),
+        ({"learn_features": "none"}, None),
+        ({}, None),
+    ],
+    ids=str,
+)
+def test_the_command_line_takes_the_same_settings(values: dict[str, Any], expected: FeatureLearning | None) -> None:
+    assert FitRequest(values).settings("regression").learn_features == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learn_features": "none", "learn_features.rank": 3}, "leave one of them out"),
+        ({"learn_features.depth": 3}, "has no setting 'depth'"),
+        ({"learn_features": "some"}, "expected one of auto, diagonal, full"),
+    ],
+    ids=str,
+)
+def test_the_command_line_refuses_others(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        FitRequest(values).settings("regression")

@@ -1,0 +1,43 @@
+"""Ridge regression on landmarks, against the solution of the normal equations and a search over penalties."""
+
+import numpy as np
+import pytest
+
+from daskkern.feature_learning.ridge import Ridge
+from daskkern.kernels import Laplacian
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((60, 3))
+y = np.stack([np.sin(X[:, 0]), X[:, 1]], axis=1) + 0.3 * RNG.standard_normal((60, 2))
+W = RNG.uniform(0.5, 2, 60)
+W /= W.sum()
+KERNEL = Laplacian(2.0)
+
+
+def test_coefficients_solve_the_normal_equations() -> None:
+    Z = X[:15]
+    ridge = Ridge.of(KERNEL, Z, X, y, W)
+    C, K = KERNEL.block(X, Z), KERNEL.block(Z, Z.copy())
+    assert ridge.least == pytest.approx(0.1 / 60, rel=1e-6)
+    for alpha in (1e-6, 1e-2, 0.5):
+        system = C.T @ (W[:, None] * C) + max(alpha, ridge.least) * K
+        expected = np.linalg.solve(system, C.T @ (W[:, None] * y))
+        np.testing.assert_allclose(ridge.coefficients(alpha), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_the_best_penalty_is_that_of_a_search() -> None:
+    ridge = Ridge.of(KERNEL, X[:40], X[:40], y[:40], W[:40] / W[:40].sum())
+    held, truth, weight = X[40:], y[40:], np.full(20, 1 / 20)
+    grid = [start * 10 ** (k / 2) for start in (1e-2,) for k in range(-1, 5)]
+    errors = [float(ridge.squared_errors(ridge.coefficients(alpha), held, truth) @ weight) for alpha in grid]
+    for start in (1e-2, 1.0):
+        alpha, found = ridge.best(held, truth, weight, start)
+        assert alpha == pytest.approx(grid[int(np.argmin(errors))])
+        assert float(found @ weight) == pytest.approx(min(errors))
+
+
+def test_repeated_landmarks_are_no_error() -> None:
+    Z = np.concatenate([X[:10], X[:10]])
+    once, twice = (Ridge.of(KERNEL, points, X, y, W) for points in (X[:10], Z))
+    errors = [ridge.squared_errors(ridge.coefficients(1e-2), X, y) for ridge in (once, twice)]
+    np.testing.assert_allclose(errors[0], errors[1], rtol=1e-4)
