@@ -85,9 +85,9 @@ def test_sparse_rows_learn_weights_and_stay_sparse() -> None:
 
 
 def test_the_rank_of_a_full_metric_is_bounded() -> None:
-    X, _ = _rows(400)
+    X, _ = _rows(700)
     y = np.sin(2 * X[:, 3] * 1e3) + np.sin(2 * X[:, 4] * 1e2)
-    model = KernelRegressor("laplacian:median", learn_features=FeatureLearning("full", rank=2, n_landmarks=100))
+    model = KernelRegressor("laplacian:median", learn_features=FeatureLearning("full", rank=2, n_landmarks=300))
     model.fit(X, y)
     kernel = model.model_.kernel
     assert isinstance(kernel, Laplacian)

@@ -12,6 +12,7 @@ from daskkern.kernels.functions.laplacian import Laplacian
 from daskkern.kernels.functions.length_scale import LengthScale
 from daskkern.kernels.functions.matern import Matern
 from daskkern.kernels.functions.power_laplacian import L1Laplacian
+from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 
 MOST_FEATURES = 256
 """Features of rows among whose candidates the L1 Laplacian is: of wider rows its values take twice as long as those
@@ -59,7 +60,7 @@ class AutoKernel(Laplacian):
         rough = rough if sample.shape[1] >= SEVERAL_FEATURES else rough[::-1]
         return *rough, Matern(median, nu=1.5), Gaussian(_SHARE * median)
 
-    def with_metric(self, sample: Array) -> tuple[Kernel, ...]:
+    def with_metric(self, sample: Array) -> tuple[ScaledDistanceKernel, ...]:
         """Return the kernels that are tried with a learned metric: both Laplacians, as far as `sample` suits them."""
         return *self._single(sample), self.resolve(sample)
 
@@ -67,7 +68,7 @@ class AutoKernel(Laplacian):
         """Return the candidate for rows like `sample` whose values take longest: a plan's time is that of its fit."""
         return next(iter(self._single(sample)), self.resolve(sample))
 
-    def _single(self, sample: Array) -> tuple[Kernel, ...]:
+    def _single(self, sample: Array) -> tuple[L1Laplacian, ...]:
         """Return the candidates whose values are not functions of a matrix product."""
         if is_sparse(sample) or sample.shape[1] > MOST_FEATURES:
             return ()

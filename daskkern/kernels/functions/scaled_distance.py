@@ -49,6 +49,13 @@ class ScaledDistanceKernel(Kernel):
     def distances(self, gaps: Array) -> Array:
         """Return the distances (m,) of pairs of rows that differ by `gaps` (m, d)."""
 
+    @abstractmethod
+    def gradient_matvec(self, X: Array, Z: Array, A: Array) -> Array:
+        """Return the gradients (m, c, d), float64, of ``sum_j k(x_i, z_j) A_jc`` by the rows x_i of X (m, d).
+
+        Z is (p, d) and A (p, c). Where the kernel has no derivative by a feature, 0 is used.
+        """
+
     def shared(self, pair: Pair) -> Expression:
         """Return what kernels read of a pair that differ in the length scale only."""
         return pair.distance
