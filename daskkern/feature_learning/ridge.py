@@ -5,10 +5,7 @@ With C = K_mz the kernel of m rows and p landmarks and W the weights of the rows
 
     a = (C^T W C + alpha K_zz)^-1 C^T W y
 
-(Rudi, Camoriano and Rosasco, "Less is more: Nystrom computational regularization", NIPS 2015, eq. 8). The least penalty
-is ``k(x, x) / 10 m``: ten epochs of a first-order method leave what belongs to smaller eigenvalues of K as they found
-it (Yao, Rosasco and Caponnetto, "On early stopping in gradient descent learning", 2007), and a metric that pays with a
-smaller penalty only is of no use to such a fit.
+(Rudi, Camoriano and Rosasco, "Less is more: Nystrom computational regularization", NIPS 2015, eq. 8).
 """
 
 from dataclasses import dataclass
@@ -22,7 +19,7 @@ from daskkern.kernels import Kernel
 from daskkern.kernels.rows import module_of
 
 _BLOCK = 4096
-_LEAST = 0.1  # of k(x, x), for the usual ten epochs
+_LEAST = 1e-8  # of k(x, x)
 _JITTER = 1e-8  # of the mean of k(z, z), on the diagonal of K_zz: equal landmarks, and rounding
 _STEP = 10**0.5
 _MOST = 1.0  # of k(x, x), beyond which f is about 0
@@ -70,7 +67,7 @@ class Ridge:
         gram = (gram + gram.T) / 2
         size = float(xp.trace(gram)) / p
         gram[xp.arange(p), xp.arange(p)] += _JITTER * size
-        return cls(kernel, Z, (moments + moments.T) / 2, gram, target, _LEAST * size / X.shape[0], _MOST * size)
+        return cls(kernel, Z, (moments + moments.T) / 2, gram, target, _LEAST * size, _MOST * size)
 
     def coefficients(self, alpha: float) -> Array:
         """Return a (p, c) for a penalty, which is raised to the least one."""

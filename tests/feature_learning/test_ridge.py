@@ -18,17 +18,16 @@ def test_coefficients_solve_the_normal_equations() -> None:
     Z = X[:15]
     ridge = Ridge.of(KERNEL, Z, X, y, W)
     C, K = KERNEL.block(X, Z), KERNEL.block(Z, Z.copy())
-    assert ridge.least == pytest.approx(0.1 / 60, rel=1e-6)
     for alpha in (1e-6, 1e-2, 0.5):
-        system = C.T @ (W[:, None] * C) + max(alpha, ridge.least) * K
+        system = C.T @ (W[:, None] * C) + alpha * K
         expected = np.linalg.solve(system, C.T @ (W[:, None] * y))
-        np.testing.assert_allclose(ridge.coefficients(alpha), expected, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(ridge.coefficients(alpha), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_best_penalty_is_that_of_a_search() -> None:
     ridge = Ridge.of(KERNEL, X[:40], X[:40], y[:40], W[:40] / W[:40].sum())
     held, truth, weight = X[40:], y[40:], np.full(20, 1 / 20)
-    grid = [start * 10 ** (k / 2) for start in (1e-2,) for k in range(-1, 5)]
+    grid = [start * 10 ** (k / 2) for start in (1e-2,) for k in range(-10, 5)]
     errors = [float(ridge.squared_errors(ridge.coefficients(alpha), held, truth) @ weight) for alpha in grid]
     for start in (1e-2, 1.0):
         alpha, found = ridge.best(held, truth, weight, start)
