@@ -1,10 +1,10 @@
 """The choice of a kernel whose metric is learned: trials on a sample, compared on rows that were left out.
 
 Each candidate alternates kernel ridge regression and the average gradient outer product of its solution as the next
-metric. The round of the least error on held-out rows counts, round 0 of the kernel as it was among them: learned
+metric. The round of the least loss on held-out rows counts, round 0 of the kernel as it was among them: learned
 metrics do harm where every direction matters, or where rows are few (Radhakrishnan et al., Science 2024; Beaglehole et
 al., "xRFM", 2025). Few landmarks favour metrics of few directions, and smooth kernels, more than the many of a fit do.
-Candidates are therefore in order of simplicity, and a later one is taken where its error is lower by 3% and by a
+Candidates are therefore in order of simplicity, and a later one is taken where its loss is lower by 3% and by a
 standard error of the difference on the same rows.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 from daskkern.arrays import FloatArray
 from daskkern.backend.namespace import to_host
 from daskkern.backend.random import generator
+from daskkern.feature_learning.held_out import row_losses
 from daskkern.feature_learning.metric import MOST_RANK
 from daskkern.feature_learning.settings import FeatureLearning
 from daskkern.feature_learning.trials import Candidate, Round, TrainingSample, Trial
@@ -32,7 +33,7 @@ _DRAW = 73
 
 @dataclass(frozen=True, eq=False)
 class LearnedKernel:
-    """The kernel of the least error on held-out rows.
+    """The kernel of the least loss on held-out rows.
 
     Attributes
     ----------
@@ -42,7 +43,7 @@ class LearnedKernel:
     round_number : int
         Round of the metric; 0 without one.
     before, after : float
-        Mean squared errors on held-out rows of the first candidate as it was, and of this kernel.
+        Mean losses on held-out rows of the first candidate as it was, and of this kernel.
     """
 
     kernel: ScaledDistanceKernel
@@ -54,11 +55,11 @@ class LearnedKernel:
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """A round with its best penalty, and its squared errors (k,) on held-out rows."""
+    """A round with its best penalty, and its losses (k,) on held-out rows."""
 
     round: Round
     alpha: float
-    errors: FloatArray
+    losses: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +82,10 @@ class _Pair:
     fitted: TrainingSample
     held: TrainingSample
     weight: FloatArray
+
+    def losses(self, scores: FloatArray) -> FloatArray:
+        """Return the losses (k,) of scores of the rows that are held out."""
+        return row_losses(scores, to_host(self.held.y), self.held.labels, self.weight)
 
     @classmethod
     def of(cls, sample: TrainingSample, seed: int) -> "list[_Pair]":
@@ -113,25 +118,25 @@ def learn_kernel(
     pairs, tries = _Pair.of(sample, seed), _Tries(settings, seed)
     first = pairs[0]
     zero, leader = tries.race(candidates, first)
-    before = float(zero.errors @ first.weight)
+    before = float(zero.losses @ first.weight)
     if leader is None:
         return LearnedKernel(candidates[0].kernel, None, 0, before, before)
     leader = tries.with_length_scale(leader, first)
-    errors, others = [leader.last.errors], [zero.errors]
+    losses, others = [leader.last.losses], [zero.losses]
     for pair in pairs[1:]:
-        errors.append(_errors(tries.repeated(leader, pair.fitted), pair, leader.last.alpha))
-        others.append(_errors(tries.trial(candidates[0], pair.fitted).first(), pair, zero.alpha))
+        losses.append(_losses(tries.repeated(leader, pair.fitted), pair, leader.last.alpha))
+        others.append(_losses(tries.trial(candidates[0], pair.fitted).first(), pair, zero.alpha))
     weight = np.concatenate([pair.weight for pair in pairs]) / len(pairs)
-    before, after = (float(np.concatenate(found) @ weight) for found in (others, errors))
-    if not _is_better(np.concatenate(errors), np.concatenate(others), weight):
+    before, after = (float(np.concatenate(found) @ weight) for found in (others, losses))
+    if not _is_better(np.concatenate(losses), np.concatenate(others), weight):
         return LearnedKernel(candidates[0].kernel, None, 0, before, before)
     final = leader.last.round if len(pairs) == 1 else tries.repeated(leader, sample)
     return LearnedKernel(final.kernel, final.factor, len(leader.rounds) - 1, before, after)
 
 
-def _is_better(errors: FloatArray, others: FloatArray, weight: FloatArray) -> bool:
-    """Return whether squared errors are lower than others on the same rows: by 3%, and by a standard error."""
-    gaps = others - errors
+def _is_better(losses: FloatArray, others: FloatArray, weight: FloatArray) -> bool:
+    """Return whether losses are lower than others on the same rows: by 3%, and by a standard error."""
+    gaps = others - losses
     gain = float(gaps @ weight)
     return gain > max(_BETTER * float(others @ weight), float(((gaps - gain) ** 2 @ weight**2) ** 0.5))
 
@@ -154,7 +159,7 @@ class _Tries:
             run, at_first = self._run(candidate, pair)
             zero = at_first if zero is None else zero
             other = zero if best is None else best.last
-            if len(run.rounds) > 1 and _is_better(run.last.errors, other.errors, pair.weight):
+            if len(run.rounds) > 1 and _is_better(run.last.losses, other.losses, pair.weight):
                 best = run
         assert zero is not None
         return zero, best
@@ -163,11 +168,11 @@ class _Tries:
         """Return the rounds of a candidate up to the best one; two that are no better end it. And its round 0."""
         trial = self.trial(candidate, pair.fitted)
         rounds = [_solved(trial.first(), pair, _START)]
-        means, best = [float(rounds[0].errors @ pair.weight)], 0
+        means, best = [float(rounds[0].losses @ pair.weight)], 0
         for number in range(1, self.settings.n_iter + 1):
             before = rounds[-1]
             rounds.append(_solved(trial.after(before.round, before.alpha), pair, before.alpha))
-            means.append(float(rounds[-1].errors @ pair.weight))
+            means.append(float(rounds[-1].losses @ pair.weight))
             best = int(np.argmin(means))
             if number - best >= _PATIENCE:
                 break
@@ -182,7 +187,7 @@ class _Tries:
             for power in range(1, _MOST_STEPS + 1):
                 times = run.times * step**power
                 found = _solved(trial.weighted(factor, times), pair, best.last.alpha)
-                if not _is_better(found.errors, best.last.errors, pair.weight):
+                if not _is_better(found.losses, best.last.losses, pair.weight):
                     break
                 best = _Run(run.candidate, times, (*run.rounds[:-1], found))
             if best is not run:
@@ -201,9 +206,9 @@ class _Tries:
 
 
 def _solved(done: Round, pair: _Pair, start: float) -> _Solved:
-    alpha, errors = done.ridge.best(pair.held.X, pair.held.y, pair.weight, start)
-    return _Solved(done, alpha, errors)
+    alpha, losses = done.ridge.best(pair.held.X, lambda scores: pair.losses(scores + done.offset), pair.weight, start)
+    return _Solved(done, alpha, losses)
 
 
-def _errors(done: Round, pair: _Pair, alpha: float) -> FloatArray:
-    return done.ridge.squared_errors(done.ridge.coefficients(alpha), pair.held.X, pair.held.y)
+def _losses(done: Round, pair: _Pair, alpha: float) -> FloatArray:
+    return pair.losses(done.ridge.scores(alpha, pair.held.X) + done.offset)

@@ -8,6 +8,7 @@ With C = K_mz the kernel of m rows and p landmarks and W the weights of the rows
 (Rudi, Camoriano and Rosasco, "Less is more: Nystrom computational regularization", NIPS 2015, eq. 8).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,22 +76,24 @@ class Ridge:
         solved: Array = xp.linalg.solve(self.moments + max(alpha, self.least) * self.gram, self.target)
         return solved
 
-    def squared_errors(self, A: Array, X: Array, y: Array) -> FloatArray:
-        """Return the squared errors (k,) of the coefficients A on rows X with targets y, added up over outputs."""
-        scores = self.kernel.matvec(X, self.landmarks, A)
-        errors: FloatArray = to_host(((scores - y) ** 2).sum(axis=1))
-        return errors
+    def scores(self, alpha: float, X: Array) -> FloatArray:
+        """Return the scores (k, c) of rows X with a penalty, on the host."""
+        found: FloatArray = to_host(self.kernel.matvec(X, self.landmarks, self.coefficients(alpha)))
+        return found
 
-    def best(self, X: Array, y: Array, weight: FloatArray, start: float) -> tuple[float, FloatArray]:
-        """Return the penalty of the least weighted squared error on rows X, and the squared errors (k,) with it.
+    def best(
+        self, X: Array, losses: Callable[[FloatArray], FloatArray], weight: FloatArray, start: float
+    ) -> tuple[float, FloatArray]:
+        """Return the penalty of the least weighted mean loss on rows X, and the losses (k,) with it.
 
-        Penalties are half a decade apart. From `start` it goes downhill, as a mean error has one minimum in practice.
+        `losses` are those of scores (k, c). Penalties are half a decade apart. From `start` it goes downhill, as a mean
+        loss has one minimum in practice.
         """
         start = float(np.clip(start, self.least, self.most))
-        best = start, self.squared_errors(self.coefficients(start), X, y)
+        best = start, losses(self.scores(start, X))
         for step in (1 / _STEP, _STEP):
             while self.least <= best[0] * step * (1 + 1e-9) and best[0] * step <= self.most:
-                errors = self.squared_errors(self.coefficients(best[0] * step), X, y)
+                errors = losses(self.scores(best[0] * step, X))
                 if not errors @ weight < best[1] @ weight:
                     break
                 best = best[0] * step, errors

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from daskkern.arrays import Array, FloatArray, IntArray
+from daskkern.backend.namespace import to_host
 from daskkern.backend.random import generator
 from daskkern.feature_learning.gradients import gradient_outer_product
 from daskkern.feature_learning.metric import factor_of, weights_of, with_factor
@@ -49,15 +50,19 @@ class TrainingSample:
     y : (m, c) float64 array
         Numbers for regression; -1 and 1 for classes, one class against the rest.
     weight : (m,) float64 array or None
+    labels : (m,) int64 NumPy array or None
+        Class numbers, where the targets are classes.
     """
 
     X: Array
     y: Array
     weight: Array | None
+    labels: IntArray | None = None
 
     def rows(self, at: IntArray) -> "TrainingSample":
         """Return the rows with these numbers."""
-        return TrainingSample(self.X[at], self.y[at], None if self.weight is None else self.weight[at])
+        weight, labels = (None if part is None else part[at] for part in (self.weight, self.labels))
+        return TrainingSample(self.X[at], self.y[at], weight, labels)
 
     @property
     def shares(self) -> Array:
@@ -77,11 +82,14 @@ class Round:
     factor : (d,) or (d, k) array, or None
         Of the metric; None in round 0.
     ridge : Ridge
+    offset : (c,) array
+        Mean target, which the scores of `ridge` are added to.
     """
 
     kernel: ScaledDistanceKernel
     factor: FloatArray | None
     ridge: Ridge
+    offset: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,4 +141,7 @@ class Trial:
     def _solved(self, kernel: ScaledDistanceKernel, factor: FloatArray | None) -> Round:
         rows, m = self.sample, self.sample.y.shape[0]
         chosen = np.sort(generator(self.seed, _LANDMARKS).permutation(m)[: self.n_landmarks])
-        return Round(kernel, factor, Ridge.of(kernel, rows.X[chosen], rows.X, rows.y, rows.shares))
+        shares = rows.shares
+        offset = shares @ rows.y
+        ridge = Ridge.of(kernel, rows.X[chosen], rows.X, rows.y - offset, shares)
+        return Round(kernel, factor, ridge, to_host(offset))

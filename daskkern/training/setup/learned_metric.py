@@ -107,11 +107,11 @@ def _learned(
     y = encoded(choice.targets, block.y)
     if not y.any():
         return None
-    y = y - np.average(y, axis=0, weights=weight)
+    labels = block.y.ravel().astype(np.int64) if choice.targets.n_classes else None
     xp = namespace_with(settings.device, learning_bytes(m, block.X.shape[1], learning))
     try:
         X = to_device(block.X.astype(np.float64), xp)
-        sample = TrainingSample(X, xp.asarray(y), None if weight is None else xp.asarray(weight))
+        sample = TrainingSample(X, xp.asarray(y), None if weight is None else xp.asarray(weight), labels)
         return learn_kernel(candidates(settings.kernel, asked, learning, X), sample, learning, settings.seed)
     finally:
         give_back_memory(xp)
@@ -150,6 +150,6 @@ def learning_bytes(n_rows: int, width: int, learning: FeatureLearning) -> int:
 def _described(found: LearnedKernel, shape: tuple[int, ...]) -> str:
     what = f"{shape[1]} directions of" if len(shape) == 2 else "weights of"
     return (
-        f"{what} {shape[0]:,} features for the {found.kernel.name} kernel, round {found.round_number}: squared error "
+        f"{what} {shape[0]:,} features for the {found.kernel.name} kernel, round {found.round_number}: mean loss "
         f"on held-out rows {found.before:.3g} -> {found.after:.3g}"
     )
