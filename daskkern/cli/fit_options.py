@@ -163,11 +163,12 @@ class FitRequest:
         """Return the settings of a system, overridden by the given options."""
         own = chosen.for_task(task or chosen.tasks[0]).fit_settings()
         named = "solver" in self.values  # if not, solver.* settings apply to the system's solver
+        own = replace(own, learn_features=_feature_learning(self.values, own.learn_features))
         left = {key: value for key, value in self.values.items() if named or not key.startswith("solver.")}
         given = replace(self, values={key: value for key, value in left.items() if key != "system"})._plain(task)
         names = {"epochs": "max_epochs", "memory": "memory_budget", "disk": "disk_budget", "monitor": "early_stopping"}
         changed = {names.get(key, key) for key in self.values if key in OPTIONS}
-        takes = {item.name for item in fields(FitSettings)} - {"basis", "solver"}
+        takes = {item.name for item in fields(FitSettings)} - {"basis", "solver", "learn_features"}
         settings = replace(own, **{name: getattr(given, name) for name in changed & takes})
         if changed & {"basis", "landmarks", "features", "feature_kind", "selector"}:
             keep = given.keep_blocks  # the system's own value may suit its basis only
@@ -230,10 +231,12 @@ def _early_stopping(values: Mapping[str, Any]) -> EarlyStopping | None:
     return None
 
 
-def _feature_learning(values: Mapping[str, Any]) -> FeatureLearning | None:
+def _feature_learning(values: Mapping[str, Any], usual: FeatureLearning | None = None) -> FeatureLearning | None:
+    """Return the settings of feature learning: `usual`, with the given options."""
     prefix = "learn_features."
     changes = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
-    metric = values.get("learn_features", "auto" if changes else "none")
+    known_metric = "auto" if usual is None else usual.metric
+    metric = values.get("learn_features", known_metric if changes or usual else "none")
     if metric in ("none", None, False):
         if changes:
             raise SpecError(f"got {prefix}{next(iter(changes))} with --learn-features none; leave one of them out")
@@ -242,7 +245,8 @@ def _feature_learning(values: Mapping[str, Any]) -> FeatureLearning | None:
     unknown = sorted(set(changes) - known)
     if unknown:
         raise SpecError(f"feature learning has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}")
-    return FeatureLearning(**{"metric": "auto" if metric is True else str(metric), **changes})
+    named = known_metric if metric is True else str(metric)
+    return replace(usual or FeatureLearning(), metric=named, **changes)
 
 
 def _solver(name: str, values: Mapping[str, Any]) -> Solver[Any]:

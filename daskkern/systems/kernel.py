@@ -1,6 +1,7 @@
 """Systems over kernel columns: landmarks, or all rows."""
 
 from daskkern.basis import AllRows, Landmarks
+from daskkern.feature_learning import FeatureLearning
 from daskkern.solvers import BSGD, PCG, SDCA, ASkotch, BlockCD, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos
 from daskkern.systems.named import System
 
@@ -35,6 +36,12 @@ KERNEL = (
         "falkon_logistic", "Newton's method, its systems solved by Falkon",
         "Marteau-Ferey, Bach and Rudi, NeurIPS 2019", _KERNEL,
         Falkon(), Landmarks(10_000), "logistic", None, alpha=1e-7,
+    ),
+    System(
+        "rfm", "kernel ridge on landmarks, the metric of its kernel learned from its gradients on sampled rows",
+        "Radhakrishnan, Beaglehole, Pandit and Belkin, Science 2024", _KERNEL,
+        Falkon(), Landmarks(10_000), alpha=1e-7, max_epochs=20, kernel="laplacian:median",
+        learn_features=FeatureLearning("full"),
     ),
     System(
         "pcg", "kernel ridge on all rows by preconditioned conjugate gradient",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import daskkern  # its estimators need scikit-learn, which takes longer to import than all else: they wait for their use
 from daskkern.basis import BasisSpec, Landmarks
 from daskkern.errors import SpecError
+from daskkern.feature_learning import FeatureLearning
 from daskkern.solvers import Direct, Solver
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class System:
         Ridge penalty, unless the user gives one.
     batch_size : int or "auto"
     max_epochs : int
+    kernel : str
+    learn_features : FeatureLearning or None
+        How the metric of the kernel is learned.
     """
 
     name: str
@@ -49,6 +53,8 @@ class System:
     alpha: float = 0.0
     batch_size: int | str = "auto"
     max_epochs: int = 10
+    kernel: str = "gaussian:median"
+    learn_features: FeatureLearning | None = None
 
     def __post_init__(self) -> None:
         if self.group not in GROUPS:
@@ -82,13 +88,14 @@ class System:
         make: Any = daskkern.KernelClassifier if task == "classification" else daskkern.KernelRegressor
         own = {"fit_intercept": False} if task == "classification" else {}  # the papers have none
         estimator: KernelClassifier | KernelRegressor = make(
-            kernel="gaussian:median",
+            kernel=self.kernel,
             loss=self.loss_for(task),
             basis=self.basis if n is None else self.with_columns(n),
             solver=self.solver,
             alpha=self.alpha,
             max_epochs=self.max_epochs,
             batch_size=self.batch_size,
+            learn_features=self.learn_features,
             **own,
         )
         return estimator

@@ -162,6 +162,15 @@ def test_the_command_line_takes_the_same_settings(values: dict[str, Any], expect
     assert FitRequest(values).settings("regression").learn_features == expected
 
 
+def test_a_system_keeps_what_is_not_given() -> None:
+    for values, expected in (
+        ({}, FeatureLearning("full")),
+        ({"learn_features.rank": 3}, FeatureLearning("full", rank=3)),
+        ({"learn_features": "none"}, None),
+    ):
+        assert FitRequest({"system": "rfm", **values}).settings("regression").learn_features == expected
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
