@@ -62,7 +62,7 @@ def check_feature_learning(settings: FitSettings, source: RowSource) -> None:
 
 
 def with_learned_metric(
-    settings: FitSettings, asked: Kernel, info: SourceInfo, choice: ChoiceRows, clock: Clock
+    settings: FitSettings, requested: Kernel, info: SourceInfo, choice: ChoiceRows, clock: Clock
 ) -> FitSettings:
     """Return `settings` with the metric that sampled rows find best for its kernel, or as they are.
 
@@ -70,7 +70,7 @@ def with_learned_metric(
     ----------
     settings : FitSettings
         Its kernel has numbers for parameters.
-    asked : Kernel
+    requested : Kernel
         The kernel that the user named: its length scale, where it is a number, remains the same multiple of the median
         distance. With "auto", other kernels are tried with a metric as well.
     info : SourceInfo
@@ -87,7 +87,7 @@ def with_learned_metric(
         clock.stage("features", f"no metric: {m} rows are too few to learn one")
         return settings
     try:
-        found = _learned(settings, asked, learning, choice, m)
+        found = _learned(settings, requested, learning, choice, m)
     except DataError as error:
         clock.stage("features", f"no metric: {error}")
         return settings
@@ -99,7 +99,7 @@ def with_learned_metric(
 
 
 def _learned(
-    settings: FitSettings, asked: Kernel, learning: FeatureLearning, choice: ChoiceRows, m: int
+    settings: FitSettings, requested: Kernel, learning: FeatureLearning, choice: ChoiceRows, m: int
 ) -> LearnedKernel | None:
     _, block, weight = choice.drawn(m, _DRAW, Fields.X | TARGETS)
     assert block.X is not None
@@ -112,18 +112,18 @@ def _learned(
     try:
         X = to_device(block.X.astype(np.float64), xp)
         sample = TrainingSample(X, xp.asarray(y), None if weight is None else xp.asarray(weight), labels)
-        return learn_kernel(candidates(settings.kernel, asked, learning, X), sample, learning, settings.seed)
+        return learn_kernel(candidates(settings.kernel, requested, learning, X), sample, learning, settings.seed)
     finally:
         give_back_memory(xp)
 
 
-def candidates(kernel: Kernel, asked: Kernel, learning: FeatureLearning, X: Array) -> list[Candidate]:
+def candidates(kernel: Kernel, requested: Kernel, learning: FeatureLearning, X: Array) -> list[Candidate]:
     """Return the kernels and the kinds of metric that are tried for rows X, the fit's own kernel first."""
     assert isinstance(kernel, ScaledDistanceKernel)
     kernels = [kernel]
-    if isinstance(asked, AutoKernel):
-        kernels += [other for other in asked.with_metric(X) if type(other) is not type(kernel)]
-    tunes = isinstance(asked, ScaledDistanceKernel) and asked.length_scale == "median"
+    if isinstance(requested, AutoKernel):
+        kernels += [other for other in requested.with_metric(X) if type(other) is not type(kernel)]
+    tunes = isinstance(requested, ScaledDistanceKernel) and requested.length_scale == "median"
     found = []
     for one in kernels:
         assert isinstance(one.length_scale, float)

@@ -59,9 +59,9 @@ def _prepared(source: RowSource, settings: FitSettings, held_out: bool, earlier:
     held = HeldSample.of(rows, sample, some_positions(rows.n_rows, settings.seed), targets)
     clock.stage("targets", f"{rows.n_rows} rows, {targets.n_outputs} output{'s' * (targets.n_outputs != 1)}")
     choice = ChoiceRows(rows, targets, settings.seed)
-    asked = settings.kernel
+    requested = settings.kernel
     settings = with_kernel(settings, source.info, choice, sample, clock)
-    settings = with_learned_metric(settings, asked, source.info, choice, clock)
+    settings = with_learned_metric(settings, requested, source.info, choice, clock)
     prepared = replace(_set_up(source, rows, settings, targets, validation, clock), held=held)
     return with_penalty(prepared, source, choice, settings, clock)
 
