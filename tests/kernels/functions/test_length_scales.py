@@ -162,3 +162,29 @@ def test_metrics_with_the_noise_of_float32_are_taken() -> None:
     np.testing.assert_allclose(Gaussian.from_metric(noisy).block(X, Z), exact, rtol=1e-4)
     with pytest.raises(SpecError, match="positive semi-definite"):
         Gaussian.from_metric(-noisy)
+
+
+def test_a_factor_is_a_metric_of_its_rank() -> None:
+    rows, F = np.random.default_rng(0).standard_normal((20, 4)), np.random.default_rng(1).standard_normal((4, 2))
+    factored, whole = Laplacian(1.5, factor=F), Laplacian(1.5, metric=F @ F.T)
+    np.testing.assert_allclose(factored.block(rows, rows.copy()), whole.block(rows, rows.copy()), atol=1e-7)
+    assert factored.has_units
+    assert factored.feature_weights == pytest.approx((F**2).sum(axis=1))
+    again = from_spec(json.loads(json.dumps(factored.spec())))
+    assert again == factored
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"factor": np.zeros((3, 2))}, "not all 0"),
+        ({"factor": np.ones((2, 3))}, "k at most d"),
+        ({"factor": np.full((3, 2), np.nan)}, "finite"),
+        ({"factor": np.ones((3, 2)), "metric": np.eye(3)}, "got a metric and a factor"),
+        ({"factor": np.ones((3, 2)), "length_scale": (1.0, 2.0, 3.0)}, "got a factor and length scales per feature"),
+    ],
+    ids=["zero", "wide", "nan", "both", "scales"],
+)
+def test_other_factors_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        Laplacian(**parameters)
