@@ -1,5 +1,6 @@
 """The facts of a report in words and numbers, read from the model and a score."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, TypeAlias
@@ -25,7 +26,8 @@ _REASONS = {
     "converged": "the solver had converged",
     "interrupted": "it was interrupted",
 }
-_MOST_CLASSES = 50
+_MOST_CLASSES, _MOST_FEATURES = 50, 20
+_LONGEST = 200  # characters of a kernel, which may have a number for each feature
 _REMARKS = {
     "computing": "mean of the ranks, validation included",
     "reading": "without reading in the background",
@@ -152,7 +154,7 @@ def data_of(model: KernelModel) -> Facts:
 def model_of(model: KernelModel) -> Facts:
     """Return the facts about the model itself."""
     return [
-        ("kernel", repr(model.kernel)),
+        ("kernel", textwrap.shorten(repr(model.kernel), _LONGEST, placeholder=" ...")),
         ("loss", model.loss),
         ("columns", f"{model.points.shape[0]:,} points of {model.points.shape[1]:,} numbers, {model.points.dtype}"),
         ("coefficients", f"{model.coef.shape[0]:,} x {model.coef.shape[1]:,}"),
@@ -227,6 +229,16 @@ def class_rows(score: Score) -> list[tuple[str, ...]]:
         taken = f"{score.classes[most]} ({wrong[most]:,.0f})" if wrong[most] else "\N{EN DASH}"
         rows.append((str(label), f"{true[k]:,.0f}", _share(right[k], true[k]), _share(right[k], predicted[k]), taken))
     return rows
+
+
+def feature_rows(model: KernelModel) -> list[tuple[str, ...]]:
+    """Return a row for each of the features that weigh most in the metric of the kernel; none where all are alike."""
+    shares = model.feature_importances()
+    if not len(shares) or np.ptp(shares) < 1e-9:
+        return []
+    names = model.feature_names or tuple(f"feature {j}" for j in range(len(shares)))
+    most = np.argsort(-shares, kind="stable")[:_MOST_FEATURES]
+    return [(names[j], f"{shares[j]:.2%}") for j in most]
 
 
 def duration(seconds: float) -> str:

@@ -42,6 +42,7 @@ def page_of(name: str, model: KernelModel, pictures: Sequence[Picture], observed
         ("test", f"Test rows: {test}" if test else "Test rows", _test(pictures, observed)),
         ("learning", "Learning", _learning(pictures, history)),
         ("spectrum", "Spectrum of the preconditioner", _spectrum(pictures, history)),
+        ("features", "Features", _features(model)),
         ("time", "Time and memory", _time(pictures, history)),
         ("settings", "Settings, data and model", _settings(model, history)),
         ("environment", "Environment", _environment(model)),
@@ -105,6 +106,16 @@ def _errors(observed: Observation) -> str:
 
 def _unknown(rows: int | None) -> str:
     return f"; {rows:,} of them have labels that the model does not know, and count as errors" if rows else ""
+
+
+def _features(model: KernelModel) -> str:
+    rows = facts.feature_rows(model)
+    if not rows:
+        return ""
+    more = model.n_features - len(rows)
+    title = f"The first {len(rows):,} features; {more:,} more are left out" if more > 0 else "All features"
+    table = _table(("feature", "share of the kernel's metric"), rows)
+    return f'<div class="card"><h3>{title}</h3>{table}</div>'
 
 
 def _learning(pictures: Sequence[Picture], history: History) -> str:

@@ -13,6 +13,7 @@ import daskkern
 from daskkern import KernelRegressor, Landmarks
 from daskkern.cli.main import main
 from daskkern.data.transactions.atomic import write_text
+from daskkern.kernels import Laplacian
 from daskkern.models import save_model
 
 _VOID = {"meta", "br", "img", "use", "path", "hr", "input", "link"}
@@ -185,3 +186,19 @@ def test_what_cannot_be_reported_leaves_nothing(folder: Path, capfd: pytest.Capt
         code, _, err = _run(capfd, "report", "c.zarr", option, place)
         assert (code, message in err) == (2, True), err
     assert not (folder / "report.html").exists()
+
+
+def test_features_are_listed_where_the_metric_tells_them_apart(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 300))
+    model = KernelRegressor(Laplacian(tuple(np.r_[0.5, np.full(299, 10.0)])), basis=Landmarks(20), max_epochs=1)
+    save_model(model.fit(X, X[:, 0]).model_, folder / "model.zarr")
+    assert _run(capfd, "report", "model.zarr", "--out", "page.html")[0] == 0
+    text = (folder / "page.html").read_text()
+    words = _Page(text).words
+    assert words[words.index("feature 0") + 1] == "57.22%"
+    assert "The first 20 features; 280 more are left out" in words
+    assert "..." in next(word for word in words if word.startswith("Laplacian("))
+    save_model(KernelRegressor(basis=Landmarks(20), max_epochs=1).fit(X, X[:, 0]).model_, folder / "plain.zarr")
+    assert _run(capfd, "report", "plain.zarr", "--out", "plain.html")[0] == 0
+    assert "Features" not in _Page((folder / "plain.html").read_text()).words
