@@ -43,7 +43,7 @@ def gradient_outer_product(
     for part in slices(m, max(1, min(1024, _ELEMENTS // (c * d)))):
         J = kernel.gradient_matvec(X[part], Z, A)
         if diagonal:
-            total += xp.einsum("i,icd,icd->d", counts[part], J, J)
+            total += (J * J * counts[part, None, None]).sum(axis=(0, 1))
         else:
             J = (J * xp.sqrt(counts[part])[:, None, None]).reshape(-1, d)
             total += J.T @ J

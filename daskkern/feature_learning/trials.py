@@ -61,8 +61,9 @@ class TrainingSample:
 
     def rows(self, at: IntArray) -> "TrainingSample":
         """Return the rows with these numbers."""
-        weight, labels = (None if part is None else part[at] for part in (self.weight, self.labels))
-        return TrainingSample(self.X[at], self.y[at], weight, labels)
+        here = module_of(self.y).asarray(at)
+        weight = None if self.weight is None else self.weight[here]
+        return TrainingSample(self.X[here], self.y[here], weight, None if self.labels is None else self.labels[at])
 
     @property
     def shares(self) -> Array:
@@ -143,5 +144,5 @@ class Trial:
         chosen = np.sort(generator(self.seed, _LANDMARKS).permutation(m)[: self.n_landmarks])
         shares = rows.shares
         offset = shares @ rows.y
-        ridge = Ridge.of(kernel, rows.X[chosen], rows.X, rows.y - offset, shares)
+        ridge = Ridge.of(kernel, rows.X[module_of(rows.y).asarray(chosen)], rows.X, rows.y - offset, shares)
         return Round(kernel, factor, ridge, to_host(offset))

@@ -21,7 +21,8 @@ from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.data.schema.schema import Scaling
 from daskkern.data.storage.writer import StoreWriter
 from daskkern.events import EpochFinished, Event, StageFinished, silent
-from daskkern.kernels import Gaussian, Kernel, Laplacian
+from daskkern.feature_learning import FeatureLearning
+from daskkern.kernels import AutoKernel, Gaussian, Kernel, L1Laplacian, Laplacian
 from daskkern.linalg import column_blocks, distributed_factor
 from daskkern.losses import Logistic, Loss, Squared, SquaredHinge
 from daskkern.models import KernelModel, load_model, save_model
@@ -125,6 +126,16 @@ def _agree(found: HostArray, expected: HostArray, tolerance: float = 1e-7) -> No
 
 def _scores(model: KernelModel, far: bool) -> HostArray:
     return model.scores(np.asarray(_source(far).X))
+
+
+@pytest.mark.parametrize("kernel", [AutoKernel(), L1Laplacian("median"), Laplacian("median")], ids=lambda one: one.name)
+def test_a_metric_learned_on_the_gpu_is_that_of_the_cpu(xp: ModuleType, kernel: Kernel) -> None:
+    case = replace(CASES["eigenpro 4, exact"], kernel=kernel)
+    learning = FeatureLearning(n_iter=2, n_landmarks=40)
+    models = [fit(_source(False), _settings(case, where, learn_features=learning)).model for where in ("cpu", "gpu")]
+    _agree(models[1].feature_importances(), models[0].feature_importances(), 1e-5)
+    assert np.ptp(models[0].feature_importances()) > 0.1
+    _agree(_scores(models[1], False), _scores(models[0], False), 1e-4)
 
 
 @pytest.mark.one_in(11)

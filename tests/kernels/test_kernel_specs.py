@@ -151,8 +151,14 @@ def test_bad_words_are_refused_with_a_sentence(text: str, sentence: str) -> None
         ({"name": "gaussian", "metric": [[1.0, 2.0], [2.0, 1.0]]}, "positive semi-definite matrix other than 0"),
         ({"name": "gaussian", "metric": [[0.0]]}, "positive semi-definite matrix other than 0"),
         ({"name": "gaussian", "metric": [1.0]}, r"got a metric of shape \(1,\)"),
-        ({"name": "gaussian", "metric": [[1.0]], "length_scale": [2.0]}, "give a metric or a factor with a number or 'median'"),
-        ({"name": "matern32", "nu": 2.5}, r"got nu=2\.5 for the matern32 kernel, which takes \['factor', 'length_scale'"),
+        (
+            {"name": "gaussian", "metric": [[1.0]], "length_scale": [2.0]},
+            "give a metric or a factor with a number or 'median'",
+        ),
+        (
+            {"name": "matern32", "nu": 2.5},
+            r"got nu=2\.5 for the matern32 kernel, which takes \['factor', 'length_scale'",
+        ),
         ({"name": "rational_quadratic", "alpha": 0.0}, "got alpha=0.0 for the rational_quadratic kernel"),
         ({"name": "sum"}, r"the sum of kernels takes \['kernels'\]"),
         ({"name": "sum", "kernels": []}, "got a sum of no kernels"),

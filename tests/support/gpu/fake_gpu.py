@@ -48,6 +48,7 @@ SIGNATURES = {
     "cuda.runtime.memGetInfo": (),
     "linalg.eigh": ("a",),
     "linalg.qr": ("a",),
+    "linalg.solve": ("a", "b"),
     "RawModule": ("code",),
     "RawModule.get_function": ("name",),
     "RawKernel.__call__": ("grid", "block", "args"),
@@ -136,7 +137,7 @@ class FakeGpu:
             get_default_memory_pool=lambda: SimpleNamespace(
                 total_bytes=lambda: 1 << 20, free_bytes=lambda: 0, free_all_blocks=lambda: None
             ),
-            linalg=SimpleNamespace(eigh=_function(np.linalg.eigh), qr=_function(np.linalg.qr)),
+            linalg=SimpleNamespace(**{name: _function(getattr(np.linalg, name)) for name in ("eigh", "qr", "solve")}),
         )  # fmt: skip
         return cupy
 
