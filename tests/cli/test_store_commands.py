@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from daskkern.cli import info
 from daskkern.cli.main import main
@@ -83,7 +84,7 @@ def test_info_as_lines_and_as_json(run: Run, store: Path) -> None:
 
 
 def test_info_on_a_terminal_draws_tables(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(info.OUT, "_force_terminal", True)
+    monkeypatch.setattr(info, "OUT", Console(force_terminal=True))
     code, out, _ = run("info", store)
     assert code == 0
     assert "┃" in out

@@ -15,9 +15,6 @@ from daskkern.backend.namespace import settle
 
 Result = TypeVar("Result")
 
-_FOLD = 65_536
-"""Collectives after which the recorded times are summed over the ranks."""
-
 
 @dataclass(frozen=True)
 class Times:
@@ -56,12 +53,18 @@ class TimedCommunicator(Communicator):
     The clocks of the ranks are never compared, only durations: with ``w[r, i]`` the work of rank r before collective
     i, the ranks can meet no earlier than ``max_r w[r, i]`` after the last one, so rank r waits
     ``max_s w[s, i] - w[r, i]`` whatever the network does. The rest of its time in collectives is their own cost.
+
+    Parameters
+    ----------
+    inner : Communicator
+    fold : int
+        Collectives after which the recorded times are summed over the ranks; the same on all ranks.
     """
 
-    def __init__(self, inner: Communicator) -> None:
+    def __init__(self, inner: Communicator, fold: int = 65_536) -> None:
         self.rank, self.size, self.timeout_s = inner.rank, inner.size, inner.timeout_s
         self.sends_ahead = inner.sends_ahead
-        self._inner = inner
+        self._inner, self._most = inner, fold
         self.begin()
 
     @property
@@ -156,7 +159,7 @@ class TimedCommunicator(Communicator):
         result = collective()
         self._left = time.perf_counter()
         self._blocked += self._left - begun
-        if len(self._work) >= _FOLD:
+        if len(self._work) >= self._most:
             self._fold()
             self._left = time.perf_counter()
         return result

@@ -19,7 +19,7 @@ from daskkern.errors import ClusterError
 PLUGIN_NAME = f"daskkern_collectives_{PROTOCOL}"
 
 _PROFILE_STEP_MS, _PROFILE_STEPS = 10_000.0, 20
-_TRIES, _PAUSE_S = 4, 0.5
+_TRIES = 4
 _LOST_STATES = frozenset({"cancelled", "released", "forgotten", "error"})
 
 
@@ -97,11 +97,11 @@ def _keep_less_profile(worker: Worker) -> None:
             setattr(worker, name, deque(kept, maxlen=_PROFILE_STEPS))
 
 
-def install(client: Client, timeout_s: float = 30.0) -> bool:
+def install(client: Client, timeout_s: float = 30.0, pause_s: float = 0.5) -> bool:
     """Put the plugin on every worker, present and future. Costs one message when it is already installed.
 
     Returns False when a worker has not answered within `timeout_s`: it hangs. Those that answer then have the plugin,
-    also when another dies meanwhile.
+    also when another dies meanwhile; then it is tried again after `pause_s`.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def install(client: Client, timeout_s: float = 30.0) -> bool:
         except OSError:  # if a worker dies during the call, the scheduler does not answer, or waits for it
             if not left:
                 raise
-            time.sleep(_PAUSE_S)
+            time.sleep(pause_s)
         else:
             break
     return True

@@ -42,12 +42,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> threading.local:
     return made
 
 
-def run(size: int, clock: threading.local, seconds: Callable[[int, int], float]) -> Times:
+def run(size: int, clock: threading.local, seconds: Callable[[int, int], float], fold: int = 100) -> Times:
     """Return the times of six steps, of which step i takes rank r ``seconds(r, i)``."""
 
     def work(inner: Communicator) -> Times:
         clock.now = _APART * inner.rank
-        comm = TimedCommunicator(Meeting(inner, clock))  # type: ignore[arg-type]
+        comm = TimedCommunicator(Meeting(inner, clock), fold)  # type: ignore[arg-type]
         for step in range(6):
             clock.now += seconds(inner.rank, step)
             assert comm.allreduce(np.ones(2))[0] == size
@@ -94,9 +94,8 @@ def test_reading_and_checkpoints_are_told_from_computing(clock: threading.local)
     assert found == [Times(3.0, 3.0, COST + 0.25, 3.0, 6.0, 3 * COST, 3)] * 2
 
 
-def test_long_epochs_are_summed_up_on_the_way(clock: threading.local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed, "_FOLD", 4)
-    found = run(3, clock, lambda rank, step: 4.0 if rank == 2 else 1.0)
+def test_long_epochs_are_summed_up_on_the_way(clock: threading.local) -> None:
+    found = run(3, clock, lambda rank, step: 4.0 if rank == 2 else 1.0, fold=4)
     assert found == Times(6 * 6.0 / 3, 0.0, 0.0, 6 * 6.0 / 3, 18.0, 6 * COST, 6)
 
 

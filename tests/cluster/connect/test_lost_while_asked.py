@@ -63,13 +63,12 @@ class Scheduler:
         return {}
 
 
-def test_a_worker_that_dies_while_all_get_the_handlers_does_not_end_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daskkern.cluster.gang.worker_plugin._PAUSE_S", 0.0)
+def test_a_worker_that_dies_while_all_get_the_handlers_does_not_end_the_fit() -> None:
     clients: Any = Scheduler(CommClosedError), Scheduler(OSError, CommClosedError), Scheduler(TimeoutError)
-    assert [install(client) for client in clients] == [True, True, False]
+    assert [install(client, pause_s=0.0) for client in clients] == [True, True, False]
     gone: Any = Scheduler(*[CommClosedError] * 9)
     with pytest.raises(CommClosedError):
-        install(gone)
+        install(gone, pause_s=0.0)
 
 
 def test_a_task_that_failed_without_a_text_lost_its_workers() -> None:
