@@ -109,7 +109,7 @@ def test_it_is_told_and_the_same_for_the_same_seed() -> None:
     assert all("leave-one-out on 300 rows" in stage for stage in stages)
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(exponents=st.lists(st.integers(-20, 20), min_size=3, max_size=3))
 def test_other_units_choose_the_same_and_predict_the_same(exponents: list[int]) -> None:
     X, y = _smooth(200)
