@@ -102,6 +102,15 @@ def test_targets_that_say_nothing_leave_the_kernel_as_it_is() -> None:
     assert model.feature_importances_ == pytest.approx(np.full(12, 1 / 12))
 
 
+def test_rows_of_weight_zero_say_nothing() -> None:
+    X, y = _rows(300)
+    for counted, expected in ((5, "no metric: 5 rows that count are too few"), (40, "held-out rows of 40")):
+        stages, model = _stages(learn_features=SMALL)
+        model.fit(X, y, sample_weight=(np.arange(300) < counted).astype(float))
+        assert expected in stages[0]
+        assert np.isfinite(model.predict(X)).all()
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

@@ -82,12 +82,13 @@ def with_learned_metric(
     learning = settings.learn_features
     if learning is None:
         return settings
-    m = min(learning.n_rows, choice.rows.n_rows)
+    sample = _sampled(choice, min(learning.n_rows, choice.rows.n_rows))
+    m = len(sample.y)
     if m < _LEAST_ROWS:
-        clock.stage("features", f"no metric: {m} rows are too few to learn one")
+        clock.stage("features", f"no metric: {m} row{'s' * (m != 1)} that count are too few to learn one")
         return settings
     try:
-        found = _learned(settings, requested, learning, choice, m)
+        found = _learned(settings, requested, learning, sample)
     except DataError as error:
         clock.stage("features", f"no metric: {error}")
         return settings
@@ -98,21 +99,27 @@ def with_learned_metric(
     return replace(settings, kernel=found.kernel)
 
 
-def _learned(
-    settings: FitSettings, requested: Kernel, learning: FeatureLearning, choice: ChoiceRows, m: int
-) -> LearnedKernel | None:
+def _sampled(choice: ChoiceRows, m: int) -> TrainingSample:
+    """Return m rows on the host, less those of weight 0: folds of nothing else would have no mean."""
     _, block, weight = choice.drawn(m, _DRAW, Fields.X | TARGETS)
     assert block.X is not None
     assert block.y is not None
-    y = encoded(choice.targets, block.y)
-    if not y.any():
-        return None
     labels = block.y.ravel().astype(np.int64) if choice.targets.n_classes else None
-    xp = namespace_with(settings.device, learning_bytes(m, block.X.shape[1], learning))
+    sample = TrainingSample(block.X.astype(np.float64), encoded(choice.targets, block.y), weight, labels)
+    return sample if weight is None or weight.all() else sample.rows(np.flatnonzero(weight))
+
+
+def _learned(
+    settings: FitSettings, requested: Kernel, learning: FeatureLearning, sample: TrainingSample
+) -> LearnedKernel | None:
+    if not sample.y.any():
+        return None
+    weight = sample.weight
+    xp = namespace_with(settings.device, learning_bytes(len(sample.y), sample.X.shape[1], learning))
     try:
-        X = to_device(block.X.astype(np.float64), xp)
-        sample = TrainingSample(X, xp.asarray(y), None if weight is None else xp.asarray(weight), labels)
-        return learn_kernel(candidates(settings.kernel, requested, learning, X), sample, learning, settings.seed)
+        X = to_device(sample.X, xp)
+        placed = TrainingSample(X, xp.asarray(sample.y), None if weight is None else xp.asarray(weight), sample.labels)
+        return learn_kernel(candidates(settings.kernel, requested, learning, X), placed, learning, settings.seed)
     finally:
         give_back_memory(xp)
 
