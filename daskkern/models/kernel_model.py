@@ -17,7 +17,7 @@ from daskkern.data.schema.encoding import Encoding
 from daskkern.data.schema.same_columns import column_names, other_name
 from daskkern.data.schema.schema import ClassLabel, Scaling
 from daskkern.errors import DataError, ModelError
-from daskkern.kernels import Kernel, Points, ScaledDistanceKernel
+from daskkern.kernels import Drawn, Kernel, Neuron, Points, ScaledDistanceKernel
 from daskkern.losses import Probabilistic, best_of, decode, parse_loss
 from daskkern.monitor.history import History
 
@@ -123,10 +123,16 @@ class KernelModel:
         """Return the share of each feature in the kernel's metric, (d,) float64 with the sum 1.
 
         With a learned metric M, ``M_jj / trace(M)``: the part of the gradients of a fitted function that belongs to
-        feature j, after scaling. Without a metric, or length scales per feature, features have equal shares.
+        feature j, after scaling. Without a metric, or length scales per feature, features have equal shares. Random
+        Fourier features hold no metric: their shares are estimated from the medians of their squared weights, which
+        are in the proportions of M_jj up to chance.
         """
-        found = self.kernel.feature_weights if isinstance(self.kernel, ScaledDistanceKernel) else None
-        weights = np.ones(self.n_features) if found is None else found
+        kernel, weights = self.kernel, np.ones(self.n_features)
+        if isinstance(kernel, Neuron) and kernel.activation == "fourier":
+            weights = np.median(np.square(self.points, dtype=np.float64), axis=0)
+        own = kernel.kernel if isinstance(kernel, Drawn) else kernel
+        if isinstance(own, ScaledDistanceKernel) and own.feature_weights is not None:
+            weights = own.feature_weights
         importances: HostArray = weights / weights.sum()
         return importances
 

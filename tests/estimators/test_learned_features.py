@@ -102,6 +102,20 @@ def test_targets_that_say_nothing_leave_the_kernel_as_it_is() -> None:
     assert model.feature_importances_ == pytest.approx(np.full(12, 1 / 12))
 
 
+@pytest.mark.parametrize(
+    ("basis", "solver"),
+    [(daskkern.RandomFeatures(400), "auto"), (daskkern.DoublyStochastic(400), "doubly_sgd")],
+    ids=["stored", "drawn"],
+)
+def test_random_features_say_which_features_matter(basis: Any, solver: str) -> None:
+    X, y = _rows(500)
+    settings = FeatureLearning("diagonal", n_iter=2, n_landmarks=100)
+    model = KernelRegressor("gaussian:median", basis=basis, solver=solver, learn_features=settings, scale="always")
+    model.fit(X, y)
+    assert model.feature_importances_[3:6].sum() > 0.6
+    assert model.feature_importances_.sum() == pytest.approx(1)
+
+
 def test_rows_of_weight_zero_say_nothing() -> None:
     X, y = _rows(300)
     for counted, expected in ((5, "no metric: 5 rows that count are too few"), (40, "held-out rows of 40")):
