@@ -24,7 +24,7 @@ from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 
 _FOLDS, _FEW_ROWS = 3, 2500
 _HELD_OUT = 0.2
-_BETTER = 0.03
+_BETTER, _ROUNDING = 0.03, 1e-6
 _STEPS, _MOST_STEPS = (0.5, 2.0), 3  # factors of the length scale, and how often each is applied
 _PATIENCE = 2
 _START = 1e-3  # penalty, in units of k(x, x), from which the best one of the first solve is looked for
@@ -138,7 +138,8 @@ def _is_better(losses: FloatArray, others: FloatArray, weight: FloatArray) -> bo
     """Return whether losses are lower than others on the same rows: by 3%, and by a standard error."""
     gaps = others - losses
     gain = float(gaps @ weight)
-    return gain > max(_BETTER * float(others @ weight), float(((gaps - gain) ** 2 @ weight**2) ** 0.5))
+    deviation = float(((gaps - gain) ** 2 @ weight**2) ** 0.5)
+    return gain > max(_BETTER * float(others @ weight), deviation, _ROUNDING)
 
 
 @dataclass(frozen=True, eq=False)
