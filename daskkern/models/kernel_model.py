@@ -127,7 +127,8 @@ class KernelModel:
         Fourier features hold no metric: their shares are estimated from the medians of their squared weights, which
         are in the proportions of M_jj up to chance.
         """
-        kernel, weights = self.kernel, np.ones(self.n_features)
+        kernel = self.kernel
+        weights: HostArray = np.ones(self.n_features)
         if isinstance(kernel, Neuron) and kernel.activation == "fourier":
             weights = np.median(np.square(self.points, dtype=np.float64), axis=0)
         own = kernel.kernel if isinstance(kernel, Drawn) else kernel

@@ -10,6 +10,7 @@ import numpy as np
 from daskkern.errors import ModelError
 from daskkern.evaluation.metrics import Score
 from daskkern.evaluation.plot_data import Observation
+from daskkern.kernels import Neuron
 from daskkern.models import KernelModel
 from daskkern.monitor.event_text import line_of
 from daskkern.monitor.formatting import format_bytes
@@ -234,7 +235,8 @@ def class_rows(score: Score) -> list[tuple[str, ...]]:
 def feature_rows(model: KernelModel) -> list[tuple[str, ...]]:
     """Return a row for each of the features that weigh most in the metric of the kernel; none where all are alike."""
     shares = model.feature_importances()
-    if not len(shares) or np.ptp(shares) < 1e-9:
+    is_estimate = isinstance(model.kernel, Neuron)  # differences are chance where no metric was learned
+    if is_estimate or np.ptp(shares) < 1e-9:
         return []
     names = model.feature_names or tuple(f"feature {j}" for j in range(len(shares)))
     most = np.argsort(-shares, kind="stable")[:_MOST_FEATURES]
