@@ -12,7 +12,8 @@ from daskkern.backend.tiles import slices
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.kernels.rows import module_of
 
-_ELEMENTS = 1 << 24  # numbers of a tile of gradients: 128 MiB
+TILE_ELEMENTS = 1 << 24
+"""Numbers of a tile of gradients: 128 MiB."""
 
 
 def gradient_outer_product(
@@ -40,7 +41,7 @@ def gradient_outer_product(
     xp = module_of(X)
     counts = xp.ones(m) if weight is None else xp.asarray(weight)
     total = xp.zeros(d) if diagonal else xp.zeros((d, d))
-    for part in slices(m, max(1, min(1024, _ELEMENTS // (c * d)))):
+    for part in slices(m, max(1, min(1024, TILE_ELEMENTS // (c * d)))):
         J = kernel.gradient_matvec(X[part], Z, A)
         if diagonal:
             total += (J * J * counts[part, None, None]).sum(axis=(0, 1))

@@ -19,7 +19,8 @@ from daskkern.backend.tiles import slices
 from daskkern.kernels import Kernel
 from daskkern.kernels.rows import module_of
 
-_BLOCK = 4096
+BLOCK_ROWS = 4096
+"""Rows of a block of the kernel."""
 _LEAST = 1e-8  # of k(x, x)
 _JITTER = 1e-8  # of the mean of k(z, z), on the diagonal of K_zz: equal landmarks, and rounding
 _STEP = 10**0.5
@@ -59,7 +60,7 @@ class Ridge:
         points = kernel.points(Z, kernel.placement_for(Z))
         p = Z.shape[0]
         moments, target = xp.zeros((p, p)), xp.zeros((p, y.shape[1]))
-        for part in slices(X.shape[0], _BLOCK):
+        for part in slices(X.shape[0], BLOCK_ROWS):
             C = kernel.block(X[part], points)
             weighted = C * weight[part, None]
             moments += C.T @ weighted

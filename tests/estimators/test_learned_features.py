@@ -14,10 +14,11 @@ from daskkern.arrays import HostArray
 from daskkern.cli.fit_options import FitRequest
 from daskkern.errors import SpecError
 from daskkern.events import Event, StageFinished
-from daskkern.kernels import Laplacian
+from daskkern.kernels import AutoKernel, Laplacian
 from daskkern.solvers import EigenPro
 from daskkern.training.feeding.sources import ArraySource
 from daskkern.training.planning.planner import upper_bound_plan
+from daskkern.training.setup.learned_metric import candidates
 from tests.support.cluster import local_cluster
 from tests.support.fits import toy_settings, toy_source
 
@@ -206,3 +207,12 @@ def test_a_system_keeps_what_is_not_given() -> None:
 def test_the_command_line_refuses_others(values: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         FitRequest(values).settings("regression")
+
+
+def test_a_full_metric_is_not_compared_with_another_kernel_than_the_fits_own() -> None:
+    X = np.random.default_rng(0).standard_normal((100, 12))
+    own = Laplacian(2.0)
+    for learning in (FeatureLearning("full"), FeatureLearning()):
+        found = candidates(own, AutoKernel(), learning, X)
+        assert found[0].kernel == own
+        assert {one.kernel.name for one in found if learning.metric == "full"} <= {"laplacian"}

@@ -1,6 +1,6 @@
 """A sample of training rows, kept in memory to measure the final model on."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -53,18 +53,6 @@ class HeldSample:
     def n_random(self) -> int:
         """Number of rows drawn at random; 0 when the sample is all rows."""
         return 0 if len(self.y) == self.n_rows else len(self.positions)
-
-    def downsampled(self, most: int) -> "HeldSample":
-        """Return the sample with at most `most` of the rows drawn at random, with larger weights."""
-        drawn = len(self.positions)
-        if drawn <= most:
-            return self
-        few = np.unique(np.linspace(0, drawn - 1, most).astype(np.int64))
-        kept = np.concatenate([few, np.arange(drawn, len(self.y))])
-        counts = self.weight.copy()
-        counts[:drawn] *= drawn / few.size
-        counts = counts[kept] * (kept.size / len(self.y))
-        return replace(self, X=self.X[kept], y=self.y[kept], weight=counts, positions=self.positions[few])
 
     def joined(self, rows: Rows, extremes: IntArray) -> "HeldSample":
         """Return the sample with the rows numbered `extremes` added for certain, each with its own weight."""

@@ -35,7 +35,6 @@ _SIZES = (512, 384, 256, 128, 64)
 _ANY_FIT, _SHARE = 1e9, 0.02  # multiply-adds: a number negligible for any fit, and a share of those of the epochs
 _EIGEN, _ENTRY, _PASSES = 25.0, 20.0, 24.0
 _MOST_BYTES = 1 << 26
-_LEAST_ROWS, _OF_EPOCHS = 500, 0.01  # rows that are measured: the least number, and a share of those of the epochs
 _BLOCK = 1024
 _DAMPED = 1e-3  # of k(x, x): directions of smaller eigenvalues do not help a fit to one half
 _STEPS = (1.0, 0.5, 0.25, 0.125)
@@ -84,24 +83,18 @@ def measure_optimality(
     prepared: Prepared,
     rows: Rows,
     settings: FitSettings,
-    scores: FloatArray | None = None,
+    f: FloatArray,
 ) -> Optimality | None:
     """Return the possible decrease of the objective from the final model of a fit; None where it is not measured.
 
     It is not measured with too many features for a tile of memory, nor with kernel values that are not finite. Features
     that are drawn again at each use stand for their kernel, of which functions are added. A collective; the same on
-    every rank.
-
-    `scores` (k, c) are those of the sample's rows, where they are known; otherwise fewer rows are measured after a
-    short fit.
+    every rank. `f` (k, c) are the model's scores of the held rows, several for each output where it has several.
     """
     sample, comm, xp = reference.sample, reference.comm, reference.xp
     problem = with_points(reference.problem, ended.points, xp)
     p = _columns(problem, ended, prepared)
     m = _size(sample, p, problem.n_outputs, settings)
-    if scores is None and (m < p or len(sample.y) < sample.n_rows):
-        sample = sample.downsampled(max(_LEAST_ROWS, round(_OF_EPOCHS * sample.n_rows * ended.epochs)))
-    f = _scores(problem, sample.X, ended.coef, comm, xp) if scores is None else scores
     if not settings.basis.is_explicit or isinstance(problem.part.kernel, Mapped | Drawn):
         kernel, centres = _centres(problem, ended, prepared, rows, sample.X, m)
         at = _scores(problem, centres, ended.coef, comm, xp)

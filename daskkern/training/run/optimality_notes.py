@@ -39,7 +39,7 @@ def closing_note(
     where they are known. A collective.
     """
     note = convergence_note(ended.history, ended.reason, settings.ridge)
-    if reference is None or settings.early_stopping is not None or ended.reason not in _ENDS:
+    if reference is None or scores is None or settings.early_stopping is not None or ended.reason not in _ENDS:
         return note
     found = measure_optimality(reference, ended, prepared, rows, settings, scores)
     if found is None:

@@ -14,9 +14,11 @@ from daskkern.basis import uses_kernel
 from daskkern.data.rows.rows import Fields
 from daskkern.errors import DataError, SpecError
 from daskkern.feature_learning import Candidate, FeatureLearning, LearnedKernel, TrainingSample, learn_kernel
+from daskkern.feature_learning.gradients import TILE_ELEMENTS
 from daskkern.feature_learning.metric import median_of
+from daskkern.feature_learning.ridge import BLOCK_ROWS
 from daskkern.kernels import AutoKernel, Kernel, RadialKernel, ScaledDistanceKernel
-from daskkern.training.feeding.row_source import RowSource, SourceInfo
+from daskkern.training.feeding.row_source import RowSource
 from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.penalty import encoded
@@ -27,7 +29,6 @@ MOST_FEATURES = 2048
 """Features up to which a full metric is learned: it takes d times d numbers, and their eigenvectors."""
 _LEAST_ROWS = 20
 _DRAW = 68
-_BLOCK, _TILE = 4096, 1 << 24
 
 
 def check_feature_learning(settings: FitSettings, source: RowSource) -> None:
@@ -61,9 +62,7 @@ def check_feature_learning(settings: FitSettings, source: RowSource) -> None:
         )
 
 
-def with_learned_metric(
-    settings: FitSettings, requested: Kernel, info: SourceInfo, choice: ChoiceRows, clock: Clock
-) -> FitSettings:
+def with_learned_metric(settings: FitSettings, requested: Kernel, choice: ChoiceRows, clock: Clock) -> FitSettings:
     """Return `settings` with the metric that sampled rows find best for its kernel, or as they are.
 
     Parameters
@@ -73,7 +72,6 @@ def with_learned_metric(
     requested : Kernel
         The kernel that the user named: its length scale, where it is a number, remains the same multiple of the median
         distance. With "auto", other kernels are tried with a metric as well.
-    info : SourceInfo
     choice : ChoiceRows
         Training rows, scaled.
     clock : Clock
@@ -129,7 +127,8 @@ def candidates(kernel: Kernel, requested: Kernel, learning: FeatureLearning, X: 
     assert isinstance(kernel, ScaledDistanceKernel)
     kernels = [kernel]
     if isinstance(requested, AutoKernel):
-        kernels += [other for other in requested.with_metric(X) if type(other) is not type(kernel)]
+        others = [other for other in requested.with_metric(X) if type(other) is not type(kernel)]
+        kernels += [other for other in others if learning.metric != "full" or isinstance(other, RadialKernel)]
     tunes = isinstance(requested, ScaledDistanceKernel) and requested.length_scale == "median"
     found = []
     for one in kernels:
@@ -151,7 +150,7 @@ def learning_bytes(n_rows: int, width: int, learning: FeatureLearning) -> int:
     """Return the bytes that learning a metric takes for rows of `width` numbers."""
     m, p = min(n_rows, learning.n_rows), min(n_rows, learning.n_landmarks)
     square = 0 if learning.metric == "diagonal" else min(width, MOST_FEATURES) ** 2
-    return 8 * (3 * m * (width + 16) + 6 * p * p + 3 * _BLOCK * p + 4 * square + 4 * _TILE)
+    return 8 * (3 * m * (width + 16) + 6 * p * p + 3 * BLOCK_ROWS * p + 4 * square + 4 * TILE_ELEMENTS)
 
 
 def _described(found: LearnedKernel, shape: tuple[int, ...]) -> str:

@@ -61,7 +61,7 @@ def _prepared(source: RowSource, settings: FitSettings, held_out: bool, earlier:
     choice = ChoiceRows(rows, targets, settings.seed)
     requested = settings.kernel
     settings = with_kernel(settings, source.info, choice, sample, clock)
-    settings = with_learned_metric(settings, requested, source.info, choice, clock)
+    settings = with_learned_metric(settings, requested, choice, clock)
     prepared = replace(_set_up(source, rows, settings, targets, validation, clock), held=held)
     return with_penalty(prepared, source, choice, settings, clock)
 

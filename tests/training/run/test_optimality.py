@@ -220,16 +220,6 @@ def test_landmarks_whose_products_go_beyond_float32_are_refused() -> None:
         model.fit(X, y)
 
 
-def test_a_thinned_sample_counts_as_much() -> None:
-    held = _fit(SGD(), AllRows(), 1, n=3000).prepared.held
-    assert held is not None
-    few = held.downsampled(300)
-    assert len(few.y) == len(few.X) == len(few.weight) == few.n_random == 300
-    assert few.weight.mean() == pytest.approx(held.weight.mean())
-    np.testing.assert_array_equal(few.y, held.y[np.searchsorted(held.positions, few.positions)])
-    assert held.downsampled(5000) is held
-
-
 def test_features_that_are_drawn_again_are_measured_by_their_kernel(measured: list[Optimality]) -> None:
     heavy = DATA_SETS["heavy weights"].problem("classification")  # whose steps leave light rows as they were
     model = KernelClassifier(
