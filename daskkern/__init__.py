@@ -8,7 +8,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from daskkern.basis import AllRows, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
+    from daskkern.basis import (
+        AllRows,
+        DoublyStochastic,
+        Landmarks,
+        Linear,
+        LocalRows,
+        NystromFeatures,
+        RandomFeatures,
+    )
     from daskkern.data.ingest import ingest
     from daskkern.estimators import KernelClassifier, KernelFeatures, KernelRegressor
     from daskkern.feature_learning import FeatureLearning
@@ -29,6 +37,7 @@ _PUBLIC = {
     "Landmarks": ("daskkern.basis", "Landmarks"),
     "DoublyStochastic": ("daskkern.basis", "DoublyStochastic"),
     "Linear": ("daskkern.basis", "Linear"),
+    "LocalRows": ("daskkern.basis", "LocalRows"),
     "NystromFeatures": ("daskkern.basis", "NystromFeatures"),
     "RandomFeatures": ("daskkern.basis", "RandomFeatures"),
     "attach": ("daskkern.training.jobs.handle", "attach"),
@@ -51,6 +60,7 @@ __all__ = [
     "KernelRegressor",
     "Landmarks",
     "Linear",
+    "LocalRows",
     "NystromFeatures",
     "RandomFeatures",
     "attach",

@@ -2,6 +2,7 @@
 
 from daskkern.basis.base import BasisSpec, ColumnRequest, ColumnSet
 from daskkern.basis.kernel_basis import Columns, KernelBasis, KernelPart
+from daskkern.basis.local import LocalRows
 from daskkern.basis.spec import (
     AllRows,
     DoublyStochastic,
@@ -24,6 +25,7 @@ __all__ = [
     "KernelPart",
     "Landmarks",
     "Linear",
+    "LocalRows",
     "NystromFeatures",
     "RandomFeatures",
     "is_basis",

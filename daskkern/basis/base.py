@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from daskkern.arrays import HostArray
+from daskkern.arrays import HostArray, IntArray
 from daskkern.data.rows.rows import Rows
 from daskkern.kernels import Kernel
 from daskkern.landmarks import LandmarkSelector, LandmarkSet
@@ -36,10 +36,14 @@ class ColumnRequest:
 
 @dataclass(frozen=True)
 class ColumnSet:
-    """The function of the columns, and their points: landmarks, or the parameters of features."""
+    """The function of the columns, and their points: landmarks, or the parameters of features.
+
+    `leaves` (n,) int64 are the leaves of a partition that the columns, all rows, belong to; None without one.
+    """
 
     kernel: Kernel
     chosen: LandmarkSet
+    leaves: IntArray | None = None
 
     @classmethod
     def of(cls, kernel: Kernel, points: HostArray) -> "ColumnSet":
@@ -99,6 +103,11 @@ class BasisSpec(ABC):
     @property
     def n_landmarks(self) -> int | None:
         """The requested number of landmarks; None where there are none."""
+        return None
+
+    @property
+    def leaf_size(self) -> int | None:
+        """Rows of a leaf, where a tree partitions the rows into leaves with columns of their own; else None."""
         return None
 
     def resized(self, n: int) -> "BasisSpec":

@@ -52,6 +52,8 @@ class KernelBasis:
         How rows are prepared, so that their distances are accurate.
     precision : str or None
         What features are rounded to; see :func:`daskkern.kernels.check_precision`. None rounds nothing.
+    leaves : (p,) int64 or None
+        The leaf of each column in a partition, between whose leaves the kernel is 0.
     """
 
     kernel: Kernel
@@ -60,9 +62,15 @@ class KernelBasis:
     all_rows: bool
     placement: Placement = PLAIN
     precision: Precision | None = None
+    leaves: IntArray | None = None
 
     def split(self, rank: int, size: int) -> Columns:
-        """Return the columns of `rank` among `size` ranks: whole blocks of S first, then whole blocks of the rest."""
+        """Return the columns of `rank` among `size` ranks: whole blocks of S first, then whole blocks of the rest.
+
+        Of a partition, whole leaves, each a block of its own.
+        """
+        if self.leaves is not None:
+            return _whole_leaves(self.leaves, rank, size)
         order = self._order()
         layout = column_blocks(self.n_columns, rank, size, self.head.size)
         numbers = layout.columns()
@@ -97,6 +105,20 @@ class KernelBasis:
     def _placement(self, rows: Array) -> Placement:
         """Return the placement with its shift in the memory of `rows`."""
         return self.placement.on(module_of(rows))
+
+
+def _whole_leaves(leaves: IntArray, rank: int, size: int) -> Columns:
+    """Return the columns of consecutive leaves, about as many on every rank."""
+    order = np.argsort(leaves, kind="stable")
+    ends = np.flatnonzero(np.diff(leaves[order], append=-1)) + 1
+    starts = np.concatenate([[0], ends[:-1]])
+    middles = (starts + ends) / 2 * size / len(order)  # rank r has those from r to r + 1
+    own = np.flatnonzero((middles >= rank) & (middles < rank + 1))
+    if not own.size:
+        return Columns(order[:0].astype(np.int64), 0, ())
+    first = int(starts[own[0]])
+    blocks = tuple(slice(int(starts[k]) - first, int(ends[k]) - first) for k in own)
+    return Columns(order[first : int(ends[own[-1]])].astype(np.int64), 0, blocks)
 
 
 @dataclass(frozen=True)

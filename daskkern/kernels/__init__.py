@@ -4,6 +4,8 @@ from daskkern.kernels.base import Kernel, Points, plain_products
 from daskkern.kernels.columns.coordinate import Coordinate
 from daskkern.kernels.columns.drawn import MOST_DRAWN, Drawn
 from daskkern.kernels.columns.mapped import Mapped, nystrom_map
+from daskkern.kernels.columns.partition_tree import PartitionTree
+from daskkern.kernels.columns.partitioned import Partitioned
 from daskkern.kernels.diagnosis import Diagnosis, arithmetic_note, diagnose, digits_note, length_scale_note
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
@@ -50,6 +52,8 @@ __all__ = [
     "Matern",
     "NeuralTangent",
     "Neuron",
+    "PartitionTree",
+    "Partitioned",
     "Placement",
     "Points",
     "Polynomial",

@@ -16,6 +16,8 @@ from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.columns.coordinate import Coordinate
 from daskkern.kernels.columns.drawn import Drawn
+from daskkern.kernels.columns.partition_tree import PartitionTree
+from daskkern.kernels.columns.partitioned import Partitioned
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.auto import AutoKernel
@@ -110,7 +112,7 @@ def from_spec(spec: Mapping[str, object]) -> Kernel:
     parameters = {key: value for key, value in spec.items() if key != "name"}
     if name == AutoKernel.name and not parameters:
         return AutoKernel()
-    if name in ("sum", "product", "scaled", "drawn"):
+    if name in ("sum", "product", "scaled", "drawn", "partitioned"):
         return _composite(name, parameters)
     entry = COLUMN_FUNCTIONS.get(name) or _entry(name)
     for key, value in parameters.items():
@@ -135,7 +137,11 @@ def spec_or_name(kernel: Kernel) -> Spec:
 
 
 def _composite(name: str, parameters: Mapping[str, object]) -> Kernel:
-    takes = {"scaled": {"kernel", "factor"}, "drawn": {"kernel", "seed", "width", "n_features"}}
+    takes = {
+        "scaled": {"kernel", "factor"},
+        "drawn": {"kernel", "seed", "width", "n_features"},
+        "partitioned": {"kernel", "tree"},
+    }
     wanted = takes.get(name, {"kernels"})
     if set(parameters) != wanted or not isinstance(parameters.get("kernels", []), list):
         raise SpecError(f"the {name} of kernels takes {sorted(wanted)}; found {dict(parameters)!r:.60}")
@@ -144,8 +150,20 @@ def _composite(name: str, parameters: Mapping[str, object]) -> Kernel:
     if name == "drawn":
         own = {key: value for key, value in parameters.items() if key != "kernel"}
         return Drawn(from_spec(parameters["kernel"]), **own)  # type: ignore[arg-type]
+    if name == "partitioned":
+        return Partitioned(from_spec(parameters["kernel"]), _tree(parameters["tree"]))  # type: ignore[arg-type]
     members = tuple(from_spec(member) for member in parameters["kernels"])  # type: ignore[attr-defined]
     return Sum(members) if name == "sum" else Product(members)
+
+
+def _tree(value: object) -> PartitionTree:
+    names = {item.name for item in fields(PartitionTree)}
+    if not isinstance(value, Mapping) or set(value) != names:
+        raise SpecError(f"a partition tree is written as a mapping with {sorted(names)}; found {value!r:.60}")
+    try:
+        return PartitionTree(**value)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"the tree of a partitioned kernel cannot be made: {error}") from None
 
 
 def _parse_term(text: str) -> Kernel:

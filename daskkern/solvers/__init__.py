@@ -26,6 +26,7 @@ from daskkern.solvers.kernel_ridge.askotch import ASkotch
 from daskkern.solvers.kernel_ridge.block_cd import BlockCD
 from daskkern.solvers.kernel_ridge.direct import Direct
 from daskkern.solvers.kernel_ridge.pcg import PCG
+from daskkern.solvers.local_ridge import LocalRidge
 from daskkern.solvers.nystrom_sgd import NystromSGD
 from daskkern.solvers.nytro import NYTRO
 from daskkern.solvers.preparation import SpectrumRequest
@@ -54,6 +55,7 @@ _TABLE: tuple[type[Solver[Any]], ...] = (
     BlockCD,
     ASkotch,
     AMM,
+    LocalRidge,
 )
 
 
@@ -112,6 +114,7 @@ __all__ = [
     "DoublySGD",
     "EigenPro",
     "Falkon",
+    "LocalRidge",
     "Norma",
     "NystromSGD",
     "Pegasos",

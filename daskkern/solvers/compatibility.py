@@ -23,6 +23,7 @@ def check_pair(
             "nystrom features": "NystromFeatures(n)",
             "linear": "Linear()",
             "doubly stochastic": "DoublyStochastic()",
+            "local rows": "LocalRows(leaf_rows)",
         }
         raise SpecError(
             f"got {words.get(basis, basis)} for solver {solver.name}; it needs "

@@ -159,6 +159,8 @@ class FitSizes:
         Rows between projections where the batch is not known yet; 0 where `window` batches of `m` rows say it.
     reshuffle : bool
         Batches hold other rows in every epoch.
+    leaf_rows : int
+        Rows of a leaf of a partition, whose leaves have nothing to do with each other; 0 without one.
     """
 
     n: int
@@ -191,6 +193,7 @@ class FitSizes:
     choosing: int = 0
     penalty: int = 0
     reshuffle: bool = False
+    leaf_rows: int = 0
 
     @property
     def within(self) -> int:

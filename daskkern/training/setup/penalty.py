@@ -17,12 +17,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from daskkern.arrays import Array, FloatArray, HostArray
+from daskkern.arrays import Array, FloatArray, HostArray, IntArray
 from daskkern.backend.namespace import namespace_of, namespace_with, to_device
+from daskkern.backend.random import generator
+from daskkern.data.rows.rows import Fields, take
 from daskkern.data.rows.samples import features_at
 from daskkern.errors import DataError
 from daskkern.kernels import AutoKernel
-from daskkern.linalg.symmetric import symmetric_eigen
+from daskkern.linalg.leave_one_out import leave_one_out_errors, lowest, weighted_spectrum
 from daskkern.losses import Squared, encode
 from daskkern.preconditioners import gram_of
 from daskkern.solvers.base import smoothness_of
@@ -32,6 +34,7 @@ from daskkern.training.run.settings import FitSettings
 from daskkern.training.setup.choice_rows import ChoiceRows
 from daskkern.training.setup.feature_blocks import blocks_of
 from daskkern.training.setup.prepared import Clock, Prepared
+from daskkern.training.setup.shared import TARGETS, flat
 
 SAMPLES, SMALL_SAMPLES = (2000, 1400), (1000, 700, 500, 300, 200)
 """Rows that errors are measured on; never more than there are."""
@@ -42,6 +45,7 @@ _SLOWEST, _FASTEST, _BEYOND = 0.5, 1.25, 2.0
 _LEAST = 1e-11  # share of the largest eigenvalue that the least penalty is, in float64 too
 _PER_DECADE = 3
 _SAMPLE = 57
+_LEAVES, _MOST_LEAF = 3, 4000  # that a penalty is chosen in, and most rows of one
 _MATRICES = 5  # of float64 that are held at once
 # Work in multiply-adds of a float32 matrix product, measured on a CPU: an eigendecomposition runs at a lower rate.
 _EIGEN = 12.0
@@ -65,11 +69,46 @@ def with_penalty(
     """Return `prepared` with the penalty of `settings`, which is chosen from `choice` here where it is "auto"."""
     if not settings.chooses_alpha:
         return replace(prepared, alpha=settings.ridge)
+    if prepared.basis.leaves is not None:
+        found = leaf_penalty(prepared.basis.leaves, choice, settings)
+        clock.stage("penalty", f"alpha {found.alpha:.2g} ({found.how})")
+        return replace(prepared, alpha=found.alpha, stages=tuple(clock.stages))
     outputs = prepared.targets.n_outputs
     s = sample_rows(choice.rows.n_rows, prepared.basis.n_columns, row_width(source.info), outputs, settings)
     found = choose_penalty(prepared, choice, settings, s)
     clock.stage("penalty", f"alpha {found.alpha:.2g} ({found.how})")
     return replace(prepared, alpha=found.alpha, stages=tuple(clock.stages))
+
+
+def leaf_penalty(leaves: IntArray, choice: ChoiceRows, settings: FitSettings) -> Penalty:
+    """Return the penalty of the least leave-one-out error in a few leaves of a partition, with all of their rows.
+
+    These rows are as close to each other as in the fit: the best shift ``n alpha`` of their kernel matrices is that of
+    the fit's. Leaves of one class, or of repeated rows, say nothing of it.
+    """
+    sizes = np.bincount(leaves)
+    told = np.flatnonzero((sizes >= _LEAST_ROWS) & (sizes <= _MOST_LEAF))
+    floor = max(float(np.finfo(settings.dtype).eps), _LEAST)
+    exponents = np.arange(np.log10(floor), 0.01, 1 / _PER_DECADE)
+    unit, errors, total, n_leaves = 0.0, np.zeros(len(exponents)), 0, 0
+    for leaf in generator(settings.seed, _SAMPLE).permutation(told)[:_LEAVES]:
+        block = take(choice.rows, np.flatnonzero(leaves == leaf), Fields.X | TARGETS)
+        assert block.X is not None
+        assert block.y is not None
+        y = encoded(choice.targets, block.y)
+        if not y.any():
+            continue
+        gram = _kernel_gram(block.X, settings)
+        values, U, root = weighted_spectrum(gram, flat(choice.targets.weight(block)))
+        unit = unit or float(values[-1])
+        if not unit > 0:
+            continue
+        errors += leave_one_out_errors(values, U, root[:, None] * namespace_of(gram).asarray(y), unit * 10.0**exponents)
+        total, n_leaves = total + len(gram), n_leaves + 1
+    if not total:
+        return Penalty(floor, "no leaf says anything of it")
+    best = unit * 10.0 ** lowest(exponents, errors) / len(leaves)
+    return Penalty(best, f"leave-one-out on {total:,} rows of {n_leaves} leaves")
 
 
 def sample_rows(n: int, p: int, width: int, c: int, settings: FitSettings, n_grams: int = 1) -> int:
@@ -156,7 +195,7 @@ def best_alpha(gram: Array, y: FloatArray, weight: FloatArray | None, floor: flo
     if found is None:
         return None
     top, exponents, errors = found
-    return top * 10.0 ** _lowest(exponents, errors), top * floor
+    return top * 10.0 ** lowest(exponents, errors), top * floor
 
 
 def order_of(gram: Array, y: FloatArray, weight: FloatArray | None, alpha: float, least: float) -> float:
@@ -189,7 +228,7 @@ def order_of(gram: Array, y: FloatArray, weight: FloatArray | None, alpha: float
     best = int(np.argmin(errors))
     if alpha <= least or best in (0, len(errors) - 1):
         return _SLOWEST
-    return float(np.clip(_lowest(known[0][1], errors) / np.log10(_PARTS), _SLOWEST, _FASTEST))
+    return float(np.clip(lowest(known[0][1], errors) / np.log10(_PARTS), _SLOWEST, _FASTEST))
 
 
 def least_error(gram: Array, y: FloatArray, weight: FloatArray | None, floor: float) -> float | None:
@@ -210,43 +249,13 @@ def _searched(
     if counted < _LEAST_ROWS or not y.any():
         return None
     xp = namespace_of(gram)
-    root = xp.asarray(np.ones(s) if weight is None else np.sqrt(weight))
-    gram = (gram + gram.T) * (root[:, None] * (root / 2))
-    values, U = symmetric_eigen(gram)
-    values = xp.maximum(values, 0.0)
+    values, U, root = weighted_spectrum(gram, weight)
     top = float(values[-1]) / s
     if not top > 0:
         return None
     highest, unit = (0.0, top) if unit is None else (_BEYOND, unit)
     exponents = np.arange(np.log10(floor), highest + 0.01, 1 / _PER_DECADE)
-    return unit, exponents, _errors(values, U, root[:, None] * xp.asarray(y), s * unit * 10.0**exponents)
-
-
-def _errors(values: Array, U: Array, y: Array, shifts: FloatArray) -> FloatArray:
-    """Return the sums of squared leave-one-out residuals for each of the shifts ``s alpha``."""
-    xp = namespace_of(U)
-    inverse = 1 / (values[:, None] + xp.asarray(shifts))
-    diagonal = (U * U) @ inverse
-    pulled = U.T @ y
-    sums = []
-    for k in range(len(shifts)):  # a row whose weight is 0 leaves 0 / shift, and counts nothing
-        left = U @ (pulled * inverse[:, k : k + 1]) / diagonal[:, k : k + 1]
-        sums.append(float((left * left).sum()))
-    return np.array(sums)
-
-
-def _lowest(at: FloatArray, errors: FloatArray) -> float:
-    """Return where the parabola through the least of `errors` and its neighbours has its vertex.
-
-    Of equal errors the one of the largest penalty counts; at an end of the grid, the end.
-    """
-    k = len(errors) - 1 - int(np.argmin(errors[::-1]))
-    if k in (0, len(errors) - 1):
-        return float(at[k])
-    left, middle, right = np.log(np.maximum(errors[k - 1 : k + 2], np.finfo(float).tiny))
-    bend = left - 2 * middle + right
-    step = float(at[1] - at[0])
-    return float(at[k]) + (step * float(left - right) / (2 * float(bend)) if bend > 0 else 0.0)
+    return unit, exponents, leave_one_out_errors(values, U, root[:, None] * xp.asarray(y), s * unit * 10.0**exponents)
 
 
 def encoded(targets: Targets, y: HostArray) -> FloatArray:
@@ -264,9 +273,13 @@ def _gram(prepared: Prepared, X: HostArray, settings: FitSettings) -> Array:
     """Return the kernel of the rows (s, s): that of the columns' inner products where they are explicit features."""
     X, basis = X.astype(np.float64), settings.basis
     if not basis.is_explicit or basis.drawn_per_step:
-        xp = namespace_with(settings.device, _MATRICES * 8 * X.shape[0] ** 2)
-        placed = to_device(X, xp)
-        kernel = settings.kernel
-        return kernel.block(placed, kernel.points(placed, kernel.placement_for(placed))).astype(np.float64)
+        return _kernel_gram(X, settings)
     assert prepared.points is not None
     return gram_of(blocks_of(prepared.basis.kernel, prepared.points, X, settings.device))
+
+
+def _kernel_gram(X: HostArray, settings: FitSettings) -> Array:
+    xp = namespace_with(settings.device, _MATRICES * 8 * X.shape[0] ** 2)
+    placed = to_device(X.astype(np.float64), xp)
+    kernel = settings.kernel
+    return kernel.block(placed, kernel.points(placed, kernel.placement_for(placed))).astype(np.float64)

@@ -7,6 +7,7 @@ import numpy as np
 from daskkern.arrays import IntArray
 from daskkern.backend.namespace import give_back_memory, namespace_with
 from daskkern.backend.random import generator
+from daskkern.basis import ColumnSet
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.samples import some_positions
 from daskkern.errors import DataError, SpecError
@@ -77,13 +78,20 @@ def _set_up(
     settings, chosen = replace(settings, kernel=found.kernel), found.chosen
     p = chosen.points.shape[0]
     few = fewer_columns(settings.basis, rows.n_rows, p)
-    clock.stage("landmarks", f"all {rows.n_rows} rows" if is_all(settings) else f"{p} points{few}")
+    clock.stage("landmarks", _centres(found, rows.n_rows) if is_all(settings) else f"{p} points{few}")
     if needed == "nothing":
-        return prepare_rows(rows, settings, targets, chosen, validation, clock)
+        return prepare_rows(rows, settings, targets, found, validation, clock)
     sampling = learn_sampling(rows, settings, targets)
     if needed == "eigenbasis":
         return prepare_nystrom(source, rows, settings, targets, chosen, sampling, validation, clock)
     return prepare_eigenpro(rows, settings, targets, chosen, sampling, validation, clock)
+
+
+def _centres(found: ColumnSet, n_rows: int) -> str:
+    if found.leaves is None:
+        return f"all {n_rows} rows"
+    sizes = np.bincount(found.leaves)
+    return f"all {n_rows} rows in {len(sizes)} leaves of {sizes.min()} to {sizes.max()}"
 
 
 def _check_size(rows: Rows) -> None:

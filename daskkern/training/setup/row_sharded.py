@@ -3,11 +3,10 @@
 import numpy as np
 
 from daskkern.arrays import IntArray
-from daskkern.basis import KernelBasis
+from daskkern.basis import ColumnSet, KernelBasis
 from daskkern.data.rows.batch_plan import BatchPlan
 from daskkern.data.rows.rows import Rows
 from daskkern.data.rows.sweep import SweepPlan
-from daskkern.landmarks import LandmarkSet
 from daskkern.preconditioners.eigenpro import check_range
 from daskkern.training.feeding.targets import Targets
 from daskkern.training.run.settings import FitSettings
@@ -18,9 +17,15 @@ _PASS_BATCH = 4096
 
 
 def prepare_rows(
-    rows: Rows, settings: FitSettings, targets: Targets, chosen: LandmarkSet, validation: IntArray | None, clock: Clock
+    rows: Rows,
+    settings: FitSettings,
+    targets: Targets,
+    found: ColumnSet,
+    validation: IntArray | None,
+    clock: Clock,
 ) -> Prepared:
     """Preparation for solvers that pass over the rows in order: all but the landmarks is made by the ranks."""
+    chosen = found.chosen
     p = rows.n_rows if is_all(settings) else chosen.points.shape[0]
     Z = some_rows(rows, settings) if is_all(settings) else chosen.points
     if not settings.basis.is_explicit:
@@ -30,7 +35,7 @@ def prepare_rows(
         plan = BatchPlan.for_rows(rows, pass_batch(settings, rows.n_rows), settings.seed)
     none = np.zeros(0, np.int64)
     placement = placement_of(settings.kernel, Z, settings, clock)
-    basis = KernelBasis(settings.kernel, p, none, is_all(settings), placement, settings.rounding)
+    basis = KernelBasis(settings.kernel, p, none, is_all(settings), placement, settings.rounding, found.leaves)
     own = Z if chosen.indices is None else None
     stages, importance = tuple(clock.stages), chosen.weights
     return Prepared(

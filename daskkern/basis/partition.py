@@ -1,0 +1,90 @@
+"""The tree of a partition, from a sample of rows: nodes are halved at the median of their leading direction."""
+
+import numpy as np
+
+from daskkern.arrays import FloatArray, HostArray, IntArray
+from daskkern.backend.namespace import is_sparse
+from daskkern.backend.random import generator
+from daskkern.kernels import PartitionTree
+
+MOST_SAMPLED = 1 << 27
+"""Numbers of the sample."""
+_SAMPLED_EACH, _LEAST_SAMPLE = 64, 20_000
+_DIRECTION_ROWS, _STEPS = 512, 12
+_DIRECTIONS = 4  # that are tried until one tells the rows apart
+_BALANCE = 0.1  # least share of the rows on either side
+_STREAM = 92
+
+
+def sample_size(n_rows: int, leaf_rows: int) -> int:
+    """Return the rows that a tree for `n_rows` rows is made from: 64 a leaf, and 20,000 at least."""
+    return min(n_rows, max(_LEAST_SAMPLE, _SAMPLED_EACH * -(-n_rows // leaf_rows)))
+
+
+def partition_tree(rows: HostArray, leaf_rows: float, seed: int) -> PartitionTree:
+    """Return the tree whose leaves have at most `leaf_rows` of the rows (m, d), dense or CSR.
+
+    Rows that no direction tells apart stay together, however many they are: repeated ones.
+    """
+    cuts: list[tuple[FloatArray, float]] = []
+    children: list[list[int]] = []
+    n_leaves, waiting = 0, [(np.arange(rows.shape[0]), -1, 0)]
+    while waiting:
+        at, parent, side = waiting.pop(0)
+        found = _cut(rows, at, seed, len(cuts)) if at.size > leaf_rows else None
+        if found is None:
+            number, n_leaves = -1 - n_leaves, n_leaves + 1
+        else:
+            number = len(cuts)
+            direction, threshold, below = found
+            cuts.append((direction, threshold))
+            children.append([0, 0])
+            waiting += [(at[below], number, 0), (at[~below], number, 1)]
+        if parent >= 0:
+            children[parent][side] = number
+    directions = np.array([v for v, _ in cuts], np.float32).reshape(len(cuts), rows.shape[1])
+    return PartitionTree(directions, np.array([c for _, c in cuts]), np.array(children, np.int64).reshape(-1, 2))
+
+
+def _cut(rows: HostArray, at: IntArray, seed: int, number: int) -> tuple[FloatArray, float, HostArray] | None:
+    """Return direction, threshold, and which rows are below it; None where no direction tells the rows apart."""
+    rng = generator(seed, _STREAM, number)
+    some = rows[np.sort(rng.permutation(at)[:_DIRECTION_ROWS])]
+    dense = np.asarray(some.toarray() if is_sparse(some) else some, np.float64)
+    centred = dense - dense.mean(axis=0)
+    for _ in range(_DIRECTIONS):
+        start: FloatArray = np.asarray(rng.standard_normal(dense.shape[1]))
+        v = _leading(centred, start).astype(np.float32)
+        if not v.any():
+            return None
+        projected = np.asarray(rows[at] @ v)
+        threshold = _middle(projected)
+        if threshold is not None:
+            return v, threshold, projected <= threshold
+        centred = centred - np.outer(centred @ v, v)
+    return None
+
+
+def _leading(centred: FloatArray, start: FloatArray) -> FloatArray:
+    """Return the leading right singular vector (d,) of rows (m, d) by power iteration, up to its sign; 0 for zeros."""
+    v = start
+    for _ in range(_STEPS):
+        v = centred.T @ (centred @ v)
+        size = float(np.linalg.norm(v))
+        if not size > 0:
+            return np.zeros_like(v)
+        v = v / size
+    return v * np.sign(v[np.argmax(np.abs(v))])
+
+
+def _middle(values: FloatArray) -> float | None:
+    """Return the middle of the gap between values that is next to their median; None where it is far from it."""
+    ordered = np.sort(values).astype(np.float64)
+    n = len(ordered)
+    gaps = np.flatnonzero(np.diff(ordered) > 0)  # a cut after position g leaves g + 1 values below
+    if not gaps.size:
+        return None
+    g = int(gaps[np.argmin(np.abs(gaps + 1 - n / 2))])
+    if min(g + 1, n - g - 1) < max(1, _BALANCE * n):
+        return None
+    return float((ordered[g] + ordered[g + 1]) / 2)
