@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, Linear, NystromFeatures, RandomFeatures
+from daskkern.basis import (
+    AllRows,
+    BasisSpec,
+    DoublyStochastic,
+    Landmarks,
+    Linear,
+    LocalRows,
+    NystromFeatures,
+    RandomFeatures,
+)
 from daskkern.cli.values import as_whole
 from daskkern.errors import SpecError
 from daskkern.systems import System
@@ -18,20 +27,22 @@ BASES: dict[str, tuple[str, ...]] = {
     "nystrom_features": ("landmarks", "selector"),
     "linear": (),
     "doubly_stochastic": ("features",),
+    "local_rows": ("leaf_rows",),
 }
 """Names of bases, with the options that each of them takes."""
+_COLUMN_OPTIONS = ("landmarks", "selector", "features", "feature_kind", "leaf_rows")
 
 
 def names_no_columns(values: Mapping[str, Any]) -> bool:
     """Return whether the options leave the basis open."""
-    return not {"basis", "landmarks", "selector", "features", "feature_kind"} & values.keys()
+    return not {"basis", *_COLUMN_OPTIONS} & values.keys()
 
 
 def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
     """Return the basis given by the options, or the system's own basis with the columns that they change."""
     if "basis" in values:
         return basis_of(values)
-    names = {"landmarks": "n", "features": "n", "selector": "selector", "feature_kind": "kind"}
+    names = {"landmarks": "n", "features": "n", "leaf_rows": "n", "selector": "selector", "feature_kind": "kind"}
     takes = BASES.get(chosen.basis.name.replace(" ", "_"), ())
     changes: dict[str, Any] = {}
     for option, name in names.items():
@@ -49,12 +60,12 @@ def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
 
 def basis_of(values: Mapping[str, Any]) -> BasisSpec:
     """Return the basis given by the options. SpecError names an option that does not apply to it."""
-    name = str(values.get("basis", "random_features" if "features" in values else "landmarks"))
+    name = str(values.get("basis", _named_by(values)))
     usual = _DEFAULT_NYSTROM if name == "nystrom_features" else DEFAULT_COLUMNS
     landmarks, selector = str(values.get("landmarks", usual)), str(values.get("selector", "uniform"))
     if name not in BASES:
         raise SpecError(f"got --basis {name!r}; choose one of {', '.join(BASES)}")
-    for option in ("landmarks", "selector", "features", "feature_kind"):
+    for option in _COLUMN_OPTIONS:
         if option in values and option not in BASES[name] and values[option] != name:
             raise SpecError(
                 f"got {_option(option)} with the basis {name}, which "
@@ -62,6 +73,8 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
             )
     if name == "linear":
         return Linear()
+    if name == "local_rows":
+        return LocalRows(as_whole("leaf_rows", values.get("leaf_rows", LocalRows().leaf_rows)))
     if name == "doubly_stochastic":
         return DoublyStochastic(as_whole("features", values.get("features", DoublyStochastic().block)))
     if name == "random_features":
@@ -75,6 +88,11 @@ def basis_of(values: Mapping[str, Any]) -> BasisSpec:
         either = " or 'all'" if name == "landmarks" else f" with the basis {name}"
         raise SpecError(f"got --landmarks {landmarks!r}; give a whole number{either}") from None
     return Landmarks(n, selector) if name == "landmarks" else NystromFeatures(n, selector)
+
+
+def _named_by(values: Mapping[str, Any]) -> str:
+    """Return the basis that the other options speak of."""
+    return "random_features" if "features" in values else "local_rows" if "leaf_rows" in values else "landmarks"
 
 
 def _option(name: str) -> str:

@@ -26,10 +26,11 @@ from daskkern.training.setup.default_basis import MOST_CENTRES, usual_basis
 
 _KERNEL_DEFAULT = "[default: auto]"
 _BASIS_DEFAULT = f"[default: all up to {MOST_CENTRES} rows, else landmarks]"
-_LOSS_DEFAULT = "[default: squared_hinge; squared for regression]"
+_LOSS_DEFAULT = "[default: squared_hinge; squared for regression, and for solvers of ridge regression]"
 
 OPTIONS = (
-    *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "solver", "alpha"),
+    *("system", "kernel", "loss", "basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows", "solver"),
+    "alpha",
     *("epochs", "max_seconds", "batch_size", "sampling", "class_weight", "early_stopping", "monitor", "scale", "seed"),
     *("learn_features", "dtype", "precision", "device", "memory", "keep_blocks", "disk", "scratch", "virtual_shards"),
 )
@@ -53,6 +54,9 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--feature-kind", help=f"Kind of random features: {', '.join(KINDS)}.  [default: auto]"),
         click.option("--selector", help=f"How landmarks are chosen: {', '.join(SELECTORS)}.  [default: uniform]"),
+        click.option(
+            "--leaf-rows", type=int, help="Rows of a leaf, within which local_rows has its models.  [default: 2000]"
+        ),
         click.option("--solver", help=f"auto, {', '.join(SOLVERS)}.  [default: auto]"),
         click.option("--epochs", type=int, help="Passes over the rows.  [default: 10]"),
         click.option(
@@ -130,13 +134,14 @@ class FitRequest:
     def _plain(self, task: str | None, n_rows: int | None = None) -> FitSettings:
         """Return the settings of a fit without --system."""
         get = self.values.get
-        solver = _solver(str(get("solver", "auto")), self.values)
+        named = not names_no_columns(self.values)
+        space = basis_of(self.values).name if named else ""
+        solver = _with_changes(parse_solver(str(get("solver", "auto")), space), self.values)
         drawn = str(get("sampling", "uniform")) != "uniform" or get("virtual_shards") is not None
-        usual = names_no_columns(self.values)
         return FitSettings(
             kernel=parse_kernel(str(get("kernel", "auto"))),
-            loss=parse_loss(str(get("loss", "squared" if task == "regression" else "squared_hinge"))),
-            basis=usual_basis(None if drawn else n_rows, solver) if usual else basis_of(self.values),
+            loss=parse_loss(str(get("loss", _usual_loss(task, solver)))),
+            basis=basis_of(self.values) if named else usual_basis(None if drawn else n_rows, solver),
             solver=solver,
             alpha=as_penalty(get("alpha", "auto")),
             max_epochs=as_whole("epochs", get("epochs", 10)),
@@ -170,7 +175,7 @@ class FitRequest:
         changed = {names.get(key, key) for key in self.values if key in OPTIONS}
         takes = {item.name for item in fields(FitSettings)} - {"basis", "solver", "learn_features"}
         settings = replace(own, **{name: getattr(given, name) for name in changed & takes})
-        if changed & {"basis", "landmarks", "features", "feature_kind", "selector"}:
+        if changed & {"basis", "landmarks", "features", "feature_kind", "selector", "leaf_rows"}:
             keep = given.keep_blocks  # the system's own value may suit its basis only
             settings = replace(settings, basis=resized(chosen, self.values), keep_blocks=keep)
         if named:
@@ -249,8 +254,9 @@ def _feature_learning(values: Mapping[str, Any], usual: FeatureLearning | None =
     return replace(usual or FeatureLearning(), metric=named, **changes)
 
 
-def _solver(name: str, values: Mapping[str, Any]) -> Solver[Any]:
-    return _with_changes(parse_solver(name), values)
+def _usual_loss(task: str | None, solver: Solver[Any]) -> str:
+    hinge = solver.ability is None or isinstance(parse_loss("squared_hinge"), solver.ability[0])
+    return "squared_hinge" if hinge and task != "regression" else "squared"
 
 
 def _with_changes(solver: Solver[Any], values: Mapping[str, Any]) -> Solver[Any]:

@@ -67,11 +67,12 @@ class KernelEstimator(BaseEstimator):
         early = None
         if self.early_stopping:
             early = EarlyStopping(self.validation_fraction, self.n_iter_no_change, self.tol, self.monitor)
+        basis = self._columns(n_rows)
         return FitSettings(
             kernel=as_kernel(self.kernel),
             loss=parse_loss(self.loss),
-            basis=self._columns(n_rows),
-            solver=parse_solver(self.solver),
+            basis=basis,
+            solver=parse_solver(self.solver, basis.name),
             alpha=self.alpha,
             max_epochs=self.max_epochs,
             batch_size=self.batch_size,
@@ -107,7 +108,7 @@ class KernelEstimator(BaseEstimator):
         weighs = getattr(self, "class_weight", None) is not None
         early = bool(self.early_stopping)
         return why_not(
-            parse_solver(self.solver),
+            parse_solver(self.solver, self._columns(None).name),
             self._columns(None),
             early=early,
             weighs_classes=weighs,

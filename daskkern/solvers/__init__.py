@@ -69,17 +69,22 @@ SOLVERS: Registry[type[Solver[Any]]] = Registry(
 """Solvers by name: the table above, and the classes that installed packages offer as ``daskkern.solvers``."""
 
 
-def parse_solver(solver: str | Solver[Any]) -> Solver[Any]:
+_USUAL: dict[str, type[Solver[Any]]] = {"local rows": LocalRidge}
+"""What "auto" is for function spaces that EigenPro does not support."""
+
+
+def parse_solver(solver: str | Solver[Any], space: str = "") -> Solver[Any]:
     """Return the solver of that name with its defaults, or `solver` itself.
 
-    ``"auto"`` is EigenPro with steps of 1.5 times the default size; see :class:`EigenPro`.
+    ``"auto"`` is EigenPro with steps of 1.5 times the default size, see :class:`EigenPro`; over the function space
+    "local rows" it is :class:`LocalRidge`.
 
     SpecError lists the known names.
     """
     if isinstance(solver, Solver):
         return solver
     if solver == "auto":
-        return EigenPro(step_scale=1.5)
+        return _USUAL[space]() if space in _USUAL else EigenPro(step_scale=1.5)
     if isinstance(solver, str) and solver in SOLVERS:
         return SOLVERS[solver]()
     close = difflib.get_close_matches(str(solver), SOLVERS, n=1)

@@ -1,8 +1,21 @@
 """Systems over kernel columns: landmarks, or all rows."""
 
-from daskkern.basis import AllRows, Landmarks
+from daskkern.basis import AllRows, Landmarks, LocalRows
 from daskkern.feature_learning import FeatureLearning
-from daskkern.solvers import BSGD, PCG, SDCA, ASkotch, BlockCD, Direct, EigenPro, Falkon, Norma, NystromSGD, Pegasos
+from daskkern.solvers import (
+    BSGD,
+    PCG,
+    SDCA,
+    ASkotch,
+    BlockCD,
+    Direct,
+    EigenPro,
+    Falkon,
+    LocalRidge,
+    Norma,
+    NystromSGD,
+    Pegasos,
+)
 from daskkern.systems.named import System
 
 _ONLINE, _KERNEL = "online and budgeted", "Nystrom and full kernel"
@@ -42,6 +55,11 @@ KERNEL = (
         "Radhakrishnan, Beaglehole, Pandit and Belkin, Science 2024", _KERNEL,
         Falkon(), Landmarks(10_000), alpha=1e-7, max_epochs=20, kernel="laplacian:median",
         learn_features=FeatureLearning("full"),
+    ),
+    System(
+        "xrfm", "kernel ridge in the leaves of a tree, whose cuts and kernel follow a metric learned on sampled rows",
+        "Beaglehole, Holzmueller, Radhakrishnan and Belkin, 2025", _KERNEL,
+        LocalRidge(), LocalRows(), alpha="auto", max_epochs=1, kernel="auto", learn_features=FeatureLearning(),
     ),
     System(
         "pcg", "kernel ridge on all rows by preconditioned conjugate gradient",

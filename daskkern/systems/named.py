@@ -33,7 +33,7 @@ class System:
     basis : BasisSpec
     classification, regression : str or None
         The loss for each task; None where the system does not support it.
-    alpha : float
+    alpha : float or "auto"
         Ridge penalty, unless the user gives one.
     batch_size : int or "auto"
     max_epochs : int
@@ -50,7 +50,7 @@ class System:
     basis: BasisSpec
     classification: str | None = "squared"
     regression: str | None = "squared"
-    alpha: float = 0.0
+    alpha: float | str = 0.0
     batch_size: int | str = "auto"
     max_epochs: int = 10
     kernel: str = "gaussian:median"
