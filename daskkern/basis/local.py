@@ -52,9 +52,6 @@ class LocalRows(BasisSpec):
     def leaf_size(self) -> int | None:
         return int(self.leaf_rows)
 
-    def resized(self, n: int) -> BasisSpec:
-        return LocalRows(n)
-
     def most_columns(self, n_rows: int, n_features: int, n_steps: Callable[[], int]) -> int:
         return n_rows
 

@@ -42,7 +42,13 @@ def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
     """Return the basis given by the options, or the system's own basis with the columns that they change."""
     if "basis" in values:
         return basis_of(values)
-    names = {"landmarks": "n", "features": "n", "leaf_rows": "n", "selector": "selector", "feature_kind": "kind"}
+    names = {
+        "landmarks": "n",
+        "features": "n",
+        "leaf_rows": "leaf_rows",
+        "selector": "selector",
+        "feature_kind": "kind",
+    }
     takes = BASES.get(chosen.basis.name.replace(" ", "_"), ())
     changes: dict[str, Any] = {}
     for option, name in names.items():
@@ -53,7 +59,7 @@ def resized(chosen: System, values: Mapping[str, Any]) -> BasisSpec:
                 f"got {_option(option)} with system {chosen.name}, whose basis is {chosen.space}; "
                 "leave it out, or give --basis"
             )
-        changes[name] = as_whole(option, values[option]) if name == "n" else str(values[option])
+        changes[name] = as_whole(option, values[option]) if name in ("n", "leaf_rows") else str(values[option])
     basis = chosen.basis.resized(changes.pop("n")) if "n" in changes else chosen.basis
     return replace(basis, **changes)
 

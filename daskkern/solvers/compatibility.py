@@ -38,8 +38,6 @@ def check_pair(
 
 
 def _those(known: Mapping[str, type[Solver[Any]]], loss: Loss, basis: str) -> str:
-    return ", ".join(
-        name
-        for name, solver in known.items()
-        if basis in solver.bases and (solver.ability is None or isinstance(loss, solver.ability[0]))
-    )
+    over = {name: solver for name, solver in known.items() if basis in solver.bases}
+    taken = [name for name, solver in over.items() if solver.ability is None or isinstance(loss, solver.ability[0])]
+    return ", ".join(taken) or f"{', '.join(over)} (with another loss than {loss.name})"

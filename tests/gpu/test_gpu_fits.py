@@ -15,7 +15,7 @@ import zarr
 
 from daskkern.arrays import HostArray
 from daskkern.backend.communicator import Communicator, SerialCommunicator
-from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, NystromFeatures, RandomFeatures
+from daskkern.basis import AllRows, BasisSpec, DoublyStochastic, Landmarks, LocalRows, NystromFeatures, RandomFeatures
 from daskkern.cli.main import main
 from daskkern.cluster.gang.rank_context import RankContext, Regroup
 from daskkern.data.schema.schema import Scaling
@@ -39,6 +39,7 @@ from daskkern.solvers import (
     DoublySGD,
     EigenPro,
     Falkon,
+    LocalRidge,
     Norma,
     NystromSGD,
     Solver,
@@ -89,6 +90,7 @@ CASES = {
     "block_cd": Case(AllRows(), BlockCD(), Squared()),
     "bsgd": Case(Landmarks(40), BSGD(), Squared()),
     "direct": Case(Landmarks(40), Direct(), Squared(), far=False),
+    "local_ridge": Case(LocalRows(20), LocalRidge(), Squared()),
     "norma": Case(AllRows(), Norma(), Squared()),
     "pcg": Case(AllRows(), PCG(), Squared()),
     "sdca": Case(AllRows(), SDCA(), Squared()),

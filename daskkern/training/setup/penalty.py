@@ -87,11 +87,11 @@ def leaf_penalty(leaves: IntArray, choice: ChoiceRows, settings: FitSettings) ->
     the fit's. Leaves of one class, or of repeated rows, say nothing of it.
     """
     sizes = np.bincount(leaves)
-    told = np.flatnonzero((sizes >= _LEAST_ROWS) & (sizes <= _MOST_LEAF))
+    usable = np.flatnonzero((sizes >= _LEAST_ROWS) & (sizes <= _MOST_LEAF))
     floor = max(float(np.finfo(settings.dtype).eps), _LEAST)
     exponents = np.arange(np.log10(floor), 0.01, 1 / _PER_DECADE)
     unit, errors, total, n_leaves = 0.0, np.zeros(len(exponents)), 0, 0
-    for leaf in generator(settings.seed, _SAMPLE).permutation(told)[:_LEAVES]:
+    for leaf in generator(settings.seed, _SAMPLE).permutation(usable)[:_LEAVES]:
         block = take(choice.rows, np.flatnonzero(leaves == leaf), Fields.X | TARGETS)
         assert block.X is not None
         assert block.y is not None
