@@ -7,6 +7,7 @@ from daskkern.kernels.columns.mapped import Mapped, nystrom_map
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
 from daskkern.kernels.diagnosis import Diagnosis, arithmetic_note, diagnose, digits_note, length_scale_note
+from daskkern.kernels.functions.additive import AdditiveLaplacian
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.auto import AutoKernel
@@ -34,6 +35,7 @@ __all__ = [
     "KERNELS",
     "MOST_DRAWN",
     "PLAIN",
+    "AdditiveLaplacian",
     "ArcCosine",
     "AutoKernel",
     "CallableKernel",

@@ -9,8 +9,9 @@ from daskkern.arrays import Array, FloatArray, HostArray
 from daskkern.backend.namespace import is_sparse, to_host
 from daskkern.kernels.base import Kernel
 from daskkern.kernels.columns.mapped import Mapped
+from daskkern.kernels.formula import Difference
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
-from daskkern.kernels.points import power_norms
+from daskkern.kernels.points import difference_norms
 from daskkern.kernels.precision import Precision
 from daskkern.kernels.rounding import values_at
 from daskkern.kernels.rows import as_rows
@@ -100,8 +101,7 @@ def length_scale_note(kernel: Kernel, Z: Array) -> str:
         return ""
     placed = kernel.transform(sample - sample.mean(axis=0))
     gaps = placed - np.roll(placed, len(placed) // 2, axis=0)
-    power = kernel.program.power
-    sizes = power_norms(gaps, 2.0 if power is None else power)
+    sizes = difference_norms(gaps, kernel.program.difference or Difference(2.0))
     values = values_at(kernel.program, np.concatenate([[0.0], sizes]))
     median = float(np.median(np.abs(values[1:]))) / (abs(float(values[0])) or 1.0)
     found = f"the median kernel value of two rows is {median:.2g}{_scales(kernel, sample)}"

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import ClassVar, Union
 
 from daskkern.arrays import Array
+from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 
 Number = int | float
@@ -110,8 +111,10 @@ class Pair:
     norms : Expression
         ``|x| |z|``
     absolute_sum : Expression
-        ``sum_j |x_j - z_j|``. A formula of this sum, or of :meth:`power_sum`, reads nothing else of a pair: engines sum
-        differences for it, in place of products.
+        ``sum_j |x_j - z_j|``. A formula of this sum, of :meth:`power_sum` or of `saturated_sum` reads nothing else of a
+        pair: engines sum differences for it, in place of products.
+    saturated_sum : Expression
+        ``sum_j (1 - exp(-|x_j - z_j|))``: the number of features that differ, for differences far above 1.
     """
 
     inner: ClassVar[Expression] = Expression("inner")
@@ -120,6 +123,7 @@ class Pair:
     cosine: ClassVar[Expression] = Expression("cosine")
     norms: ClassVar[Expression] = Expression("norms")
     absolute_sum: ClassVar[Expression] = Expression("absolute_sum")
+    saturated_sum: ClassVar[Expression] = Expression("saturated_sum")
 
     def power_sum(self, p: float) -> Expression:
         """Return ``sum_j |x_j - z_j|^p`` for a positive `p`, which is a constant of the formula."""
@@ -127,9 +131,34 @@ class Pair:
 
 
 PAIR = Pair()
-DIFFERENCES = ("absolute_sum", "power_sum")
+DIFFERENCES = ("absolute_sum", "power_sum", "saturated_sum")
 """Sums of differences, in place of which the other symbols have the inner product."""
 SYMBOLS = ("inner", "squared_distance", "distance", "cosine", "norms", *DIFFERENCES)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What is summed over the features: the term of a difference g, 0 for g = 0.
+
+    Attributes
+    ----------
+    power : float
+        p of ``|g|^p``.
+    saturates : bool
+        Whether the term is ``1 - exp(-|g|)`` in place of ``|g|^p``.
+    """
+
+    power: float = 1.0
+    saturates: bool = False
+
+    def of(self, sizes: Array) -> Array:
+        """Return the terms of ``|g|``, in place where that is possible."""
+        xp = namespace_of(sizes)
+        if self.saturates:
+            xp.negative(sizes, out=sizes)
+            xp.expm1(sizes, out=sizes)
+            return xp.negative(sizes, out=sizes)
+        return sizes if self.power == 1 else xp.power(sizes, self.power, out=sizes)
 
 
 @dataclass(frozen=True)
@@ -157,13 +186,15 @@ class Program:
         return frozenset(step.op for step in self.instructions if step.op in SYMBOLS)
 
     @property
-    def power(self) -> float | None:
-        """The p of the ``sum_j |x_j - z_j|^p`` that it reads; None where it reads inner products."""
-        if "absolute_sum" in self.symbols:
-            return 1.0
+    def difference(self) -> Difference | None:
+        """The terms of the sum of differences that it reads; None where it reads inner products."""
+        if not self.symbols & set(DIFFERENCES):
+            return None
+        if "saturated_sum" in self.symbols:
+            return Difference(saturates=True)
         numbers = iter(self.constants)
         values = [next(numbers) if step.op == "constant" else 0.0 for step in self.instructions]
-        return next((values[step.args[0]] for step in self.instructions if step.op == "power_sum"), None)
+        return Difference(next((values[step.args[0]] for step in self.instructions if step.op == "power_sum"), 1.0))
 
     @property
     def cuts_off(self) -> bool:

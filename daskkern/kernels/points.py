@@ -13,7 +13,7 @@ from daskkern.backend.tiles import balanced, for_each, slices, within
 from daskkern.errors import DataError
 from daskkern.kernels.engines.native import CSRParts, Packed, join_packed
 from daskkern.kernels.engines.native import LeftRows as NativeRows
-from daskkern.kernels.formula import Program
+from daskkern.kernels.formula import Difference, Program
 from daskkern.kernels.precision import Precision
 from daskkern.kernels.rows import module_of, stack_rows
 
@@ -177,9 +177,9 @@ def make_side(rows: Array, what: Program, *, left: bool) -> Side:
     Rows whose squared norm exceeds a quarter of the dtype's largest number cannot be compared. They are refused on
     the right (DataError); on the left their squared norm is NaN, and so are all values computed from it.
     """
-    wanted, power = what.symbols, what.power
-    if power is not None:
-        return Side(rows, None if left else power_norms(rows, power), None, None)
+    wanted, difference = what.symbols, what.difference
+    if difference is not None:
+        return Side(rows, None if left else difference_norms(rows, difference), None, None)
     squared = norm = inverse = None
     if wanted & {"squared_distance", "distance", "cosine", "norms"}:
         sums = _in_range(squared_norms(rows), left)
@@ -229,9 +229,14 @@ def squared_norms(X: Array) -> Array:
 
 def power_norms(X: Array, p: float) -> Array:
     """Return ``sum_j |x_ij|^p``, shape (m,), by pairwise sums."""
+    return difference_norms(X, Difference(p))
+
+
+def difference_norms(X: Array, difference: Difference) -> Array:
+    """Return the sums of the terms of x_ij, shape (m,), by pairwise sums."""
     if is_sparse(X):
-        powers = X.multiply(X) if p == 2 else type(X)((_powers(X.data, p), X.indices, X.indptr), shape=X.shape)
-        return module_of(X).asarray(powers.sum(axis=1)).reshape(-1).astype(X.dtype)
+        terms = type(X)((_terms(X.data, difference), X.indices, X.indptr), shape=X.shape)
+        return module_of(X).asarray(terms.sum(axis=1)).reshape(-1).astype(X.dtype)
     xp = namespace_of(X)
     norms, d = xp.empty(X.shape[0], X.dtype), max(1, X.shape[1])
     step = max(1, (_NORM_ELEMENTS if xp is np else _NORM_ELEMENTS_GPU) // d)
@@ -239,15 +244,14 @@ def power_norms(X: Array, p: float) -> Array:
     def one(group: slice) -> None:
         with np.errstate(over="ignore"):
             for rows in within(group, step):
-                norms[rows] = _powers(X[rows], p).sum(axis=1)
+                norms[rows] = _terms(X[rows], difference).sum(axis=1)
 
     for_each(balanced(X.shape[0], max(1, _NORM_GROUP // d)) if xp is np else [slice(0, X.shape[0])], one, 8.0 * X.size)
     return norms
 
 
-def _powers(x: Array, p: float) -> Array:
-    size = x if p == 2 else abs(x)
-    return size * size if p == 2 else size if p == 1 else size**p
+def _terms(x: Array, difference: Difference) -> Array:
+    return x * x if difference.power == 2 else difference.of(abs(x))
 
 
 def pick_shift(Z: Array, transform: Callable[[Array], Array]) -> Array | None:

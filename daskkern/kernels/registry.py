@@ -18,6 +18,7 @@ from daskkern.kernels.columns.coordinate import Coordinate
 from daskkern.kernels.columns.drawn import Drawn
 from daskkern.kernels.columns.partition_tree import PartitionTree
 from daskkern.kernels.columns.partitioned import Partitioned
+from daskkern.kernels.functions.additive import AdditiveLaplacian
 from daskkern.kernels.functions.algebra import Product, Scaled, Sum
 from daskkern.kernels.functions.arc_cosine import ArcCosine
 from daskkern.kernels.functions.auto import AutoKernel
@@ -57,6 +58,7 @@ _OWN: dict[str, Entry] = {
     "laplacian": Entry(Laplacian, "length_scale"),
     "laplacian_l1": Entry(L1Laplacian, "length_scale"),
     "laplacian_pq": Entry(PowerLaplacian, "length_scale"),
+    "additive_laplacian": Entry(AdditiveLaplacian, "length_scale"),
     "cauchy": Entry(Cauchy, "length_scale"),
     "matern12": Entry(Matern, "length_scale", {"nu": 0.5}),
     "matern32": Entry(Matern, "length_scale", {"nu": 1.5}),

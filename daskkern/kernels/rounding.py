@@ -16,8 +16,8 @@ import numpy as np
 
 from daskkern.arrays import Array, FloatArray
 from daskkern.backend.namespace import is_sparse, to_host
-from daskkern.kernels.formula import DIFFERENCES, Program, evaluate
-from daskkern.kernels.points import power_norms, slack_of
+from daskkern.kernels.formula import DIFFERENCES, Difference, Program, evaluate
+from daskkern.kernels.points import difference_norms, slack_of
 
 TOLERANCE = 1e-3
 """Largest error of a kernel's values, in units of k(x, x), that is accepted."""
@@ -63,19 +63,21 @@ def rounding_of(
     The size of rows is the squared norm, or sum of powers, that 99 % of (at most 1,024 of) `Z` stay below, or a
     hundredth of the largest where that is more: rows beyond it are few, and have larger errors among themselves only.
     """
-    power = what.power
-    size, d = _size(Z, shift, transform, 2.0 if power is None else power)
-    is_exact = power is not None and not is_sparse(Z)
+    difference = what.difference
+    size, d = _size(Z, shift, transform, difference or Difference(2.0))
+    is_exact = difference is not None and not is_sparse(Z)
     error, tolerance = _errors(what, 0.0 if is_exact else slack_of(d, dtype) * size)
-    return Rounding(error, tolerance, size ** (0.5 if power is None else 1 / power))
+    return Rounding(error, tolerance, size ** (0.5 if difference is None else 1 / difference.power))
 
 
-def _size(Z: Array, shift: Array | None, transform: Callable[[Array], Array], power: float) -> tuple[float, int]:
+def _size(
+    Z: Array, shift: Array | None, transform: Callable[[Array], Array], difference: Difference
+) -> tuple[float, int]:
     sample = Z[:: max(1, -(-Z.shape[0] // _SAMPLE))].astype(np.float64)
     if not sample.shape[0]:
         return 0.0, int(Z.shape[1])
     placed = transform(sample if shift is None or is_sparse(sample) else sample - shift)
-    squared = to_host(power_norms(placed, power))
+    squared = to_host(difference_norms(placed, difference))
     size = max(float(np.quantile(squared, _WITHIN)), _OUTLIER * float(squared.max()))
     return (size if np.isfinite(size) else 0.0), int(placed.shape[1])
 

@@ -124,7 +124,7 @@ class Grid:
 
 def _symbols(kernel: Kernel, shared: FloatArray) -> dict[str, FloatArray]:
     """Return what the formula of `kernel` may read, which may be overwritten, for what all length scales share."""
-    if kernel.program.power is not None:
+    if kernel.program.difference is not None:
         return {name: shared.copy() for name in DIFFERENCES}
     return {"distance": shared, "squared_distance": shared * shared}
 

@@ -16,6 +16,7 @@ from daskkern.cluster.connect.clients import ClusterLike, client_of
 from daskkern.data.rows.rows import Rows, row_fields
 from daskkern.errors import SpecError
 from daskkern.kernels import AutoKernel, Gaussian
+from daskkern.kernels.formula import PAIR
 from daskkern.kernels.functions.radial import RadialKernel
 from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.landmarks import parse_selector
@@ -208,6 +209,8 @@ def _checked_kernel(kernel: ScaledDistanceKernel) -> ScaledDistanceKernel:
     if isinstance(kernel, AutoKernel):
         raise SpecError("a sweep got the kernel 'auto', which chooses its length scale; name one, such as 'gaussian'")
     single = isinstance(kernel, ScaledDistanceKernel) and not isinstance(kernel.length_scale, tuple)
+    if isinstance(kernel, ScaledDistanceKernel):
+        kernel.shared(PAIR)  # refuses where length scales share nothing
     if not single or (isinstance(kernel, RadialKernel) and kernel.metric is not None):
         raise SpecError(
             f"got {kernel!r:.80} for a sweep; give a kernel of distances with one length scale for all features"

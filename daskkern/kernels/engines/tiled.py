@@ -13,7 +13,7 @@ import numpy as np
 from daskkern.arrays import Array, IntArray
 from daskkern.backend.namespace import is_sparse, namespace_of, to_host
 from daskkern.backend.tiles import TILE_ROWS, balanced, for_each, multiply, multiply_transposed, slices
-from daskkern.kernels.formula import DIFFERENCES, Program, evaluate
+from daskkern.kernels.formula import DIFFERENCES, Difference, Program, evaluate
 from daskkern.kernels.points import Side
 from daskkern.kernels.rows import module_of
 
@@ -26,14 +26,14 @@ _DEPTH = 256  # features whose differences are summed before their sum is added 
 def formula_fill(what: Program, left: Side, right: Side, blocks: Sequence[slice]) -> Fill:
     """Return the fill of a formula: one matrix product, or a sum of differences, then the formula on the whole tile."""
 
-    p = what.power
+    difference = what.difference
 
     def fill(rows: slice, k: int, out: Array) -> None:
         cols = blocks[k]
-        if p is None:
+        if difference is None:
             inner_products(left.rows[rows], right.rows[cols], out)
         else:
-            difference_sums(left.rows[rows], right.rows[cols], p, out)
+            difference_sums(left.rows[rows], right.rows[cols], difference, out)
         xp = namespace_of(out)
         with np.errstate(over="ignore"):  # exp(-inf) is 0; infinite values show in the result
             out[...] = evaluate(what, _symbols(what, out, left, right, rows, cols, xp), xp)
@@ -50,9 +50,10 @@ def inner_products(X: Array, Z: Array, out: Array) -> None:
     out[...] = product.toarray() if is_sparse(product) else product
 
 
-def difference_sums(X: Array, Z: Array, p: float, out: Array) -> None:
-    """Write ``sum_k |x_ik - z_jk|^p`` to `out`, feature by feature: one more tile is held, whatever their number.
+def difference_sums(X: Array, Z: Array, difference: Difference, out: Array) -> None:
+    """Write the sums of the terms of ``x_ik - z_jk`` to `out`, feature by feature.
 
+    One more tile is held, whatever their number.
     Of sparse rows, only the features that occur in the tile are made dense, a few at a time.
     """
     xp = namespace_of(out)
@@ -62,10 +63,7 @@ def difference_sums(X: Array, Z: Array, p: float, out: Array) -> None:
         part[...] = 0
         for k in range(x.shape[1]):
             xp.subtract(x[:, k, None], z[None, :, k], out=gaps)
-            xp.absolute(gaps, out=gaps)
-            if p != 1:
-                xp.power(gaps, p, out=gaps)
-            part += gaps
+            part += difference.of(xp.absolute(gaps, out=gaps))
         out += part
 
 

@@ -4,26 +4,22 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
 from daskkern.arrays import Array
-from daskkern.backend.namespace import is_sparse, namespace_of
-from daskkern.backend.tiles import TILE_ROWS, slices
+from daskkern.backend.namespace import namespace_of
 from daskkern.errors import SpecError
 from daskkern.kernels.base import Kernel, Spec
 from daskkern.kernels.formula import Expression, Pair, exp, log, maximum, sqrt
+from daskkern.kernels.functions.differences import DifferenceKernel
 from daskkern.kernels.functions.length_scale import median_of_pairs
-from daskkern.kernels.functions.scaled_distance import ScaledDistanceKernel
 from daskkern.kernels.parameters import as_number
 from daskkern.kernels.points import power_norms
-from daskkern.kernels.rows import as_rows, rows_dtype
 
 _TINY = 1e-36  # below, a power of a sum is linear
 _EQUAL = 1e-13  # of the sums of two rows themselves: distances of equal sparse rows are below
 
 
 @dataclass(frozen=True)
-class PowerLaplacian(ScaledDistanceKernel):
+class PowerLaplacian(DifferenceKernel):
     """``k(x, z) = exp(-|x - z|_p^q / length_scale^q)``, ``|x - z|_p = (sum_j |x_j - z_j|^p)^(1/p)``.
 
     With p below 2 it is not a function of the Euclidean distance: directions along one feature differ from the others,
@@ -93,43 +89,13 @@ class PowerLaplacian(ScaledDistanceKernel):
         found: Array = power_norms(gaps, self.p) ** (1 / self.p)
         return found
 
-    def gradient_matvec(self, X: Array, Z: Array, A: Array) -> Array:
-        """Return the gradients of ``sum_j k(x_i, z_j) A_jc`` by x_i.
+    def sums(self) -> Kernel:
+        return _PowerSum(self.p)
 
-        ``p sum_j k'_ij |x_ik - z_jk|^(p - 1) sign(x_ik - z_jk) A_jc`` for feature k, with k' the derivative by the sum
-        of powers. Where two rows have the same feature and the kernel has no derivative by it, 0 is used. A tile of
-        pairs is held at a time, and used for each feature in turn.
+    def term_derivative(self, gaps: Array) -> Array:
+        return _derivative(gaps, self.p)
 
-        Parameters
-        ----------
-        X : (m, d), Z : (p, d)
-            Rows; CSR ones are made dense, as the result is.
-        A : (p, c)
-
-        Returns
-        -------
-        (m, c, d) float64 array
-        """
-        dtype = np.promote_types(rows_dtype(X), rows_dtype(Z))
-        shift = self.shift_for(as_rows(Z))
-        left, right = (self._placed(_dense(as_rows(rows, dtype)), shift) for rows in (X, Z))
-        xp = namespace_of(left)
-        A = xp.asarray(A, dtype)
-        out = xp.zeros((left.shape[0], A.shape[1], left.shape[1]), np.float64)
-        sums = _PowerSum(self.p)
-        for cols in slices(right.shape[0], TILE_ROWS):
-            points = sums.points(right[cols])
-            for rows in slices(left.shape[0], TILE_ROWS):
-                slope = self._slope(sums.block(left[rows], points))
-                for k in range(left.shape[1]):
-                    gaps = left[rows, k, None] - right[None, cols, k]
-                    out[rows, :, k] += (slope * _derivative(gaps, self.p)) @ A[cols]
-        if self._map is None:
-            return out
-        return xp.stack([self._map.backward(out[:, c]) for c in range(A.shape[1])], axis=1)
-
-    def _slope(self, sums: Array) -> Array:
-        """Return the derivative of the kernel by the sum of powers, finite where it is 0."""
+    def slope(self, sums: Array) -> Array:
         xp, a = namespace_of(sums), self.q / self.p
         scale = self.unit**-self.q
         size = xp.maximum(sums, _TINY)
@@ -181,7 +147,3 @@ def _derivative(gaps: Array, p: float) -> Array:
         size = xp.abs(gaps)
         found *= p * xp.where(size > 0, size, 1) ** (p - 1)
     return found
-
-
-def _dense(rows: Array) -> Array:
-    return rows.toarray() if is_sparse(rows) else rows

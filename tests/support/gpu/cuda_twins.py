@@ -81,7 +81,7 @@ def pair_sums(what: Program, X: Array, Z: Array) -> Array:
     out = namespace_of(X).zeros((X.shape[0], Z.shape[0]), X.dtype)
     for k in range(X.shape[1]):
         x, z = X[:, k, None], Z[None, :, k]
-        out += x * z if what.power is None else abs(x - z) ** what.power
+        out += x * z if what.difference is None else what.difference.of(abs(x - z))
     return out
 
 

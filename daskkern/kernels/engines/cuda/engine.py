@@ -191,12 +191,12 @@ def _multiply(of: Operands, left: Array, right: Array, out: Array, *, turn_left:
 def _fill(of: Operands, rows: slice, cols: slice, out: Array) -> None:
     """Write the kernel's values for some rows and columns to `out`, whose rows are contiguous."""
     left, right = _part(of.left, rows), _part(of.right, cols)
-    sparse, power = is_sparse(left.rows) or is_sparse(right.rows), of.what.power
-    if not sparse and (of.is_narrow or power is not None):  # no matrix product gives sums of differences
+    sparse, difference = is_sparse(left.rows) or is_sparse(right.rows), of.what.difference
+    if not sparse and (of.is_narrow or difference is not None):  # no matrix product gives sums of differences
         launch.write_block(of.device, of.what, left, right, out)
         return
-    if sparse and power is not None:
-        tiled.difference_sums(left.rows, right.rows, power, out)
+    if sparse and difference is not None:
+        tiled.difference_sums(left.rows, right.rows, difference, out)
     elif sparse:
         tiled.inner_products(left.rows, right.rows, out)
     else:

@@ -41,6 +41,7 @@ _SYMBOLS = {
     "norms": "row.norm * column.norm",
     "absolute_sum": "inner",
     "power_sum": "inner",
+    "saturated_sum": "inner",
 }
 _SIZE = "real(fabs(x - z))"
 _SQUARED = "larger(fma(inner, real(-2), row.squared + column.squared), real(0))"
@@ -121,6 +122,8 @@ def term_function(instructions: tuple[Instruction, ...]) -> str:
         text = "fma(x, z, sum)"
     elif what.op == "absolute_sum":
         text = f"sum + {_SIZE}"
+    elif what.op == "saturated_sum":
+        text = f"sum - real(expm1(-{_SIZE}))"
     else:
         constants = [at for at, step in enumerate(instructions) if step.op == "constant"]
         text = f"sum + pow({_SIZE}, n{constants.index(what.args[0])})"

@@ -48,6 +48,7 @@ class Frame:
         self.constants = [e.splat(e.scalar(self.p["constants"], k)) for k in range(count)]
         self.used = {step.op for step in what.instructions}
         self.sums_differences = bool(self.used & set(DIFFERENCES))
+        self.saturates = "saturated_sum" in self.used
         self.exponent = self._exponent()
 
     def _exponent(self) -> Value | None:

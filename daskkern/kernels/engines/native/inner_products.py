@@ -1,7 +1,8 @@
 """Raw inner products of a tile of rows and a chunk of columns: dense rows are packed, CSR rows read as they are.
 
-For formulas of differences, sums of ``|x_j - z_j|^p`` take their place. A CSR row sums ``|x_j - z_j|^p - |z_j|^p`` over
-its entries, to which the formula adds ``sum_j |z_j|^p``: what lies in features that the row lacks.
+For formulas of differences, sums of ``t(x_j - z_j)`` take their place, with t a power of the size, or what saturates. A
+CSR row sums ``t(x_j - z_j) - t(z_j)`` over its entries, to which the formula adds ``sum_j t(z_j)``: what lies in
+features that the row lacks.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from functools import partial
 
 from daskkern.kernels.engines.native.emitter import I64, Value
 from daskkern.kernels.engines.native.frame import Chunk, Frame
-from daskkern.kernels.engines.native.profiles import power
+from daskkern.kernels.engines.native.profiles import power, saturated
 from daskkern.kernels.engines.native.shape import LINE, WIDE
 
 DEPTH = 256
@@ -114,6 +115,8 @@ class InnerProducts(Frame):
 
     def _size_of(self, gap: Value) -> Value:
         size = self.e.call("fabs", gap)
+        if self.saturates:
+            return saturated(self.e, size)
         return size if self.exponent is None else power(self.e, size, self.exponent)
 
     def _multiply_sparse(

@@ -169,6 +169,11 @@ def power(e: Emitter, x: Value, exponent: Value) -> Value:
     return e.b.fmul(x, exp2(e, [e.b.fmul(logarithm, factor)])[0])
 
 
+def saturated(e: Emitter, x: Value) -> Value:
+    """Return ``1 - exp(-x)`` for x at least 0."""
+    return e.b.fsub(e.const(1), exp2(e, [e.b.fmul(x, e.const(-LOG2_E))])[0])
+
+
 def _polynomial(e: Emitter, x: Value, ascending: Sequence[float]) -> Value:
     result = e.const(ascending[-1])
     for coefficient in ascending[-2::-1]:
